@@ -1,0 +1,1 @@
+"""Bridges A2A agents between transports and protocol versions."""
