@@ -16,8 +16,6 @@ ResourceInfo = _pool.message("google.rpc.ResourceInfo", __name__)
 Help = _pool.message("google.rpc.Help", __name__)
 LocalizedMessage = _pool.message("google.rpc.LocalizedMessage", __name__)
 
-DESCRIPTOR = _pool.POOL.FindFileByName("google/rpc/status.proto")
-
 __all__ = [
     "BadRequest",
     "DebugInfo",

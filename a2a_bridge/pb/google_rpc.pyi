@@ -9,8 +9,6 @@ import datetime
 from a2a_bridge.pb import google_protobuf as _duration_pb2
 from typing import Any as _Any
 
-DESCRIPTOR: _descriptor.FileDescriptor
-
 class Status(_message.Message):
     __slots__ = ("code", "message", "details")
     CODE_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +18,7 @@ class Status(_message.Message):
     message: str
     details: _containers.RepeatedCompositeFieldContainer[_any_pb2.Any]
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., details: _Optional[_Iterable[_Union[_any_pb2.Any, _Mapping[str, _Any]]]] = ...) -> None: ...
+
 
 
 

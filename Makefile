@@ -1,0 +1,108 @@
+# Every target makes its own .venv first. Needed on the machine: make, git, Python 3.11 or newer with venv,
+# and a package registry that pip is configured for.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+BUILD := .build
+GOOGLEAPIS := $(BUILD)/googleapis
+# More arguments for pytest, such as: make test PYTEST_ARGS="-k codec -x"
+PYTEST_ARGS ?=
+PYTEST_WORKERS ?= 2
+SOURCES := a2a_bridge transports proto tests benchmarks examples
+# Folders that do not exist yet are not an error.
+PRESENT = $(wildcard $(SOURCES))
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+.PHONY: help install demo test check bench generate checkgenerate format checkformat lint breaking types layers \
+	docs dist compat lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
+
+install: $(VENV)/.project ## make .venv from requirements.lock, with this project in it
+	@:
+
+# The locked packages; again when the lock changes.
+$(VENV)/.locked: requirements.lock
+	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "make: $(PYTHON) is missing or older than 3.11; name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing requirements.lock into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@touch $@
+
+# The project itself, editable; again when its metadata changes.
+$(VENV)/.project: $(VENV)/.locked pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: install ## bridge an agent of the official SDK and compare all bindings
+	$(BIN)/python examples/demo.py
+
+test: install ## run the tests
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+
+check: checkformat lint types layers checkgenerate test ## everything CI runs, in CI's order
+
+bench: install ## measure against the official SDK, and bare servers
+	$(BIN)/python -m benchmarks
+
+generate: install ## compile proto/ into a2a_bridge/pb
+	$(BIN)/python proto/generate.py
+
+checkgenerate: install ## prove that a2a_bridge/pb is what proto/ says
+	$(BIN)/python proto/generate.py --check
+
+format: install ## format the code, fix what ruff can fix
+	$(BIN)/ruff check --fix-only --quiet $(PRESENT)
+	$(BIN)/ruff format $(PRESENT)
+	$(BIN)/buf format --write proto
+
+checkformat: install ## complain about unformatted code
+	$(BIN)/ruff format --check $(PRESENT)
+	$(BIN)/buf format --diff --exit-code proto
+
+lint: install $(GOOGLEAPIS)/.stamp breaking ## ruff, buf lint and buf breaking
+	$(BIN)/ruff check $(PRESENT)
+	$(BIN)/buf lint proto
+
+breaking: install $(GOOGLEAPIS)/.stamp ## compare proto/ with the last release, or with main
+	$(BIN)/python proto/breaking.py
+
+# buf needs the sources of google/api and google/rpc; the locked package brings them.
+$(GOOGLEAPIS)/.stamp: $(VENV)/.locked proto/googleapis.py
+	@$(BIN)/python proto/googleapis.py $(GOOGLEAPIS)
+	@touch $@
+
+types: install ## mypy --strict
+	$(BIN)/mypy $(filter-out tests,$(PRESENT))
+
+layers: install ## the import contracts of ARCHITECTURE.md
+	$(BIN)/lint-imports
+
+docs: install ## render docs/ into site/
+	$(BIN)/mkdocs build --strict --quiet
+
+# The date of the last commit makes two builds of one commit equal.
+dist: install ## build the wheel and the source distribution into dist/
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/hatchling build
+
+compat: install ## the unit suite on the oldest, the middle and the newest protobuf
+	$(BIN)/python tests/compat.py
+
+# The lock holds every platform and every Python we support, and names no registry.
+lock: ## resolve requirements.lock anew (UPGRADE=1: to the newest versions); needs Python and a registry
+	@test -x $(BUILD)/uv/bin/uv || { $(PYTHON) -m venv $(BUILD)/uv && $(BUILD)/uv/bin/python -m pip install --quiet uv; }
+	$(BUILD)/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes $(if $(UPGRADE),--upgrade) \
+		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" \
+		--all-extras --group dev --group docs pyproject.toml --output-file requirements.lock
+
+clean: ## remove everything that make has made, .venv included
+	rm -rf $(VENV) $(BUILD) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	find $(PRESENT) -name __pycache__ -type d -prune -exec rm -rf {} +
