@@ -118,8 +118,10 @@ def difference(name: str, committed: Path, fresh: Path) -> str:
         return ""
     if name == DESCRIPTORS:
         return f"{name}: {len(old)} bytes committed, {len(new)} bytes generated, and they differ\n"
-    lines = (data.decode().splitlines(keepends=True) for data in (old, new))
-    return "".join(difflib.unified_diff(*lines, fromfile=f"committed/{name}", tofile=f"generated/{name}"))
+    committed_lines, fresh_lines = (data.decode().splitlines(keepends=True) for data in (old, new))
+    return "".join(
+        difflib.unified_diff(committed_lines, fresh_lines, f"committed/{name}", f"generated/{name}")
+    )
 
 
 def check(committed: Path) -> str:
