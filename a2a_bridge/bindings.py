@@ -1,0 +1,193 @@
+"""What a transport is to the rest: two verbs, `mount` and `dial`, found by name. Not a transport itself.
+
+A binding lives in a folder of `a2a_bridge_transports` named after its kind (`JSONRPC` → `jsonrpc`, `HTTP+JSON` →
+`http_json`), or in another distribution behind an entry point of group `a2a_bridge.bindings`. Either way the
+module or object has an attribute `BINDING`, or is the binding.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import Dialect, Kind
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """A host and a TCP port. Port 0 asks the system for a free one."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class HostOptions:
+    """Limits and habits of a listening host. Sizes in bytes, times in seconds.
+
+    max_body: largest request; a larger one is REQUEST_TOO_LARGE.
+    max_header: largest header block or metadata.
+    header_timeout: how long a connection may take to send a request's headers.
+    keep_alive: silence on a stream after which a keep-alive goes out.
+    lenient_versions: a caller that declares no version is served by what its address or method name implies.
+    trust_forwarded: peers whose forwarded headers (Forwarded, X-Forwarded-*) are believed; "*" for any.
+    cors: value of Access-Control-Allow-Origin on documents such as the card; empty for none.
+    """
+
+    max_body: int = 16 * MIB
+    max_header: int = 16 * 1024
+    header_timeout: float = 20.0
+    keep_alive: float = 15.0
+    lenient_versions: bool = False
+    trust_forwarded: tuple[str, ...] = ()
+    cors: str = "*"
+    tls: Any = None
+    backlog: int = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class DialOptions:
+    """Limits and habits of a client side. Sizes in bytes, times in seconds.
+
+    timeout: deadline of a unary call whose context has none; None for no limit. Streams have no default.
+    connect_timeout: how long making a connection may take.
+    idle_timeout: silence on a stream after which the peer counts as dead; keep-alives are no silence.
+    parameters: service parameters for every call (credentials, say), lower-case names.
+    forward: names of parameters of the caller's context that travel on to the peer.
+    max_message: largest response or event.
+    tls: None decides by the URL; True/False force it; or an ssl.SSLContext / grpc credentials.
+    """
+
+    timeout: float | None = 60.0
+    connect_timeout: float = 10.0
+    idle_timeout: float = 120.0
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    forward: frozenset[str] = frozenset(
+        {"a2a-extensions", "authorization", "traceparent", "tracestate", "baggage"}
+    )
+    max_message: int = 64 * MIB
+    tls: Any = None
+
+
+class Host(Protocol):
+    """One listening socket and what is mounted on it."""
+
+    @property
+    def address(self) -> ListenAddress:
+        """Where it listens; the real port once started."""
+        ...
+
+    async def start(self) -> None:
+        """Opens the socket. Raises OSError when the address is taken or not ours."""
+        ...
+
+    async def drain(self, grace: float) -> None:
+        """Takes no new work, lets what runs finish for `grace` seconds, tells the rest UNAVAILABLE, closes."""
+        ...
+
+
+#: (base URL the caller used for the mount, without a trailing slash) → a JSON document
+Document = Callable[[str], bytes]
+
+
+class DocumentHost(Host, Protocol):
+    """A host that can also serve documents: every HTTP host."""
+
+    def publish(self, path: str, document: Document) -> None:
+        """Serves `document` at an absolute path with ETag, Cache-Control and conditional requests."""
+        ...
+
+
+HostT = TypeVar("HostT", bound=Host)
+
+
+class Binding(Protocol, Generic[HostT]):
+    """One transport."""
+
+    kind: Kind[Any, Any]
+    #: bindings of one family share a host: "http" or "grpc", or a name of one's own
+    family: str
+
+    def host(self, address: ListenAddress, options: HostOptions) -> HostT:
+        """A host for this binding, not started yet."""
+        ...
+
+    def mount(self, host: HostT, path: str, service: Service, dialects: Sequence[Dialect]) -> None:
+        """Attaches a server side at `path` ("" for the root; bindings without paths ignore it).
+
+        Only dialects that have a form for this kind are served. May be called before `start` only.
+        """
+        ...
+
+    def dial(
+        self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
+    ) -> AbstractAsyncContextManager[Service]:
+        """A client side. Entering it does not connect yet; a failed connection is A2AError UNAVAILABLE with
+        `metadata["phase"] == "connect"`, which tells that the agent has not seen the call.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """An HTTP response that was read whole. Header names are lower-case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+#: (url, request headers) → response. Raises A2AError UNAVAILABLE when there is none.
+Fetch = Callable[[str, Mapping[str, str]], Awaitable[Fetched]]
+
+GROUP = "a2a_bridge.bindings"
+PACKAGE = "a2a_bridge_transports"
+
+
+def module_name(kind: str) -> str:
+    """The folder name of a kind: "HTTP+JSON" → "http_json"."""
+    return re.sub(r"[^a-z0-9]+", "_", kind.lower()).strip("_")
+
+
+def find(kind: str) -> Binding[Any]:
+    """The binding of a kind: the folder of that name first, then an entry point of that name.
+
+    Raises LookupError naming what exists.
+    """
+    name = module_name(kind)
+    target = f"{PACKAGE}.{name}"
+    if name:
+        try:
+            return cast("Binding[Any]", importlib.import_module(target).BINDING)
+        except ModuleNotFoundError as error:
+            if error.name != target:
+                raise
+    for point in entry_points(group=GROUP):
+        if kind in (point.name, name) or module_name(point.name) == name:
+            loaded = point.load()
+            return cast("Binding[Any]", getattr(loaded, "BINDING", loaded))
+    raise LookupError(f"no binding {kind!r}; known: {', '.join(names())}")
+
+
+def names() -> list[str]:
+    """Kinds that can be found, the in-tree ones first."""
+    own = ["JSONRPC", "HTTP+JSON", "GRPC"]
+    return own + sorted(point.name for point in entry_points(group=GROUP))
+
+
+def http_fetch(options: DialOptions) -> AbstractAsyncContextManager[Fetch]:
+    """A Fetch over the HTTP session of the transports, for cards. It follows no redirect."""
+    session = importlib.import_module(f"{PACKAGE}._http.session")
+    return cast("AbstractAsyncContextManager[Fetch]", session.fetcher(options))

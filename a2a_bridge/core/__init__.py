@@ -1,0 +1,1 @@
+"""The waist of the bridge: operations, calls, services and errors. No I/O, no event loop, no clock."""

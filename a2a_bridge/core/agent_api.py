@@ -1,0 +1,168 @@
+"""The eleven operations as named methods: what an agent implements and what a caller holds.
+
+This is the only module that holds both forms, and a test checks it against the descriptor. `service_of` goes
+from eleven methods to the waist, `Client` from the waist to eleven methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any, Protocol, cast
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.operations import Operation, Req, Res
+from a2a_bridge.core.service import Service
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.pb.google_protobuf import Empty
+
+
+class A2AService(Protocol):
+    """An A2A agent, spoken to in hub messages (spec 3.1). Every method raises A2AError."""
+
+    async def send_message(
+        self, request: hub.SendMessageRequest, context: CallContext, /
+    ) -> hub.SendMessageResponse: ...
+
+    def send_streaming_message(
+        self, request: hub.SendMessageRequest, context: CallContext, /
+    ) -> AsyncGenerator[hub.StreamResponse, None]: ...
+
+    async def get_task(self, request: hub.GetTaskRequest, context: CallContext, /) -> hub.Task: ...
+
+    async def list_tasks(
+        self, request: hub.ListTasksRequest, context: CallContext, /
+    ) -> hub.ListTasksResponse: ...
+
+    async def cancel_task(self, request: hub.CancelTaskRequest, context: CallContext, /) -> hub.Task: ...
+
+    def subscribe_to_task(
+        self, request: hub.SubscribeToTaskRequest, context: CallContext, /
+    ) -> AsyncGenerator[hub.StreamResponse, None]: ...
+
+    async def create_task_push_notification_config(
+        self, request: hub.TaskPushNotificationConfig, context: CallContext, /
+    ) -> hub.TaskPushNotificationConfig: ...
+
+    async def get_task_push_notification_config(
+        self, request: hub.GetTaskPushNotificationConfigRequest, context: CallContext, /
+    ) -> hub.TaskPushNotificationConfig: ...
+
+    async def list_task_push_notification_configs(
+        self, request: hub.ListTaskPushNotificationConfigsRequest, context: CallContext, /
+    ) -> hub.ListTaskPushNotificationConfigsResponse: ...
+
+    async def get_extended_agent_card(
+        self, request: hub.GetExtendedAgentCardRequest, context: CallContext, /
+    ) -> hub.AgentCard: ...
+
+    async def delete_task_push_notification_config(
+        self, request: hub.DeleteTaskPushNotificationConfigRequest, context: CallContext, /
+    ) -> Empty: ...
+
+
+#: operation -> the name of its method, in the order of `operations.ALL`
+METHODS: dict[Operation[Any, Any], str] = {
+    ops.SEND_MESSAGE: "send_message",
+    ops.SEND_STREAMING_MESSAGE: "send_streaming_message",
+    ops.GET_TASK: "get_task",
+    ops.LIST_TASKS: "list_tasks",
+    ops.CANCEL_TASK: "cancel_task",
+    ops.SUBSCRIBE_TO_TASK: "subscribe_to_task",
+    ops.CREATE_PUSH_CONFIG: "create_task_push_notification_config",
+    ops.GET_PUSH_CONFIG: "get_task_push_notification_config",
+    ops.LIST_PUSH_CONFIGS: "list_task_push_notification_configs",
+    ops.GET_EXTENDED_AGENT_CARD: "get_extended_agent_card",
+    ops.DELETE_PUSH_CONFIG: "delete_task_push_notification_config",
+}
+
+
+class _AgentService:
+    """The waist over an A2AService."""
+
+    def __init__(self, agent: A2AService) -> None:
+        self._methods: dict[Operation[Any, Any], Any] = {
+            operation: getattr(agent, name) for operation, name in METHODS.items()
+        }
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        return cast("Res", await self._method(call)(call.request, call.context))
+
+    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        return cast("AsyncGenerator[Res, None]", self._method(call)(call.request, call.context))
+
+    def _method(self, call: Call[Any, Any]) -> Any:
+        method = self._methods.get(call.operation)
+        if method is None:
+            raise A2AError(Reason.UNSUPPORTED_OPERATION, metadata={"operation": call.operation.name})
+        return method
+
+
+def service_of(agent: A2AService) -> Service:
+    """The agent as a service: eleven methods behind two."""
+    return _AgentService(agent)
+
+
+class Client:
+    """A service as an agent: what callers hold. Implements A2AService.
+
+    The context may be left out; a fresh one is used then.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    async def send_message(
+        self, request: hub.SendMessageRequest, context: CallContext | None = None, /
+    ) -> hub.SendMessageResponse:
+        return await self.service.unary(Call(ops.SEND_MESSAGE, request, context or CallContext()))
+
+    def send_streaming_message(
+        self, request: hub.SendMessageRequest, context: CallContext | None = None, /
+    ) -> AsyncGenerator[hub.StreamResponse, None]:
+        return self.service.stream(Call(ops.SEND_STREAMING_MESSAGE, request, context or CallContext()))
+
+    async def get_task(self, request: hub.GetTaskRequest, context: CallContext | None = None, /) -> hub.Task:
+        return await self.service.unary(Call(ops.GET_TASK, request, context or CallContext()))
+
+    async def list_tasks(
+        self, request: hub.ListTasksRequest, context: CallContext | None = None, /
+    ) -> hub.ListTasksResponse:
+        return await self.service.unary(Call(ops.LIST_TASKS, request, context or CallContext()))
+
+    async def cancel_task(
+        self, request: hub.CancelTaskRequest, context: CallContext | None = None, /
+    ) -> hub.Task:
+        return await self.service.unary(Call(ops.CANCEL_TASK, request, context or CallContext()))
+
+    def subscribe_to_task(
+        self, request: hub.SubscribeToTaskRequest, context: CallContext | None = None, /
+    ) -> AsyncGenerator[hub.StreamResponse, None]:
+        return self.service.stream(Call(ops.SUBSCRIBE_TO_TASK, request, context or CallContext()))
+
+    async def create_task_push_notification_config(
+        self, request: hub.TaskPushNotificationConfig, context: CallContext | None = None, /
+    ) -> hub.TaskPushNotificationConfig:
+        return await self.service.unary(Call(ops.CREATE_PUSH_CONFIG, request, context or CallContext()))
+
+    async def get_task_push_notification_config(
+        self, request: hub.GetTaskPushNotificationConfigRequest, context: CallContext | None = None, /
+    ) -> hub.TaskPushNotificationConfig:
+        return await self.service.unary(Call(ops.GET_PUSH_CONFIG, request, context or CallContext()))
+
+    async def list_task_push_notification_configs(
+        self, request: hub.ListTaskPushNotificationConfigsRequest, context: CallContext | None = None, /
+    ) -> hub.ListTaskPushNotificationConfigsResponse:
+        return await self.service.unary(Call(ops.LIST_PUSH_CONFIGS, request, context or CallContext()))
+
+    async def get_extended_agent_card(
+        self, request: hub.GetExtendedAgentCardRequest | None = None, context: CallContext | None = None, /
+    ) -> hub.AgentCard:
+        message = request or hub.GetExtendedAgentCardRequest()
+        return await self.service.unary(Call(ops.GET_EXTENDED_AGENT_CARD, message, context or CallContext()))
+
+    async def delete_task_push_notification_config(
+        self, request: hub.DeleteTaskPushNotificationConfigRequest, context: CallContext | None = None, /
+    ) -> Empty:
+        return await self.service.unary(Call(ops.DELETE_PUSH_CONFIG, request, context or CallContext()))

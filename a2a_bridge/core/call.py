@@ -1,0 +1,84 @@
+"""A call: one operation, its request, and the circumstances of it. Not how it travelled.
+
+Rules:
+1. A context is made once, at the rim, and passed on unchanged; middleware derives a new one with `replace`.
+2. `reply` is the only member that anybody writes: what it collects goes back as response parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Generic
+
+from a2a_bridge.core.operations import Operation, Req, Res
+
+NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
+
+VERSION_PARAMETER = "a2a-version"
+EXTENSIONS_PARAMETER = "a2a-extensions"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who calls, as an authenticator established it. `name` is unique within the server."""
+
+    name: str
+    claims: Mapping[str, Any] = NO_PARAMETERS
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a call entered: binding name (`JSONRPC`…), protocol version (`1.0`…), peer address if known.
+
+    All empty for a call made in-process.
+    """
+
+    binding: str = ""
+    version: str = ""
+    peer: str = ""
+
+
+IN_PROCESS = Origin()
+
+
+@dataclass(slots=True, eq=False)
+class CallContext:
+    """The circumstances of a call.
+
+    tenant: as routed or as the request says; empty when there is none.
+    parameters: service parameters (HTTP headers, gRPC metadata; spec 3.2.6) by lower-case name.
+        Several entries of one name are joined by a comma. The mapping may be case-insensitive.
+    principal: the authenticated caller, None when nobody checked.
+    deadline: seconds on the clock of `time.monotonic()` after which nobody waits for the answer.
+    reply: parameters to send back with the answer (before the first event of a stream).
+    """
+
+    tenant: str = ""
+    parameters: Mapping[str, str] = NO_PARAMETERS
+    principal: Principal | None = None
+    deadline: float | None = None
+    origin: Origin = IN_PROCESS
+    reply: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """URIs of the extensions the caller declared (spec 3.2.6), in its order, without repetition."""
+        declared = self.parameters.get(EXTENSIONS_PARAMETER)
+        if not declared:
+            return ()
+        return tuple(dict.fromkeys(uri for part in declared.split(",") if (uri := part.strip())))
+
+    def replace(self, **changes: Any) -> CallContext:
+        """A copy with some members changed. The copy shares `reply` unless that is changed too."""
+        return replace(self, **changes)
+
+
+@dataclass(slots=True, eq=False)
+class Call(Generic[Req, Res]):
+    """An operation about to happen. Treat it as immutable; derive a new one to change it."""
+
+    operation: Operation[Req, Res]
+    request: Req
+    context: CallContext

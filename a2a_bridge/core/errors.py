@@ -1,0 +1,191 @@
+"""The one error of the bridge and the table of its reasons. Not the wire shapes: dialects encode those.
+
+Rules:
+1. Code raises A2AError with a Reason; nobody outside a dialect writes an error number.
+2. One row per reason holds all three columns (spec 1.0.1 section 5.4), so bindings cannot disagree.
+3. Texts are for people and may change. Reasons and numbers are the contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Any
+
+DOMAIN = "a2a-protocol.org"
+
+
+class GrpcStatus(IntEnum):
+    """The canonical status codes of gRPC by number."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+class Blame(Enum):
+    """Whose fault an error is."""
+
+    CALLER = "caller"
+    SELF = "self"
+    PEER = "peer"
+
+
+class Reason(Enum):
+    """Why a call failed: (JSON-RPC code, gRPC status, HTTP status, default text, level).
+
+    `level` tells how JSON-RPC carries it: "a2a" and "rpc" errors ride on HTTP 200, "http" errors use their
+    HTTP status there too, because credentials, limits and outages concern intermediaries as well.
+    The value in ErrorInfo.reason is the member's name.
+    """
+
+    TASK_NOT_FOUND = (-32001, GrpcStatus.NOT_FOUND, 404, "Task not found", "a2a")
+    TASK_NOT_CANCELABLE = (-32002, GrpcStatus.FAILED_PRECONDITION, 400, "Task cannot be canceled", "a2a")
+    PUSH_NOTIFICATION_NOT_SUPPORTED = (
+        -32003,
+        GrpcStatus.FAILED_PRECONDITION,
+        400,
+        "Push Notification is not supported",
+        "a2a",
+    )
+    UNSUPPORTED_OPERATION = (
+        -32004,
+        GrpcStatus.FAILED_PRECONDITION,
+        400,
+        "This operation is not supported",
+        "a2a",
+    )
+    CONTENT_TYPE_NOT_SUPPORTED = (
+        -32005,
+        GrpcStatus.INVALID_ARGUMENT,
+        400,
+        "Incompatible content types",
+        "a2a",
+    )
+    INVALID_AGENT_RESPONSE = (-32006, GrpcStatus.INTERNAL, 500, "Invalid agent response", "a2a")
+    EXTENDED_AGENT_CARD_NOT_CONFIGURED = (
+        -32007,
+        GrpcStatus.FAILED_PRECONDITION,
+        400,
+        "Extended agent card is not configured",
+        "a2a",
+    )
+    EXTENSION_SUPPORT_REQUIRED = (
+        -32008,
+        GrpcStatus.FAILED_PRECONDITION,
+        400,
+        "The agent requires an extension that the caller did not declare",
+        "a2a",
+    )
+    VERSION_NOT_SUPPORTED = (
+        -32009,
+        GrpcStatus.FAILED_PRECONDITION,
+        400,
+        "Protocol version is not supported",
+        "a2a",
+    )
+    PARSE_ERROR = (-32700, GrpcStatus.INVALID_ARGUMENT, 400, "The request cannot be parsed", "rpc")
+    INVALID_REQUEST = (-32600, GrpcStatus.INVALID_ARGUMENT, 400, "The request is not valid", "rpc")
+    METHOD_NOT_FOUND = (-32601, GrpcStatus.UNIMPLEMENTED, 404, "Method not found", "rpc")
+    INVALID_PARAMS = (-32602, GrpcStatus.INVALID_ARGUMENT, 400, "Invalid parameters", "rpc")
+    INTERNAL_ERROR = (-32603, GrpcStatus.INTERNAL, 500, "Internal error", "rpc")
+    REQUEST_TOO_LARGE = (-32600, GrpcStatus.RESOURCE_EXHAUSTED, 413, "The request is too large", "http")
+    RESOURCE_EXHAUSTED = (-32603, GrpcStatus.RESOURCE_EXHAUSTED, 429, "Too many requests", "http")
+    UNAUTHENTICATED = (-32603, GrpcStatus.UNAUTHENTICATED, 401, "Authentication is required", "http")
+    PERMISSION_DENIED = (-32603, GrpcStatus.PERMISSION_DENIED, 403, "Permission denied", "http")
+    DEADLINE_EXCEEDED = (-32603, GrpcStatus.DEADLINE_EXCEEDED, 504, "The deadline has passed", "http")
+    CANCELLED = (-32603, GrpcStatus.CANCELLED, 499, "The call was cancelled", "http")
+    UNAVAILABLE = (-32603, GrpcStatus.UNAVAILABLE, 503, "The agent is not available", "http")
+
+    code: int
+    grpc: GrpcStatus
+    http: int
+    text: str
+    level: str
+
+    def __init__(self, code: int, grpc: GrpcStatus, http: int, text: str, level: str) -> None:
+        self.code = code
+        self.grpc = grpc
+        self.http = http
+        self.text = text
+        self.level = level
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One member of a request that is wrong. `field` is its JSON path, such as `message.parts[0].text`."""
+
+    field: str
+    description: str
+
+
+class A2AError(Exception):
+    """A call failed in a way the caller should learn about.
+
+    message: for people; the reason's default text when empty.
+    violations: the members at fault (google.rpc.BadRequest).
+    metadata: string to string (google.rpc.ErrorInfo.metadata).
+    details: further details as ProtoJSON of Any, each with `@type`; passed on as they came.
+    code: the JSON-RPC number when a peer used one that no reason has; the reason's otherwise.
+    name: the ErrorInfo.reason a peer used when no reason has it; the reason's name otherwise.
+    blame: PEER for what a dialled agent answered or did, CALLER for bad input, SELF for our own faults.
+    retry_after: seconds after which to try again, for UNAVAILABLE and RESOURCE_EXHAUSTED.
+    """
+
+    def __init__(
+        self,
+        reason: Reason,
+        message: str = "",
+        *,
+        violations: Iterable[Violation] = (),
+        metadata: Mapping[str, str] | None = None,
+        details: Sequence[Mapping[str, Any]] = (),
+        code: int | None = None,
+        name: str = "",
+        blame: Blame = Blame.CALLER,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message or reason.text)
+        self.reason = reason
+        self.message = message or reason.text
+        self.violations = tuple(violations)
+        self.metadata = dict(metadata or {})
+        self.details = tuple(details)
+        self.code = reason.code if code is None else code
+        self.name = name or reason.name
+        self.blame = blame
+        self.retry_after = retry_after
+
+    def __repr__(self) -> str:
+        return f"A2AError({self.name}, {self.message!r})"
+
+
+def invalid_params(field: str, description: str) -> A2AError:
+    """INVALID_PARAMS with one violation; the message names the field (`field` may be empty for the whole)."""
+    text = f"{field}: {description}" if field else description
+    return A2AError(Reason.INVALID_PARAMS, text, violations=(Violation(field, description),))
+
+
+def task_not_found(task_id: str) -> A2AError:
+    """TASK_NOT_FOUND for an id. The same for a missing task and for one the caller may not see."""
+    return A2AError(Reason.TASK_NOT_FOUND, metadata={"taskId": task_id})
+
+
+def internal_error() -> A2AError:
+    """INTERNAL_ERROR without any text of the cause, which belongs in the log and not on the wire."""
+    return A2AError(Reason.INTERNAL_ERROR, blame=Blame.SELF)

@@ -1,0 +1,96 @@
+"""The task state machine: which state may follow which, and what an event does to a task.
+
+Rules:
+1. Everything about transitions is in TRANSITIONS; docs and tests read the same table.
+2. Terminal states are final (spec 4.1.3); nothing returns to SUBMITTED; all else is allowed.
+3. `advance` changes the task it is given. Whoever needs the state before keeps a copy.
+"""
+
+from __future__ import annotations
+
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+_AFTER_START = frozenset(
+    {
+        hub.TASK_STATE_WORKING,
+        hub.TASK_STATE_INPUT_REQUIRED,
+        hub.TASK_STATE_AUTH_REQUIRED,
+        hub.TASK_STATE_COMPLETED,
+        hub.TASK_STATE_FAILED,
+        hub.TASK_STATE_CANCELED,
+        hub.TASK_STATE_REJECTED,
+    }
+)
+
+#: state -> the states that may follow it. A state may be repeated (new message, same state) unless terminal.
+TRANSITIONS: dict[hub.TaskState, frozenset[hub.TaskState]] = {
+    hub.TASK_STATE_UNSPECIFIED: _AFTER_START | {hub.TASK_STATE_SUBMITTED},
+    hub.TASK_STATE_SUBMITTED: _AFTER_START | {hub.TASK_STATE_SUBMITTED},
+    hub.TASK_STATE_WORKING: _AFTER_START,
+    hub.TASK_STATE_INPUT_REQUIRED: _AFTER_START,
+    hub.TASK_STATE_AUTH_REQUIRED: _AFTER_START,
+    **{state: frozenset() for state in TERMINAL},
+}
+
+
+class IllegalTransition(ValueError):  # noqa: N818  the domain's word is the better name
+    """An event that the task's state does not allow. The text names both and holds no user data."""
+
+
+def check_transition(before: hub.TaskState, after: hub.TaskState) -> None:
+    """Raises IllegalTransition unless `after` may follow `before`."""
+    if after not in TRANSITIONS.get(before, frozenset()):
+        raise IllegalTransition(f"a task cannot go from {_name(before)} to {_name(after)}")
+
+
+def advance(task: hub.Task, event: hub.TaskStatusUpdateEvent | hub.TaskArtifactUpdateEvent) -> None:
+    """Applies an event to `task` in place (spec 4.2).
+
+    A status message that the new status replaces moves to the history. An artifact of a known id is
+    replaced, or extended when the event says append; appending to an unknown id starts it.
+
+    Raises IllegalTransition when the task's state does not allow the event; the task is unchanged then.
+    """
+    if isinstance(event, hub.TaskStatusUpdateEvent):
+        check_transition(task.status.state, event.status.state)
+        if task.status.HasField("message"):
+            task.history.append(task.status.message)
+        task.status.CopyFrom(event.status)
+        if event.HasField("metadata"):
+            task.metadata.MergeFrom(event.metadata)
+        return
+    if task.status.state in TERMINAL:
+        raise IllegalTransition(f"a task in {_name(task.status.state)} takes no more artifacts")
+    add_artifact(task, event)
+
+
+def add_artifact(task: hub.Task, event: hub.TaskArtifactUpdateEvent) -> None:
+    """Applies an artifact event to `task` in place, whatever its state."""
+    incoming = event.artifact
+    for present in task.artifacts:
+        if present.artifact_id == incoming.artifact_id:
+            break
+    else:
+        task.artifacts.append(incoming)
+        return
+    if not event.append:
+        present.CopyFrom(incoming)
+        return
+    present.parts.extend(incoming.parts)
+    if incoming.name:
+        present.name = incoming.name
+    if incoming.description:
+        present.description = incoming.description
+    if incoming.HasField("metadata"):
+        present.metadata.MergeFrom(incoming.metadata)
+    for uri in incoming.extensions:
+        if uri not in present.extensions:
+            present.extensions.append(uri)
+
+
+def _name(state: hub.TaskState) -> str:
+    try:
+        return hub.TaskState.Name(state).removeprefix("TASK_STATE_")
+    except ValueError:
+        return str(int(state))

@@ -1,0 +1,117 @@
+"""Constructors of and questions to hub messages. Not rules about them: see `lifecycle` for those."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from google.protobuf.message import Message as ProtoMessage
+
+from a2a_bridge.codec import decoder
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.pb.google_protobuf import Timestamp, Value
+
+TERMINAL = frozenset(
+    {
+        hub.TASK_STATE_COMPLETED,
+        hub.TASK_STATE_FAILED,
+        hub.TASK_STATE_CANCELED,
+        hub.TASK_STATE_REJECTED,
+    }
+)
+INTERRUPTED = frozenset({hub.TASK_STATE_INPUT_REQUIRED, hub.TASK_STATE_AUTH_REQUIRED})
+RUNNING = frozenset({hub.TASK_STATE_SUBMITTED, hub.TASK_STATE_WORKING})
+
+_decode_value = decoder(Value)
+
+
+def text_part(text: str, **members: Any) -> hub.Part:
+    """A part holding text; `members` are further fields of Part, such as `media_type`."""
+    return hub.Part(text=text, **members)
+
+
+def raw_part(raw: bytes, *, filename: str = "", media_type: str = "") -> hub.Part:
+    """A part holding bytes."""
+    return hub.Part(raw=raw, filename=filename, media_type=media_type)
+
+
+def data_part(data: Any, **members: Any) -> hub.Part:
+    """A part holding a JSON value. Raises codec.DecodeError when `data` is not JSON."""
+    return hub.Part(data=_decode_value(data), **members)
+
+
+def part_of(content: Any) -> hub.Part:
+    """A part from what people naturally have: a Part, str (text), bytes (raw), or any JSON value (data)."""
+    if isinstance(content, hub.Part):
+        return content
+    if isinstance(content, str):
+        return hub.Part(text=content)
+    if isinstance(content, bytes):
+        return hub.Part(raw=content)
+    return data_part(content)
+
+
+def message(
+    role: hub.Role,
+    parts: Iterable[hub.Part],
+    *,
+    message_id: str,
+    context_id: str = "",
+    task_id: str = "",
+    metadata: Mapping[str, Any] | None = None,
+) -> hub.Message:
+    """A message. Ids come from the caller: this module has no source of randomness."""
+    made = hub.Message(role=role, parts=parts, message_id=message_id, context_id=context_id, task_id=task_id)
+    if metadata is not None:
+        made.metadata.update(metadata)
+    return made
+
+
+def text_of(source: hub.Message | hub.Artifact | hub.Task | Iterable[hub.Part]) -> str:
+    """The text parts joined. Of a task: its artifacts' text, or its status message's when it has none."""
+    if isinstance(source, hub.Task):
+        if source.artifacts:
+            return "".join(text_of(artifact) for artifact in source.artifacts)
+        return text_of(source.status.message)
+    parts = source.parts if isinstance(source, (hub.Message, hub.Artifact)) else source
+    return "".join(part.text for part in parts if part.WhichOneof("content") == "text")
+
+
+def timestamp(nanoseconds: int) -> Timestamp:
+    """A Timestamp from nanoseconds since the epoch, as `time.time_ns()` gives them."""
+    seconds, nanos = divmod(nanoseconds, 1_000_000_000)
+    return Timestamp(seconds=seconds, nanos=nanos)
+
+
+def is_terminal(state: hub.TaskState) -> bool:
+    """Whether a task in this state has ended (spec 4.1.3)."""
+    return state in TERMINAL
+
+
+def is_interrupted(state: hub.TaskState) -> bool:
+    """Whether a task in this state waits for the caller (spec 4.1.3)."""
+    return state in INTERRUPTED
+
+
+def payload_of(response: hub.SendMessageResponse | hub.StreamResponse) -> ProtoMessage:
+    """The one member of a response that is set. Raises ValueError when none is."""
+    which = response.WhichOneof("payload")
+    if which is None:
+        raise ValueError("a response without a payload")
+    member: ProtoMessage = getattr(response, which)
+    return member
+
+
+def task_id_of(response: hub.SendMessageResponse | hub.StreamResponse) -> str:
+    """The id of the task a response speaks about; empty for a direct message."""
+    which = response.WhichOneof("payload")
+    if which == "task":
+        return response.task.id
+    if which == "message":
+        return response.message.task_id
+    if isinstance(response, hub.StreamResponse):
+        if which == "status_update":
+            return response.status_update.task_id
+        if which == "artifact_update":
+            return response.artifact_update.task_id
+    return ""

@@ -1,0 +1,50 @@
+"""The protocol versions the bridge knows. An enumerated set: versions are never compared as numbers."""
+
+from __future__ import annotations
+
+from a2a_bridge.dialects import v1_0
+from a2a_bridge.dialects.detect import normalise
+from a2a_bridge.dialects.dialect import (
+    GRPC,
+    HTTP_JSON,
+    JSONRPC,
+    CardForm,
+    Dialect,
+    ErrorReply,
+    Form,
+    HttpAddress,
+    HttpRule,
+    Kind,
+    Loss,
+    Row,
+)
+
+V1_0 = v1_0.DIALECT
+
+#: newest first: where several would do, the first is taken
+KNOWN: tuple[Dialect, ...] = (V1_0,)
+
+
+def by_version(version: str) -> Dialect | None:
+    """The dialect of a version text such as "1.0" or "1.0.1"; the patch is ignored (spec 3.6)."""
+    wanted = normalise(version)
+    return next((dialect for dialect in KNOWN if wanted and normalise(dialect.version) == wanted), None)
+
+
+__all__ = [
+    "GRPC",
+    "HTTP_JSON",
+    "JSONRPC",
+    "KNOWN",
+    "V1_0",
+    "CardForm",
+    "Dialect",
+    "ErrorReply",
+    "Form",
+    "HttpAddress",
+    "HttpRule",
+    "Kind",
+    "Loss",
+    "Row",
+    "by_version",
+]

@@ -1,0 +1,156 @@
+"""What a protocol version is: forms of rows of pure functions. Not a version itself: those are the folders.
+
+Rules:
+1. A row is the only place where an operation, an address and a spelling meet.
+2. A missing row means the version lacks the operation; a missing form, that it lacks the binding.
+3. Functions here and in the folders are pure: no clock, no network, no memory of earlier calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
+
+from a2a_bridge.codec import JsonObject, decoder, encoder
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+Address = TypeVar("Address")
+Wire = TypeVar("Wire")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[Address, Wire]):
+    """The identity of a binding, named as `AgentInterface.protocol_binding` names it (spec 5)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRule:
+    """One way to reach an operation over HTTP+JSON, from a google.api.http rule.
+
+    method: upper case. template: such as `/tasks/{id}:cancel`, with JSON member names in the braces, each
+    standing for one segment. body: whether the other members travel in the body (else in the query).
+    query: member name -> how its text is read: "string", "int", "bool", "enum", "timestamp" or "[]…".
+    """
+
+    method: str
+    template: str
+    body: bool
+    query: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAddress:
+    """All the rules of one operation. Clients use the first that fits; servers mount all."""
+
+    rules: tuple[HttpRule, ...]
+
+
+JSONRPC: Kind[str, Any] = Kind("JSONRPC")
+HTTP_JSON: Kind[HttpAddress, Any] = Kind("HTTP+JSON")
+GRPC: Kind[str, bytes] = Kind("GRPC")
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Generic[Address, Wire]):
+    """One operation in one form. Decoders raise A2AError INVALID_PARAMS, or InexactNumber (see codec)."""
+
+    operation: ops.Operation[Any, Any]
+    address: Address
+    encode_request: Callable[[Any], Wire]
+    decode_request: Callable[[Wire], Any]
+    encode_response: Callable[[Any], Wire]
+    decode_response: Callable[[Wire], Any]
+
+    @property
+    def streaming(self) -> bool:
+        """Whether the operation answers with a stream."""
+        return isinstance(self.operation, ops.Streaming)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReply(Generic[Wire]):
+    """An error as a binding sends it.
+
+    status: HTTP status for JSONRPC and HTTP+JSON, gRPC status number for GRPC.
+    body: JSON-RPC error object; HTTP+JSON error body; serialized google.rpc.Status. None when a peer sent
+        nothing that can be read.
+    text: what a peer said beside the body (gRPC status message, raw HTTP body); empty when encoding.
+    """
+
+    status: int
+    body: Wire | None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Generic[Address, Wire]):
+    """A version over one binding: its rows and its spelling of errors."""
+
+    rows: tuple[Row[Address, Wire], ...]
+    encode_error: Callable[[A2AError], ErrorReply[Wire]]
+    decode_error: Callable[[ErrorReply[Wire]], A2AError]
+
+    def row(self, operation: ops.Operation[Any, Any]) -> Row[Address, Wire] | None:
+        """The row of an operation; None when this version lacks it."""
+        return next((row for row in self.rows if row.operation is operation), None)
+
+
+@dataclass(frozen=True, slots=True)
+class CardForm:
+    """How a version spells the agent card, and where it looks for it."""
+
+    paths: tuple[str, ...]
+    encode: Callable[[hub.AgentCard], JsonObject]
+    decode: Callable[[JsonObject], hub.AgentCard]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Hub content that a version cannot say: the JSON path in the hub and the reason."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dialect:
+    """One protocol version. `version` is Major.Minor (or Major.Minor.Patch where that is the identity)."""
+
+    version: str
+    card: CardForm
+    forms: Mapping[Kind[Any, Any], Form[Any, Any]]
+    losses: tuple[Loss, ...] = ()
+    #: used for a binding nobody has written a form for; None forbids such bindings
+    canonical: Form[str, Any] | None = None
+
+    def form(self, kind: Kind[Address, Wire]) -> Form[Address, Wire] | None:
+        """The form for a binding; the canonical one for a binding unknown here; None when there is none."""
+        known = self.forms.get(kind)
+        if known is not None:
+            return cast("Form[Address, Wire]", known)
+        if kind in (JSONRPC, HTTP_JSON, GRPC):
+            return None
+        return cast("Form[Address, Wire] | None", self.canonical)
+
+    def __repr__(self) -> str:
+        return f"<Dialect {self.version}>"
+
+
+def canonical_rows() -> tuple[Row[str, Any], ...]:
+    """Rows for any JSON carrier: the operation's name as address, ProtoJSON as wire."""
+    return tuple(
+        Row(
+            operation,
+            operation.name,
+            encode_request=encoder(operation.request),
+            decode_request=decoder(operation.request),
+            encode_response=encoder(operation.response),
+            decode_response=decoder(operation.response),
+        )
+        for operation in ops.ALL
+    )

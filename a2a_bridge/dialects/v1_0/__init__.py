@@ -1,0 +1,15 @@
+"""A2A 1.0: the hub's own version. Its spoke is thin: the wire is ProtoJSON or protobuf of the hub itself."""
+
+from __future__ import annotations
+
+from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, JSONRPC, Dialect
+from a2a_bridge.dialects.v1_0 import card, forms
+
+DIALECT = Dialect(
+    version="1.0",
+    card=card.FORM,
+    forms={JSONRPC: forms.JSONRPC_FORM, HTTP_JSON: forms.HTTP_JSON_FORM, GRPC: forms.GRPC_FORM},
+    canonical=forms.JSONRPC_FORM,
+)
+
+__all__ = ["DIALECT"]

@@ -1,0 +1,202 @@
+"""Errors as 1.0 spells them on each binding (spec 1.0.1 sections 9.5, 10.6, 11.6).
+
+Reading is tolerant: ErrorInfo.reason first, because five errors share one status; then the JSON-RPC number;
+then the text, which is the only mark that some peers leave; the bare status last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from a2a_bridge.core.errors import DOMAIN, A2AError, Blame, GrpcStatus, Reason, Violation
+from a2a_bridge.dialects.dialect import ErrorReply
+from a2a_bridge.dialects.v1_0 import details as any_details
+
+_BY_NAME = {reason.name: reason for reason in Reason}
+_BY_CODE = {reason.code: reason for reason in reversed(Reason)}
+_BY_CODE[Reason.INVALID_REQUEST.code] = Reason.INVALID_REQUEST
+_BY_CODE[Reason.INTERNAL_ERROR.code] = Reason.INTERNAL_ERROR
+_BY_TEXT = {reason.text.lower(): reason for reason in Reason if reason.level == "a2a"}
+
+_BY_GRPC = {
+    GrpcStatus.CANCELLED: Reason.CANCELLED,
+    GrpcStatus.INVALID_ARGUMENT: Reason.INVALID_PARAMS,
+    GrpcStatus.DEADLINE_EXCEEDED: Reason.DEADLINE_EXCEEDED,
+    GrpcStatus.NOT_FOUND: Reason.TASK_NOT_FOUND,
+    GrpcStatus.PERMISSION_DENIED: Reason.PERMISSION_DENIED,
+    GrpcStatus.RESOURCE_EXHAUSTED: Reason.RESOURCE_EXHAUSTED,
+    GrpcStatus.FAILED_PRECONDITION: Reason.UNSUPPORTED_OPERATION,
+    GrpcStatus.UNIMPLEMENTED: Reason.METHOD_NOT_FOUND,
+    GrpcStatus.UNAVAILABLE: Reason.UNAVAILABLE,
+    GrpcStatus.UNAUTHENTICATED: Reason.UNAUTHENTICATED,
+}
+
+#: 409 and 415 are how 1.0.0 spelled two errors that 1.0.1 sends with 400
+_BY_HTTP = {
+    400: Reason.INVALID_REQUEST,
+    401: Reason.UNAUTHENTICATED,
+    403: Reason.PERMISSION_DENIED,
+    404: Reason.METHOD_NOT_FOUND,
+    405: Reason.METHOD_NOT_FOUND,
+    408: Reason.DEADLINE_EXCEEDED,
+    409: Reason.TASK_NOT_CANCELABLE,
+    413: Reason.REQUEST_TOO_LARGE,
+    415: Reason.CONTENT_TYPE_NOT_SUPPORTED,
+    429: Reason.RESOURCE_EXHAUSTED,
+    499: Reason.CANCELLED,
+    501: Reason.UNSUPPORTED_OPERATION,
+    502: Reason.UNAVAILABLE,
+    503: Reason.UNAVAILABLE,
+    504: Reason.DEADLINE_EXCEEDED,
+}
+
+
+def encode_jsonrpc(error: A2AError) -> ErrorReply[Any]:
+    """The JSON-RPC error object; HTTP 200 except for what concerns intermediaries (level "http")."""
+    body = {"code": error.code, "message": error.message, "data": _json_details(error)}
+    return ErrorReply(error.reason.http if error.reason.level == "http" else 200, body)
+
+
+def encode_http_json(error: A2AError) -> ErrorReply[Any]:
+    """google.rpc.Status as JSON under `error` (spec 11.6)."""
+    reason = error.reason
+    body = {
+        "error": {
+            "code": reason.http,
+            "status": reason.grpc.name,
+            "message": error.message,
+            "details": _json_details(error),
+        }
+    }
+    return ErrorReply(reason.http, body)
+
+
+def encode_grpc(error: A2AError) -> ErrorReply[bytes]:
+    """A serialized google.rpc.Status for `grpc-status-details-bin` (spec 10.6)."""
+    status = any_details.status(error.reason.grpc, error.message, _json_details(error))
+    return ErrorReply(int(error.reason.grpc), status)
+
+
+def decode_jsonrpc(reply: ErrorReply[Any]) -> A2AError:
+    """A JSON-RPC error object, or an HTTP error without one."""
+    body = reply.body if isinstance(reply.body, Mapping) else {}
+    code = body.get("code")
+    code = code if isinstance(code, int) and not isinstance(code, bool) else None
+    data = body.get("data")
+    if isinstance(data, list) and all(isinstance(item, Mapping) and "@type" in item for item in data):
+        details = data
+    else:
+        details = [] if data is None else [any_details.value(data)]
+    fallback = _BY_HTTP.get(reply.status, Reason.INTERNAL_ERROR) if code is None else None
+    return _decode(_text(body.get("message")) or reply.text, details, code=code, fallback=fallback)
+
+
+def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
+    """An `error` object, a problem+json document (older examples of the specification), or a bare status."""
+    body = reply.body if isinstance(reply.body, Mapping) else {}
+    inner = body.get("error")
+    if isinstance(inner, Mapping):
+        found = inner.get("details")
+        details = [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+        message = _text(inner.get("message"))
+        name = _text(inner.get("status"))
+        fallback = _BY_GRPC.get(GrpcStatus[name]) if name in GrpcStatus.__members__ else None
+        # NOT_FOUND is a missing task as well as a missing path; only the body of an agent says so.
+        return _decode(message, details, fallback=fallback or _BY_HTTP.get(reply.status))
+    message = _text(body.get("detail")) or _text(body.get("message")) or _text(body.get("title"))
+    return _decode(message or reply.text, [], fallback=_BY_HTTP.get(reply.status))
+
+
+def decode_grpc(reply: ErrorReply[bytes]) -> A2AError:
+    """A google.rpc.Status, or a bare status and its message."""
+    message, details = any_details.parse_status(reply.body) if reply.body else ("", [])
+    status = GrpcStatus(reply.status) if reply.status in set(GrpcStatus) else GrpcStatus.UNKNOWN
+    return _decode(message or reply.text, details, fallback=_BY_GRPC.get(status))
+
+
+def _json_details(error: A2AError) -> list[Any]:
+    info = {
+        "@type": any_details.ERROR_INFO,
+        "reason": error.name,
+        "domain": error.metadata.get("domain", DOMAIN) if error.name not in _BY_NAME else DOMAIN,
+        "metadata": error.metadata,
+    }
+    if not error.metadata:
+        del info["metadata"]
+    found: list[Any] = [info]
+    if error.violations:
+        fields = [{"field": item.field, "description": item.description} for item in error.violations]
+        found.append({"@type": any_details.BAD_REQUEST, "fieldViolations": fields})
+    if error.retry_after is not None:
+        found.append({"@type": any_details.RETRY_INFO, "retryDelay": f"{error.retry_after:.3f}s"})
+    found.extend(error.details)
+    return found
+
+
+def _decode(
+    message: str, details: list[Any], *, code: int | None = None, fallback: Reason | None = None
+) -> A2AError:
+    info, violations, retry_after, rest = _sort(details)
+    name = _text(info.get("reason"))
+    raw = info.get("metadata")
+    metadata = {str(k): str(v) for k, v in raw.items()} if isinstance(raw, Mapping) else {}
+    if code is None and name.startswith("A2A_") and metadata.get("code", "").lstrip("-").isdigit():
+        code = int(metadata["code"])
+    by_name = _BY_NAME.get(name) or _BY_NAME.get(name.removesuffix("_ERROR"))
+    reason = by_name or _BY_CODE.get(code) or _by_text(message) or fallback  # type: ignore[arg-type]
+    if reason in (Reason.INTERNAL_ERROR, Reason.INVALID_PARAMS) and not name:
+        # Peers that use one number for everything still say in words what happened.
+        reason = _by_text(message) or reason
+    if code is not None and by_name is None and code not in _BY_CODE:
+        name = name or f"A2A_{abs(code)}"
+        metadata.setdefault("code", str(code))
+    return A2AError(
+        reason or Reason.INTERNAL_ERROR,
+        message,
+        violations=violations,
+        metadata=metadata,
+        details=rest,
+        code=code if code not in _BY_CODE else None,
+        name=name,
+        blame=Blame.PEER,
+        retry_after=retry_after,
+    )
+
+
+def _sort(
+    details: list[Any],
+) -> tuple[Mapping[str, Any], list[Violation], float | None, list[Mapping[str, Any]]]:
+    info: Mapping[str, Any] = {}
+    violations: list[Violation] = []
+    retry_after: float | None = None
+    rest: list[Mapping[str, Any]] = []
+    for detail in details:
+        kind = _text(detail.get("@type")).rpartition("/")[2]
+        if kind == "google.rpc.ErrorInfo" and not info:
+            info = detail
+        elif kind == "google.rpc.BadRequest" and isinstance(detail.get("fieldViolations"), list):
+            for item in detail["fieldViolations"]:
+                if isinstance(item, Mapping):
+                    violations.append(Violation(_text(item.get("field")), _text(item.get("description"))))
+        elif kind == "google.rpc.RetryInfo" and _seconds(detail.get("retryDelay")) is not None:
+            retry_after = _seconds(detail.get("retryDelay"))
+        else:
+            rest.append(detail)
+    return info, violations, retry_after, rest
+
+
+def _by_text(message: str) -> Reason | None:
+    lowered = message.lower()
+    return next((reason for text, reason in _BY_TEXT.items() if text in lowered), None)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _seconds(value: Any) -> float | None:
+    try:
+        return float(_text(value).removesuffix("s"))
+    except ValueError:
+        return None

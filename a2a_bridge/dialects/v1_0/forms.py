@@ -1,0 +1,128 @@
+"""The rows of 1.0 for each binding, read off the descriptor. Nothing here is spelled twice."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
+from google.protobuf.message import Message
+
+from a2a_bridge.codec import is_repeated
+from a2a_bridge.core import operations as ops
+from a2a_bridge.dialects.dialect import Form, HttpAddress, HttpRule, Row
+from a2a_bridge.dialects.v1_0 import errors
+from a2a_bridge.dialects.v1_0.messages import (
+    bytes_request_decoder,
+    bytes_response_decoder,
+    request_decoder,
+    request_encoder,
+    response_decoder,
+    response_encoder,
+)
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.pb._pool import POOL
+from a2a_bridge.pb.google_protobuf import MethodOptions
+
+SERVICE = hub.DESCRIPTOR.services_by_name["A2AService"]
+
+_VARIABLE = re.compile(r"\{([a-z_]+)(?:=\*)?\}")
+
+_SCALARS = {
+    FieldDescriptor.CPPTYPE_STRING: "string",
+    FieldDescriptor.CPPTYPE_INT32: "int",
+    FieldDescriptor.CPPTYPE_BOOL: "bool",
+    FieldDescriptor.CPPTYPE_ENUM: "enum",
+}
+
+
+def http_address(method: MethodDescriptor) -> HttpAddress:
+    """The HTTP rules of an rpc, tenant forms included.
+
+    SubscribeToTask is GET in the rule and POST in the specification's prose (5.3, 11.3.2): both are given.
+    """
+    options = MethodOptions.FromString(method.GetOptions().SerializeToString())
+    first = options.Extensions[POOL.FindExtensionByName("google.api.http")]
+    rules = [_http_rule(rule, method.input_type) for rule in (first, *first.additional_bindings)]
+    if method.name == ops.SUBSCRIBE_TO_TASK.name:
+        rules += [HttpRule("POST", rule.template, body=True) for rule in rules]
+    return HttpAddress(tuple(rules))
+
+
+def _http_rule(rule: Any, request: Descriptor) -> HttpRule:
+    verb = rule.WhichOneof("pattern")
+    bound: set[str] = set()
+
+    def rename(match: re.Match[str]) -> str:
+        bound.add(match[1])
+        return "{" + request.fields_by_name[match[1]].json_name + "}"
+
+    template = _VARIABLE.sub(rename, getattr(rule, verb))
+    query = {
+        field.json_name: kind
+        for field in request.fields
+        if not rule.body and field.name not in bound and (kind := _query_kind(field))
+    }
+    return HttpRule(verb.upper(), template, bool(rule.body), query)
+
+
+def _query_kind(field: FieldDescriptor) -> str:
+    if field.message_type is not None:
+        return "timestamp" if field.message_type.full_name == "google.protobuf.Timestamp" else ""
+    kind = _SCALARS.get(field.cpp_type, "")
+    return f"[]{kind}" if kind and is_repeated(field) else kind
+
+
+def _json_row(operation: ops.Operation[Message, Message], address: Any) -> Row[Any, Any]:
+    return Row(
+        operation,
+        address,
+        encode_request=request_encoder(operation.request),
+        decode_request=request_decoder(operation.request),
+        encode_response=response_encoder(operation.response),
+        decode_response=response_decoder(operation.response),
+    )
+
+
+def _jsonrpc_row(operation: ops.Operation[Message, Message]) -> Row[str, Any]:
+    row = _json_row(operation, operation.name)
+    if operation is not ops.DELETE_PUSH_CONFIG:
+        return row
+    # The specification shows no result for delete; null is what peers in the field send and expect.
+    return Row(operation, row.address, row.encode_request, row.decode_request, _null, row.decode_response)
+
+
+def _null(_: Any) -> None:
+    return None
+
+
+def _grpc_row(operation: ops.Operation[Message, Message]) -> Row[str, bytes]:
+    return Row(
+        operation,
+        f"/{SERVICE.full_name}/{operation.name}",
+        encode_request=operation.request.SerializeToString,
+        decode_request=bytes_request_decoder(operation.request),
+        encode_response=operation.response.SerializeToString,
+        decode_response=bytes_response_decoder(operation.response),
+    )
+
+
+JSONRPC_FORM: Form[str, Any] = Form(
+    tuple(_jsonrpc_row(operation) for operation in ops.ALL),
+    errors.encode_jsonrpc,
+    errors.decode_jsonrpc,
+)
+
+HTTP_JSON_FORM: Form[HttpAddress, Any] = Form(
+    tuple(
+        _json_row(operation, http_address(SERVICE.methods_by_name[operation.name])) for operation in ops.ALL
+    ),
+    errors.encode_http_json,
+    errors.decode_http_json,
+)
+
+GRPC_FORM: Form[str, bytes] = Form(
+    tuple(_grpc_row(operation) for operation in ops.ALL),
+    errors.encode_grpc,
+    errors.decode_grpc,
+)

@@ -1,0 +1,112 @@
+"""Hub ↔ wire for 1.0: the codec inside the error boundary of the protocol. No mapping, the hub is 1.0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+from google.protobuf.message import Message
+
+from a2a_bridge.codec import DecodeError, EncodeError, decoder, encoder, is_required
+from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
+from a2a_bridge.pb.google_protobuf import Empty
+
+
+def request_decoder(cls: type[Message]) -> Callable[[Any], Any]:
+    """JSON tree → request. Raises INVALID_PARAMS with the members at fault; None counts as `{}` where every
+    member is optional (spec 9.4).
+    """
+    decode = decoder(cls)
+    optional = not any(is_required(field) for field in cls.DESCRIPTOR.fields)
+
+    def decode_request(wire: Any) -> Any:
+        if wire is None:
+            if not optional:
+                raise invalid_params("", "params are required")
+            return cls()
+        try:
+            return decode(wire)
+        except DecodeError as error:
+            raise _invalid_params(error) from None
+
+    return decode_request
+
+
+def response_decoder(cls: type[Message]) -> Callable[[Any], Any]:
+    """JSON tree → response. Raises INVALID_AGENT_RESPONSE, blaming the peer; null is an Empty."""
+    decode = decoder(cls)
+    empty = cls is Empty
+
+    def decode_response(wire: Any) -> Any:
+        if wire is None and empty:
+            return Empty()
+        try:
+            return decode(wire)
+        except DecodeError as error:
+            raise A2AError(
+                Reason.INVALID_AGENT_RESPONSE,
+                f"the agent's answer is not a {cls.DESCRIPTOR.name}: {error}",
+                blame=Blame.PEER,
+            ) from None
+
+    return decode_response
+
+
+def request_encoder(cls: type[Message]) -> Callable[[Any], Any]:
+    """Request → JSON tree. Raises INVALID_PARAMS for what JSON cannot say (NaN and infinities)."""
+    encode = encoder(cls)
+
+    def encode_request(message: Any) -> Any:
+        try:
+            return encode(message)
+        except EncodeError as error:
+            raise invalid_params(error.path, error.problem) from None
+
+    return encode_request
+
+
+def response_encoder(cls: type[Message]) -> Callable[[Any], Any]:
+    """Response → JSON tree. Raises INVALID_AGENT_RESPONSE for what JSON cannot say (NaN and infinities)."""
+    encode = encoder(cls)
+
+    def encode_response(message: Any) -> Any:
+        try:
+            return encode(message)
+        except EncodeError as error:
+            raise A2AError(Reason.INVALID_AGENT_RESPONSE, str(error), blame=Blame.PEER) from None
+
+    return encode_response
+
+
+def bytes_request_decoder(cls: type[Message]) -> Callable[[bytes], Any]:
+    """Protobuf bytes → request. Raises PARSE_ERROR without the runtime's own words."""
+    parse = cls.FromString
+
+    def decode_request(wire: bytes) -> Any:
+        try:
+            return parse(wire)
+        except ProtobufDecodeError:
+            text = f"the bytes are not a {cls.DESCRIPTOR.full_name}"
+            raise A2AError(Reason.PARSE_ERROR, text) from None
+
+    return decode_request
+
+
+def bytes_response_decoder(cls: type[Message]) -> Callable[[bytes], Any]:
+    """Protobuf bytes → response. Raises INVALID_AGENT_RESPONSE, blaming the peer."""
+    parse = cls.FromString
+
+    def decode_response(wire: bytes) -> Any:
+        try:
+            return parse(wire)
+        except ProtobufDecodeError:
+            text = f"the agent's answer is not a {cls.DESCRIPTOR.full_name}"
+            raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
+
+    return decode_response
+
+
+def _invalid_params(error: DecodeError) -> A2AError:
+    violations = tuple(Violation(path, problem) for path, problem in error.violations)
+    return A2AError(Reason.INVALID_PARAMS, str(error), violations=violations)
