@@ -38,7 +38,10 @@ def _settle(descriptor: Descriptor, module: str, within: str) -> Any:
     # another package has registered the same name, a class that is not ours.
     copyreg.pickle(cls, _reduce)
     for nested in descriptor.nested_types:
-        _settle(nested, module, f"{cls.__qualname__}.")
+        inner = _settle(nested, module, f"{cls.__qualname__}.")
+        # protobuf without its C extension does not hang nested classes on the outer one.
+        if not hasattr(cls, nested.name):
+            setattr(cls, nested.name, inner)
     return cls
 
 

@@ -1,0 +1,177 @@
+"""Our A2A 1.0 proto says what the official SDK's says; this does not look at comments or file options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool
+
+from a2a_bridge.pb import _pool, lf_a2a_v1
+from tests.pb.facts import differences, facts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from google.protobuf.descriptor import FileDescriptor
+
+File = descriptor_pb2.FileDescriptorProto
+
+
+@pytest.mark.sdk
+def test_equals_the_descriptor_of_the_official_sdk() -> None:
+    from a2a.types import a2a_pb2
+
+    ours = facts(lf_a2a_v1.DESCRIPTOR)
+    found = differences(ours, facts(a2a_pb2.DESCRIPTOR))
+    assert not found, "\n".join(found)
+
+
+def test_the_comparison_sees_every_part_of_the_protocol() -> None:
+    """Guards against a walker that skips: the counts are those of the specification."""
+    paths = facts(lf_a2a_v1.DESCRIPTOR)
+    fields = [field for m in lf_a2a_v1.DESCRIPTOR.message_types_by_name.values() for field in m.fields]
+    assert sum(path.endswith(" request") for path in paths) == 11
+    assert sum(" http rule " in path for path in paths) == 22
+    assert sum(path.endswith(" number") for path in paths) >= len(fields) > 150
+    assert paths["Task.id behavior"] == ["REQUIRED"]
+    assert paths["A2AService.GetTask http rule 1"]["path"] == "/{tenant}/tasks/{id=*}"
+
+
+def altered(change: Callable[[File], None]) -> FileDescriptor:
+    """Our file after `change`, in a pool of its own."""
+    pool = descriptor_pool.DescriptorPool()
+    needed = [*lf_a2a_v1.DESCRIPTOR.dependencies]
+    for file in needed:
+        needed += [other for other in file.dependencies if other not in needed]
+    protos = {file.name: File.FromString(file.serialized_pb) for file in needed}
+    added: set[str] = set()
+
+    def add(name: str) -> None:
+        if name not in added:
+            added.add(name)
+            for dependency in protos[name].dependency:
+                add(dependency)
+            pool.AddSerializedFile(protos[name].SerializeToString())
+
+    for name in protos:
+        add(name)
+    mutable = File.FromString(lf_a2a_v1.DESCRIPTOR.serialized_pb)
+    change(mutable)
+    pool.AddSerializedFile(mutable.SerializeToString())
+    return pool.FindFileByName(mutable.name)
+
+
+def message(file: File, name: str) -> descriptor_pb2.DescriptorProto:
+    return next(m for m in file.message_type if m.name == name)
+
+
+def field(file: File, owner: str, name: str) -> descriptor_pb2.FieldDescriptorProto:
+    return next(f for f in message(file, owner).field if f.name == name)
+
+
+def method(file: File, name: str) -> descriptor_pb2.MethodDescriptorProto:
+    return next(m for m in file.service[0].method if m.name == name)
+
+
+def drop_message(file: File) -> None:
+    file.message_type.remove(message(file, "StringList"))
+    entry = message(file, "SecurityRequirement").nested_type[0].field[1]
+    entry.type_name = ".lf.a2a.v1.Task"
+
+
+def drop_field(file: File) -> None:
+    message(file, "Task").field.remove(field(file, "Task", "metadata"))
+
+
+def renumber(file: File) -> None:
+    field(file, "ListTaskPushNotificationConfigsRequest", "tenant").number = 5
+
+
+def retype(file: File) -> None:
+    field(file, "Part", "raw").type = descriptor_pb2.FieldDescriptorProto.TYPE_STRING
+
+
+def unrepeat(file: File) -> None:
+    field(file, "Message", "extensions").label = descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL
+
+
+def leave_oneof(file: File) -> None:
+    other = descriptor_pb2.OneofDescriptorProto(name="other")
+    message(file, "StreamResponse").oneof_decl.append(other)
+    field(file, "StreamResponse", "task").oneof_index = 1
+
+
+def lose_presence(file: File) -> None:
+    lost = field(file, "GetTaskRequest", "history_length")
+    lost.ClearField("proto3_optional")
+    lost.ClearField("oneof_index")
+    del message(file, "GetTaskRequest").oneof_decl[:]
+
+
+def rename_json(file: File) -> None:
+    field(file, "Task", "context_id").json_name = "sessionId"
+
+
+def renumber_enum_value(file: File) -> None:
+    file.enum_type[0].value[-1].number = 9
+
+
+def redirect(file: File) -> None:
+    method(file, "CancelTask").output_type = ".lf.a2a.v1.Message"
+
+
+def stop_streaming(file: File) -> None:
+    method(file, "SubscribeToTask").server_streaming = False
+
+
+def move_path(file: File) -> None:
+    options = method(file, "GetTask").options
+    # The extension is unknown to this class of options until annotations_pb2 names it; facts.py imports it.
+    from google.api import annotations_pb2
+
+    options.Extensions[annotations_pb2.http].get = "/task/{id=*}"
+
+
+def require_less(file: File) -> None:
+    field(file, "Task", "id").ClearField("options")
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        (drop_message, "StringList fields"),
+        (drop_field, "Task.metadata number"),
+        (renumber, "ListTaskPushNotificationConfigsRequest.tenant number"),
+        (retype, "Part.raw type"),
+        (unrepeat, "Message.extensions label"),
+        (leave_oneof, "StreamResponse oneof other"),
+        (lose_presence, "GetTaskRequest.history_length presence"),
+        (rename_json, "Task.context_id json name"),
+        (renumber_enum_value, "TaskState values"),
+        (redirect, "A2AService.CancelTask response"),
+        (stop_streaming, "A2AService.SubscribeToTask streaming"),
+        (move_path, "A2AService.GetTask http rule 0"),
+        (require_less, "Task.id behavior"),
+    ],
+)
+def test_a_planted_difference_is_named(change: Callable[[File], None], where: str) -> None:
+    found = differences(facts(altered(change)), facts(lf_a2a_v1.DESCRIPTOR))
+    assert where in {line.partition(":")[0] for line in found}
+
+
+def test_an_unchanged_copy_does_not_differ() -> None:
+    assert differences(facts(altered(lambda _file: None)), facts(lf_a2a_v1.DESCRIPTOR)) == []
+
+
+def test_file_options_and_comments_are_not_compared() -> None:
+    def decorate(file: File) -> None:
+        file.options.java_package = "org.example"
+        file.source_code_info.location.add(leading_comments="words")
+
+    assert differences(facts(altered(decorate)), facts(lf_a2a_v1.DESCRIPTOR)) == []
+
+
+def test_the_pool_is_not_protobufs_default() -> None:
+    assert _pool.POOL is not descriptor_pool.Default()
+    assert lf_a2a_v1.DESCRIPTOR.pool is _pool.POOL
