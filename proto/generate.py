@@ -9,6 +9,7 @@ bytes on every machine.
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import re
 import sys
@@ -131,16 +132,22 @@ def check(committed: Path) -> str:
         return "".join(difference(name, committed / name, fresh / name) for name in generate(fresh))
 
 
-def main(arguments: list[str]) -> int:
+def main() -> int:
     """Generates in place, or with --check exits 1 where the committed files are not current."""
-    if arguments != ["--check"]:
-        generate(TARGET)
+    parser = argparse.ArgumentParser(description="Compile proto/ into Python modules.")
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; exit 1 if FOLDER is not current"
+    )
+    parser.add_argument("folder", type=Path, nargs="?", default=TARGET, metavar="FOLDER")
+    arguments = parser.parse_args()
+    if not arguments.check:
+        generate(arguments.folder)
         return 0
-    if found := check(TARGET):
-        sys.stderr.write(f"{found}a2a_bridge/pb is not what proto/ says: run `make generate`\n")
+    if found := check(arguments.folder):
+        sys.stderr.write(f"{found}{arguments.folder} is not what proto/ says: run `make generate`\n")
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())

@@ -1,0 +1,44 @@
+"""Where things are in the repository, and how to run a tool of its environment; no test of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+#: Folders with Python source of ours.
+SOURCES = ("a2a_bridge", "transports", "proto", "tests", "benchmarks", "examples")
+#: What proto/generate.py writes.
+GENERATED = {ROOT / "a2a_bridge" / "pb" / f"{name}.py" for name in ("lf_a2a_v1", "google_rpc")}
+
+
+def pyproject() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+def modules() -> list[Path]:
+    """Every Python module that people write."""
+    return sorted(
+        path
+        for folder in SOURCES
+        for path in (ROOT / folder).rglob("*.py")
+        if path not in GENERATED and "__pycache__" not in path.parts
+    )
+
+
+def run(*command: object, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end with both outputs as text; does not judge its exit code."""
+    return subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )

@@ -1,0 +1,50 @@
+"""The committed protobuf modules are what proto/ says, and drift is noticed."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.architecture.repository import ROOT, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GENERATE = ROOT / "proto" / "generate.py"
+COMMITTED = ROOT / "a2a_bridge" / "pb"
+
+
+def test_committed_modules_are_current() -> None:
+    done = run(sys.executable, GENERATE, "--check")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["descriptors.binpb", "lf_a2a_v1.py", "lf_a2a_v1.pyi", "google_rpc.py"])
+def test_drift_of_one_file_is_named(tmp_path: Path, name: str) -> None:
+    copy = shutil.copytree(COMMITTED, tmp_path / "pb")
+    data = (copy / name).read_bytes()
+    (copy / name).write_bytes(data + b"\n")
+    done = run(sys.executable, GENERATE, "--check", copy)
+    assert done.returncode == 1
+    assert name in done.stderr
+    assert (copy / name).read_bytes() == data + b"\n", "--check must not write"
+
+
+def test_a_missing_file_is_drift(tmp_path: Path) -> None:
+    copy = shutil.copytree(COMMITTED, tmp_path / "pb")
+    (copy / "google_rpc.pyi").unlink()
+    assert run(sys.executable, GENERATE, "--check", copy).returncode == 1
+
+
+def test_two_runs_write_the_same_bytes(tmp_path: Path) -> None:
+    written = []
+    for seed in ("1", "2"):
+        folder = tmp_path / seed
+        folder.mkdir()
+        assert run(sys.executable, GENERATE, folder, PYTHONHASHSEED=seed).returncode == 0
+        written.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert written[0] == written[1]
+    assert set(written[0]) <= {path.name for path in COMMITTED.iterdir()}

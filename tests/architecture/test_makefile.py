@@ -1,0 +1,34 @@
+"""`make help` names every target that the documentation promises; it does not run them."""
+
+from __future__ import annotations
+
+from tests.architecture.repository import ROOT, run
+
+PROMISED = [
+    "demo",
+    "test",
+    "check",
+    "bench",
+    "generate",
+    "checkgenerate",
+    "format",
+    "lint",
+    "types",
+    "layers",
+    "docs",
+    "dist",
+    "clean",
+    "compat",
+    "install",
+]
+
+
+def test_help_names_every_promised_target() -> None:
+    listed = {line.split()[0] for line in run("make", "help").stdout.splitlines() if line.strip()}
+    assert set(PROMISED) <= listed
+
+
+def test_ci_runs_make_check_and_nothing_else() -> None:
+    script = (ROOT / ".ci" / "run").read_text("utf-8")
+    commands = [line for line in script.splitlines() if line and not line.startswith(("#", "set ", "cd "))]
+    assert commands == ["make check"]

@@ -1,0 +1,38 @@
+"""Size and names of modules; what is inside them is the linters' business."""
+
+from __future__ import annotations
+
+import ast
+
+from tests.architecture.repository import ROOT, modules
+
+MOST_LINES = 600
+#: Names that say nothing about what is inside, and names that say "I am the second attempt".
+FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
+FORBIDDEN_ENDS = ("_v2", "_new", "_old")
+
+
+def test_no_module_is_too_long() -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in modules()}
+    assert {name: lines for name, lines in lengths.items() if lines > MOST_LINES} == {}
+
+
+def test_no_module_has_an_empty_name() -> None:
+    names = {path.relative_to(ROOT): path.stem for path in modules()}
+    names |= {path.parent.relative_to(ROOT): path.parent.name for path in modules()}
+    bad = [
+        str(path) for path, name in names.items() if name in FORBIDDEN_NAMES or name.endswith(FORBIDDEN_ENDS)
+    ]
+    assert bad == []
+
+
+def test_every_module_says_what_it_is() -> None:
+    product = [
+        path for path in modules() if path.is_relative_to(ROOT / "a2a_bridge") or "transports" in path.parts
+    ]
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in product
+        if not ast.get_docstring(ast.parse(path.read_text("utf-8")))
+    ]
+    assert silent == []
