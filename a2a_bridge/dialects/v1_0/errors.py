@@ -176,9 +176,11 @@ def _sort(
         if kind == "google.rpc.ErrorInfo" and not info:
             info = detail
         elif kind == "google.rpc.BadRequest" and isinstance(detail.get("fieldViolations"), list):
-            for item in detail["fieldViolations"]:
-                if isinstance(item, Mapping):
-                    violations.append(Violation(_text(item.get("field")), _text(item.get("description"))))
+            violations += [
+                Violation(_text(item.get("field")), _text(item.get("description")))
+                for item in detail["fieldViolations"]
+                if isinstance(item, Mapping)
+            ]
         elif kind == "google.rpc.RetryInfo" and _seconds(detail.get("retryDelay")) is not None:
             retry_after = _seconds(detail.get("retryDelay"))
         else:

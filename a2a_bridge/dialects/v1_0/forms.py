@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
+from google.protobuf.descriptor import Descriptor, MethodDescriptor
 from google.protobuf.message import Message
 
-from a2a_bridge.codec import is_repeated
+from a2a_bridge.codec.plan import FieldPlan, Kind, plan_of
 from a2a_bridge.core import operations as ops
 from a2a_bridge.dialects.dialect import Form, HttpAddress, HttpRule, Row
 from a2a_bridge.dialects.v1_0 import errors
@@ -28,11 +28,13 @@ SERVICE = hub.DESCRIPTOR.services_by_name["A2AService"]
 
 _VARIABLE = re.compile(r"\{([a-z_]+)(?:=\*)?\}")
 
-_SCALARS = {
-    FieldDescriptor.CPPTYPE_STRING: "string",
-    FieldDescriptor.CPPTYPE_INT32: "int",
-    FieldDescriptor.CPPTYPE_BOOL: "bool",
-    FieldDescriptor.CPPTYPE_ENUM: "enum",
+#: what can stand in a query (spec 11.5); messages cannot
+_QUERY_KINDS = {
+    Kind.STRING: "string",
+    Kind.INTEGER: "int",
+    Kind.BOOL: "bool",
+    Kind.ENUM: "enum",
+    Kind.TIMESTAMP: "timestamp",
 }
 
 
@@ -60,17 +62,17 @@ def _http_rule(rule: Any, request: Descriptor) -> HttpRule:
     template = _VARIABLE.sub(rename, getattr(rule, verb))
     query = {
         field.json_name: kind
-        for field in request.fields
+        for field in plan_of(request).fields
         if not rule.body and field.name not in bound and (kind := _query_kind(field))
     }
     return HttpRule(verb.upper(), template, bool(rule.body), query)
 
 
-def _query_kind(field: FieldDescriptor) -> str:
-    if field.message_type is not None:
-        return "timestamp" if field.message_type.full_name == "google.protobuf.Timestamp" else ""
-    kind = _SCALARS.get(field.cpp_type, "")
-    return f"[]{kind}" if kind and is_repeated(field) else kind
+def _query_kind(field: FieldPlan) -> str:
+    kind = _QUERY_KINDS.get(field.kind, "")
+    if not kind or field.map_value is not None:
+        return ""
+    return f"[]{kind}" if field.repeated else kind
 
 
 def _json_row(operation: ops.Operation[Message, Message], address: Any) -> Row[Any, Any]:

@@ -8,7 +8,8 @@ from typing import Any
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 
-from a2a_bridge.codec import DecodeError, EncodeError, decoder, encoder, is_required
+from a2a_bridge.codec import DecodeError, EncodeError, decoder, encoder
+from a2a_bridge.codec.plan import plan_of
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
 from a2a_bridge.pb.google_protobuf import Empty
 
@@ -18,7 +19,8 @@ def request_decoder(cls: type[Message]) -> Callable[[Any], Any]:
     member is optional (spec 9.4).
     """
     decode = decoder(cls)
-    optional = not any(is_required(field) for field in cls.DESCRIPTOR.fields)
+    descriptor: Any = cls.DESCRIPTOR
+    optional = not any(field.required for field in plan_of(descriptor).fields)
 
     def decode_request(wire: Any) -> Any:
         if wire is None:

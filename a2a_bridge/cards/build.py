@@ -1,0 +1,120 @@
+"""The card an agent shows: what it declared, with the interfaces that are really mounted. Not the fetching.
+
+Rules:
+1. The interfaces of the card are exactly the mounted ones, in their order.
+2. URLs come from the public URL if there is one, else from what the caller itself used to reach us.
+3. gRPC interfaces are written as `host:port` (spec 5.8), all others as URLs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from a2a_bridge.bindings import ListenAddress
+from a2a_bridge.codec import dumps
+from a2a_bridge.dialects import GRPC, V1_0, by_version
+from a2a_bridge.dialects.detect import normalise
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  compared with, never listened on
+
+#: base URLs a card is remembered for; callers choose the Host header, so this must be bounded
+_REMEMBERED = 64
+
+
+def interface(binding: str, url: str = "", *, version: str = "1.0", tenant: str = "") -> hub.AgentInterface:
+    """An AgentInterface declaration (spec 4.4.6).
+
+    binding: "JSONRPC", "HTTP+JSON", "GRPC" or another transport's name. url: where to listen and under
+    which path, such as `http://127.0.0.1:8080/a2a` or `127.0.0.1:50051`; empty takes the server's default
+    address and the root path; a path alone (`/a2a`) takes the default address.
+    """
+    return hub.AgentInterface(url=url, protocol_binding=binding, protocol_version=version, tenant=tenant)
+
+
+@dataclass(frozen=True, slots=True)
+class Mounted:
+    """An interface that is being served: the declaration, where it listens, and under which path."""
+
+    interface: hub.AgentInterface
+    family: str
+    address: ListenAddress
+    path: str = ""
+
+    @property
+    def version(self) -> str:
+        """Major.Minor of the declared protocol version."""
+        return normalise(self.interface.protocol_version) or self.interface.protocol_version
+
+
+class Advertisement:
+    """The card as callers see it: a function of the base URL they used.
+
+    card: everything but the interfaces. mounted: what is served. card_address: the listener that serves
+    the card itself. public_url: base URL of the HTTP interfaces as the outside sees it, without the mount
+    path. public_grpc: `host:port` of the gRPC interfaces as the outside sees them.
+    """
+
+    def __init__(
+        self,
+        card: hub.AgentCard,
+        mounted: Sequence[Mounted],
+        *,
+        card_address: ListenAddress | None = None,
+        public_url: str = "",
+        public_grpc: str = "",
+    ) -> None:
+        self._card = card
+        self.mounted = tuple(mounted)
+        self._card_address = card_address
+        self._public_url = public_url.rstrip("/")
+        self._public_grpc = public_grpc
+        self._documents: dict[str, bytes] = {}
+
+    def card(self, base_url: str = "") -> hub.AgentCard:
+        """The card for a caller who reached the card's listener by `base_url` (scheme, host, mount prefix)."""
+        made = hub.AgentCard()
+        made.CopyFrom(self._card)
+        del made.supported_interfaces[:]
+        for one in self.mounted:
+            added = made.supported_interfaces.add()
+            added.CopyFrom(one.interface)
+            added.protocol_version = one.version
+            added.url = self._url(one, base_url.rstrip("/"))
+        return made
+
+    def document(self, base_url: str) -> bytes:
+        """The card as JSON. Cards whose interfaces are all 1.0 hold no member of another version."""
+        known = self._documents.get(base_url)
+        if known is None:
+            if len(self._documents) >= _REMEMBERED:
+                self._documents.clear()
+            known = self._documents[base_url] = dumps(V1_0.card.encode(self.card(base_url)))
+        return known
+
+    def paths(self) -> tuple[str, ...]:
+        """The well-known paths of the declared versions."""
+        dialects = [by_version(one.version) for one in self.mounted]
+        found = [path for dialect in dialects if dialect is not None for path in dialect.card.paths]
+        return tuple(dict.fromkeys(found or V1_0.card.paths))
+
+    def _url(self, one: Mounted, base_url: str) -> str:
+        if one.family != "http":
+            return self._authority(one, base_url)
+        if self._public_url:
+            return self._public_url + (one.path or "/")
+        if base_url and one.address == self._card_address:
+            return base_url + (one.path or "/")
+        return f"http://{self._authority(one, base_url)}{one.path or '/'}"
+
+    def _authority(self, one: Mounted, base_url: str) -> str:
+        if self._public_grpc and one.interface.protocol_binding == GRPC.name:
+            return self._public_grpc
+        host = one.address.host
+        if self._public_url:
+            host = urlsplit(self._public_url).hostname or host
+        elif host in WILDCARDS:
+            host = urlsplit(base_url).hostname or "127.0.0.1"
+        return str(ListenAddress(host, one.address.port))

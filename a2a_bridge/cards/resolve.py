@@ -1,0 +1,147 @@
+"""Finds and reads an agent's card. The HTTP is handed in; time too, so that nothing here waits.
+
+Rules (spec 8.2, 8.6):
+1. A URL that names a document (its path ends in .json, or it has a query) is fetched as it is. Any other is a
+   base: its own well-known path is tried first, then the well-known path of its origin.
+2. A card is remembered for its max-age and asked for again with If-None-Match and If-Modified-Since.
+3. Cards are public: no credentials are sent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from urllib.parse import urlsplit, urlunsplit
+
+from a2a_bridge.bindings import Fetch, Fetched
+from a2a_bridge.codec import JsonSyntaxError, loads
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.dialects import KNOWN
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+_MAX_AGE = re.compile(r"(?:^|[,\s])max-age=(\d{1,9})")
+
+
+@dataclass(slots=True)
+class _Entry:
+    card: hub.AgentCard
+    validators: dict[str, str]
+    fresh_until: float
+
+
+class Resolver:
+    """Resolves cards and remembers them. `clock` gives seconds and never goes back."""
+
+    def __init__(self, fetch: Fetch, clock: Callable[[], float] = monotonic, limit: int = 256) -> None:
+        self._fetch = fetch
+        self._clock = clock
+        self._limit = limit
+        self._entries: dict[str, _Entry] = {}
+
+    async def resolve(self, url: str) -> hub.AgentCard:
+        """The card behind a base URL or card URL.
+
+        Raises A2AError: UNAVAILABLE when nobody answers, UNAUTHENTICATED or PERMISSION_DENIED when
+        the card is guarded, INVALID_AGENT_RESPONSE when what is there is not a card.
+        """
+        tried: list[str] = []
+        for location in card_locations(url):
+            card = await self._at(location, tried)
+            if card is not None:
+                return card
+        raise A2AError(
+            Reason.INVALID_AGENT_RESPONSE, f"no agent card at {url}: {'; '.join(tried)}", blame=Blame.PEER
+        )
+
+    async def _at(self, location: str, tried: list[str]) -> hub.AgentCard | None:
+        entry = self._entries.get(location)
+        if entry is not None and self._clock() < entry.fresh_until:
+            return entry.card
+        headers = {"accept": "application/json, application/a2a+json"}
+        if entry is not None:
+            headers |= entry.validators
+        reply = await self._fetch(location, headers)
+        if reply.status == 304 and entry is not None:
+            entry.fresh_until = self._clock() + _max_age(reply.headers)
+            return entry.card
+        if reply.status in (401, 403):
+            reason = Reason.UNAUTHENTICATED if reply.status == 401 else Reason.PERMISSION_DENIED
+            raise A2AError(reason, f"the card at {location} is guarded", blame=Blame.PEER)
+        if reply.status != 200:
+            tried.append(f"{location} answered {reply.status}")
+            return None
+        card = parse(reply, location)
+        if len(self._entries) >= self._limit:
+            self._entries.pop(next(iter(self._entries)))
+        self._entries[location] = _Entry(
+            card, _validators(reply.headers), self._clock() + _max_age(reply.headers)
+        )
+        return card
+
+
+async def resolve(url: str, fetch: Fetch) -> hub.AgentCard:
+    """The card behind a URL, fetched once. See `Resolver.resolve`."""
+    return await Resolver(fetch).resolve(url)
+
+
+def card_locations(url: str) -> list[str]:
+    """Where the card of `url` may be, in the order to try."""
+    parts = urlsplit(url)
+    if parts.query or parts.path.endswith(".json"):
+        return [url]
+    bases = [parts.path.rstrip("/")]
+    if bases[0]:
+        bases.append("")
+    paths = [path for dialect in KNOWN for path in dialect.card.paths]
+    return [
+        urlunsplit((parts.scheme, parts.netloc, base + path, "", ""))
+        for base in bases
+        for path in dict.fromkeys(paths)
+    ]
+
+
+def parse(reply: Fetched, location: str) -> hub.AgentCard:
+    """The card in a response. Raises A2AError INVALID_AGENT_RESPONSE."""
+    try:
+        tree = loads(reply.body)
+    except JsonSyntaxError as error:
+        text = f"what is at {location} is not JSON: {error}"
+        raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
+    return parse_tree(tree, location)
+
+
+def parse_tree(tree: object, location: str) -> hub.AgentCard:
+    """The card in a JSON tree, read by the newest version it fits. Raises A2AError INVALID_AGENT_RESPONSE."""
+    if not isinstance(tree, dict):
+        text = f"what is at {location} is not an agent card"
+        raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+    failure: A2AError | None = None
+    for dialect in KNOWN:
+        try:
+            card = dialect.card.decode(tree)
+        except A2AError as error:
+            failure = failure or error
+            continue
+        if card.supported_interfaces:
+            return card
+    if failure is not None:
+        raise failure
+    text = f"the card at {location} lists no supportedInterfaces that this version can read"
+    raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+
+
+def _max_age(headers: Mapping[str, str]) -> float:
+    control = headers.get("cache-control", "").lower()
+    found = _MAX_AGE.search(control)
+    return 0.0 if found is None or "no-store" in control or "no-cache" in control else float(found[1])
+
+
+def _validators(headers: Mapping[str, str]) -> dict[str, str]:
+    validators = {}
+    if etag := headers.get("etag"):
+        validators["if-none-match"] = etag
+    if modified := headers.get("last-modified"):
+        validators["if-modified-since"] = modified
+    return validators
