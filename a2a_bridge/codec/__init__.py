@@ -1,0 +1,32 @@
+"""ProtoJSON to messages and back, compiled once per message type. It reads no sockets and knows no protocol.
+
+`decoder(cls)` and `encoder(cls)` return plain functions between JSON trees and messages; `loads` and `dumps` go
+between JSON trees and text; `missing_required` names absent REQUIRED members. All of it is pure.
+"""
+
+from a2a_bridge.codec.decode import Rounded, decode_bytes, decoder, rounded
+from a2a_bridge.codec.encode import encoder
+from a2a_bridge.codec.errors import DecodeError, EncodeError, InexactNumber, JsonSyntaxError, Violation
+from a2a_bridge.codec.required import missing_required, required
+from a2a_bridge.codec.text import ExactFloat, Json, JsonObject, dumps, loads, loads_exact
+
+__all__ = [
+    "DecodeError",
+    "EncodeError",
+    "ExactFloat",
+    "InexactNumber",
+    "Json",
+    "JsonObject",
+    "JsonSyntaxError",
+    "Rounded",
+    "Violation",
+    "decode_bytes",
+    "decoder",
+    "dumps",
+    "encoder",
+    "loads",
+    "loads_exact",
+    "missing_required",
+    "required",
+    "rounded",
+]

@@ -1,0 +1,318 @@
+r"""JSON trees to messages. Compiles one function per message type; the path to an error is `inspect`'s business.
+
+The generated functions write the message's wire bytes (as text, see `wire`) and protobuf parses those: faster than
+setting attributes one by one. They expect the regular case: camelCase names, no nulls, nothing unknown. They count
+the members that they recognised; if some are left over the object is tidied and read again. For anything wrong
+they raise without saying where, and the tree is inspected again by the slow, path-aware walker.
+
+For Message the generated function looks like this:
+
+    def Message(tree):
+        if type(tree) is not dict:
+            raise Irregular
+        get = tree.get
+        seen = 0
+        out = ""
+        value = get("messageId")
+        if value is not None:
+            seen += 1
+            if type(value) is not str:
+                raise Irregular
+            if not value.isascii():
+                value = value.encode().decode("latin-1")
+            out += f"\n{VARINT[len(value)]}{value}"
+        …
+        if seen != len(tree):
+            return Message(tidy(tree, Message_names))
+        return out
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+from google.protobuf.message import Message
+
+from a2a_bridge.codec import structs, values
+from a2a_bridge.codec.errors import DecodeError, InexactNumber, Irregular
+from a2a_bridge.codec.inspect import findings
+from a2a_bridge.codec.plan import FieldPlan, Kind, MessagePlan, plan_of
+from a2a_bridge.codec.source import Source, literal
+from a2a_bridge.codec.text import Json, loads, loads_exact
+from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, VARINT_WIRE, tag
+
+M = TypeVar("M", bound=Message)
+Body = Callable[[Any], str]
+
+_REPORTED = 20
+"""Violations that an error carries at most: a hostile document must not make a large answer."""
+
+_DECODERS: dict[tuple[type[Message], bool], Callable[[Json], Any]] = {}
+
+
+class Rounded:
+    """How many integers were rounded to a double so far, in this process.
+
+    `on_first`, if set, is called once, with the field path of the first one.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.on_first: Callable[[str], None] | None = None
+
+    def note(self, path: str) -> None:
+        self.count += 1
+        if self.count == 1 and self.on_first is not None:
+            self.on_first(path)
+
+
+rounded = Rounded()
+
+
+def decoder(cls: type[M], *, strict_numbers: bool = False) -> Callable[[Json], M]:
+    """The function that reads messages of a class from JSON trees, as `loads` returns them. Compiled once.
+
+    An integer inside Struct or Value that a double cannot hold is rounded as protobuf does and counted in `rounded`,
+    or refused with `strict_numbers`.
+
+    The function raises `DecodeError`, and `InexactNumber` if the tree should be read again by `loads_exact`.
+    """
+    found = _DECODERS.get((cls, strict_numbers))
+    if found is None:
+        found = _DECODERS[cls, strict_numbers] = _decoder(cls, strict_numbers=strict_numbers)
+    return found
+
+
+def decode_bytes(cls: type[M], data: bytes | str, *, strict_numbers: bool = False) -> M:
+    """Read a message from JSON text.
+
+    Raises `JsonSyntaxError` or `DecodeError`.
+    """
+    decode = decoder(cls, strict_numbers=strict_numbers)
+    try:
+        return decode(loads(data))
+    except InexactNumber:
+        return decode(loads_exact(data))
+
+
+def _decoder(cls: type[M], *, strict_numbers: bool) -> Callable[[Json], M]:
+    plan = plan_of(cls)
+    body = compile_body(plan, structs.exactly)
+    from_string = cls.FromString
+
+    def decode(tree: Json) -> M:
+        try:
+            return from_string(body(tree).encode("latin-1"))
+        except InexactNumber:
+            raise
+        except (ValueError, RecursionError, ProtobufDecodeError):
+            return slowly(tree)
+
+    def slowly(tree: Json) -> M:
+        found = findings(plan, tree)
+        problems = [(one.path, one.problem) for one in found if strict_numbers or not one.rounding]
+        if problems:
+            raise DecodeError.of(problems[:_REPORTED])
+        try:
+            message = from_string(compile_body(plan, structs.nearest)(tree).encode("latin-1"))
+        except (ValueError, RecursionError, ProtobufDecodeError):
+            raise DecodeError("", structs.TOO_DEEP) from None
+        for one in found:
+            rounded.note(one.path)
+        return message
+
+    return decode
+
+
+_BODIES: dict[tuple[int, Callable[[int], float]], Body] = {}
+
+
+def compile_body(plan: MessagePlan, to_double: Callable[[int], float]) -> Body:
+    """The function that writes the wire text of a message; `to_double` decides about large integers."""
+    key = (id(plan), to_double)  # plans live as long as the process
+    body = _BODIES.get(key)
+    if body is None:
+        struct, value, array = structs.writers(to_double)
+        source = Source(
+            {
+                "Irregular": Irregular,
+                "LEVELS": structs.LEVELS,
+                "VARINT": VARINT,
+                "array": array,
+                "base64_octets": values.base64_octets,
+                "enum_number": values.enum_number,
+                "integer": values.integer,
+                "struct": struct,
+                "tidy": tidy,
+                "timestamp_octets": values.timestamp_octets,
+                "value_of": value,
+            }
+        )
+        _Generator(source).run(plan)
+        body = source.compile(f"decode {plan.descriptor.full_name}")["decode"]
+        _BODIES[key] = body
+    return body
+
+
+def tidy(tree: dict[str, Any], names: dict[str, FieldPlan]) -> dict[str, Any]:
+    """An object with camelCase names only, without nulls and unknown members.
+
+    Raises `Irregular` for two spellings of one field and for two members of one oneof.
+    """
+    tidied: dict[str, Any] = {}
+    taken: set[str] = set()
+    for key, value in tree.items():
+        field = names.get(key)
+        if field is None:
+            continue
+        if field.name in taken:
+            raise Irregular
+        taken.add(field.name)
+        if value is None and not field.takes_null:
+            continue
+        if field.oneof is not None:
+            if f"oneof {field.oneof}" in taken:
+                raise Irregular
+            taken.add(f"oneof {field.oneof}")
+        tidied[field.json_name] = value
+    return tidied
+
+
+class _Generator:
+    """Writes the functions of a message type and of all below it."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def run(self, plan: MessagePlan) -> None:
+        for one in plan.nested():
+            if one.kind is Kind.MESSAGE:
+                self.message(one)
+        with self.source.block("def decode(tree):"):
+            self.body(FieldPlan("", "", 0, plan.kind, message=plan), "tree")
+            self.source.line("return tree")
+
+    def message(self, plan: MessagePlan) -> None:
+        names = f"{plan.label}_names"
+        self.source.names[names] = spellings(plan)
+        line, block = self.source.line, self.source.block
+        with block(f"def {plan.label}(tree):"):
+            with block("if type(tree) is not dict:"):
+                line("raise Irregular")
+            line("get = tree.get", "seen = 0", 'out = ""')
+            done: set[str] = set()
+            for field in plan.fields:
+                if field.oneof is None:
+                    self.members([field])
+                elif field.oneof not in done:
+                    done.add(field.oneof)
+                    self.members([one for one in plan.fields if one.oneof == field.oneof])
+            with block("if seen != len(tree):"):
+                line(f"return {plan.label}(tidy(tree, {names}))")
+            line("return out")
+
+    def members(self, fields: list[FieldPlan]) -> None:
+        """One field, or those of a oneof: the first that is there is taken, and a second is one too many seen."""
+        line, block = self.source.line, self.source.block
+        field, *others = fields
+        if field.takes_null:
+            condition = f'if "{field.json_name}" in tree:'
+            fetch = f'value = tree["{field.json_name}"]'
+        else:
+            line(f'value = get("{field.json_name}")')
+            condition = "if value is not None:"
+            fetch = None
+        with block(condition):
+            if fetch:
+                line(fetch)
+            line("seen += 1")
+            self.field(field)
+        if others:
+            with block("else:"):
+                self.members(others)
+
+    def field(self, field: FieldPlan) -> None:
+        line, block = self.source.line, self.source.block
+        if field.map_value is not None:
+            self.map(field, field.map_value)
+        elif field.repeated:
+            with block("if type(value) is not list:"):
+                line("raise Irregular")
+            with block("for item in value:"):
+                self.value(field, "item", "out")
+        else:
+            self.value(field, "value", "out")
+
+    def map(self, field: FieldPlan, value: FieldPlan) -> None:
+        line, block = self.source.line, self.source.block
+        with block("if type(value) is not dict:"):
+            line("raise Irregular")
+        with block("for key, item in value.items():"):
+            self.utf8("key")
+            line('entry = f"\\n{VARINT[len(key)]}{key}"')
+            self.value(value, "item", "entry")
+            prefix = literal(tag(field.number, LENGTH_WIRE))
+            line(f'out += f"{prefix}{{VARINT[len(entry)]}}{{entry}}"')
+
+    def value(self, field: FieldPlan, name: str, target: str) -> None:
+        """Append one value with its tag."""
+        line, block = self.source.line, self.source.block
+        if field.kind is Kind.BOOL:
+            prefix = literal(tag(field.number, VARINT_WIRE))
+            with block(f"if {name} is True:"):
+                line(f'{target} += "{prefix}\\1"')
+            with block(f"elif {name} is False:"):
+                line(f'{target} += "{prefix}\\0"')
+            with block("else:"):
+                line("raise Irregular")
+        elif field.kind is Kind.ENUM:
+            assert field.enum is not None  # noqa: S101 - for the type checker
+            prefix = tag(field.number, VARINT_WIRE)
+            known = f"{field.enum.name}_{field.number}"
+            self.source.names[known] = {n: prefix + VARINT[i] for n, i in field.enum.numbers.items()}
+            self.source.names[field.enum.name] = field.enum
+            with block(f"if type({name}) is str and {name} in {known}:"):
+                line(f"{target} += {known}[{name}]")
+            with block("else:"):
+                number = f"VARINT[enum_number({name}, {field.enum.name})]"
+                line(f'{target} += f"{literal(prefix)}{{{number}}}"')
+        elif field.kind is Kind.INTEGER:
+            prefix = literal(tag(field.number, VARINT_WIRE))
+            line(f'{target} += f"{prefix}{{VARINT[integer({name}, {field.low}, {field.high})]}}"')
+        else:
+            prefix = literal(tag(field.number, LENGTH_WIRE))
+            self.body(field, name)
+            line(f'{target} += f"{prefix}{{VARINT[len({name})]}}{{{name}}}"')
+
+    def body(self, field: FieldPlan, name: str) -> None:
+        """Replace a JSON value by its wire text, for the kinds that carry a length."""
+        line, block = self.source.line, self.source.block
+        match field.kind:
+            case Kind.STRING:
+                with block(f"if type({name}) is not str:"):
+                    line("raise Irregular")
+                self.utf8(name)
+            case Kind.BYTES:
+                line(f"{name} = base64_octets({name})")
+            case Kind.TIMESTAMP:
+                line(f"{name} = timestamp_octets({name})")
+            case Kind.STRUCT:
+                line(f"{name} = struct({name}, LEVELS)")
+            case Kind.VALUE:
+                line(f"{name} = value_of({name}, LEVELS)")
+            case Kind.LIST:
+                line(f"{name} = array({name}, LEVELS)")
+            case _:
+                assert field.message is not None  # noqa: S101 - for the type checker
+                line(f"{name} = {field.message.label}({name})")
+
+    def utf8(self, name: str) -> None:
+        with self.source.block(f"if not {name}.isascii():"):
+            self.source.line(f'{name} = {name}.encode().decode("latin-1")')
+
+
+def spellings(plan: MessagePlan) -> dict[str, FieldPlan]:
+    """The fields of a message by all names that JSON may call them."""
+    return {field.name: field for field in plan.fields} | {field.json_name: field for field in plan.fields}

@@ -1,0 +1,197 @@
+"""Messages to JSON trees. Compiles one function per message type. Writing the text is `text.dumps`' business.
+
+Names are camelCase. REQUIRED members are always there, even with their default value, except messages that are not
+set: an empty status would say something that nobody said. `optional` members are there exactly if they are set.
+Other defaults are never there. Members come in the order of their field numbers.
+
+For Task the generated function looks like this:
+
+    def Task(message):
+        out = {}
+        out["id"] = message.id
+        value = message.context_id
+        if value:
+            out["contextId"] = value
+        if message.HasField("status"):
+            out["status"] = TaskStatus(message.status)
+        value = message.artifacts
+        if value:
+            out["artifacts"] = [Artifact(item) for item in value]
+        …
+        return out
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
+
+from a2a_bridge.codec import structs, values
+from a2a_bridge.codec.errors import EncodeError
+from a2a_bridge.codec.inspect import member
+from a2a_bridge.codec.plan import FieldPlan, Kind, MessagePlan, plan_of
+from a2a_bridge.codec.source import Source
+from a2a_bridge.codec.text import JsonObject
+
+M = TypeVar("M", bound=Message)
+
+_ENCODERS: dict[type[Message], Callable[[Any], Any]] = {}
+
+
+def encoder(cls: type[M]) -> Callable[[M], JsonObject]:
+    """The function that makes JSON trees of the messages of a class. Compiled once.
+
+    A Value that holds nothing becomes null. The function raises `EncodeError` for what JSON cannot say: NaN and
+    infinity inside Struct or Value, and timestamps outside the years 1 to 9999.
+    """
+    found = _ENCODERS.get(cls)
+    if found is None:
+        found = _ENCODERS[cls] = _encoder(plan_of(cls))
+    return found
+
+
+def _encoder(plan: MessagePlan) -> Callable[[Any], Any]:
+    source = Source(
+        {
+            "base64_text": values.base64_text,
+            "read_list": structs.read_list,
+            "read_struct": structs.read_struct,
+            "read_value": structs.read_value,
+            "timestamp_text": values.timestamp_text,
+        }
+    )
+    for one in plan.nested():
+        if one.kind is Kind.MESSAGE:
+            _message(source, one)
+    whole = FieldPlan("", "", 0, plan.kind, message=plan)
+    with source.block("def encode(message):"):
+        source.line(f"return {_expression(source, whole, 'message')}")
+    compiled: Callable[[Any], Any] = source.compile(f"encode {plan.descriptor.full_name}")["encode"]
+
+    def encode(message: Any) -> Any:
+        try:
+            return compiled(message)
+        except ValueError as error:
+            for path, problem in _problems(whole, message, ""):
+                raise EncodeError(path, problem) from None
+            raise EncodeError("", str(error)) from None
+
+    return encode
+
+
+def _message(source: Source, plan: MessagePlan) -> None:
+    line, block = source.line, source.block
+    with block(f"def {plan.label}(message):"):
+        line("out = {}")
+        done: set[str] = set()
+        for field in plan.fields:
+            if field.oneof is None:
+                _field(source, field)
+            elif field.oneof not in done:
+                done.add(field.oneof)
+                line(f'which = message.WhichOneof("{field.oneof}")')
+                keyword = "if"
+                for one in plan.fields:
+                    if one.oneof == field.oneof:
+                        with block(f'{keyword} which == "{one.name}":'):
+                            line(
+                                f'out["{one.json_name}"] = {_expression(source, one, f"message.{one.name}")}'
+                            )
+                        keyword = "elif"
+        line("return out")
+
+
+def _field(source: Source, field: FieldPlan) -> None:
+    line, block = source.line, source.block
+    place, read = f'out["{field.json_name}"]', f"message.{field.name}"
+    if field.presence:
+        with block(f'if message.HasField("{field.name}"):'):
+            line(f"{place} = {_expression(source, field, read)}")
+        return
+    line(f"value = {read}")
+    if field.map_value is not None:
+        item = _expression(source, field.map_value, "value[key]")
+        filled = f"{place} = {{key: {item} for key in value}}"
+    elif field.repeated:
+        item = _expression(source, field, "item")
+        filled = f"{place} = " + ("list(value)" if item == "item" else f"[{item} for item in value]")
+    else:
+        filled = f"{place} = {_expression(source, field, 'value')}"
+    if field.required:
+        line(filled)
+    else:
+        with block("if value:"):
+            line(filled)
+
+
+def _expression(source: Source, field: FieldPlan, name: str) -> str:
+    """The JSON of one value of a field."""
+    match field.kind:
+        case Kind.STRING | Kind.BOOL:
+            return name
+        case Kind.INTEGER:
+            return f"str({name})" if field.quoted else name
+        case Kind.BYTES:
+            return f"base64_text({name})"
+        case Kind.ENUM:
+            assert field.enum is not None  # noqa: S101 - for the type checker
+            names = f"{field.enum.name}_names"
+            source.names[names] = field.enum.names
+            return f"{names}.get({name}, {name})"  # a number of a later version stays a number
+        case Kind.TIMESTAMP:
+            return f"timestamp_text({name})"
+        case Kind.STRUCT:
+            return f"read_struct({name})"
+        case Kind.VALUE:
+            return f"read_value({name})"
+        case Kind.LIST:
+            return f"read_list({name})"
+    assert field.message is not None  # noqa: S101 - for the type checker
+    return f"{field.message.label}({name})"
+
+
+def _problems(field: FieldPlan, value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Where a message holds what JSON cannot say, by the same rules as the generated functions."""
+    match field.kind:
+        case Kind.TIMESTAMP:
+            try:
+                values.timestamp_text(value)
+            except ValueError as error:
+                yield path, str(error)
+        case Kind.STRUCT:
+            for key in value.fields:
+                yield from _value_problems(value.fields[key], member(path, key))
+        case Kind.LIST:
+            for index, item in enumerate(value.values):
+                yield from _value_problems(item, f"{path}[{index}]")
+        case Kind.VALUE:
+            yield from _value_problems(value, path)
+        case Kind.MESSAGE:
+            assert field.message is not None  # noqa: S101 - for the type checker
+            for one in field.message.fields:
+                here, content = member(path, one.json_name), getattr(value, one.name)
+                if one.map_value is not None:
+                    for key in content:
+                        yield from _problems(one.map_value, content[key], member(here, key))
+                elif one.repeated:
+                    for index, item in enumerate(content):
+                        yield from _problems(one, item, f"{here}[{index}]")
+                elif not one.presence or value.HasField(one.name):
+                    yield from _problems(one, content, here)
+
+
+def _value_problems(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    kind = value.WhichOneof("kind")
+    if kind == "number_value":
+        try:
+            structs.number(value.number_value)
+        except ValueError as error:
+            yield path, str(error)
+    elif kind == "struct_value":
+        for key in value.struct_value.fields:
+            yield from _value_problems(value.struct_value.fields[key], member(path, key))
+    elif kind == "list_value":
+        for index, item in enumerate(value.list_value.values):
+            yield from _value_problems(item, f"{path}[{index}]")

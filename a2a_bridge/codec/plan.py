@@ -1,0 +1,227 @@
+"""Walks a message descriptor into a plan: what the generators need to know of it. It generates nothing.
+
+Everything the codec does is a function of plans; only this module reads descriptors and their options.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from a2a_bridge.pb import google_protobuf
+from a2a_bridge.pb._pool import POOL
+
+
+class Kind(Enum):
+    """How a value looks in JSON; each has one rule for decoding and one for encoding."""
+
+    STRING = "a string"
+    BYTES = "a base64 string"
+    BOOL = "true or false"
+    INTEGER = "an integer"
+    ENUM = "an enum name or number"
+    MESSAGE = "an object"
+    STRUCT = "an object of any members"
+    VALUE = "any JSON value"
+    LIST = "an array of any items"
+    TIMESTAMP = "a date and time such as 2025-01-31T12:00:00Z"
+
+
+_WELL_KNOWN = {
+    "google.protobuf.Struct": Kind.STRUCT,
+    "google.protobuf.Value": Kind.VALUE,
+    "google.protobuf.ListValue": Kind.LIST,
+    "google.protobuf.Timestamp": Kind.TIMESTAMP,
+}
+# Their JSON is not that of their fields, and nothing in A2A needs it.
+_UNSUPPORTED = {"google.protobuf.Any", "google.protobuf.Duration", "google.protobuf.FieldMask"}
+
+_SCALARS = {
+    FieldDescriptor.TYPE_STRING: Kind.STRING,
+    FieldDescriptor.TYPE_BYTES: Kind.BYTES,
+    FieldDescriptor.TYPE_BOOL: Kind.BOOL,
+    FieldDescriptor.TYPE_ENUM: Kind.ENUM,
+    FieldDescriptor.TYPE_INT32: Kind.INTEGER,
+    FieldDescriptor.TYPE_INT64: Kind.INTEGER,
+    FieldDescriptor.TYPE_UINT32: Kind.INTEGER,
+    FieldDescriptor.TYPE_UINT64: Kind.INTEGER,
+}
+_BITS = {
+    FieldDescriptor.TYPE_INT32: (-(2**31), 2**31 - 1),
+    FieldDescriptor.TYPE_INT64: (-(2**63), 2**63 - 1),
+    FieldDescriptor.TYPE_UINT32: (0, 2**32 - 1),
+    FieldDescriptor.TYPE_UINT64: (0, 2**64 - 1),
+}
+
+# A part without content says nothing, although the proto cannot mark a oneof as REQUIRED.
+_REQUIRED_ONEOFS = {"lf.a2a.v1.Part.content"}
+
+_REQUIRED = 2
+"""google.api.FieldBehavior.REQUIRED"""
+
+
+@dataclass(frozen=True, slots=True)
+class EnumPlan:
+    """One enum: `numbers` by name (aliases included), `names` by number."""
+
+    name: str
+    numbers: dict[str, int]
+    names: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FieldPlan:
+    """One field. `name` is the proto's, `json_name` the one that is printed."""
+
+    name: str
+    json_name: str
+    number: int
+    kind: Kind
+    repeated: bool = False
+    presence: bool = False
+    """The message remembers whether it is set. False for repeated fields and maps."""
+    required: bool = False
+    """Marked REQUIRED: printed even if it has its default value."""
+    oneof: str | None = None
+    """The oneof it shares with other fields; the one behind `optional` is not meant."""
+    map_value: FieldPlan | None = None
+    """Set for a map: how its values look. Keys are strings."""
+    message: MessagePlan | None = None
+    enum: EnumPlan | None = None
+    low: int = 0
+    high: int = 0
+    """Inclusive bounds of an integer."""
+
+    @property
+    def takes_null(self) -> bool:
+        """JSON null is a value of this field, not its absence."""
+        return self.kind is Kind.VALUE and not self.repeated and self.map_value is None
+
+    @property
+    def quoted(self) -> bool:
+        """A 64-bit integer: printed as a string, because JavaScript numbers cannot hold it."""
+        return self.kind is Kind.INTEGER and self.high > 2**32
+
+
+@dataclass(slots=True, eq=False)
+class MessagePlan:
+    """One message type. `kind` differs from MESSAGE for the well-known types with a JSON of their own.
+
+    Filled in place, since message types may contain themselves.
+    """
+
+    descriptor: Descriptor
+    kind: Kind
+    fields: list[FieldPlan] = field(default_factory=list)
+    required_oneofs: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """A Python identifier, unique in a pool."""
+        return self.descriptor.full_name.replace(".", "_")
+
+    @property
+    def cls(self) -> type[Message]:
+        return GetMessageClass(self.descriptor)
+
+    def nested(self) -> list[MessagePlan]:
+        """The plans of this message and of everything below it, each once."""
+        found: dict[int, MessagePlan] = {}
+        todo = [self]
+        while todo:
+            plan = todo.pop()
+            if id(plan) not in found:
+                found[id(plan)] = plan
+                values = [field.map_value or field for field in plan.fields]
+                todo += [value.message for value in values if value.message is not None]
+        return list(found.values())
+
+
+_PLANS: dict[Descriptor, MessagePlan] = {}
+
+
+def plan_of(cls: type[Message]) -> MessagePlan:
+    """The plan of a message class, made once.
+
+    Raises TypeError if it has a field, itself or below, that the codec has no rule for.
+    """
+    descriptor: Any = cls.DESCRIPTOR
+    return _plan(descriptor)
+
+
+def _plan(descriptor: Descriptor) -> MessagePlan:
+    plan = _PLANS.get(descriptor)
+    if plan is None:
+        if descriptor.full_name in _UNSUPPORTED:
+            raise TypeError(f"the codec has no rule for {descriptor.full_name}")
+        plan = MessagePlan(descriptor, _WELL_KNOWN.get(descriptor.full_name, Kind.MESSAGE))
+        _PLANS[descriptor] = plan
+        if plan.kind is Kind.MESSAGE:
+            try:
+                plan.fields += [_field(one) for one in sorted(descriptor.fields, key=lambda one: one.number)]
+            except TypeError:
+                del _PLANS[descriptor]
+                raise
+        plan.required_oneofs = tuple(
+            oneof.name for oneof in descriptor.oneofs if oneof.full_name in _REQUIRED_ONEOFS
+        )
+    return plan
+
+
+def _field(descriptor: FieldDescriptor) -> FieldPlan:
+    names: dict[str, Any] = {
+        "name": descriptor.name,
+        "json_name": descriptor.json_name,
+        "number": descriptor.number,
+        "required": _is_required(descriptor),
+    }
+    message = descriptor.message_type
+    if message is not None and message.GetOptions().map_entry:
+        key, value = message.fields_by_name["key"], message.fields_by_name["value"]
+        if key.type != FieldDescriptor.TYPE_STRING:
+            raise TypeError(f"the codec has no rule for the keys of {descriptor.full_name}")
+        return FieldPlan(kind=Kind.MESSAGE, map_value=_field(value), **names)
+    oneof = descriptor.containing_oneof
+    repeated = _is_repeated(descriptor)
+    names |= {
+        "repeated": repeated,
+        "presence": descriptor.has_presence and not repeated,
+        # The oneof that `optional` makes has this one member and is called after it.
+        "oneof": oneof.name if oneof is not None and oneof.name != f"_{descriptor.name}" else None,
+    }
+    if message is not None:
+        plan = _plan(message)
+        return FieldPlan(kind=plan.kind, message=plan, **names)
+    kind = _SCALARS.get(descriptor.type)
+    if kind is None:
+        raise TypeError(f"the codec has no rule for the type of {descriptor.full_name}")
+    if descriptor.enum_type is not None:
+        return FieldPlan(kind=kind, enum=_enum(descriptor.enum_type), **names)
+    low, high = _BITS.get(descriptor.type, (0, 0))
+    return FieldPlan(kind=kind, low=low, high=high, **names)
+
+
+def _enum(descriptor: EnumDescriptor) -> EnumPlan:
+    values = list(descriptor.values)
+    # Of several names for one number the first is the one to print.
+    names = {value.number: value.name for value in reversed(values)}
+    return EnumPlan(descriptor.name, {value.name: value.number for value in values}, names)
+
+
+def _is_repeated(descriptor: FieldDescriptor) -> bool:
+    # `label` is deprecated from protobuf 6 on and warns; `is_repeated` does not exist before.
+    if hasattr(FieldDescriptor, "is_repeated"):
+        return bool(descriptor.is_repeated)
+    label: int = getattr(descriptor, "label")  # noqa: B009 - today's stubs no longer have it
+    return label == FieldDescriptor.LABEL_REPEATED
+
+
+def _is_required(descriptor: FieldDescriptor) -> bool:
+    # Options come as a class of the default pool, which does not know google.api: read them again with ours.
+    options = google_protobuf.FieldOptions.FromString(descriptor.GetOptions().SerializeToString())
+    return _REQUIRED in options.Extensions[POOL.FindExtensionByName("google.api.field_behavior")]

@@ -1,0 +1,124 @@
+"""Which REQUIRED members a message lacks. Compiles one function per message type; it judges no values.
+
+Proto3 cannot tell an empty string, list or enum from an absent one, so these count as absent. Numbers and bools
+never do, nor do maps: 0, false and "no scopes" are things that people say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.message import Message
+
+from a2a_bridge.codec.inspect import member
+from a2a_bridge.codec.plan import FieldPlan, Kind, MessagePlan, plan_of
+from a2a_bridge.codec.source import Source
+
+_CHECKERS: dict[type[Message], Callable[[Any], list[str]]] = {}
+
+_NEVER_MISSED = {Kind.BOOL, Kind.INTEGER}
+
+
+def missing_required(message: Message) -> list[str]:
+    """The JSON paths of REQUIRED members that are absent, also inside the sub-messages that are set.
+
+    A part without content is reported by its own path, such as `message.parts[0]`.
+    """
+    return required(type(message))(message)
+
+
+def required(cls: type[Message]) -> Callable[[Any], list[str]]:
+    """The function behind `missing_required` for one class. Compiled once."""
+    found = _CHECKERS.get(cls)
+    if found is None:
+        found = _CHECKERS[cls] = _checker(plan_of(cls))
+    return found
+
+
+def _checker(plan: MessagePlan) -> Callable[[Any], list[str]]:
+    demanding = _demanding(plan)
+    source = Source({"member": member, "below": _below})
+    for one in plan.nested():
+        if one.label in demanding:
+            _message(source, one, demanding)
+    with source.block("def check(message):"):
+        source.line("found = []")
+        if plan.label in demanding:
+            source.line(f"{plan.label}(message, found)")
+        source.line("return found")
+    check: Callable[[Any], list[str]] = source.compile(f"required {plan.descriptor.full_name}")["check"]
+    return check
+
+
+def _demanding(plan: MessagePlan) -> set[str]:
+    """The message types which can lack something, themselves or below."""
+    plans = [one for one in plan.nested() if one.kind is Kind.MESSAGE]
+    demanding = {one.label for one in plans if one.required_oneofs or any(map(_can_be_missed, one.fields))}
+    grown = True
+    while grown:
+        more = {
+            one.label
+            for one in plans
+            if any((field.map_value or field).message and _label(field) in demanding for field in one.fields)
+        }
+        grown = not more <= demanding
+        demanding |= more
+    return demanding
+
+
+def _can_be_missed(field: FieldPlan) -> bool:
+    return field.required and field.map_value is None and (field.repeated or field.kind not in _NEVER_MISSED)
+
+
+def _label(field: FieldPlan) -> str:
+    message = (field.map_value or field).message
+    return message.label if message is not None else ""
+
+
+def _message(source: Source, plan: MessagePlan, demanding: set[str]) -> None:
+    # Paths are put together only where something is missing: each function appends paths relative to its
+    # message, and the caller prefixes those that were added (`below`).
+    line, block = source.line, source.block
+    with block(f"def {plan.label}(message, found):"):
+        for oneof in plan.required_oneofs:
+            with block(f'if message.WhichOneof("{oneof}") is None:'):
+                line('found.append("")')
+        for field in plan.fields:
+            name, json_name = field.name, field.json_name
+            deeper = _label(field) in demanding
+            if not deeper and not _can_be_missed(field):
+                continue
+            if not field.repeated and field.map_value is None and field.message is not None:
+                with block(f'if message.HasField("{name}"):'):
+                    if deeper:
+                        line("known = len(found)", f"{_label(field)}(message.{name}, found)")
+                        _prefix(source, f'"{json_name}"')
+                    else:
+                        line("pass")
+                if field.required:
+                    with block("else:"):
+                        line(f'found.append("{json_name}")')
+                continue
+            line(f"value = message.{name}")
+            if _can_be_missed(field):
+                with block("if not value:"):
+                    line(f'found.append("{json_name}")')
+            if deeper and field.map_value is not None:
+                with block("for key in value:"):
+                    line("known = len(found)", f"{_label(field)}(value[key], found)")
+                    _prefix(source, f'member("{json_name}", key)')
+            elif deeper:
+                with block("for index, item in enumerate(value):"):
+                    line("known = len(found)", f"{_label(field)}(item, found)")
+                    _prefix(source, f'f"{json_name}[{{index}}]"')
+
+
+def _prefix(source: Source, path: str) -> None:
+    with source.block("if len(found) != known:"):
+        source.line(f"found[known:] = below({path}, found[known:])")
+
+
+def _below(path: str, found: list[str]) -> list[str]:
+    joined = (f"{path}{one}" if one.startswith("[") else f"{path}.{one}" if one else path for one in found)
+    return list(joined)

@@ -1,0 +1,169 @@
+"""The rules for single values: integers, enums, base64, timestamps, both ways. Containers are not its business.
+
+Decoders take any JSON value and raise ValueError whose text says, in plain English, what was expected. Those
+named `…_octets` return protobuf bytes as a string of characters U+0000 to U+00FF (see `wire`).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+import pybase64
+
+from a2a_bridge.codec.plan import EnumPlan
+from a2a_bridge.codec.text import Json
+from a2a_bridge.codec.wire import VARINT
+from a2a_bridge.pb.google_protobuf import Timestamp
+
+# ProtoJSON takes integers as numbers or strings, also written with an exponent or a fraction of zero.
+_INTEGER_TEXT = re.compile(r"-?[0-9]{1,40}")
+_NUMBER_TEXT = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?")
+
+_BASE64_BLANKS = b" \t\r\n"
+_BASE64_STANDARD = bytes.maketrans(b"-_", b"+/")
+
+_USUAL_TIMESTAMP = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]{1,9}))?Z"
+)
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - UTC by definition; an aware one only costs time
+FIRST_SECOND = -62135596800
+LAST_SECOND = 253402300799
+
+
+def describe(value: Json) -> str:
+    """What kind of JSON value this is, for error texts."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return "a string"
+        case int() | float():
+            return "a number"
+        case list():
+            return "an array"
+    return "an object"
+
+
+def integer(value: Json, low: int, high: int) -> int:
+    """An integer within inclusive bounds, from a number or from text such as a query parameter's."""
+    number: int
+    if type(value) is int:
+        number = value
+    elif isinstance(value, float):
+        if not value.is_integer():
+            raise ValueError("expected an integer, got a fraction")
+        number = int(value)
+    elif type(value) is str and _INTEGER_TEXT.fullmatch(value):
+        number = int(value)
+    elif type(value) is str and _NUMBER_TEXT.fullmatch(value) and float(value).is_integer():
+        number = int(float(value))
+    else:
+        raise ValueError(f"expected an integer, got {describe(value)}")
+    if not low <= number <= high:
+        raise ValueError(f"expected an integer from {low} to {high}")
+    return number
+
+
+def enum_number(value: Json, plan: EnumPlan) -> int:
+    """The number of an enum value given by name or by number; numbers the enum does not have are kept."""
+    if type(value) is str and value in plan.numbers:
+        return plan.numbers[value]
+    try:
+        return integer(value, -(2**31), 2**31 - 1)
+    except ValueError:
+        pass
+    if type(value) is str:
+        raise ValueError(f"is none of {', '.join(plan.numbers)}")
+    raise ValueError(f"expected one of {', '.join(plan.numbers)}, got {describe(value)}")
+
+
+def string_octets(value: Json) -> str:
+    """A string as UTF-8."""
+    if type(value) is not str:
+        raise ValueError(f"expected a string, got {describe(value)}")
+    if value.isascii():
+        return value
+    try:
+        return value.encode().decode("latin-1")
+    except UnicodeEncodeError:
+        raise ValueError("is not valid Unicode: it contains half of a surrogate pair") from None
+
+
+def base64_octets(value: Json) -> str:
+    """Bytes from base64, standard or URL-safe, padded or not, in one or in several lines."""
+    if type(value) is not str:
+        raise ValueError(f"expected a base64 string, got {describe(value)}")
+    try:
+        return pybase64.b64decode(value, validate=True).decode("latin-1")
+    except ValueError:  # not in standard form
+        pass
+    try:
+        plain = value.encode("ascii").translate(_BASE64_STANDARD, _BASE64_BLANKS).rstrip(b"=")
+        return pybase64.b64decode(plain + b"=" * (-len(plain) % 4), validate=True).decode("latin-1")
+    except ValueError:
+        raise ValueError("is not base64") from None
+
+
+def base64_text(octets: bytes) -> str:
+    """Standard base64 with padding, in one line."""
+    return pybase64.b64encode(octets).decode("ascii")
+
+
+def timestamp_octets(value: Json) -> str:
+    """A Timestamp message from RFC 3339: any offset, up to nine digits of a second."""
+    if type(value) is not str:
+        raise ValueError(f"expected a date and time, got {describe(value)}")
+    usual = _USUAL_TIMESTAMP.fullmatch(value)
+    if usual is None:
+        return _unusual_timestamp(value)
+    year, month, day, hour, minute, second, fraction = usual.groups()
+    try:
+        days = date(int(year), int(month), int(day)).toordinal() - _EPOCH_DAY
+    except ValueError:
+        raise ValueError("is not a date of the calendar") from None
+    seconds = ((days * 24 + int(hour)) * 60 + int(minute)) * 60 + int(second)
+    octets = f"\x08{VARINT[seconds]}" if seconds else ""
+    if fraction:
+        nanos = int(fraction.ljust(9, "0"))
+        if nanos:
+            octets += f"\x10{VARINT[nanos]}"
+    return octets
+
+
+def _unusual_timestamp(value: str) -> str:
+    # Offsets and whatever else protobuf accepts are rare: its own parser knows them all.
+    stamp = Timestamp()
+    try:
+        stamp.FromJsonString(value)
+    except (ValueError, OverflowError):
+        raise ValueError("expected a date and time such as 2025-01-31T12:00:00Z") from None
+    return stamp.SerializeToString().decode("latin-1")
+
+
+def timestamp_text(stamp: Any) -> str:
+    """RFC 3339 in UTC with 0, 3, 6 or 9 digits of a second."""
+    seconds, nanos = stamp.seconds, stamp.nanos
+    if not FIRST_SECOND <= seconds <= LAST_SECOND:
+        raise ValueError("is a date outside the years 1 to 9999")
+    if not nanos:
+        return f"{_second_text(seconds)}Z"
+    if not 0 < nanos < 1_000_000_000:
+        raise ValueError("is a date whose nanoseconds are not within one second")
+    digits = f"{nanos:09}"
+    if digits.endswith("000000"):
+        digits = digits[:3]
+    elif digits.endswith("000"):
+        digits = digits[:6]
+    return f"{_second_text(seconds)}.{digits}Z"
+
+
+@lru_cache(maxsize=512)
+def _second_text(seconds: int) -> str:
+    # Cached because the timestamps of a stream of events fall within few seconds.
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat()

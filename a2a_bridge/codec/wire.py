@@ -1,0 +1,37 @@
+"""Protobuf wire format written as text: one character U+0000 to U+00FF per byte. It reads no descriptors.
+
+Why text: most of what a message holds is ASCII strings, which are their own UTF-8. Python pastes strings together
+(f-strings) about twice as fast as bytes objects, and nothing has to be encoded piece by piece: the finished text
+is turned into bytes once, by the Latin-1 codec, which copies.
+"""
+
+from __future__ import annotations
+
+VARINT_WIRE, LENGTH_WIRE = 0, 2
+
+_KEPT = 1 << 14
+
+
+class _Varints(dict[int, str]):
+    """Varints by number, made on demand; those of one or two bytes are kept. Negative ones take ten bytes."""
+
+    def __missing__(self, number: int) -> str:
+        rest = number & 0xFFFF_FFFF_FFFF_FFFF
+        text = ""
+        while rest > 0x7F:
+            text += chr(rest & 0x7F | 0x80)
+            rest >>= 7
+        text += chr(rest)
+        if 0 <= number < _KEPT:
+            self[number] = text
+        return text
+
+
+VARINT = _Varints()
+for _number in range(256):
+    VARINT[_number]  # looking one up keeps it
+
+
+def tag(number: int, wire_type: int) -> str:
+    """What precedes a field's value."""
+    return VARINT[number << 3 | wire_type]
