@@ -86,7 +86,7 @@ layers: install ## the import contracts of ARCHITECTURE.md
 	$(BIN)/lint-imports
 
 docs: install ## render docs/ into site/
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict
 
 # The date of the last commit makes two builds of one commit equal.
 dist: install ## build the wheel and the source distribution into dist/
