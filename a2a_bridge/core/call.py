@@ -16,6 +16,12 @@ from a2a_bridge.core.operations import Operation, Req, Res
 
 NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
 
+
+def _no_parameters() -> Mapping[str, str]:
+    # Python 3.11 refuses the mapping itself as a default, because it cannot be hashed there.
+    return NO_PARAMETERS
+
+
 VERSION_PARAMETER = "a2a-version"
 EXTENSIONS_PARAMETER = "a2a-extensions"
 
@@ -25,7 +31,7 @@ class Principal:
     """Who calls, as an authenticator established it. `name` is unique within the server."""
 
     name: str
-    claims: Mapping[str, Any] = NO_PARAMETERS
+    claims: Mapping[str, Any] = field(default_factory=_no_parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,7 @@ class CallContext:
     """
 
     tenant: str = ""
-    parameters: Mapping[str, str] = NO_PARAMETERS
+    parameters: Mapping[str, str] = field(default_factory=_no_parameters)
     principal: Principal | None = None
     deadline: float | None = None
     origin: Origin = IN_PROCESS
