@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from google.protobuf.descriptor import Descriptor, MethodDescriptor
+from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
 from a2a_bridge.codec.plan import FieldPlan, Kind, plan_of
@@ -38,26 +38,27 @@ _QUERY_KINDS = {
 }
 
 
-def http_address(method: MethodDescriptor) -> HttpAddress:
-    """The HTTP rules of an rpc, tenant forms included.
+def http_address(operation: ops.Operation[Any, Any]) -> HttpAddress:
+    """The HTTP rules of an operation, tenant forms included.
 
     SubscribeToTask is GET in the rule and POST in the specification's prose (5.3, 11.3.2): both are given.
     """
+    method: MethodDescriptor = SERVICE.methods_by_name[operation.name]
     options = MethodOptions.FromString(method.GetOptions().SerializeToString())
     first = options.Extensions[POOL.FindExtensionByName("google.api.http")]
-    rules = [_http_rule(rule, method.input_type) for rule in (first, *first.additional_bindings)]
-    if method.name == ops.SUBSCRIBE_TO_TASK.name:
+    rules = [_http_rule(rule, operation.request) for rule in (first, *first.additional_bindings)]
+    if operation is ops.SUBSCRIBE_TO_TASK:
         rules += [HttpRule("POST", rule.template, body=True) for rule in rules]
     return HttpAddress(tuple(rules))
 
 
-def _http_rule(rule: Any, request: Descriptor) -> HttpRule:
+def _http_rule(rule: Any, request: type[Message]) -> HttpRule:
     verb = rule.WhichOneof("pattern")
     bound: set[str] = set()
 
     def rename(match: re.Match[str]) -> str:
         bound.add(match[1])
-        return "{" + request.fields_by_name[match[1]].json_name + "}"
+        return "{" + request.DESCRIPTOR.fields_by_name[match[1]].json_name + "}"
 
     template = _VARIABLE.sub(rename, getattr(rule, verb))
     query = {
@@ -116,9 +117,7 @@ JSONRPC_FORM: Form[str, Any] = Form(
 )
 
 HTTP_JSON_FORM: Form[HttpAddress, Any] = Form(
-    tuple(
-        _json_row(operation, http_address(SERVICE.methods_by_name[operation.name])) for operation in ops.ALL
-    ),
+    tuple(_json_row(operation, http_address(operation)) for operation in ops.ALL),
     errors.encode_http_json,
     errors.decode_http_json,
 )

@@ -19,8 +19,7 @@ def request_decoder(cls: type[Message]) -> Callable[[Any], Any]:
     member is optional (spec 9.4).
     """
     decode = decoder(cls)
-    descriptor: Any = cls.DESCRIPTOR
-    optional = not any(field.required for field in plan_of(descriptor).fields)
+    optional = not any(field.required for field in plan_of(cls).fields)
 
     def decode_request(wire: Any) -> Any:
         if wire is None:
