@@ -88,10 +88,10 @@ layers: install ## the import contracts of ARCHITECTURE.md
 docs: install ## render docs/ into site/
 	$(BIN)/mkdocs build --strict
 
-# The date of the last commit makes two builds of one commit equal.
+# The date of the last commit makes two builds of one commit equal; without git it is a date for all.
 dist: install ## build the wheel and the source distribution into dist/
 	rm -rf dist
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/hatchling build
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 1580601600) $(BIN)/hatchling build
 
 compat: install ## the unit suite on the oldest, the middle and the newest protobuf
 	$(BIN)/python tests/compat.py
