@@ -16,7 +16,7 @@ For Task the generated function looks like this:
             out["status"] = TaskStatus(message.status)
         value = message.artifacts
         if value:
-            out["artifacts"] = [Artifact(item) for item in value]
+            out["artifacts"] = [Artifact(item) for item in value[:]]
         …
         return out
 """
@@ -115,8 +115,9 @@ def _field(source: Source, field: FieldPlan) -> None:
         item = _expression(source, field.map_value, "value[key]")
         filled = f"{place} = {{key: {item} for key in value}}"
     elif field.repeated:
+        # value[:] makes a list in one step; iterating a repeated field costs an IndexError at its end.
         item = _expression(source, field, "item")
-        filled = f"{place} = " + ("list(value)" if item == "item" else f"[{item} for item in value]")
+        filled = f"{place} = " + ("value[:]" if item == "item" else f"[{item} for item in value[:]]")
     else:
         filled = f"{place} = {_expression(source, field, 'value')}"
     if field.required:

@@ -151,29 +151,30 @@ def plan_of(cls: type[Message]) -> MessagePlan:
     Raises TypeError if it has a field, itself or below, that the codec has no rule for.
     """
     descriptor: Any = cls.DESCRIPTOR
-    return _plan(descriptor)
+    plans = dict(_PLANS)
+    plan = _plan(descriptor, plans)
+    _PLANS.update(plans)  # only now: a type that failed half-way leaves nothing behind
+    return plan
 
 
-def _plan(descriptor: Descriptor) -> MessagePlan:
-    plan = _PLANS.get(descriptor)
-    if plan is None:
-        if descriptor.full_name in _UNSUPPORTED:
-            raise TypeError(f"the codec has no rule for {descriptor.full_name}")
-        plan = MessagePlan(descriptor, _WELL_KNOWN.get(descriptor.full_name, Kind.MESSAGE))
-        _PLANS[descriptor] = plan
-        if plan.kind is Kind.MESSAGE:
-            try:
-                plan.fields += [_field(one) for one in sorted(descriptor.fields, key=lambda one: one.number)]
-            except TypeError:
-                del _PLANS[descriptor]
-                raise
+def _plan(descriptor: Descriptor, plans: dict[Descriptor, MessagePlan]) -> MessagePlan:
+    known = plans.get(descriptor)
+    if known is not None:
+        return known
+    if descriptor.full_name in _UNSUPPORTED:
+        raise TypeError(f"the codec has no rule for {descriptor.full_name}")
+    plan = MessagePlan(descriptor, _WELL_KNOWN.get(descriptor.full_name, Kind.MESSAGE))
+    plans[descriptor] = plan  # before its fields, which may be of this very type
+    if plan.kind is Kind.MESSAGE:
+        fields = sorted(descriptor.fields, key=lambda field: field.number)
+        plan.fields += [_field(field, plans) for field in fields]
         plan.required_oneofs = tuple(
-            oneof.name for oneof in descriptor.oneofs if oneof.full_name in _REQUIRED_ONEOFS
+            one.name for one in descriptor.oneofs if one.full_name in _REQUIRED_ONEOFS
         )
     return plan
 
 
-def _field(descriptor: FieldDescriptor) -> FieldPlan:
+def _field(descriptor: FieldDescriptor, plans: dict[Descriptor, MessagePlan]) -> FieldPlan:
     names: dict[str, Any] = {
         "name": descriptor.name,
         "json_name": descriptor.json_name,
@@ -185,7 +186,7 @@ def _field(descriptor: FieldDescriptor) -> FieldPlan:
         key, value = message.fields_by_name["key"], message.fields_by_name["value"]
         if key.type != FieldDescriptor.TYPE_STRING:
             raise TypeError(f"the codec has no rule for the keys of {descriptor.full_name}")
-        return FieldPlan(kind=Kind.MESSAGE, map_value=_field(value), **names)
+        return FieldPlan(kind=Kind.MESSAGE, map_value=_field(value, plans), **names)
     oneof = descriptor.containing_oneof
     repeated = _is_repeated(descriptor)
     names |= {
@@ -195,7 +196,7 @@ def _field(descriptor: FieldDescriptor) -> FieldPlan:
         "oneof": oneof.name if oneof is not None and oneof.name != f"_{descriptor.name}" else None,
     }
     if message is not None:
-        plan = _plan(message)
+        plan = _plan(message, plans)
         return FieldPlan(kind=plan.kind, message=plan, **names)
     kind = _SCALARS.get(descriptor.type)
     if kind is None:
