@@ -1,0 +1,1 @@
+"""What authors of extensions test with: contracts, agents, messages. Importing it imports none of them."""

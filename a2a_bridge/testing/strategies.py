@@ -1,0 +1,133 @@
+"""Hypothesis strategies for protobuf messages, made from their descriptors. They start no agents and no servers.
+
+Needs `hypothesis`, which the product itself does not depend on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
+from hypothesis import strategies as st
+
+from a2a_bridge.codec import Json, decoder
+from a2a_bridge.codec.plan import FieldPlan, Kind, MessagePlan, plan_of
+from a2a_bridge.codec.values import FIRST_SECOND, LAST_SECOND
+from a2a_bridge.pb.google_protobuf import ListValue, Struct, Timestamp, Value
+
+M = TypeVar("M", bound=Message)
+
+MOST_ITEMS = 3
+"""Items of a repeated field or a map, at most."""
+LONGEST = 12
+"""Characters of a string or octets of bytes, at most."""
+MOST_LEAVES = 6
+"""Plain values inside one Struct or Value, at most."""
+DEEPEST = 6
+"""Messages within messages, at most, for types that contain themselves."""
+
+
+def texts() -> st.SearchStrategy[str]:
+    """Strings that protobuf can carry: any Unicode but surrogates."""
+    return st.text(st.characters(exclude_categories=["Cs"]), max_size=LONGEST)
+
+
+def json_values() -> st.SearchStrategy[Json]:
+    """JSON values that survive a Value: integers only as far as a double holds them."""
+    numbers = st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(
+        allow_nan=False, allow_infinity=False, min_value=-(2.0**62), max_value=2.0**62
+    )
+    plain = st.none() | st.booleans() | numbers | texts()
+    return st.recursive(
+        plain,
+        lambda inner: (
+            st.lists(inner, max_size=MOST_ITEMS) | st.dictionaries(texts(), inner, max_size=MOST_ITEMS)
+        ),
+        max_leaves=MOST_LEAVES,
+    )
+
+
+def messages(cls: type[M], *, complete: bool = False) -> st.SearchStrategy[M]:
+    """Messages of a class with any fields set to any values; enums have only values that have a name.
+
+    `complete`: everything marked REQUIRED is there and not empty, and each part has content, so that a server
+    finds nothing missing.
+    """
+    plan = plan_of(cls)
+    return (
+        st.composite(_message)(plan, DEEPEST, complete=complete)
+        if plan.kind is Kind.MESSAGE
+        else _known(plan.kind)
+    )
+
+
+def _message(draw: st.DrawFn, plan: MessagePlan, levels: int, *, complete: bool) -> Any:
+    message: Any = plan.cls()
+    chosen = {}
+    for oneof in dict.fromkeys(field.oneof for field in plan.fields if field.oneof is not None):
+        names = [field.name for field in plan.fields if field.oneof == oneof]
+        must = complete and oneof in plan.required_oneofs
+        chosen[oneof] = draw(st.sampled_from(names if must else [*names, None]))
+    for field in plan.fields:
+        must = complete and field.required
+        in_turn = field.oneof is None and (must or draw(st.booleans()))
+        wanted = in_turn or (field.oneof is not None and chosen[field.oneof] == field.name)
+        nested = (field.map_value or field).message
+        if wanted and (levels or nested is None or nested.kind is not Kind.MESSAGE):
+            _fill(draw, message, field, levels - 1, must=must, complete=complete)
+    return message
+
+
+def _fill(
+    draw: st.DrawFn, message: Any, field: FieldPlan, levels: int, *, must: bool, complete: bool
+) -> None:
+    if field.map_value is not None:
+        target = getattr(message, field.name)
+        for key in draw(st.lists(texts(), max_size=MOST_ITEMS, unique=True)):
+            value = draw(_value(field.map_value, levels, must=False, complete=complete))
+            if isinstance(value, Message):
+                target[key].CopyFrom(value)
+            else:
+                target[key] = value
+        return
+    values = _value(field, levels, must=must, complete=complete)
+    if field.repeated:
+        items = draw(st.lists(values, min_size=int(must), max_size=MOST_ITEMS))
+        getattr(message, field.name).extend(items)
+        return
+    value = draw(values)
+    if isinstance(value, Message):
+        getattr(message, field.name).CopyFrom(value)
+        getattr(message, field.name).SetInParent()  # an empty one is set as well
+    else:
+        setattr(message, field.name, value)
+
+
+def _value(field: FieldPlan, levels: int, *, must: bool, complete: bool) -> st.SearchStrategy[Any]:
+    match field.kind:
+        case Kind.STRING:
+            return texts().filter(bool) if must else texts()
+        case Kind.BYTES:
+            return st.binary(max_size=LONGEST)
+        case Kind.BOOL:
+            return st.booleans()
+        case Kind.INTEGER:
+            return st.integers(field.low, field.high)
+        case Kind.ENUM:
+            numbers = sorted(field.enum.names) if field.enum is not None else []
+            return st.sampled_from([number for number in numbers if number or not must])
+    if field.kind is Kind.MESSAGE and field.message is not None:
+        return st.composite(_message)(field.message, levels, complete=complete)
+    return _known(field.kind)
+
+
+def _known(kind: Kind) -> st.SearchStrategy[Any]:
+    match kind:
+        case Kind.TIMESTAMP:
+            seconds, nanos = st.integers(FIRST_SECOND, LAST_SECOND), st.integers(0, 999_999_999)
+            return st.builds(Timestamp, seconds=seconds, nanos=st.just(0) | nanos)
+        case Kind.STRUCT:
+            return st.dictionaries(texts(), json_values(), max_size=MOST_ITEMS).map(decoder(Struct))
+        case Kind.LIST:
+            return st.lists(json_values(), max_size=MOST_ITEMS).map(decoder(ListValue))
+    return json_values().map(decoder(Value))
