@@ -1,0 +1,87 @@
+"""The card of an agent behind a gateway: what the agent says, at our addresses. Not signed by anyone.
+
+Rules:
+1. The interfaces are exactly ours, in our order. Everything else stays: skills, capabilities, security.
+2. Signatures go: they cover the interfaces, so a card with other interfaces cannot keep them (spec 8.4).
+3. The extended card that passes through is treated alike, or it would lead callers around the gateway.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterable
+from typing import cast
+
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD, Req, Res
+from a2a_bridge.core.service import Middleware, Service
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+logger = logging.getLogger(__name__)
+
+#: the interfaces a caller should use, which may depend on how it reached us
+Interfaces = Callable[[CallContext], Iterable[hub.AgentInterface]]
+
+
+def rewrite(card: hub.AgentCard, interfaces: Iterable[hub.AgentInterface] = ()) -> hub.AgentCard:
+    """A copy of `card` with other interfaces and without signatures; `card` stays as it is."""
+    made = hub.AgentCard()
+    made.CopyFrom(card)
+    del made.supported_interfaces[:]
+    made.supported_interfaces.extend(interfaces)
+    del made.signatures[:]
+    return made
+
+
+def note_signatures(card: hub.AgentCard) -> None:
+    """Tells the operator once that a card had signatures, which callers of the gateway will not see."""
+    if card.signatures:
+        logger.warning(
+            "the card of %r is signed; the gateway's card has other addresses and carries no signature",
+            card.name,
+        )
+
+
+def rewrite_extended_card(interfaces: Interfaces) -> Middleware:
+    """Middleware that gives GetExtendedAgentCard our interfaces (spec 3.1.11)."""
+
+    def wrap(service: Service) -> Service:
+        return _RewriteExtendedCard(service, interfaces)
+
+    return wrap
+
+
+class _RewriteExtendedCard:
+    def __init__(self, service: Service, interfaces: Interfaces) -> None:
+        self._service = service
+        self._interfaces = interfaces
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        response = await self._service.unary(call)
+        if call.operation is GET_EXTENDED_AGENT_CARD:
+            card = cast("hub.AgentCard", response)
+            return cast("Res", rewrite(card, self._interfaces(call.context)))
+        return response
+
+    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        return self._service.stream(call)
+
+
+def synthesised(interface: hub.AgentInterface) -> hub.AgentCard:
+    """The least card for an agent that shows none (spec 4.4.1 REQUIRED members, honest texts).
+
+    Streaming is declared, because callers refrain from it otherwise; the agent itself will refuse it if need
+    be. Push notifications are not: a receiver of none is worse off than one who polls.
+    """
+    return hub.AgentCard(
+        name=interface.url,
+        description=f"An agent at {interface.url} that showed no card",
+        version="0",
+        supported_interfaces=[interface],
+        capabilities=hub.AgentCapabilities(streaming=True),
+        default_input_modes=["text/plain"],
+        default_output_modes=["text/plain"],
+        skills=[
+            hub.AgentSkill(id="chat", name="chat", description="Takes messages", tags=["unknown"]),
+        ],
+    )

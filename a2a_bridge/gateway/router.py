@@ -1,0 +1,78 @@
+"""The router: which upstream a call is for, and which tenant that upstream hears of. Not a connection.
+
+Rules for tenants (spec 3.2.3, 4.4.6):
+1. A tenant that names a route selects it and is ours alone: the upstream hears its own interface's tenant.
+2. Any other tenant is the upstream's affair and travels on, if the gateway has a default route.
+3. Where the upstream's interface names a tenant, the gateway stands for that one only: a caller that names
+   another is refused, so that nobody reaches what the operator did not open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, invalid_params
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.service import Service
+
+
+class Route:
+    """Where a call goes. tenant: of the upstream's interface; empty when it names none."""
+
+    __slots__ = ("service", "tenant")
+
+    def __init__(self, service: Service, tenant: str = "") -> None:
+        self.service = service
+        self.tenant = tenant
+
+
+class Router:
+    """Upstreams by tenant behind one service. Implements Service.
+
+    default: for calls whose tenant names no route. Several agents under several paths are several mounts,
+    each with a service of its own.
+    """
+
+    def __init__(self, default: Route | None = None, tenants: Mapping[str, Route] | None = None) -> None:
+        self._default = default
+        self._tenants = dict(tenants or {})
+        if default is None and not self._tenants:
+            raise ValueError("a router without routes")
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        service, routed = self._route(call)
+        return await service.unary(routed)
+
+    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        try:
+            service, routed = self._route(call)
+        except A2AError as error:
+            return _refused(error)
+        return service.stream(routed)
+
+    def _route(self, call: Call[Req, Res]) -> tuple[Service, Call[Req, Res]]:
+        tenant = call.context.tenant
+        if not tenant and self._default is not None:
+            return self._default.service, call
+        named = self._tenants.get(tenant)
+        if named is not None:
+            return named.service, _without_tenant(call)
+        if self._default is None:
+            raise invalid_params("tenant", "no such tenant" if tenant else "a tenant is required here")
+        if self._default.tenant not in ("", tenant):
+            raise invalid_params("tenant", "this tenant is not served here")
+        return self._default.service, call
+
+
+def _without_tenant(call: Call[Req, Res]) -> Call[Req, Res]:
+    request: Any = type(call.request)()
+    request.CopyFrom(call.request)
+    request.ClearField("tenant")
+    return Call(call.operation, request, call.context.replace(tenant=""))
+
+
+async def _refused(error: A2AError) -> AsyncGenerator[Any, None]:
+    raise error
+    yield  # type: ignore[unreachable]  # what makes this a generator

@@ -1,0 +1,210 @@
+"""Upstreams: agents reached over the network, dialled when first needed. Not the choice among agents.
+
+Rules:
+1. Messages pass by reference; nothing here reads, copies or changes them.
+2. Another interface is tried only when a connection could not be made, so no agent ever sees a call twice.
+3. Closing a stream closes the one below it; so does cancelling a call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass
+from time import monotonic
+
+from a2a_bridge.bindings import DialOptions, find
+from a2a_bridge.cards.select import Candidate
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.service import Service
+
+logger = logging.getLogger(__name__)
+
+#: seconds during which an interface that refused a connection is tried after the others
+COOL_DOWN = 5.0
+
+Dial = Callable[[Candidate, DialOptions], AbstractAsyncContextManager[Service]]
+
+
+def dial(candidate: Candidate, options: DialOptions) -> AbstractAsyncContextManager[Service]:
+    """The client side for a candidate, from the binding its card entry names."""
+    binding = find(candidate.interface.protocol_binding)
+    return binding.dial(candidate.interface, candidate.dialect, options)
+
+
+def failed_to_connect(error: A2AError) -> bool:
+    """Whether a call failed before any agent saw it, so that making it elsewhere is safe."""
+    return error.reason is Reason.UNAVAILABLE and error.metadata.get("phase") == "connect"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What is known of an upstream: never asked (`reachable` None), reachable, or not and why.
+
+    since: seconds on the clock of the upstream at which it became so.
+    """
+
+    reachable: bool | None
+    since: float
+    failure: str = ""
+
+
+class Upstream:
+    """One interface of an agent as a service. Implements Service.
+
+    It is dialled by the first call and stays dialled; the client side below reconnects by itself, so an
+    upstream that comes back answers the next call.
+    """
+
+    def __init__(
+        self,
+        candidate: Candidate,
+        options: DialOptions,
+        *,
+        dial: Dial = dial,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.candidate = candidate
+        self.health = Health(None, clock())
+        self._options = options
+        self._dial = dial
+        self._clock = clock
+        self._stack = AsyncExitStack()
+        self._service: Service | None = None
+
+    def __repr__(self) -> str:
+        interface = self.candidate.interface
+        return f"<Upstream {interface.protocol_binding} {interface.protocol_version} {interface.url}>"
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        service = self._service or await self._dialled()
+        try:
+            response = await service.unary(call)
+        except A2AError as error:
+            self._note(error)
+            raise
+        if self.health.reachable is not True:
+            self._note(None)
+        return response
+
+    async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        service = self._service or await self._dialled()
+        async with aclosing(service.stream(call)) as events:
+            try:
+                async for event in events:
+                    if self.health.reachable is not True:
+                        self._note(None)
+                    yield event
+            except A2AError as error:
+                self._note(error)
+                raise
+
+    async def aclose(self) -> None:
+        """Hangs up. Calls that are running fail."""
+        self._service = None
+        await self._stack.aclose()
+
+    async def _dialled(self) -> Service:
+        # Entering does not connect, so two first calls at once cost at most a spare client side.
+        service = await self._stack.enter_async_context(self._dial(self.candidate, self._options))
+        self._service = self._service or service
+        return self._service
+
+    def _note(self, error: A2AError | None) -> None:
+        """Remembers what a call told about the connection. An answer, even an error, is a sign of life."""
+        reachable = error is None or not failed_to_connect(error)
+        if reachable is self.health.reachable:
+            return
+        if not reachable:
+            logger.warning("%r cannot be reached: %s", self, error)
+        elif self.health.reachable is False:
+            logger.warning("%r can be reached again", self)
+        self.health = Health(reachable, self._clock(), "" if reachable else str(error))
+
+
+class Failover:
+    """Several interfaces of one agent as one service: the first that takes a connection. Implements Service.
+
+    upstreams: at least one, in the order of preference.
+    """
+
+    def __init__(self, upstreams: Sequence[Upstream], *, clock: Callable[[], float] = monotonic) -> None:
+        if not upstreams:
+            raise ValueError("an agent without interfaces")
+        self.upstreams = tuple(upstreams)
+        self._clock = clock
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        failures = []
+        for upstream in self._order():
+            try:
+                return await upstream.unary(call)
+            except A2AError as error:
+                if not failed_to_connect(error):
+                    raise
+                failures.append(error)
+        raise self._unreachable(failures)
+
+    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        if len(self.upstreams) == 1:
+            return self.upstreams[0].stream(call)
+        return self._first_stream(call)
+
+    async def _first_stream(self, call: Call[Req, Res]) -> AsyncGenerator[Res, None]:
+        failures = []
+        for upstream in self._order():
+            async with aclosing(upstream.stream(call)) as events:
+                begun = False
+                try:
+                    async for event in events:
+                        begun = True
+                        yield event
+                except A2AError as error:
+                    if begun or not failed_to_connect(error):
+                        raise
+                    failures.append(error)
+                else:
+                    return
+        raise self._unreachable(failures)
+
+    async def aclose(self) -> None:
+        """Hangs up on all of them."""
+        for upstream in self.upstreams:
+            await upstream.aclose()
+
+    def _order(self) -> list[Upstream]:
+        """As preferred, but what was down a moment ago comes last."""
+        if len(self.upstreams) == 1 or self.upstreams[0].health.reachable:
+            return list(self.upstreams)
+        now = self._clock()
+        return sorted(self.upstreams, key=lambda one: _is_down(one.health, now))
+
+    def _unreachable(self, failures: Sequence[A2AError]) -> A2AError:
+        if len(failures) == 1:
+            return failures[0]
+        text = "; ".join(dict.fromkeys(error.message for error in failures))
+        return A2AError(
+            Reason.UNAVAILABLE,
+            f"no interface of the agent can be reached: {text}",
+            metadata=failures[0].metadata,
+            blame=failures[0].blame,
+        )
+
+
+def _is_down(health: Health, now: float) -> bool:
+    return health.reachable is False and now - health.since < COOL_DOWN
+
+
+@asynccontextmanager
+async def dialled(
+    candidates: Sequence[Candidate], options: DialOptions, *, dial: Dial = dial
+) -> AsyncIterator[Failover]:
+    """A service for an agent that offers `candidates`; the first that can be connected to answers."""
+    upstreams = Failover([Upstream(candidate, options, dial=dial) for candidate in candidates])
+    try:
+        yield upstreams
+    finally:
+        await upstreams.aclose()

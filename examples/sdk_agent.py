@@ -1,0 +1,120 @@
+"""An agent written with the official SDK (a2a-sdk), which speaks JSON-RPC and nothing else.
+
+    python examples/sdk_agent.py [PORT]
+
+It knows nothing of the bridge. Then, in another terminal, give it the other two bindings:
+
+    a2a-bridge gateway http://127.0.0.1:9999
+
+What it does with a message: answers "hello …" directly; for "wait …" makes a task that works until somebody
+cancels it; for "ask …" a task that asks back; for anything else a task that repeats the words, one by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+
+import uvicorn
+from a2a.helpers.proto_helpers import new_text_message, new_text_part
+from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.events import EventQueue
+from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.routes.agent_card_routes import create_agent_card_routes
+from a2a.server.routes.jsonrpc_routes import create_jsonrpc_routes
+from a2a.server.tasks import InMemoryPushNotificationConfigStore, InMemoryTaskStore, TaskUpdater
+from a2a.types import a2a_pb2 as a2a
+from starlette.applications import Starlette
+
+
+class Parrot(AgentExecutor):
+    """Repeats what it hears."""
+
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        text = context.get_user_input()
+        if text.startswith("hello"):
+            await event_queue.enqueue_event(
+                new_text_message(f"{text} to you too", context_id=context.context_id, role=a2a.ROLE_AGENT)
+            )
+            return
+
+        task = updater(context, event_queue)
+        if context.current_task is None and context.message is not None:
+            await event_queue.enqueue_event(
+                a2a.Task(
+                    id=task.task_id,
+                    context_id=task.context_id,
+                    status=a2a.TaskStatus(state=a2a.TASK_STATE_WORKING),
+                    history=[context.message],
+                )
+            )
+        else:
+            await task.start_work()
+
+        if text.startswith("wait"):
+            await asyncio.Event().wait()  # until CancelTask
+        if text.startswith("ask"):
+            await task.requires_input(task.new_agent_message([new_text_part("And then?")]))
+            return
+        words = text.split() or ["…"]
+        for number, word in enumerate(words):
+            await task.add_artifact(
+                [new_text_part(word if number == 0 else f" {word}")],
+                artifact_id="echo",
+                name="echo",
+                append=number > 0,
+                last_chunk=number == len(words) - 1,
+                metadata={"word": number + 1},
+            )
+        await task.complete()
+
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        await updater(context, event_queue).cancel()
+
+
+def updater(context: RequestContext, event_queue: EventQueue) -> TaskUpdater:
+    """What publishes the events of the task at hand."""
+    return TaskUpdater(event_queue, context.task_id or "", context.context_id or "")
+
+
+def card(url: str) -> a2a.AgentCard:
+    """What the agent says about itself: one interface, JSON-RPC."""
+    return a2a.AgentCard(
+        name="Parrot",
+        description="Repeats what it hears, word by word",
+        version="1.0.0",
+        supported_interfaces=[
+            a2a.AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0")
+        ],
+        capabilities=a2a.AgentCapabilities(streaming=True, push_notifications=True),
+        default_input_modes=["text/plain"],
+        default_output_modes=["text/plain"],
+        skills=[
+            a2a.AgentSkill(
+                id="echo", name="Echo", description="Repeats words", tags=["echo"], examples=["hello"]
+            )
+        ],
+    )
+
+
+async def main(port: int) -> None:
+    listener = socket.create_server(("127.0.0.1", port))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    public = card(f"{url}/")
+    handler = DefaultRequestHandler(
+        agent_executor=Parrot(),
+        task_store=InMemoryTaskStore(),
+        agent_card=public,
+        push_config_store=InMemoryPushNotificationConfigStore(),
+    )
+    app = Starlette(routes=create_agent_card_routes(public) + create_jsonrpc_routes(handler, "/"))
+    # The socket listens already, so whoever reads this line can connect.
+    print(f"ready http={url}", flush=True)
+    await uvicorn.Server(
+        uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
+    ).serve(sockets=[listener])
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 9999))
