@@ -1,0 +1,247 @@
+"""The client side: a grpc.aio channel as a Service. It decides nothing about retries or other interfaces."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn, cast
+
+import grpc
+import grpc.aio
+
+from a2a_bridge.bindings import DialOptions
+from a2a_bridge.core.call import EXTENSIONS_PARAMETER, VERSION_PARAMETER, Call, CallContext
+from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason
+from a2a_bridge.core.operations import Operation, Req, Res
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import GRPC, Dialect, Form, Row
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_transports.grpc.vigil import Vigil
+from a2a_bridge_transports.grpc.wire import (
+    Pairs,
+    error_reply,
+    metadata_of,
+    parameters_of,
+    says_unconnected,
+    target_of,
+)
+
+
+def dial(
+    interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
+) -> AbstractAsyncContextManager[Service]:
+    """A channel of its own to the interface, made on entering and connected by the first call.
+
+    Raises ValueError for a URL, a parameter or credentials gRPC cannot use, LookupError when the version has no
+    gRPC form.
+    """
+    form = dialect.form(GRPC)
+    if form is None:
+        raise LookupError(f"version {dialect.version} has no gRPC form")
+    target = target_of(interface.url)
+    credentials = _credentials(options.tls, target.secure)
+    constant = metadata_of({**options.parameters, VERSION_PARAMETER: dialect.version})
+    arguments = _arguments(options)
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Service]:
+        if credentials is None:
+            channel = grpc.aio.insecure_channel(target.name, options=arguments)
+        else:
+            channel = grpc.aio.secure_channel(target.name, credentials, options=arguments)
+        client = _Client(channel, form, interface.tenant, constant, options)
+        try:
+            yield client
+        finally:
+            await client.close()
+
+    return opened()
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    """A row and the multicallable of its path."""
+
+    row: Row[str, bytes]
+    start: Callable[..., Any]
+
+
+class _Client:
+    """`Service` over one channel."""
+
+    def __init__(
+        self, channel: Any, form: Form[str, bytes], tenant: str, constant: Pairs, options: DialOptions
+    ) -> None:
+        self._channel = channel
+        self._form = form
+        self._tenant = tenant
+        self._constant = constant
+        self._names = frozenset(name for name, _ in constant)
+        self._options = options
+        self._closed = False
+        self._methods: dict[Operation[Any, Any], _Method] = {}
+        for row in form.rows:
+            style = channel.unary_stream if row.streaming else channel.unary_unary
+            self._methods[row.operation] = _Method(row, style(row.address))
+        self._vigil = Vigil(channel, options.idle_timeout)
+
+    async def close(self) -> None:
+        """Ends what still runs and gives the connection up."""
+        self._closed = True
+        await self._vigil.close()
+        await self._channel.close()
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        rpc, row = self._start(call, self._options.timeout)
+        try:
+            answer = await rpc
+        except grpc.aio.AioRpcError as error:
+            self._fail(error, call.context)
+        except asyncio.CancelledError:
+            _pass_cancellation()
+            raise self._cut_off(rpc) from None
+        received = await rpc.initial_metadata()
+        if received:
+            call.context.reply.update(_reply(received))
+        return cast("Res", row.decode_response(answer))
+
+    async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        rpc, row = self._start(call, None)
+        decode, read, eof, vigil = row.decode_response, rpc.read, grpc.aio.EOF, self._vigil
+        vigil.watch(rpc)
+        try:
+            answer = await read()
+            received = await rpc.initial_metadata()
+            if received:
+                call.context.reply.update(_reply(received))
+            while answer is not eof:
+                vigil.heard = time.monotonic()
+                yield decode(answer)
+                answer = await read()
+        except grpc.aio.AioRpcError as error:
+            self._fail(error, call.context)
+        except asyncio.CancelledError:
+            _pass_cancellation()
+            raise self._cut_off(rpc) from None
+        finally:
+            vigil.leave(rpc)
+            rpc.cancel()
+
+    def _start(self, call: Call[Any, Any], limit: float | None) -> tuple[Any, Row[str, bytes]]:
+        method = self._methods.get(call.operation)
+        if method is None:
+            raise A2AError(Reason.UNSUPPORTED_OPERATION, metadata={"operation": call.operation.name})
+        if self._closed:
+            raise A2AError(
+                Reason.UNAVAILABLE, "this client is closed", metadata={"phase": "connect"}, blame=Blame.SELF
+            )
+        request = call.request
+        if self._tenant and not request.tenant:
+            request = type(request).FromString(request.SerializeToString())
+            request.tenant = self._tenant
+        wire = method.row.encode_request(request)
+        timeout = _remaining(call.context, limit)
+        return method.start(wire, timeout=timeout, metadata=self._metadata(call.context)), method.row
+
+    def _metadata(self, context: CallContext) -> Pairs:
+        parameters = context.parameters
+        if not parameters:
+            return self._constant
+        own = self._names
+        wanted = {
+            name: value
+            for name in (*self._options.forward, EXTENSIONS_PARAMETER)
+            if name not in own and (value := parameters.get(name))
+        }
+        if not wanted:
+            return self._constant
+        try:
+            return self._constant + metadata_of(wanted)
+        except ValueError as error:
+            raise A2AError(Reason.INVALID_REQUEST, str(error)) from None
+
+    def _fail(self, error: Any, context: CallContext) -> NoReturn:
+        """Raises what a status means; `reply` gets what came with it."""
+        context.reply.update(_reply(error.initial_metadata()))
+        number: int = error.code().value[0]
+        reply = error_reply(number, error.details(), error.trailing_metadata())
+        raised = self._form.decode_error(reply)
+        # A call that no connection was found for has not been sent, and a status that a peer sent leaves the
+        # channel connected: only both signs together make it certain that the agent has not seen the call.
+        if number == GrpcStatus.UNAVAILABLE and says_unconnected(reply) and not self._connected():
+            raised.metadata["phase"] = "connect"
+        raise raised from None
+
+    def _connected(self) -> bool:
+        return bool(self._channel.get_state() is grpc.ChannelConnectivity.READY)
+
+    def _cut_off(self, rpc: Any) -> A2AError:
+        """Why a call ended from this side although nobody cancelled the task that waits for it."""
+        if rpc in self._vigil.lost:
+            text = f"no sign of life from the agent for {self._options.idle_timeout:g} s"
+            return A2AError(Reason.UNAVAILABLE, text, blame=Blame.PEER)
+        return A2AError(Reason.UNAVAILABLE, "the client was closed", blame=Blame.SELF)
+
+
+def _pass_cancellation() -> None:
+    """Re-raises the CancelledError in hand if it is meant for this task, and not grpcio's word for a call that
+    was cancelled elsewhere.
+    """
+    task = asyncio.current_task()
+    if task is None or task.cancelling():
+        raise  # noqa: PLE0704  called from an except clause
+
+
+def _reply(metadata: Any) -> dict[str, str]:
+    return parameters_of(metadata)
+
+
+def _remaining(context: CallContext, limit: float | None) -> float | None:
+    """Seconds the call may take. Raises DEADLINE_EXCEEDED when there are none left."""
+    if context.deadline is None:
+        return limit
+    left = context.deadline - time.monotonic()
+    if left <= 0:
+        raise A2AError(Reason.DEADLINE_EXCEEDED)
+    return left if limit is None else min(left, limit)
+
+
+def _arguments(options: DialOptions) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_receive_message_length", options.max_message),
+        ("grpc.max_send_message_length", -1),
+        # How long one attempt to connect may take; the name is historical.
+        ("grpc.min_reconnect_backoff_ms", max(1, int(options.connect_timeout * 1000))),
+        # An agent that restarts is found again within seconds, not within gRPC's default of two minutes.
+        ("grpc.initial_reconnect_backoff_ms", 200),
+        ("grpc.max_reconnect_backoff_ms", 5_000),
+        # Channels to one address would share a connection, and with it the fate of it.
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
+
+
+def _credentials(tls: Any, secure: bool | None) -> Any:
+    """Channel credentials for DialOptions.tls and a URL's scheme; None for plain text. Raises ValueError."""
+    if isinstance(tls, grpc.ChannelCredentials):
+        return tls
+    if isinstance(tls, ssl.SSLContext):
+        return _from_context(tls)
+    if tls is not None and not isinstance(tls, bool):
+        raise ValueError(f"tls of type {type(tls).__name__} is nothing gRPC can use")
+    return grpc.ssl_channel_credentials() if (secure if tls is None else tls) else None
+
+
+def _from_context(context: ssl.SSLContext) -> Any:
+    """What gRPC can take over from an SSLContext: the authorities it trusts. A client certificate cannot be read
+    out of it; that needs grpc.ChannelCredentials.
+    """
+    if context.verify_mode is ssl.CERT_NONE:
+        raise ValueError(
+            "gRPC always verifies certificates: pass grpc.ChannelCredentials with the right roots"
+        )
+    authorities = [ssl.DER_cert_to_PEM_cert(der) for der in context.get_ca_certs(binary_form=True)]
+    return grpc.ssl_channel_credentials("".join(authorities).encode() if authorities else None)

@@ -1,0 +1,202 @@
+"""A grpc.aio server as a host: limits, health, reflection, draining. It decodes nothing.
+
+Health and reflection come from the grpcio packages and keep their messages in protobuf's default pool, ours lie in a
+private one; reflection therefore looks into both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf import descriptor_pool
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection as grpc_reflection
+
+from a2a_bridge.bindings import MIB, HostOptions, ListenAddress
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import Dialect
+from a2a_bridge.pb._pool import POOL
+from a2a_bridge_transports.grpc.server import Handlers, Running
+
+#: how long ended calls may take to tell their callers so
+_FAREWELL = 2.0
+
+
+class GrpcHost:
+    """`bindings.Host` over grpc.aio."""
+
+    def __init__(self, address: ListenAddress, options: HostOptions) -> None:
+        if options.tls is not None and not isinstance(options.tls, grpc.ServerCredentials):
+            raise ValueError("a gRPC host takes grpc.ServerCredentials as tls")
+        self._address = address
+        self._options = options
+        self._running = Running()
+        self._handlers: list[Handlers] = []
+        self._health = _Health()
+        self._server: Any = None
+
+    @property
+    def address(self) -> ListenAddress:
+        """Where it listens; the real port once started."""
+        return self._address
+
+    def add(self, service: Service, dialects: Sequence[Dialect]) -> None:
+        """Serves the dialects that have a gRPC form. Raises ValueError when an address is taken already."""
+        if self._server is not None:
+            raise RuntimeError("this host has started")
+        handlers = Handlers(service, dialects, max_body=self._options.max_body, running=self._running)
+        taken = handlers.addresses.intersection(*(other.addresses for other in self._handlers))
+        if self._handlers and taken:
+            raise ValueError(f"{min(taken)} is served by this host already")
+        self._handlers.append(handlers)
+
+    async def start(self) -> None:
+        """Opens the socket. Raises OSError when the address is taken or not ours."""
+        server = grpc.aio.server(options=_options(self._options))
+        names = tuple(name for handlers in self._handlers for name in handlers.services)
+        server.add_generic_rpc_handlers(tuple(self._handlers))
+        self._health.names.update(names)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        _add_reflection((*names, health.SERVICE_NAME), server)
+        port = _listen(server, self._address, self._options.tls)
+        self._server = server
+        await server.start()
+        self._address = ListenAddress(self._address.host, port)
+
+    async def drain(self, grace: float) -> None:
+        """Health says NOT_SERVING, no new work, `grace` seconds for what runs, UNAVAILABLE for the rest."""
+        if self._server is None:
+            return
+        self._health.retired.set()
+        stopped = asyncio.create_task(self._server.stop(grace + _FAREWELL))
+        done, _ = await asyncio.wait({stopped}, timeout=grace)
+        if not done:
+            self._running.end()
+        await stopped
+
+
+def add_to_server(
+    service: Service,
+    server: Any,
+    dialects: Sequence[Dialect],
+    *,
+    max_body: int = 16 * MIB,
+    health: bool = False,
+    reflection: bool = False,
+) -> None:
+    """Attaches the server side to a grpc.aio server that the caller owns, starts and stops.
+
+    max_body: largest request in bytes; the server's own `grpc.max_receive_message_length` (4 MiB unless set)
+    applies before it. health, reflection: also serve these, for A2A alone; leave them off where the server
+    has its own.
+    """
+    handlers = Handlers(service, dialects, max_body=max_body)
+    server.add_generic_rpc_handlers((handlers,))
+    if health:
+        health_pb2_grpc.add_HealthServicer_to_server(_Health(handlers.services), server)
+    if reflection:
+        _add_reflection(handlers.services, server)
+
+
+class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # grpcio is untyped
+    """grpc.health.v1: everything serves until the host retires, which also ends what watches."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self.names = {"", *names}
+        self.retired = asyncio.Event()
+
+    def _status(self) -> Any:
+        serving = health_pb2.HealthCheckResponse
+        return serving.NOT_SERVING if self.retired.is_set() else serving.SERVING
+
+    async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802  the rpc's name
+        if request.service not in self.names:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "unknown service")
+        return health_pb2.HealthCheckResponse(status=self._status())
+
+    async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802  the rpc's name
+        known = request.service in self.names
+        status = self._status() if known else health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+        await context.write(health_pb2.HealthCheckResponse(status=status))
+        await self.retired.wait()
+        if known and status != self._status():
+            await context.write(health_pb2.HealthCheckResponse(status=self._status()))
+        # Else a watcher would hold the server open for the whole grace.
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
+
+
+class _Pools:
+    """Our pool first, protobuf's default pool for the services of grpcio: what reflection asks of a pool."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def find(*arguments: Any) -> Any:
+            try:
+                return getattr(POOL, name)(*arguments)
+            except KeyError:
+                return getattr(descriptor_pool.Default(), name)(*arguments)
+
+        return find
+
+
+def _add_reflection(names: Sequence[str], server: Any) -> None:
+    grpc_reflection.enable_server_reflection((*names, grpc_reflection.SERVICE_NAME), server, pool=_Pools())
+
+
+def _options(options: HostOptions) -> list[tuple[str, int]]:
+    return [
+        # Two servers must not share a port by accident: an address that is taken is an error.
+        ("grpc.so_reuseport", 0),
+        # Between a soft and a hard limit gRPC refuses at random: one limit.
+        ("grpc.max_metadata_size", options.max_header),
+        ("grpc.absolute_max_metadata_size", options.max_header),
+        # grpcio's own refusal has no details, so that it must stay the exception: ours comes first.
+        ("grpc.max_receive_message_length", 2 * options.max_body + MIB),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.server_handshake_timeout_ms", _milliseconds(options.header_timeout)),
+        # A dead peer is noticed within 30 s, with or without calls.
+        ("grpc.keepalive_time_ms", 20_000),
+        ("grpc.keepalive_timeout_ms", 8_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        # Peers may do the same to us.
+        ("grpc.http2.min_ping_interval_without_data_ms", 9_000),
+    ]
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, int(seconds * 1000))
+
+
+def _listen(server: Any, address: ListenAddress, credentials: Any) -> int:
+    try:
+        if credentials is None:
+            port: int = server.add_insecure_port(str(address))
+        else:
+            port = server.add_secure_port(str(address), credentials)
+    except RuntimeError as error:
+        raise _bind_error(address) from error
+    if port == 0:
+        raise _bind_error(address)
+    return port
+
+
+def _bind_error(address: ListenAddress) -> OSError:
+    """Why an address cannot be bound. grpcio keeps it for itself, so the question is put to the system again."""
+    try:
+        family, kind, number, _, where = socket.getaddrinfo(
+            address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, number) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(where)
+            probe.listen(1)
+    except OSError as error:
+        return OSError(error.errno, f"cannot listen on {address}: {error.strerror}")
+    return OSError(errno.EADDRINUSE, f"cannot listen on {address}: {os.strerror(errno.EADDRINUSE)}")

@@ -1,0 +1,154 @@
+"""What gRPC adds to protobuf bytes, as pure functions: metadata, targets, status. It moves nothing and knows no grpcio.
+
+Rules:
+1. Metadata is pairs of a lower-case name and a str, or bytes where the name ends in `-bin`. Parameters are a dict of
+   str; binary metadata never becomes a parameter.
+2. What goes out is checked here: printable ASCII values, no reserved names. Nothing is repaired silently.
+3. Every status that goes out fits the smallest metadata limit in the field, details included.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from a2a_bridge.core.errors import A2AError, Violation
+from a2a_bridge.dialects import ErrorReply
+
+#: the trailer that carries a serialized google.rpc.Status (spec 10.6)
+DETAILS_TRAILER = "grpc-status-details-bin"
+
+#: Peers refuse trailers above 8 KiB by default. Details travel as base64, texts percent-encoded.
+MAX_DETAILS = 4096
+MAX_TEXT = 640
+
+_NAME = re.compile(r"[0-9a-z_.-]+")
+_VALUE = re.compile(r"[\x20-\x7e]*")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f\u0080-\u009f\u2028\u2029\ud800-\udfff]+")
+
+#: schemes of gRPC's own naming, passed on as they are
+_NATIVE = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:")
+_SCHEMES = {"http": (False, 80), "grpc": (False, 80), "https": (True, 443), "grpcs": (True, 443)}
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+def parameters_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> dict[str, str]:
+    """Metadata as service parameters (spec 3.2.6): entries of one name joined by a comma, binary ones left out."""
+    found: dict[str, str] = {}
+    for name, value in metadata or ():
+        if isinstance(value, str):
+            found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
+
+
+def metadata_of(parameters: Mapping[str, str]) -> Pairs:
+    """Service parameters as metadata. Raises ValueError, naming the parameter and never its value, for what
+    gRPC cannot carry: names outside [0-9a-z_.-], reserved names, values with anything but printable ASCII.
+    """
+    pairs = tuple((name.lower(), value) for name, value in parameters.items())
+    for name, value in pairs:
+        if not _NAME.fullmatch(name) or name.startswith("grpc-") or name.endswith("-bin"):
+            raise ValueError(f"{name[:64]!r} cannot be the name of gRPC metadata")
+        if not _VALUE.fullmatch(value):
+            raise ValueError(f"the value of {name!r} is not printable ASCII")
+    return pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to dial: `name` as grpc.aio takes it; `secure` as the URL's scheme says, None when it does not."""
+
+    name: str
+    secure: bool | None
+
+
+def target_of(url: str) -> Target:
+    """The target of an interface URL (spec 5: `host:port`; peers also write URLs).
+
+    Accepts `host:port`, http, https, grpc and grpcs URLs without a path, and gRPC's own dns:, unix:, ipv4:, ipv6:.
+    Raises ValueError for everything else.
+    """
+    if url.startswith(_NATIVE):
+        return Target(url, None)
+    scheme, separator, _ = url.partition("://")
+    if not separator:
+        scheme = ""
+    elif scheme.lower() not in _SCHEMES:
+        raise ValueError(f"{url[:200]!r}: gRPC is not spoken over {scheme[:32]!r}")
+    parts = urlsplit(url if separator else f"//{url}")
+    if parts.username is not None or parts.query or parts.fragment or parts.path not in ("", "/"):
+        raise ValueError(f"{url[:200]!r}: a gRPC interface is host and port alone")
+    secure, default = _SCHEMES.get(scheme.lower(), (None, None))
+    host, port = parts.hostname, parts.port or default
+    if not host or port is None:
+        raise ValueError(f"{url[:200]!r}: expected host:port")
+    return Target(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", secure)
+
+
+def plain_text(text: str) -> str:
+    """`text` as a status message: one line, no control characters, at most MAX_TEXT bytes of UTF-8."""
+    encoded = _UNSAFE.sub(" ", text).encode()
+    return encoded.decode() if len(encoded) <= MAX_TEXT else encoded[:MAX_TEXT].decode(errors="ignore")
+
+
+def status_of(
+    error: A2AError, encode: Callable[[A2AError], ErrorReply[bytes]]
+) -> tuple[int, str, tuple[tuple[str, bytes], ...]]:
+    """(status number, status message, trailers) of an error. What does not fit is left out, least first:
+    foreign details, then violations and metadata; reason and the start of the message always remain.
+    """
+    reply = encode(error)
+    if reply.body is not None and len(reply.body) > MAX_DETAILS:
+        reply = encode(_shorter(error, details=False))
+    if reply.body is not None and len(reply.body) > MAX_DETAILS:
+        reply = encode(_shorter(error, details=False, bare=True))
+    trailers = () if reply.body is None else ((DETAILS_TRAILER, reply.body),)
+    return reply.status, plain_text(reply.text or error.message), trailers
+
+
+def _shorter(error: A2AError, *, details: bool, bare: bool = False) -> A2AError:
+    violations = tuple(
+        Violation(plain_text(item.field)[:120], plain_text(item.description)[:200])
+        for item in error.violations[:8]
+    )
+    return A2AError(
+        error.reason,
+        plain_text(error.message),
+        violations=violations,
+        metadata={} if bare else error.metadata,
+        details=error.details if details else (),
+        code=error.code,
+        name=error.name[:120],
+        blame=error.blame,
+        retry_after=error.retry_after,
+    )
+
+
+def error_reply(
+    status: int, text: str | None, trailers: Iterable[tuple[str, str | bytes]] | None
+) -> ErrorReply[bytes]:
+    """What a peer's status and trailers say, for a form to decode."""
+    details = next((value for name, value in trailers or () if name == DETAILS_TRAILER), None)
+    return ErrorReply(status, details if isinstance(details, bytes) else None, text or "")
+
+
+#: how gRPC's resolver and balancer word that there was no connection to put a call on
+_UNCONNECTED = (
+    "failed to connect to all addresses",
+    "connections to all backends failing",
+    "errors resolving",
+    "dns resolution failed",
+    "empty address list",
+)
+
+
+def says_unconnected(reply: ErrorReply[bytes]) -> bool:
+    """Whether an UNAVAILABLE reads like this side's own, made because no connection could be had.
+
+    gRPC has no flag for it, and a peer can quote the words: the caller must know from the channel's state, too,
+    that there is no connection.
+    """
+    return reply.body is None and reply.text.lower().startswith(_UNCONNECTED)
