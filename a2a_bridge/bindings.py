@@ -58,6 +58,22 @@ class HostOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Frame:
+    """Something that crossed the rim of a client side, as it was on the wire; for people to look at.
+
+    sent: towards the agent. head: request line, status line, gRPC path or gRPC status; empty for what belongs
+    to the frame before. headers: HTTP headers, metadata or trailers. body: bytes, of a stream one event or
+    chunk. message: the same as a message, where the bytes are not readable.
+    """
+
+    sent: bool
+    head: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    message: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class DialOptions:
     """Limits and habits of a client side. Sizes in bytes, times in seconds.
 
@@ -68,6 +84,7 @@ class DialOptions:
     forward: names of parameters of the caller's context that travel on to the peer.
     max_message: largest response or event.
     tls: None decides by the URL; True/False force it; or an ssl.SSLContext / grpc credentials.
+    tap: is shown every frame, credentials included; must not raise.
     """
 
     timeout: float | None = 60.0
@@ -79,6 +96,7 @@ class DialOptions:
     )
     max_message: int = 64 * MIB
     tls: Any = None
+    tap: Callable[[Frame], None] | None = None
 
 
 class Host(Protocol):
