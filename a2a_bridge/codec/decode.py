@@ -108,7 +108,8 @@ def _decoder(cls: type[M], *, strict_numbers: bool) -> Callable[[Json], M]:
         except InexactNumber:
             raise
         except (ValueError, RecursionError, ProtobufDecodeError):
-            return slowly(tree)
+            pass
+        return slowly(tree)  # not while handling: what went wrong here says nothing
 
     def slowly(tree: Json) -> M:
         found = findings(plan, tree)

@@ -1,0 +1,174 @@
+"""JSON text: RFC 8259 and nothing else, by both readers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from a2a_bridge import codec
+from a2a_bridge.pb.google_protobuf import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+READERS = [codec.loads, codec.loads_exact]
+
+INVALID = [
+    # nothing, or not only one thing
+    b"", b" ", b"\n", b"1 2", b"{} {}", b"[] x", b"{}}", b"[]]", b"{},", b'"a" "b"', b"nullnull", b"// c\n1", b"/* c */ 1", b"# c",
+    # literals
+    b"NaN", b"Infinity", b"-Infinity", b"nan", b"inf", b"None", b"True", b"nul", b"undefined", b"[NaN]", b'{"a":Infinity}',
+    # numbers
+    b"01", b"-01", b"-", b"+1", b".5", b"5.", b"1.e1", b"1e", b"1e+", b"0x10", b"1_000", b"--1", b"1.2.3", b"1e1.5", b"-.5",
+    b"1e400", b"-1e400", b"1" * 400, "\uff11".encode(), b"1,000", b"0b1", b"- 1", b"1 e5",
+    # strings
+    b'"', b'"a', b"'a'", b"a", b'"\\x41"', b'"\\u12"', b'"\\u12G4"', b'"\\"', b'"\\a"', b'"\n"', b'"\t"', b'"\x00"', b'"\x1f"',
+    b'"\\u{41}"', b"`a`", b'"a"b"', b'"\\U0041"', b'"\\ "', b'"\\',
+    # surrogates and encodings
+    b'"\\ud800"', b'"\\udc00"', b'"\\ud800\\ud800"', b'"\\ud800a"', b'"\\udc00\\ud800"', b'["\\uDAFF"]', b'{"\\ud800":1}',
+    b'"\xed\xa0\x80"', b'"\xff"', b"\xff", b'"\xc0\xaf"', b'"\xe2\x82"', b'"\xf4\x90\x80\x80"', b'"\xf8\x88\x80\x80\x80"', b"\xef\xbb\xbf{}",
+    '"a"'.encode("utf-16"), '"a"'.encode("utf-16-le"), '{"a":1}'.encode("utf-16-be"), '"a"'.encode("utf-32"), b'"\x80"',
+    # arrays
+    b"[", b"]", b"[1", b"[1,", b"[1,]", b"[,1]", b"[,]", b"[1,,2]", b"[1 2]", b"[1:2]", b"[1}", b"[[]", b'["a"', b"[\x00]", b"[1;2]",
+    # objects
+    b"{", b"}", b'{"a"', b'{"a":', b'{"a":1', b'{"a":1,', b'{"a":1,}', b"{,}", b'{"a" 1}', b'{"a"::1}', b"{a:1}", b"{1:1}",
+    b"{'a':1}", b'{"a":1 "b":2}', b'{"a":1;"b":2}', b'{"a":}', b"{null:1}", b'{"a":1]', b'{"a","b"}', b"{[]:1}", b"{\x00}", b'{"a":1,,"b":2}',
+    # blanks that are not JSON's
+    b"\x0c1", b"\x0b1", b"\xc2\xa01", "\u2028[]".encode(), b"[1\x0c]", b"\xe3\x80\x80[]", b"1\x00",
+    # depth bombs
+    b"[" * 100_000, b"[" * 100_000 + b"]" * 100_000, b'{"a":' * 100_000, b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+    b'[{"a":' * 50_000, b"[" * 2000 + b"]" * 2000,
+]  # fmt: skip
+
+VALID = [
+    (b"null", None), (b" true ", True), (b"\t\r\n false\n", False), (b'""', ""), (b"[]", []), (b"{}", {}), (b"-0", 0), (b"0.5e-3", 0.0005),
+    (b"1E+2", 100.0), (b'"\\ud83e\\udd9c"', "🦜"), ('"🦜\u2028"'.encode(), "🦜\u2028"), (b'"\\u0000\\/\\b"', "\0/\b"), (b'"\x7f"', "\x7f"),
+    (b'{"":{"":[]}}', {"": {"": []}}), (b"18446744073709551615", 2**64 - 1), (b"-9223372036854775808", -(2**63)), (b"1e-400", 0.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("data", INVALID, ids=lambda data: repr(data[:20]))
+def test_what_is_not_json_is_refused(data: bytes, read: Callable[..., Any]) -> None:
+    with pytest.raises(codec.JsonSyntaxError) as raised:
+        read(data)
+    assert "orjson" not in str(raised.value)
+    assert "Error" not in str(raised.value)
+    assert "str" not in str(raised.value).split()
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize(("data", "tree"), VALID)
+def test_what_is_json_is_read_from_bytes_and_from_text(
+    data: bytes, tree: Any, read: Callable[..., Any]
+) -> None:
+    for source in (data, bytearray(data), memoryview(data), data.decode()):
+        found = read(source)
+        assert found == tree
+        assert type(found) is type(tree)
+
+
+def test_a_syntax_error_is_a_value_error_that_says_where() -> None:
+    with pytest.raises(ValueError, match="line 2, column 3"):
+        codec.loads(b"{\n  x: 1\n}")
+    with pytest.raises(codec.JsonSyntaxError, match="UTF-8"):
+        codec.loads(b"\xff")
+    with pytest.raises(codec.JsonSyntaxError, match="empty"):
+        codec.loads(b"  ")
+
+
+@pytest.mark.parametrize("text", ['"\ud800"', "\udfff", "\ufeff1"])
+def test_text_that_is_not_unicode_interchange_is_refused(text: str) -> None:
+    for read in READERS:
+        with pytest.raises(codec.JsonSyntaxError):
+            read(text)
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_the_last_of_duplicate_keys_wins(read: Callable[..., Any]) -> None:
+    assert read(b'{"a":1,"b":2,"a":{"c":3,"c":4}}') == {"a": {"c": 4}, "b": 2}
+
+
+@pytest.mark.parametrize("number", [2**64, 10**40 + 1, -(2**63) - 1, 10**300 + 7])
+def test_the_exact_reader_keeps_integers_of_any_size(number: int) -> None:
+    assert codec.loads_exact(str(number)) == number
+    assert type(codec.loads_exact(str(number))) is int
+    assert type(codec.loads(str(number))) is float
+
+
+@pytest.mark.parametrize("text", ["1e20", "18446744073709551616.0", "-9223372036854775808.0", "-1e300"])
+def test_the_exact_reader_marks_large_numbers_that_were_not_written_as_integers(text: str) -> None:
+    assert type(codec.loads_exact(text)) is codec.ExactFloat
+    assert codec.loads_exact(text) == float(text)
+
+
+@pytest.mark.parametrize("text", ["1.5", "1e19", "-9e18", "0.0"])
+def test_the_exact_reader_leaves_other_numbers_alone(text: str) -> None:
+    assert type(codec.loads_exact(text)) is float
+
+
+def test_the_exact_reader_survives_what_only_the_standard_library_finds_too_deep() -> None:
+    depth = 1024  # what orjson takes; the standard library counts Python's recursion limit
+    text = b"[" * depth + b"]" * depth
+    assert codec.loads(text)
+    with pytest.raises(codec.JsonSyntaxError):
+        codec.loads_exact(text)
+
+
+def test_writing_is_compact_utf8() -> None:
+    assert codec.dumps({"ä": [1, 2.5, None, True, "🦜"]}) == '{"ä":[1,2.5,null,true,"🦜"]}'.encode()
+
+
+@pytest.mark.parametrize(
+    "tree", [{"n": 10**40}, [codec.ExactFloat(1e300)], {"ä": [2**64, codec.ExactFloat(-1e20)]}]
+)
+def test_whatever_the_exact_reader_returns_can_be_written(tree: Any) -> None:
+    assert codec.loads_exact(codec.dumps(tree)) == tree
+
+
+@pytest.mark.parametrize(
+    "tree", [object(), {"a": {1, 2}}, "\ud800", {"\ud800": 1}, [10**40, "\ud800"], [10**40, float("nan")]]
+)
+def test_what_is_not_json_is_not_written(tree: Any) -> None:
+    with pytest.raises(codec.EncodeError):
+        codec.dumps(tree)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(tree=JSON)
+def test_trees_survive_writing_and_exact_reading(tree: Any) -> None:
+    assert codec.loads_exact(codec.dumps(tree)) == tree
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=st.text(alphabet='[]{}",:\\0123456789.eE+-truefalsn \n/u', max_size=20))
+def test_the_readers_agree_with_each_other_and_are_no_laxer_than_the_standard_library(text: str) -> None:
+    try:
+        tree = codec.loads(text)
+    except codec.JsonSyntaxError:
+        with pytest.raises(codec.JsonSyntaxError):
+            codec.loads_exact(text)
+    else:
+        assert codec.loads_exact(text) == json.loads(text)
+        assert tree == json.loads(text) or any(character.isdigit() for character in text)
+
+
+def test_decoding_bytes_reports_syntax_and_content_apart() -> None:
+    with pytest.raises(codec.JsonSyntaxError):
+        codec.decode_bytes(Value, b"[1,")
+    assert codec.decode_bytes(Value, b"[1]").list_value.values[0].number_value == 1
