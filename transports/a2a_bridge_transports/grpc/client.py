@@ -28,7 +28,10 @@ from a2a_bridge_transports.grpc.wire import (
     parameters_of,
     says_unconnected,
     target_of,
+    too_large,
 )
+
+_MAX_METADATA = 64 * 1024
 
 
 def dial(
@@ -106,7 +109,7 @@ class _Client:
             raise self._cut_off(rpc) from None
         received = await rpc.initial_metadata()
         if received:
-            call.context.reply.update(_reply(received))
+            call.context.reply.update(parameters_of(received))
         return cast("Res", row.decode_response(answer))
 
     async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
@@ -117,7 +120,7 @@ class _Client:
             answer = await read()
             received = await rpc.initial_metadata()
             if received:
-                call.context.reply.update(_reply(received))
+                call.context.reply.update(parameters_of(received))
             while answer is not eof:
                 vigil.heard = time.monotonic()
                 yield decode(answer)
@@ -155,21 +158,22 @@ class _Client:
         wanted = {
             name: value
             for name in (*self._options.forward, EXTENSIONS_PARAMETER)
-            if name not in own and (value := parameters.get(name))
+            if (name not in own or name == EXTENSIONS_PARAMETER) and (value := parameters.get(name))
         }
         if not wanted:
             return self._constant
         try:
             return self._constant + metadata_of(wanted)
         except ValueError as error:
-            raise A2AError(Reason.INVALID_REQUEST, str(error)) from None
+            raise A2AError(Reason.INVALID_PARAMS, str(error)) from None
 
     def _fail(self, error: Any, context: CallContext) -> NoReturn:
         """Raises what a status means; `reply` gets what came with it."""
-        context.reply.update(_reply(error.initial_metadata()))
+        context.reply.update(parameters_of(error.initial_metadata()))
+        context.reply.update(parameters_of(error.trailing_metadata()))
         number: int = error.code().value[0]
         reply = error_reply(number, error.details(), error.trailing_metadata())
-        raised = self._form.decode_error(reply)
+        raised = too_large(reply) or self._form.decode_error(reply)
         # A call that no connection was found for has not been sent, and a status that a peer sent leaves the
         # channel connected: only both signs together make it certain that the agent has not seen the call.
         if number == GrpcStatus.UNAVAILABLE and says_unconnected(reply) and not self._connected():
@@ -196,10 +200,6 @@ def _pass_cancellation() -> None:
         raise  # noqa: PLE0704  called from an except clause
 
 
-def _reply(metadata: Any) -> dict[str, str]:
-    return parameters_of(metadata)
-
-
 def _remaining(context: CallContext, limit: float | None) -> float | None:
     """Seconds the call may take. Raises DEADLINE_EXCEEDED when there are none left."""
     if context.deadline is None:
@@ -214,6 +214,9 @@ def _arguments(options: DialOptions) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", options.max_message),
         ("grpc.max_send_message_length", -1),
+        # Errors travel in trailers, and not every peer keeps them small.
+        ("grpc.max_metadata_size", _MAX_METADATA),
+        ("grpc.absolute_max_metadata_size", _MAX_METADATA),
         # How long one attempt to connect may take; the name is historical.
         ("grpc.min_reconnect_backoff_ms", max(1, int(options.connect_timeout * 1000))),
         # An agent that restarts is found again within seconds, not within gRPC's default of two minutes.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -52,20 +51,25 @@ class GrpcHost:
         if self._server is not None:
             raise RuntimeError("this host has started")
         handlers = Handlers(service, dialects, max_body=self._options.max_body, running=self._running)
-        taken = handlers.addresses.intersection(*(other.addresses for other in self._handlers))
-        if self._handlers and taken:
+        taken = [path for other in self._handlers for path in other.addresses & handlers.addresses]
+        if taken:
             raise ValueError(f"{min(taken)} is served by this host already")
         self._handlers.append(handlers)
 
     async def start(self) -> None:
         """Opens the socket. Raises OSError when the address is taken or not ours."""
+        await _check_bindable(self._address)
         server = grpc.aio.server(options=_options(self._options))
         names = tuple(name for handlers in self._handlers for name in handlers.services)
         server.add_generic_rpc_handlers(tuple(self._handlers))
         self._health.names.update(names)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         _add_reflection((*names, health.SERVICE_NAME), server)
-        port = _listen(server, self._address, self._options.tls)
+        try:
+            port = _listen(server, self._address, self._options.tls)
+        except OSError:
+            await server.stop(None)
+            raise
         self._server = server
         await server.start()
         self._address = ListenAddress(self._address.host, port)
@@ -174,6 +178,24 @@ def _milliseconds(seconds: float) -> int:
     return max(1, int(seconds * 1000))
 
 
+async def _check_bindable(address: ListenAddress) -> None:
+    """Raises OSError, saying why, when the system would not let us listen. grpcio itself neither raises the
+    system's error nor keeps from printing to stderr.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(
+        address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    family, kind, number, _, where = found[0]
+    with socket.socket(family, kind, number) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(where)
+            probe.listen(1)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot listen on {address}: {error.strerror}") from None
+
+
 def _listen(server: Any, address: ListenAddress, credentials: Any) -> int:
     try:
         if credentials is None:
@@ -181,22 +203,5 @@ def _listen(server: Any, address: ListenAddress, credentials: Any) -> int:
         else:
             port = server.add_secure_port(str(address), credentials)
     except RuntimeError as error:
-        raise _bind_error(address) from error
-    if port == 0:
-        raise _bind_error(address)
+        raise OSError(errno.EADDRINUSE, f"cannot listen on {address}: {error}") from error
     return port
-
-
-def _bind_error(address: ListenAddress) -> OSError:
-    """Why an address cannot be bound. grpcio keeps it for itself, so the question is put to the system again."""
-    try:
-        family, kind, number, _, where = socket.getaddrinfo(
-            address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        with socket.socket(family, kind, number) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(where)
-            probe.listen(1)
-    except OSError as error:
-        return OSError(error.errno, f"cannot listen on {address}: {error.strerror}")
-    return OSError(errno.EADDRINUSE, f"cannot listen on {address}: {os.strerror(errno.EADDRINUSE)}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from a2a_bridge.core.call import VERSION_PARAMETER, Call, CallContext, Origin
+from a2a_bridge.core.call import NO_PARAMETERS, VERSION_PARAMETER, Call, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row
@@ -30,6 +30,7 @@ _STATUS = {int(code.value[0]): code for code in grpc.StatusCode}
 _SPELLINGS = 16
 
 Handler = Callable[[bytes, Any], Awaitable[Any]]
+Answer = Callable[[bytes, Any, CallContext], Awaitable[Any]]
 
 
 @dataclass(slots=True)
@@ -101,29 +102,27 @@ class _Side:
             return grpc.unary_stream_rpc_method_handler(self._guarded(self._stream(row)))
         return grpc.unary_unary_rpc_method_handler(self._guarded(self._unary(row)))
 
-    def _unary(self, row: Row[str, bytes]) -> Handler:
+    def _unary(self, row: Row[str, bytes]) -> Answer:
         operation, decode, encode = row.operation, row.decode_request, row.encode_response
-        answer, accept = self.service.unary, self.accept
+        answer = self.service.unary
 
-        async def handle(wire: bytes, context: Any) -> bytes:
-            call_context = accept(len(wire), context)
+        async def handle(wire: bytes, context: Any, call_context: CallContext) -> bytes:
             request = decode(wire)
             call_context.tenant = request.tenant
             response = encode(await answer(Call(operation, request, call_context)))
             if call_context.reply:
-                await context.send_initial_metadata(_reply_metadata(call_context.reply))
+                await context.send_initial_metadata(metadata_of(call_context.reply))
             return response
 
         return handle
 
-    def _stream(self, row: Row[str, bytes]) -> Handler:
+    def _stream(self, row: Row[str, bytes]) -> Answer:
         operation, decode, encode = row.operation, row.decode_request, row.encode_response
-        answer, accept = self.service.stream, self.accept
+        answer = self.service.stream
 
         # Writing from here, instead of being an async generator that grpcio iterates: when grpcio cancels the
         # call, the cancellation then arrives inside this frame and closes `events` at once.
-        async def handle(wire: bytes, context: Any) -> None:
-            call_context = accept(len(wire), context)
+        async def handle(wire: bytes, context: Any, call_context: CallContext) -> None:
             request = decode(wire)
             call_context.tenant = request.tenant
             write = context.write
@@ -133,7 +132,7 @@ class _Side:
                     if not started:
                         started = True
                         if call_context.reply:
-                            await context.send_initial_metadata(_reply_metadata(call_context.reply))
+                            await context.send_initial_metadata(metadata_of(call_context.reply))
                     # Waits until the transport took it, which is the backpressure, and gives way to others.
                     await write(encode(event))
 
@@ -142,8 +141,7 @@ class _Side:
     async def unknown(self, _requests: Any, context: Any) -> None:
         """Answers an operation that this version's service does not have."""
 
-        async def handle(_wire: bytes, context: Any) -> None:
-            self.accept(0, context)
+        async def handle(_wire: bytes, _context: Any, _call_context: CallContext) -> None:
             raise A2AError(Reason.METHOD_NOT_FOUND)
 
         await self._guarded(handle)(b"", context)
@@ -165,15 +163,18 @@ class _Side:
             origin=Origin(GRPC.name, self.dialect.version, context.peer()),
         )
 
-    def _guarded(self, handle: Handler) -> Handler:
-        """`handle` inside the error boundary: whatever it raises becomes a status with details."""
+    def _guarded(self, answer: Answer) -> Handler:
+        """`answer` inside the error boundary: whatever it raises becomes a status with details."""
         running, tasks = self.running, self.running.tasks
 
         async def guarded(wire: bytes, context: Any) -> Any:
+            reply: Mapping[str, str] = NO_PARAMETERS
             task = _this_task()
             tasks.add(task)
             try:
-                return await handle(wire, context)
+                call_context = self.accept(len(wire), context)
+                reply = call_context.reply
+                return await answer(wire, context, call_context)
             except A2AError as raised:
                 error = raised
             except asyncio.CancelledError:
@@ -183,20 +184,23 @@ class _Side:
                     raise  # the caller left, or its deadline passed
                 else:
                     log.exception("a service raised CancelledError although nobody cancelled it")
-                    error = internal_error()
+                    error, reply = internal_error(), NO_PARAMETERS
             except Exception:
                 log.exception("a call failed unexpectedly")
-                error = internal_error()
+                error, reply = internal_error(), NO_PARAMETERS
             finally:
                 tasks.discard(task)
-            await self._refuse(error, context)
+            await self._refuse(error, reply, context)
             return None
 
         return guarded
 
-    async def _refuse(self, error: A2AError, context: Any) -> None:
+    async def _refuse(self, error: A2AError, reply: Mapping[str, str], context: Any) -> None:
+        trailers: tuple[tuple[str, str | bytes], ...]
         try:
             status, text, trailers = status_of(error, self.form.encode_error)
+            # In the trailers, because the initial metadata may be gone already.
+            trailers += metadata_of(reply)
         except Exception:
             log.exception("an error could not be encoded")
             status, text, trailers = status_of(internal_error(), self.form.encode_error)
@@ -212,7 +216,3 @@ def _this_task() -> asyncio.Task[Any]:
 
 def _going_away() -> A2AError:
     return A2AError(Reason.UNAVAILABLE, "The server is shutting down", blame=Blame.SELF)
-
-
-def _reply_metadata(reply: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    return metadata_of(reply)

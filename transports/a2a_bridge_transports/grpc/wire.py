@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from a2a_bridge.core.errors import A2AError, Violation
+from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason, Violation
 from a2a_bridge.dialects import ErrorReply
 
 #: the trailer that carries a serialized google.rpc.Status (spec 10.6)
@@ -96,7 +96,7 @@ def plain_text(text: str) -> str:
 
 def status_of(
     error: A2AError, encode: Callable[[A2AError], ErrorReply[bytes]]
-) -> tuple[int, str, tuple[tuple[str, bytes], ...]]:
+) -> tuple[int, str, tuple[tuple[str, str | bytes], ...]]:
     """(status number, status message, trailers) of an error. What does not fit is left out, least first:
     foreign details, then violations and metadata; reason and the start of the message always remain.
     """
@@ -152,3 +152,20 @@ def says_unconnected(reply: ErrorReply[bytes]) -> bool:
     that there is no connection.
     """
     return reply.body is None and reply.text.lower().startswith(_UNCONNECTED)
+
+
+def too_large(reply: ErrorReply[bytes]) -> A2AError | None:
+    """The error for a message that gRPC itself refused for its size, on either side; None for other statuses.
+
+    REQUEST_TOO_LARGE when the peer refused the request, INVALID_AGENT_RESPONSE when this side refused the answer.
+    """
+    text = reply.text.lower()
+    if (
+        reply.status != GrpcStatus.RESOURCE_EXHAUSTED
+        or reply.body is not None
+        or "larger than max" not in text
+    ):
+        return None
+    if "client:" in text:
+        return A2AError(Reason.INVALID_AGENT_RESPONSE, "the agent's answer is too large", blame=Blame.PEER)
+    return A2AError(Reason.REQUEST_TOO_LARGE, reply.text, blame=Blame.PEER)
