@@ -69,7 +69,9 @@ def _message() -> dict[str, Any]:
             "messageId": "5b1c6b0e-6c1f-4b0a-9d0e-4f3b6a1c2d3e",
             "contextId": "c6a0f4b2-1d0b-4c1e-8f43-0f7f0a9f2f6a",
             "role": "ROLE_USER",
-            "parts": [{"text": "What will the weather be like in Lisbon tomorrow, and should I take an umbrella?"}],
+            "parts": [
+                {"text": "What will the weather be like in Lisbon tomorrow, and should I take an umbrella?"}
+            ],
         },
         "configuration": {"acceptedOutputModes": ["text/plain"], "historyLength": 10},
     }
@@ -129,7 +131,11 @@ def _data_part() -> dict[str, Any]:
 
 def _file_part() -> dict[str, Any]:
     octets = random.Random(1).randbytes(1_000_000 * 3 // 4)
-    return {"raw": base64.b64encode(octets).decode(), "filename": "scan.bin", "mediaType": "application/octet-stream"}
+    return {
+        "raw": base64.b64encode(octets).decode(),
+        "filename": "scan.bin",
+        "mediaType": "application/octet-stream",
+    }
 
 
 def _medians(*sides: Callable[[], object]) -> list[float]:

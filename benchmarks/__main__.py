@@ -1,0 +1,113 @@
+"""`python -m benchmarks`: all rows, one table, `benchmarks/results/latest.json`. See docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import types
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rich.console import Console
+
+from benchmarks import report
+from benchmarks.measure import QUICK, Plan, codec_rows, load_row, memory_row
+from benchmarks.processes import BenchmarkError, cores
+from benchmarks.tools import MISSING, missing
+from benchmarks.work import WORK
+
+# title, binding, our share of the SDK's memory that we mean to stay under
+MEMORY = (("open SSE stream", "JSONRPC", 0.4), ("open gRPC stream", "GRPC", None))
+CODEC = "codec"
+
+
+def arguments() -> argparse.Namespace:
+    titles = [work.title for work in WORK] + [title for title, _, _ in MEMORY] + [CODEC]
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__, epilog="rows: " + ", ".join(titles)
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="short rounds: about a minute, and twice the noise"
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="rows whose name contains NAME; repeatable",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="where results go (latest.json when all is measured)"
+    )
+    parser.add_argument("--markdown", action="store_true", help="measure nothing, print the last results")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = arguments()
+    if options.markdown:
+        print(report.markdown(json.loads((options.output or report.LATEST).read_text())))
+        return 0
+    if names := missing():
+        print(MISSING.format(names=" and ".join(names)), file=sys.stderr)
+        return 2
+    # Ends through the same path as Ctrl-C, so that every child is ended too.
+    signal.signal(signal.SIGTERM, _interrupt)
+    console, progress = Console(width=None if sys.stdout.isatty() else 140), Console(stderr=True)
+    plan = QUICK if options.quick else Plan()
+    try:
+        rows = measure(options.only, plan, progress)
+    except KeyboardInterrupt:
+        print("interrupted; nothing is kept", file=sys.stderr)
+        return 130
+    if not rows:
+        print(f"no row is named like {options.only}", file=sys.stderr)
+        return 2
+    found = report.document(rows, plan)
+    report.show(found, console)
+    complete = not options.quick and not options.only
+    failed = [row for row in rows if "error" in row]
+    output = options.output or (report.LATEST if complete and not failed else None)
+    if output:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    for row in failed:
+        print(f"{row['title']}: {row['error']}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def measure(only: list[str], plan: Plan, progress: Console) -> list[dict[str, Any]]:
+    """The rows that were asked for; a row that cannot be measured holds the reason."""
+    where = cores()
+    rows: list[dict[str, Any]] = []
+
+    def wanted(title: str) -> bool:
+        return not only or any(name.lower() in title.lower() for name in only)
+
+    with progress.status("starting") as status:
+        for work in WORK:
+            if wanted(work.title):
+                try:
+                    rows.append(load_row(work, plan, where, status.update))
+                except BenchmarkError as error:
+                    rows.append({"suite": "load", "title": work.title, "error": str(error)})
+        for title, kind, goal in MEMORY:
+            if wanted(title):
+                try:
+                    rows.append(memory_row(kind, title, goal, plan, where, status.update))
+                except BenchmarkError as error:
+                    rows.append({"suite": "memory", "title": title, "error": str(error)})
+        if wanted(CODEC):
+            status.update("codec")
+            rows += codec_rows()
+    return rows
+
+
+def _interrupt(_number: int, _frame: types.FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

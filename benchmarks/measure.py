@@ -1,0 +1,196 @@
+"""Measurements: sides interleaved round by round, medians, and answers that prove to be answers.
+
+It prints nothing; `on_step` tells what is going on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]
+
+from benchmarks import agent, codec
+from benchmarks.probe import ask, framed_size, grpc_messages, http_answer
+from benchmarks.processes import BenchmarkError, Child, Cores, Server
+from benchmarks.tools import Load, Target, h2load, wrk
+from benchmarks.work import SEND, Work, is_response_task
+
+SIDES = ("ours", "sdk", "bare")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long to measure.
+
+    rounds, bare_rounds: measured rounds of each side. seconds: length of a round; a load generator takes whole ones.
+    connections: requests in flight; streams: streams in flight.
+    held: idle streams that the memory of one is measured with. repeats: how often that is done.
+    """
+
+    rounds: int = 5
+    bare_rounds: int = 3
+    seconds: int = 2
+    warm_up: int = 1
+    connections: int = 32
+    streams: int = 16
+    held: int = 300
+    repeats: int = 3
+
+
+QUICK = Plan(rounds=2, bare_rounds=1, seconds=1, warm_up=1, held=200, repeats=1)
+
+Steps = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Side:
+    """A server in a row: what is asked of it and how long its answer is."""
+
+    name: str
+    target: Target
+    octets: int
+    rates: list[float]
+
+
+def load_row(work: Work, plan: Plan, cores: Cores, on_step: Steps) -> dict[str, Any]:
+    """Measures one row of load. Raises BenchmarkError when an answer is wrong, before or under load."""
+    with contextlib.ExitStack() as stack:
+        upstream = ""
+        if work.gateway:
+            upstream = stack.enter_context(Server("ours", cores.other)).address("grpc")
+        servers = {name: stack.enter_context(Server(name, cores.server, upstream)) for name in SIDES}
+        sides = [_prepare(work, name, server) for name, server in servers.items()]
+        for side in sides:
+            on_step(f"{work.title}: {side.name} warms up")
+            _load(work, side, plan, cores, plan.warm_up)
+        for number in range(plan.rounds):
+            # Another order each round: whoever follows a hungry one would always find a warm or a throttled core.
+            for side in sides[number % 3 :] + sides[: number % 3]:
+                if side.name == "bare" and len(side.rates) >= plan.bare_rounds:
+                    continue
+                on_step(f"{work.title}: {side.name}, round {number + 1} of {plan.rounds}")
+                side.rates.append(_load(work, side, plan, cores, plan.seconds))
+        for name, server in servers.items():
+            if errors := server.errors().strip():
+                on_step(f"{work.title}: {name} wrote to standard error: {errors[-300:]}")
+    rates = {side.name: statistics.median(side.rates) for side in sides}
+    ratio = rates["ours"] / rates["sdk"]
+    return {
+        "suite": "load",
+        "title": work.title,
+        "unit": work.unit,
+        **{name: round(rate, 1) for name, rate in rates.items()},
+        "ratio": round(ratio, 2),
+        "bare_ratio": round(rates["ours"] / rates["bare"], 2),
+        "target": work.goal,
+        "reached": None if work.goal is None else ratio >= work.goal,
+        "rounds": {side.name: [round(rate, 1) for rate in side.rates] for side in sides},
+        "answer_octets": {side.name: side.octets for side in sides},
+    }
+
+
+def _prepare(work: Work, name: str, server: Server) -> Side:
+    address = server.address(work.family)
+    if name == "bare":
+        target = work.bare_target(address)
+        size = framed_size(grpc_messages(target)) if work.kind == "GRPC" else http_answer(target)[1]
+        return Side(name, target, size, [])
+    task_id = ""
+    if work.operation == "GetTask":
+        before = Work("a task", work.kind, SEND, agent.TASK, None, is_response_task)
+        made, _ = ask(before, before.target(address))
+        is_response_task(made)
+        task_id = made[0]["task"]["id"]
+    target = work.target(address, task_id)
+    try:
+        answer, size = ask(work, target)
+        work.check(answer)
+    except (BenchmarkError, KeyError, IndexError) as error:
+        raise BenchmarkError(f"{work.title}, {name}: {error!r}\n{server.errors()}") from error
+    return Side(name, target, size, [])
+
+
+def _load(work: Work, side: Side, plan: Plan, cores: Cores, seconds: int) -> float:
+    """Units per second. A stream that was cut off by the end counts as far as it came."""
+    in_flight = plan.connections if work.per_answer == 1 else plan.streams
+    if work.kind == "GRPC":
+        load = h2load(side.target, seconds=seconds, connections=in_flight // 4, streams=4, core=cores.load)
+    else:
+        load = wrk(side.target, seconds=seconds, connections=in_flight, core=cores.load)
+    _judge(work, side, load, in_flight)
+    if work.per_answer > 1:
+        return load.octets / side.octets * work.per_answer / load.seconds
+    return load.requests / load.seconds
+
+
+def _judge(work: Work, side: Side, load: Load, in_flight: int) -> None:
+    if load.failures:
+        raise BenchmarkError(f"{work.title}, {side.name}: {load.failures} answers failed under load")
+    if not load.requests:
+        raise BenchmarkError(f"{work.title}, {side.name}: no answer within {load.seconds:g} s")
+    # Answers differ by some octets (times, lengths of ids); an error is of another size altogether.
+    least, most = 0.95 * load.requests * side.octets, 1.05 * (load.requests + in_flight) * side.octets
+    if not least <= load.octets <= most:
+        raise BenchmarkError(
+            f"{work.title}, {side.name}: {load.octets} octets in {load.requests} answers, "
+            f"but one had {side.octets} before: they are not the same answers"
+        )
+
+
+def memory_row(
+    kind: str, title: str, goal: float | None, plan: Plan, cores: Cores, on_step: Steps
+) -> dict[str, Any]:
+    """Measures resident memory per open idle stream, in KB: the slope between some streams and many."""
+    found: dict[str, list[float]] = {"ours": [], "sdk": []}
+    for number in range(plan.repeats):
+        for name, slopes in found.items():
+            on_step(f"{title}: {name}, {number + 1} of {plan.repeats}")
+            with Server(name, cores.server) as server:
+                address = server.address("grpc" if kind == "GRPC" else "http")
+                with Child("benchmarks.loads.hold", [kind, address], cores.load) as holder:
+                    some = _resident(server, holder, plan.held // 4)
+                    many = _resident(server, holder, plan.held)
+            slopes.append((many - some) / plan.held / 1000)
+    ours, sdk = (statistics.median(found[name]) for name in ("ours", "sdk"))
+    return {
+        "suite": "memory",
+        "title": title,
+        "unit": "KB/stream",
+        "ours": round(ours, 1),
+        "sdk": round(sdk, 1),
+        "ratio": round(ours / sdk, 2),
+        "target": goal,
+        "reached": None if goal is None else ours / sdk <= goal,
+        "rounds": {name: [round(value, 1) for value in values] for name, values in found.items()},
+    }
+
+
+def _resident(server: Server, holder: Child, more: int) -> int:
+    """Octets of resident memory once `more` further streams are open and the server has nothing to do."""
+    holder.tell(str(more))
+    holder.hear("open")
+    # Nothing tells when the last stream's late allocations are in; they take milliseconds.
+    time.sleep(0.3)
+    return int(psutil.Process(server.pid).memory_info().rss)
+
+
+def codec_rows() -> list[dict[str, Any]]:
+    """The codec against json_format, in microseconds, without any socket."""
+    return [
+        {
+            "suite": "codec",
+            "title": f"{row['direction']} {row['case']}",
+            "unit": "us",
+            "ours": row["ours_us"],
+            "sdk": row["json_format_us"],
+            "ratio": row["ratio"],
+            "target": row["target"],
+            "reached": row["reached"],
+        }
+        for row in codec.rows()
+    ]

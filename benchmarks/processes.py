@@ -1,0 +1,148 @@
+"""Processes of a run: servers under test and load generators, each on its core, all ended with the run.
+
+It knows nothing of what they do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+ROOT = Path(__file__).resolve().parents[1]
+
+#: The fair setting for the official SDK; it does nothing to the others.
+ENVIRONMENT = {"OTEL_INSTRUMENTATION_A2A_SDK_ENABLED": "false", "PYTHONHASHSEED": "0"}
+
+
+class BenchmarkError(Exception):
+    """Something that makes a measurement worthless. The text is for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """The core of the server under test, of the load generator, and of whatever else takes part. None: any."""
+
+    server: int | None
+    load: int | None
+    other: int | None
+
+
+def cores() -> Cores:
+    """Different cores where there are at least two and the system can pin."""
+    if not hasattr(os, "sched_getaffinity"):
+        return Cores(None, None, None)
+    free = sorted(os.sched_getaffinity(0))
+    if len(free) < 2:
+        return Cores(None, None, None)
+    return Cores(free[0], free[1], free[2] if len(free) > 2 else free[1])
+
+
+@contextlib.contextmanager
+def on_core(core: int | None) -> Iterator[None]:
+    """Processes started inside run on `core`."""
+    if core is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+class Child:
+    """A Python module of ours as a process that talks in lines and ends when its standard input closes."""
+
+    def __init__(self, module: str, arguments: Sequence[str], core: int | None) -> None:
+        self.name = module.rpartition(".")[2]
+        # A file and not a pipe: nobody reads it while the process runs, and a full pipe would stop the process.
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
+        with on_core(core):
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                cwd=ROOT,
+                env={**os.environ, **ENVIRONMENT},
+                text=True,
+                bufsize=1,
+                # Ctrl-C is for the harness alone; it ends its children itself.
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def tell(self, line: str) -> None:
+        """Writes one line to the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+
+    def hear(self, word: str, seconds: float = 60.0) -> list[str]:
+        """Waits for a line that starts with `word`; its other words. Raises BenchmarkError at end or timeout."""
+        assert self._process.stdout is not None
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if not select.select([self._process.stdout], [], [], left)[0]:
+                break
+            line = self._process.stdout.readline()
+            if not line:
+                raise BenchmarkError(f"{self.name} ended before it said {word!r}\n{self.errors()}")
+            first, *rest = line.split()
+            if first == word:
+                return rest
+        raise BenchmarkError(f"{self.name} did not say {word!r} within {seconds:g} s\n{self.errors()}")
+
+    def errors(self) -> str:
+        """The end of what the process wrote to standard error."""
+        self._errors.seek(0)
+        return self._errors.read().decode(errors="replace")[-4000:]
+
+    def close(self) -> None:
+        """Ends the process, by force if it does not go by itself."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        try:
+            self._process.wait(3)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._errors.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Server(Child):
+    """A server under test that has said where it listens."""
+
+    def __init__(self, side: str, core: int | None, upstream: str = "") -> None:
+        super().__init__(f"benchmarks.servers.{side}", ["--upstream", upstream] if upstream else [], core)
+        self._words: dict[str, str] | None = None
+
+    def address(self, family: str) -> str:
+        """`host:port` of the listener for "http" or "grpc"; waits until the server is up."""
+        if self._words is None:
+            self._words = dict(word.split("=", 1) for word in self.hear("ready"))
+        return self._words[family]

@@ -1,0 +1,149 @@
+"""The rows of load: which request is repeated, what its answer must be, and which ratio we mean to reach.
+
+It sends nothing. Requests are octets made here once, so that both sides get the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from benchmarks import agent
+from benchmarks.processes import BenchmarkError
+from benchmarks.tools import Target
+
+JSON_HEADERS = {"Content-Type": "application/json", "A2A-Version": agent.VERSION}
+GRPC_HEADERS = {"content-type": "application/grpc", "te": "trailers", "a2a-version": agent.VERSION}
+MESSAGE_ID = "5b1c6b0e-6c1f-4b0a-9d0e-4f3b6a1c2d3e"
+
+Check = Callable[[list[Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One row.
+
+    kind: the binding the load speaks. text: what the agent is told (see `benchmarks.agent`).
+    per_answer: how many of the row's units one answer holds; 1 for calls, the events of a stream.
+    goal: our rate over the SDK's that we mean to reach; None when the row is only informative.
+    gateway: the server under test stands before a gRPC agent.
+    """
+
+    title: str
+    kind: str
+    operation: str
+    text: str
+    goal: float | None
+    check: Check
+    per_answer: int = 1
+    gateway: bool = False
+
+    @property
+    def unit(self) -> str:
+        return "calls/s" if self.per_answer == 1 else "events/s"
+
+    @property
+    def family(self) -> str:
+        return "grpc" if self.kind == "GRPC" else "http"
+
+    def target(self, address: str, task_id: str = "") -> Target:
+        """The request to repeat at `host:port`. `task_id` is what GetTask asks for."""
+        request: Any = hub.GetTaskRequest(id=task_id) if self.operation == "GetTask" else send(self.text)
+        if self.kind == "GRPC":
+            wire = request.SerializeToString()
+            body = b"\0" + len(wire).to_bytes(4, "big") + wire
+            return Target("POST", address, grpc_path(self.operation), GRPC_HEADERS, body)
+        params = {"id": task_id} if self.operation == "GetTask" else send_json(self.text)
+        if self.kind == "JSONRPC":
+            frame = {"jsonrpc": "2.0", "id": 1, "method": self.operation, "params": params}
+            return Target("POST", address, "/", JSON_HEADERS, octets(frame))
+        if self.operation == "GetTask":
+            return Target("GET", address, f"/tasks/{task_id}", {"A2A-Version": agent.VERSION}, b"")
+        path = "/message:send" if self.per_answer == 1 else "/message:stream"
+        return Target("POST", address, path, JSON_HEADERS, octets(params))
+
+    def bare_target(self, address: str) -> Target:
+        """What the bare server is asked instead: the same octets, at its own paths."""
+        like = self.target(address, task_id=MESSAGE_ID)
+        if self.kind == "GRPC":
+            operation = "SendMessage" if self.per_answer == 1 else "SendStreamingMessage"
+            return Target("POST", address, grpc_path(operation), GRPC_HEADERS, like.body)
+        # A bare gateway knows no JSON: it forwards what it gets, so it gets what the gRPC agent wants.
+        body = send(self.text).SerializeToString() if self.gateway else like.body
+        return Target("POST", address, "/" if self.per_answer == 1 else "/events", JSON_HEADERS, body)
+
+
+def send(text: str) -> hub.SendMessageRequest:
+    return hub.SendMessageRequest(
+        message=hub.Message(message_id=MESSAGE_ID, role=hub.ROLE_USER, parts=[hub.Part(text=text)])
+    )
+
+
+def send_json(text: str) -> dict[str, Any]:
+    return {"message": {"messageId": MESSAGE_ID, "role": "ROLE_USER", "parts": [{"text": text}]}}
+
+
+def octets(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def grpc_path(operation: str) -> str:
+    return f"/lf.a2a.v1.A2AService/{operation}"
+
+
+def _expect(what: str, found: Any, wanted: Any) -> None:
+    if found != wanted:
+        raise BenchmarkError(f"wrong answer: {what} is {found!r}, not {wanted!r}")
+
+
+def is_message(events: list[Any]) -> None:
+    _expect("number of answers", len(events), 1)
+    message = events[0]["message"]
+    _expect("role", message["role"], "ROLE_AGENT")
+    _expect("parts", message["parts"], [{"text": agent.ECHO}])
+
+
+def is_response_task(events: list[Any]) -> None:
+    _expect("number of answers", len(events), 1)
+    _is_done(events[0]["task"])
+
+
+def is_task(events: list[Any]) -> None:
+    _expect("number of answers", len(events), 1)
+    _is_done(events[0])
+
+
+def _is_done(task: dict[str, Any]) -> None:
+    _expect("state", task["status"]["state"], "TASK_STATE_COMPLETED")
+    _expect("artifacts", [artifact["parts"] for artifact in task["artifacts"]], [[{"text": agent.ANSWER}]])
+    _expect("history", [message["messageId"] for message in task["history"]], [MESSAGE_ID])
+
+
+def is_stream(events: list[Any]) -> None:
+    _expect("number of events", len(events), agent.EVENTS)
+    _expect("first state", events[0]["task"]["status"]["state"], "TASK_STATE_SUBMITTED")
+    _expect("second state", events[1]["statusUpdate"]["status"]["state"], "TASK_STATE_WORKING")
+    _expect("last state", events[-1]["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED")
+    chunks = [event["artifactUpdate"]["artifact"]["parts"] for event in events[2:-1]]
+    _expect("chunks", chunks, [[{"text": agent.CHUNK}]] * agent.CHUNKS)
+
+
+SEND, STREAM, GET = "SendMessage", "SendStreamingMessage", "GetTask"
+
+WORK = (
+    Work("JSON-RPC message", "JSONRPC", SEND, agent.ECHO, 6.0, is_message),
+    Work("REST message", "HTTP+JSON", SEND, agent.ECHO, 6.0, is_message),
+    Work("JSON-RPC task", "JSONRPC", SEND, agent.TASK, 5.0, is_response_task),
+    Work("REST task", "HTTP+JSON", SEND, agent.TASK, 5.0, is_response_task),
+    Work("JSON-RPC GetTask", "JSONRPC", GET, agent.TASK, 1.8, is_task),
+    Work("REST GetTask", "HTTP+JSON", GET, agent.TASK, 1.8, is_task),
+    Work("JSON-RPC stream", "JSONRPC", STREAM, agent.STREAM, 6.0, is_stream, agent.EVENTS),
+    Work("REST stream", "HTTP+JSON", STREAM, agent.STREAM, 6.0, is_stream, agent.EVENTS),
+    Work("gRPC message", "GRPC", SEND, agent.ECHO, 4.0, is_message),
+    Work("gRPC task", "GRPC", SEND, agent.TASK, 3.5, is_response_task),
+    Work("gRPC stream", "GRPC", STREAM, agent.STREAM, 3.5, is_stream, agent.EVENTS),
+    Work("gateway JSON-RPC to gRPC", "JSONRPC", SEND, agent.ECHO, 4.0, is_message, gateway=True),
+)
