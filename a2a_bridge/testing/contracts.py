@@ -1,0 +1,9 @@
+"""The contract suites in one place: subclass one, name the subclass `Test…`, run pytest. No tests of its own.
+
+They need pytest and pytest-asyncio in auto mode, which the product itself does not depend on.
+"""
+
+from a2a_bridge.testing.binding_contract import BindingContract
+from a2a_bridge.testing.service_contract import ServiceContract
+
+__all__ = ["BindingContract", "ServiceContract"]

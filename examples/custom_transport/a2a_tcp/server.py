@@ -1,0 +1,182 @@
+"""The server side: one call of one connection, answered by a Service. It opens no socket.
+
+Order of checks, the same as on other bindings: size, JSON, frame, version, operation, request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from a2a_bridge.bindings import HostOptions
+from a2a_bridge.core.call import Call, CallContext, Origin
+from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import Dialect, Form, Row
+from a2a_bridge.dialects.detect import detect
+
+from .wire import HEADER, KIND, Opening, check, exact, frame, opening
+
+log = logging.getLogger("a2a_bridge.tcp")
+
+#: bytes that may wait in the writer before the service has to wait
+HIGH_WATER = 64 * 1024
+#: events after which a stream gives way even if the socket takes them all
+TURN = 8
+
+
+class Side:
+    """A service and the dialects it is served in."""
+
+    def __init__(self, service: Service, dialects: Sequence[Dialect], options: HostOptions) -> None:
+        self.service = service
+        self.options = options
+        self._forms = {dialect: form for dialect in dialects if (form := dialect.form(KIND)) is not None}
+
+    def form_of(self, call: Opening) -> tuple[Dialect, Form[str, Any]]:
+        """The dialect and form a caller speaks. Raises VERSION_NOT_SUPPORTED."""
+        dialect = detect(call.version, self._forms)
+        return dialect, self._forms[dialect]
+
+    def error(self, error: A2AError) -> bytes:
+        """An error frame, spelled as the newest dialect does when nobody knows yet what the caller speaks."""
+        form = next(iter(self._forms.values()))
+        return frame({"error": form.encode_error(error).body})
+
+
+class Connection:
+    """One call, from its opening frame to the last."""
+
+    def __init__(self, side: Side, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._side = side
+        self._reader = reader
+        self._writer = writer
+        self._work: asyncio.Task[None] | None = None
+        self._ended = False
+        writer.transport.set_write_buffer_limits(high=HIGH_WATER)
+
+    def end(self) -> None:
+        """Stops the call and tells the caller that the host is going away."""
+        self._ended = True
+        if self._work is not None:
+            self._work.cancel()
+
+    def abort(self) -> None:
+        """Drops the connection, for a caller that does not even read."""
+        self._writer.transport.abort()
+
+    async def serve(self) -> None:
+        """Answers the call. Returns when it is answered or the caller has gone."""
+        try:
+            body = await self._body()
+        except A2AError as error:
+            await self._send(self._side.error(error))
+            return
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+        self._work = asyncio.create_task(self._answer(body))
+        gone = asyncio.create_task(self._gone())
+        try:
+            await asyncio.wait({self._work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._work.cancel()
+            gone.cancel()
+            await asyncio.wait({self._work, gone})
+
+    async def _body(self) -> bytes:
+        (size,) = HEADER.unpack(await self._reader.readexactly(HEADER.size))
+        if size <= self._side.options.max_body:
+            return await self._reader.readexactly(size)
+        # A caller that still writes would not read an answer: take in what it has to say, and drop it.
+        while size > 0 and (piece := await self._reader.read(min(size, HIGH_WATER))):
+            size -= len(piece)
+        raise A2AError(Reason.REQUEST_TOO_LARGE, metadata={"limit": str(self._side.options.max_body)})
+
+    async def _gone(self) -> None:
+        """Returns when the caller has closed the connection. It has nothing more to say, so all else is dropped."""
+        try:
+            while await self._reader.read(HIGH_WATER):
+                pass
+        except ConnectionError:
+            return
+
+    async def _answer(self, body: bytes) -> None:
+        try:
+            await self._call(body)
+            last = frame({"end": True})
+        except A2AError as error:
+            last = self._side.error(error)
+        except asyncio.CancelledError:
+            if not self._ended:
+                raise
+            last = self._side.error(
+                A2AError(Reason.UNAVAILABLE, "the server is shutting down", blame=Blame.SELF)
+            )
+        except ConnectionError:
+            return
+        except Exception:
+            log.exception("a call failed unexpectedly")
+            last = self._side.error(internal_error())
+        await self._send(last)
+
+    async def _call(self, body: bytes) -> None:
+        heard = opening(body)
+        dialect, form = self._side.form_of(heard)
+        row = next((row for row in form.rows if row.address == heard.operation), None)
+        if row is None:
+            raise A2AError(Reason.METHOD_NOT_FOUND)
+        request = exact(row.decode_request, heard.request, body, "request")
+        context = CallContext(
+            tenant=request.tenant,
+            parameters={name.lower(): value for name, value in check(heard.parameters).items()},
+            deadline=None if heard.timeout is None else time.monotonic() + heard.timeout,
+            origin=Origin(KIND.name, dialect.version),
+        )
+        call = Call(row.operation, request, context)
+        if row.streaming:
+            await self._stream(row, call)
+        else:
+            answer = row.encode_response(await self._side.service.unary(call))
+            await self._send(_reply(context.reply) + frame({"item": answer}))
+
+    async def _stream(self, row: Row[str, Any], call: Call[Any, Any]) -> None:
+        sent = 0
+        silence = self._side.options.keep_alive
+        async with aclosing(self._side.service.stream(call)) as events:
+            step = asyncio.ensure_future(anext(events, None))
+            try:
+                while True:
+                    done, _ = await asyncio.wait({step}, timeout=silence)
+                    if not done:
+                        await self._send(frame({}))
+                        continue
+                    event = step.result()
+                    if event is None:
+                        break
+                    first = _reply(call.context.reply) if sent == 0 else b""
+                    await self._send(first + frame({"item": row.encode_response(event)}))
+                    sent += 1
+                    if sent % TURN == 0:
+                        await asyncio.sleep(0)
+                    step = asyncio.ensure_future(anext(events, None))
+            finally:
+                step.cancel()
+                await asyncio.wait({step})
+
+    async def _send(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+
+def _reply(parameters: Mapping[str, str]) -> bytes:
+    if not parameters:
+        return b""
+    try:
+        return frame({"parameters": check(parameters)})
+    except A2AError as error:
+        # Not the caller's fault: the service tried to send it.
+        raise ValueError(str(error)) from None

@@ -1,0 +1,80 @@
+"""Frames of TCP+JSON and what is in them. Pure: it opens no connection and reads no clock.
+
+A frame is four bytes of length, big-endian, and that much JSON.
+
+    caller → agent   {"version", "operation", "parameters", "timeout", "request"}
+    agent → caller   {"parameters"} at most once, first
+                     {"item"} the answer, or each event of a stream
+                     {} now and then, to say that the agent is there
+                     {"end": true} or {"error"}, last
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from a2a_bridge.codec import InexactNumber, JsonSyntaxError, dumps, loads, loads_exact
+from a2a_bridge.core.errors import A2AError, Reason, invalid_params
+from a2a_bridge.dialects import Kind
+
+KIND: Kind[str, Any] = Kind("TCP+JSON")
+
+HEADER = struct.Struct(">I")
+
+#: what could pretend to be another parameter where a gateway sends parameters on as headers
+_FORBIDDEN = frozenset("\r\n\0")
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The caller's frame. `body` is kept for a second, exact reading of the request."""
+
+    version: str | None
+    operation: str
+    parameters: Mapping[str, str]
+    timeout: float | None
+    request: Any
+    body: bytes
+
+
+def frame(content: Mapping[str, Any]) -> bytes:
+    """A frame ready to be written."""
+    body = dumps(dict(content))
+    return HEADER.pack(len(body)) + body
+
+
+def opening(body: bytes) -> Opening:
+    """Reads the caller's frame. Raises PARSE_ERROR for what is not JSON, INVALID_REQUEST for another shape."""
+    try:
+        tree = loads(body)
+    except JsonSyntaxError as error:
+        raise A2AError(Reason.PARSE_ERROR, str(error)) from None
+    if not isinstance(tree, dict) or not isinstance(tree.get("operation"), str):
+        raise A2AError(Reason.INVALID_REQUEST, "a call names its operation")
+    version, timeout = tree.get("version"), tree.get("timeout")
+    parameters = tree.get("parameters", {})
+    if not isinstance(version, str | None) or not isinstance(timeout, int | float | None):
+        raise A2AError(Reason.INVALID_REQUEST, "version is a string and timeout a number of seconds")
+    if not isinstance(parameters, dict) or not all(isinstance(text, str) for text in parameters.values()):
+        raise A2AError(Reason.INVALID_REQUEST, "parameters are strings")
+    return Opening(version, tree["operation"], parameters, timeout, tree.get("request"), body)
+
+
+def exact(decode: Callable[[Any], Any], wire: Any, body: bytes, member: str) -> Any:
+    """`decode(wire)`; when a number in it may have been rounded, `member` of `body` is read anew, exactly."""
+    try:
+        return decode(wire)
+    except InexactNumber:
+        tree: Any = loads_exact(body)
+        return decode(tree[member])
+
+
+def check(parameters: Mapping[str, str]) -> dict[str, str]:
+    """The parameters, if none of them could pass for two. Raises INVALID_PARAMS."""
+    for name, value in parameters.items():
+        if _FORBIDDEN & {*name, *value}:
+            raise invalid_params(name, "a parameter is one line")
+    return dict(parameters)

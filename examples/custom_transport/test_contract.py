@@ -1,0 +1,18 @@
+"""The suite every transport has to pass, run over this one."""
+
+from __future__ import annotations
+
+from a2a_tcp import BINDING
+
+from a2a_bridge.bindings import ListenAddress
+from a2a_bridge.testing.contracts import BindingContract
+
+
+class TestTcpBinding(BindingContract):
+    """All of the suite but what needs paths: TCP has none."""
+
+    binding = BINDING
+    paths = False
+
+    def url(self, address: ListenAddress, _path: str) -> str:
+        return f"tcp://{address}"

@@ -1,0 +1,143 @@
+"""What the scripted agents of these tests do, told by the message they get. Not an agent: each SDK has its own.
+
+A message whose first text part starts with `script:` says, step by step, what the agent answers. Any other is
+echoed. The same generator feeds an agent of the official SDK and one of ours, so that both mean the same: it is
+given the module of message classes to build events from.
+
+    script: open; work busy; chunk one; chunk two; hold here; done
+
+Rules:
+1. Steps are separated by semicolons; the first word is the step, the rest its text.
+2. `hold NAME` waits until a later message says `free NAME`: tests order events without a clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+PREFIX = "script:"
+#: seconds after which an agent gives up on a `hold`, so that a failed test does not leave it waiting
+PATIENCE = 60.0
+
+#: step -> the state it sets
+STATES = {
+    "work": "TASK_STATE_WORKING",
+    "ask": "TASK_STATE_INPUT_REQUIRED",
+    "auth": "TASK_STATE_AUTH_REQUIRED",
+    "done": "TASK_STATE_COMPLETED",
+    "fail": "TASK_STATE_FAILED",
+    "reject": "TASK_STATE_REJECTED",
+    "cancel": "TASK_STATE_CANCELED",
+}
+
+
+class Gates:
+    """Named events that one message waits for and another one sets."""
+
+    def __init__(self) -> None:
+        self._events: dict[str, asyncio.Event] = {}
+
+    def event(self, name: str) -> asyncio.Event:
+        return self._events.setdefault(name, asyncio.Event())
+
+    async def wait(self, name: str) -> None:
+        async with asyncio.timeout(PATIENCE):
+            await self.event(name).wait()
+
+
+def steps_of(message: Any) -> list[tuple[str, str]]:
+    """The steps a message asks for: `[("echo", "")]` when it is no script."""
+    text = next((part.text for part in message.parts if part.WhichOneof("content") == "text"), "")
+    if not text.startswith(PREFIX):
+        return [("echo", "")]
+    steps = []
+    for step in text.removeprefix(PREFIX).split(";"):
+        verb, _, rest = step.strip().partition(" ")
+        steps.append((verb, rest.strip()))
+    return steps
+
+
+def status_update(pb: Any, task_id: str, context_id: str, state: str, text: str = "") -> Any:
+    """A status update; `pb` is the module of message classes."""
+    event = pb.TaskStatusUpdateEvent(task_id=task_id, context_id=context_id)
+    event.status.state = getattr(pb, state)
+    event.status.timestamp.FromNanoseconds(time.time_ns())
+    if text:
+        event.status.message.CopyFrom(
+            pb.Message(
+                message_id=f"status-{state}",
+                role=pb.ROLE_AGENT,
+                parts=[pb.Part(text=text)],
+                task_id=task_id,
+                context_id=context_id,
+            )
+        )
+    return event
+
+
+async def play(
+    pb: Any,
+    message: Any,
+    task_id: str,
+    context_id: str,
+    gates: Gates,
+    failure: Callable[[str, str], Exception],
+) -> AsyncIterator[Any]:
+    """The events of one run, as messages of `pb`.
+
+    failure: (name of a Reason, text) -> what the agent's own SDK wants raised for it.
+    """
+    artifact_open = False
+    for verb, text in steps_of(message):
+        if verb in STATES:
+            yield status_update(pb, task_id, context_id, STATES[verb], text)
+        elif verb == "open":
+            task = pb.Task(id=task_id, context_id=context_id, history=[message])
+            task.status.state = pb.TASK_STATE_SUBMITTED
+            task.status.timestamp.FromNanoseconds(time.time_ns())
+            yield task
+        elif verb in ("chunk", "last"):
+            event = pb.TaskArtifactUpdateEvent(
+                task_id=task_id, context_id=context_id, append=artifact_open, last_chunk=verb == "last"
+            )
+            event.artifact.artifact_id = "out"
+            event.artifact.parts.add(text=text)
+            artifact_open = verb != "last"
+            yield event
+        elif verb == "data":
+            event = pb.TaskArtifactUpdateEvent(task_id=task_id, context_id=context_id, last_chunk=True)
+            event.artifact.artifact_id = "data"
+            event.artifact.name = text
+            part = event.artifact.parts.add(media_type="application/json")
+            part.data.struct_value.update({"n": 7, "list": [None, True, {"deep": "x"}], "half": 0.5})
+            event.artifact.parts.add(raw=b"\x00\xff" * 8, filename="x.bin", media_type="image/png")
+            event.artifact.parts.add(url="https://example.org/x.png")
+            event.metadata.update({"step": "data"})
+            yield event
+        elif verb == "hold":
+            await gates.wait(text)
+        elif verb == "free":
+            gates.event(text).set()
+        elif verb == "say":
+            yield pb.Message(
+                message_id="said", role=pb.ROLE_AGENT, parts=[pb.Part(text=text)], context_id=context_id
+            )
+        elif verb == "echo":
+            answer = pb.Message(
+                message_id="echo", role=pb.ROLE_AGENT, parts=message.parts, context_id=context_id
+            )
+            answer.extensions.extend(message.extensions)
+            answer.reference_task_ids.extend(message.reference_task_ids)
+            if message.HasField("metadata"):
+                answer.metadata.CopyFrom(message.metadata)
+            yield answer
+        elif verb == "raise":
+            reason, _, rest = text.partition(" ")
+            raise failure(reason, rest)
+        elif verb == "crash":
+            raise RuntimeError("a secret of the agent's")
+        else:
+            raise AssertionError(f"no such step: {verb!r}")
