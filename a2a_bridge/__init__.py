@@ -1,1 +1,64 @@
-"""Bridges A2A agents between transports and protocol versions."""
+"""Bridges A2A agents between transports and protocol versions.
+
+The names below are the library; each is imported when it is first used, so that `import a2a_bridge` is cheap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from a2a_bridge.cards import interface
+    from a2a_bridge.core.agent_api import Client
+    from a2a_bridge.core.errors import A2AError, Reason
+    from a2a_bridge.hosting import Agent, Run, agent
+    from a2a_bridge.runtime import add_to_server, asgi, connect
+    from a2a_bridge.runtime import serve_agent as serve
+
+_HOMES = {
+    "A2AError": ("a2a_bridge.core.errors", "A2AError"),
+    "Agent": ("a2a_bridge.hosting", "Agent"),
+    "Client": ("a2a_bridge.core.agent_api", "Client"),
+    "Reason": ("a2a_bridge.core.errors", "Reason"),
+    "Run": ("a2a_bridge.hosting", "Run"),
+    "add_to_server": ("a2a_bridge.runtime", "add_to_server"),
+    "agent": ("a2a_bridge.hosting", "agent"),
+    "asgi": ("a2a_bridge.runtime", "asgi"),
+    "connect": ("a2a_bridge.runtime", "connect"),
+    "interface": ("a2a_bridge.cards", "interface"),
+    "serve": ("a2a_bridge.runtime", "serve_agent"),
+}
+
+__all__ = [
+    "A2AError",
+    "Agent",
+    "Client",
+    "Reason",
+    "Run",
+    "__version__",
+    "add_to_server",
+    "agent",
+    "asgi",
+    "connect",
+    "interface",
+    "serve",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("a2a-transport-bridge")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(home[0]), home[1])
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -16,7 +16,7 @@ from importlib.metadata import entry_points
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects import Dialect, Kind
+from a2a_bridge.dialects import GRPC, KNOWN, Dialect, Kind
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 MIB = 1024 * 1024
@@ -203,6 +203,19 @@ def names() -> list[str]:
     """Kinds that can be found, the in-tree ones first."""
     own = ["JSONRPC", "HTTP+JSON", "GRPC"]
     return own + sorted(point.name for point in entry_points(group=GROUP))
+
+
+def asgi_host(options: HostOptions, close: Callable[[float], Awaitable[None]] | None = None) -> DocumentHost:
+    """A host that listens nowhere and is an ASGI application instead. `close`: called when a lifespan ends."""
+    module = importlib.import_module(f"{PACKAGE}._http.asgi")
+    return cast("DocumentHost", module.AsgiHost(options, close=close))
+
+
+def grpc_attach(service: Service, server: Any, *, health: bool, reflection: bool) -> None:
+    """Adds the gRPC service of every known version to a grpc.aio server that somebody else runs."""
+    module = importlib.import_module(f"{PACKAGE}.grpc.host")
+    dialects = [dialect for dialect in KNOWN if dialect.form(GRPC) is not None]
+    module.add_to_server(service, server, dialects, health=health, reflection=reflection)
 
 
 def http_fetch(options: DialOptions) -> AbstractAsyncContextManager[Fetch]:

@@ -73,6 +73,12 @@ class Advertisement:
         self._public_grpc = public_grpc
         self._documents: dict[str, bytes] = {}
 
+    def settle(self, mounted: Sequence[Mounted], card_address: ListenAddress | None) -> None:
+        """Puts in the addresses that the system gave, once the listeners are open."""
+        self.mounted = tuple(mounted)
+        self._card_address = card_address
+        self._documents.clear()
+
     def card(self, base_url: str = "") -> hub.AgentCard:
         """The card for a caller who reached the card's listener by `base_url` (scheme, host, mount prefix)."""
         made = hub.AgentCard()

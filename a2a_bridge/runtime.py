@@ -1,0 +1,326 @@
+"""The composition root: puts hosts, bindings, services and cards together. It implements none of them.
+
+Rules:
+1. Interfaces drive everything: what is declared is mounted, and the card lists exactly that.
+2. Transports are reached by name only (`bindings.find`), so this module imports none of them.
+3. Every service that is served gets the same middleware, whoever answers behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from a2a_bridge.bindings import (
+    DialOptions,
+    DocumentHost,
+    Host,
+    HostOptions,
+    ListenAddress,
+    asgi_host,
+    find,
+    grpc_attach,
+    http_fetch,
+    names,
+)
+from a2a_bridge.cards import Advertisement, Candidate, Mounted, interface, resolve, select
+from a2a_bridge.core.agent_api import service_of
+from a2a_bridge.core.service import Middleware, Service, compose
+from a2a_bridge.dialects import Dialect, by_version
+from a2a_bridge.gateway import Route, Router, dialled, note_signatures, rewrite_extended_card
+from a2a_bridge.hosting import Agent, Engine
+from a2a_bridge.middleware import access_log, deadline, extensions, validate
+from a2a_bridge.peer import Peer
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """How to serve.
+
+    http, grpc: where interfaces listen whose declaration names no host. public_url, public_grpc: what
+    the card says instead of the listening addresses. grace: seconds running calls get when the server is
+    left. middleware: further middleware, innermost, listed from the outside in.
+    """
+
+    http: ListenAddress = field(default_factory=ListenAddress)
+    grpc: ListenAddress = field(default_factory=ListenAddress)
+    host: HostOptions = field(default_factory=HostOptions)
+    public_url: str = ""
+    public_grpc: str = ""
+    grace: float = 10.0
+    middleware: tuple[Middleware, ...] = ()
+
+
+#: what is mounted when nothing is declared: JSON-RPC at `/`, HTTP+JSON at the root paths, and gRPC
+EVERYTHING = (interface("JSONRPC"), interface("HTTP+JSON"), interface("GRPC"))
+
+
+class Server:
+    """A running server.
+
+    http, grpc: where it listens, None for a family that is not served.
+    """
+
+    def __init__(
+        self,
+        hosts: dict[tuple[str, ListenAddress], Host],
+        advertisement: Advertisement,
+        close: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._hosts = hosts
+        self._advertisement = advertisement
+        self._close = close
+        self._drained = False
+
+    @property
+    def http(self) -> ListenAddress | None:
+        """The first HTTP listener."""
+        return next((host.address for (family, _), host in self._hosts.items() if family == "http"), None)
+
+    @property
+    def grpc(self) -> ListenAddress | None:
+        """The first gRPC listener."""
+        return next((host.address for (family, _), host in self._hosts.items() if family == "grpc"), None)
+
+    @property
+    def card(self) -> hub.AgentCard:
+        """The card as a caller on this machine sees it."""
+        return self._advertisement.card()
+
+    async def drain(self, grace: float) -> None:
+        """Takes no new work; what runs gets `grace` seconds, the rest is told UNAVAILABLE. May be repeated."""
+        if self._drained:
+            return
+        self._drained = True
+        await asyncio.gather(*(host.drain(grace) for host in self._hosts.values()))
+        await self._close(grace)
+
+
+def guarded(service: Service, card: hub.AgentCard, options: ServeOptions) -> Service:
+    """A service behind the middleware that every served one gets: checks that no binding should repeat."""
+    return compose(service, access_log(), deadline(), validate(), extensions(card), *options.middleware)
+
+
+@asynccontextmanager
+async def serve_agent(
+    agent: Agent,
+    interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
+    options: ServeOptions | None = None,
+) -> AsyncIterator[Server]:
+    """Serves a hosted agent on the declared interfaces while the context is open.
+
+    interfaces: see `a2a_bridge.cards.interface`. Raises ValueError or LookupError for a declaration that
+    cannot be served, OSError for an address that cannot be listened on.
+    """
+    engine = Engine(agent)
+    async with serve_service(
+        service_of(engine), agent.card, interfaces, options, close=engine.close
+    ) as server:
+        yield server
+
+
+@asynccontextmanager
+async def serve_gateway(
+    card: hub.AgentCard,
+    candidates: Sequence[Candidate],
+    interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
+    options: ServeOptions | None = None,
+    dial_options: DialOptions | None = None,
+) -> AsyncIterator[Server]:
+    """Serves an agent that runs elsewhere. `candidates`: its interfaces to dial, best first."""
+    note_signatures(card)
+    async with dialled(candidates, dial_options or DialOptions(timeout=None)) as upstream:
+        router = Router(Route(upstream, candidates[0].interface.tenant))
+        async with serve_service(router, card, interfaces, options, rewrites_card=True) as server:
+            yield server
+
+
+@asynccontextmanager
+async def serve_service(
+    service: Service,
+    card: hub.AgentCard,
+    interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
+    options: ServeOptions | None = None,
+    *,
+    close: Callable[[float], Awaitable[None]] | None = None,
+    rewrites_card: bool = False,
+) -> AsyncIterator[Server]:
+    """Serves any service on the declared interfaces; see `serve_agent`.
+
+    close: called with the grace after the hosts are drained. rewrites_card: extended cards that pass
+    through name other addresses and get ours.
+    """
+    options = options or ServeOptions()
+    plan = [_placed(one, options) for one in interfaces]
+    hosts: dict[tuple[str, ListenAddress], Host] = {}
+    advertisement = Advertisement(card, plan, public_url=options.public_url, public_grpc=options.public_grpc)
+    if rewrites_card:
+        service = compose(service, rewrite_extended_card(lambda _: advertisement.card().supported_interfaces))
+    service = guarded(service, card, options)
+    for (family, address, path), group in _grouped(plan).items():
+        host = hosts.get((family, address))
+        for kind, dialects in group.items():
+            binding = find(kind)
+            if host is None:
+                host = hosts[family, address] = binding.host(address, options.host)
+            binding.mount(host, path, service, dialects)
+    http = next((host for (family, _), host in hosts.items() if family == "http"), None)
+    if http is not None:
+        _publish(cast("DocumentHost", http), advertisement)
+    async with AsyncExitStack() as stack:
+        for host in hosts.values():
+            await host.start()
+            stack.push_async_callback(host.drain, 0)
+        stack.pop_all()
+    advertisement.settle(
+        [replace(one, address=hosts[one.family, one.address].address) for one in plan],
+        http.address if http is not None else None,
+    )
+    server = Server(hosts, advertisement, close or _nothing)
+    try:
+        yield server
+    finally:
+        await server.drain(options.grace)
+
+
+def asgi(
+    agent: Agent,
+    interfaces: Sequence[hub.AgentInterface] = (interface("JSONRPC"), interface("HTTP+JSON")),
+    options: ServeOptions | None = None,
+) -> Any:
+    """An agent as an ASGI 3 application: the HTTP bindings and the card, to be mounted anywhere.
+
+    It needs no lifespan and no start: everything is made on the first request. Addresses in the card
+    follow the mount path and trusted forwarded headers. Only the paths of `interfaces` count.
+    """
+    options = options or ServeOptions()
+    engine = Engine(agent)
+    service = guarded(service_of(engine), agent.card, options)
+    host = asgi_host(options.host, close=engine.close)
+    plan = [_placed(one, options) for one in interfaces]
+    for (family, _, path), group in _grouped(plan).items():
+        if family != "http":
+            raise ValueError("an ASGI application speaks HTTP bindings only; see add_to_server for gRPC")
+        for kind, dialects in group.items():
+            find(kind).mount(host, path, service, dialects)
+    _publish(
+        host,
+        Advertisement(
+            agent.card,
+            plan,
+            card_address=options.http,
+            public_url=options.public_url,
+            public_grpc=options.public_grpc,
+        ),
+    )
+    return host
+
+
+def _publish(host: DocumentHost, advertisement: Advertisement) -> None:
+    for path in advertisement.paths():
+        host.publish(path, advertisement.document)
+
+
+def add_to_server(
+    agent: Agent,
+    server: Any,
+    *,
+    options: ServeOptions | None = None,
+    health: bool = False,
+    reflection: bool = False,
+) -> Engine:
+    """Adds an agent's gRPC service to a grpc.aio server that the caller starts and stops.
+
+    health, reflection: add these services too. Returns the engine; await its `close(grace)` after the
+    server has stopped to let running tasks finish.
+    """
+    options = options or ServeOptions()
+    engine = Engine(agent)
+    service = guarded(service_of(engine), agent.card, options)
+    grpc_attach(service, server, health=health, reflection=reflection)
+    return engine
+
+
+@asynccontextmanager
+async def connect(
+    target: Agent | hub.AgentCard | hub.AgentInterface | str,
+    *,
+    binding: str = "",
+    version: str = "",
+    options: DialOptions | None = None,
+) -> AsyncIterator[Peer]:
+    """A client to an agent while the context is open.
+
+    target: a URL (of the agent or of its card), `host:port` or `grpc://…` of a gRPC agent, a card, one
+    interface, or an Agent in this process, which is called without a socket. The first interface of the
+    card that can be spoken is used, or the one of `binding`/`version`; the next one only when connecting fails.
+
+    Raises A2AError: UNAVAILABLE or INVALID_AGENT_RESPONSE when there is no card to be had,
+    UNSUPPORTED_OPERATION when it offers nothing usable.
+    """
+    options = options or DialOptions()
+    if isinstance(target, Agent):
+        engine = Engine(target)
+        try:
+            yield Peer(guarded(service_of(engine), target.card, ServeOptions()), target.card)
+        finally:
+            await engine.close(0)
+        return
+    if isinstance(target, hub.AgentInterface):
+        target = hub.AgentCard(supported_interfaces=[target])
+    elif isinstance(target, str):
+        target = await _card_of(target, options)
+    candidates = select(target, known=names(), binding=binding, version=version)
+    async with dialled(candidates, options) as service:
+        yield Peer(service, target, candidates[0].interface)
+
+
+async def _card_of(target: str, options: DialOptions) -> hub.AgentCard:
+    scheme = target.partition("://")[0].lower() if "://" in target else ""
+    if scheme in ("http", "https"):
+        async with http_fetch(options) as fetch:
+            return await resolve(target, fetch)
+    if scheme in ("", "grpc", "grpcs", "dns", "unix"):
+        return hub.AgentCard(supported_interfaces=[interface("GRPC", target)])
+    raise ValueError(f"{target!r} is neither an http(s) URL nor a gRPC address")
+
+
+def _placed(declared: hub.AgentInterface, options: ServeOptions) -> Mounted:
+    """Where a declared interface goes. Raises LookupError or ValueError for one that cannot be served."""
+    binding = find(declared.protocol_binding)
+    dialect = by_version(declared.protocol_version)
+    if dialect is None or dialect.form(binding.kind) is None:
+        raise ValueError(f"{declared.protocol_binding} {declared.protocol_version} cannot be served")
+    default = options.http if binding.family == "http" else options.grpc
+    url = declared.url
+    if url.startswith("/") or not url:
+        return Mounted(declared, binding.family, default, url.rstrip("/"))
+    parts = urlsplit(url if "://" in url else f"//{url}")
+    # urlsplit reads no port out of an address without one, and 0 is a port here.
+    port = parts.port if parts.port is not None else {"https": 443, "http": 80}.get(parts.scheme, 0)
+    if parts.hostname is None:
+        raise ValueError(f"{url!r} names no host")
+    return Mounted(declared, binding.family, ListenAddress(parts.hostname, port), parts.path.rstrip("/"))
+
+
+def _grouped(
+    plan: Sequence[Mounted],
+) -> dict[tuple[str, ListenAddress, str], dict[str, list[Dialect]]]:
+    """Interfaces that share an address and a path: one mount per kind, with all its versions."""
+    groups: dict[tuple[str, ListenAddress, str], dict[str, list[Dialect]]] = {}
+    for one in plan:
+        dialect = by_version(one.interface.protocol_version)
+        kinds = groups.setdefault((one.family, one.address, one.path), {})
+        dialects = kinds.setdefault(one.interface.protocol_binding, [])
+        if dialect is not None and dialect not in dialects:
+            dialects.append(dialect)
+    return groups
+
+
+async def _nothing(grace: float) -> None:
+    """Closes what needs no closing."""
