@@ -1,0 +1,56 @@
+"""The command tree of `a2a-bridge`. What a command does is in the module of its name."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from a2a_bridge.cli.call import call
+from a2a_bridge.cli.card import card
+from a2a_bridge.cli.gateway import gateway
+from a2a_bridge.cli.options import EXIT_CODES
+from a2a_bridge.cli.serve import serve
+
+DISTRIBUTION = "a2a-transport-bridge"
+
+app = typer.Typer(
+    name="a2a-bridge",
+    help="Speak A2A over JSON-RPC, gRPC and HTTP+JSON, whatever the other side speaks.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(serve)
+app.command()(gateway)
+app.command()(call)
+app.command()(card)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"a2a-bridge {version(DISTRIBUTION)}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Holds the flags that stand before a command."""
+
+
+def main() -> None:
+    """The entry point of the command `a2a-bridge`."""
+    try:
+        app()
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None

@@ -1,0 +1,58 @@
+"""Puts the gateway together: the upstream's card, the upstream dialled, and both served. Not the flags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from a2a_bridge import runtime
+from a2a_bridge.bindings import DialOptions, names
+from a2a_bridge.cards import interface, select
+from a2a_bridge.cli.listening import Listening
+from a2a_bridge.cli.options import Exit
+from a2a_bridge.cli.output import fail, talk
+from a2a_bridge.cli.reach import card_file, card_of, grpc_interface
+from a2a_bridge.cli.running import run
+from a2a_bridge.cli.target import Sort, Target
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+async def bridge(
+    target: Target,
+    listening: Listening,
+    options: DialOptions,
+    *,
+    file: Path | None,
+    binding: str,
+    grace: float,
+) -> None:
+    """Serves `target` until told to stop. Raises A2AError when the agent cannot be reached or used."""
+    if target.is_code:
+        raise fail(
+            Exit.USAGE,
+            f"{target.place} is Python code, not a running agent",
+            f"a2a-bridge serve {target.place}",
+        )
+    card = card_file(file) if file is not None else await card_of(target, options)
+    candidates = select(
+        upstream_card(target, card, file is not None, binding), known=names(), binding=binding
+    )
+    for one in candidates:
+        talk(
+            f"upstream: {one.interface.protocol_binding} {one.interface.protocol_version} {one.interface.url}"
+        )
+    await run(
+        runtime.serve_gateway(card, candidates, listening.interfaces, listening.options, options), grace
+    )
+
+
+def upstream_card(target: Target, card: hub.AgentCard, from_file: bool, binding: str) -> hub.AgentCard:
+    """The card whose interfaces are dialled.
+
+    An address that was given is dialled as it is: a gRPC one always, a URL where the card came from a file
+    (as JSON-RPC, if no other binding was asked for). Else the card says where.
+    """
+    if target.sort is Sort.GRPC:
+        return hub.AgentCard(supported_interfaces=[grpc_interface(target.place)])
+    if target.sort is Sort.URL and from_file:
+        return hub.AgentCard(supported_interfaces=[interface(binding or "JSONRPC", target.place)])
+    return card

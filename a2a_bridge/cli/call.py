@@ -1,0 +1,76 @@
+"""`a2a-bridge call`: sends one message to an agent and prints the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Annotated
+
+import typer
+
+from a2a_bridge.cli.options import PREFIX, ConnectTimeout, Header, Output, OutputFormat, parameters
+
+BINDINGS = ("JSONRPC", "GRPC", "HTTP+JSON", "all")
+
+
+def call(
+    target: Annotated[
+        str, typer.Argument(help="URL, :PORT, host:port (gRPC), card file, file.py[:agent] or module:agent.")
+    ],
+    text: Annotated[str, typer.Argument(help="What to say; - reads it from standard input.")],
+    *,
+    stream: Annotated[bool, typer.Option("--stream", help="Print what happens while it happens.")] = False,
+    binding: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(BINDINGS),
+            envvar=PREFIX + "BINDING",
+            help="The binding to use; all calls every interface of the card and compares the answers.",
+        ),
+    ] = "",
+    task: Annotated[str, typer.Option(metavar="ID", help="The task to continue.")] = "",
+    context: Annotated[str, typer.Option(metavar="ID", help="The context to continue.")] = "",
+    immediate: Annotated[
+        bool, typer.Option("--immediate", help="Do not wait until the task is done.")
+    ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", min=0.001, envvar=PREFIX + "TIMEOUT", help="How long it may take."),
+    ] = None,
+    connect_timeout: ConnectTimeout = 10.0,
+    header: Header = None,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Show the real frames on stderr; credentials are masked.")
+    ] = False,
+    output: OutputFormat = Output.TEXT,
+) -> None:
+    """Send TEXT to the agent at TARGET and print its answer.
+
+    Such as:
+
+      a2a-bridge call :8080 "hello"
+
+      a2a-bridge call localhost:50051 "hello" --stream
+
+      a2a-bridge call https://agent.example "hello" --binding all -o json
+    """
+    # What follows loads protobuf and the transports, which --help and --version do without.
+    from a2a_bridge.cli import conversation
+    from a2a_bridge.cli.output import guarded
+
+    if binding and binding not in BINDINGS:
+        raise typer.BadParameter(f"{binding!r} is none of {', '.join(BINDINGS)}", param_hint="--binding")
+    said = conversation.Said(
+        text=sys.stdin.read() if text == "-" else text, task=task, context=context, immediate=immediate
+    )
+    how = conversation.How(
+        stream=stream,
+        binding=binding,
+        timeout=timeout,
+        connect_timeout=connect_timeout,
+        parameters=parameters(header),
+        verbose=verbose,
+        output=output,
+    )
+    with guarded(target, output):
+        raise typer.Exit(asyncio.run(conversation.converse(target, said, how)))

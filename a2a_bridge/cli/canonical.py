@@ -1,0 +1,71 @@
+"""What makes two results the same: ids and times of each run replaced by what they stand for. Not a diff of bytes.
+
+Rules:
+1. An id becomes `<id 1>`, `<id 2>` … in order of appearance, wherever it appears, so that relations between
+   ids are compared and the ids themselves are not.
+2. A timestamp becomes `<time>`; that one is there is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+ID_MEMBERS = frozenset({"id", "taskId", "contextId", "messageId", "artifactId"})
+TIME_MEMBERS = frozenset({"timestamp", "createdAt", "lastModified"})
+
+
+def canonical(tree: Any) -> Any:
+    """A JSON tree with ids and times replaced. Members called `id` count only where they hold text."""
+    return _walk(tree, {}, "")
+
+
+def _walk(tree: Any, names: dict[str, str], member: str) -> Any:
+    if isinstance(tree, Mapping):
+        return {key: _walk(value, names, key) for key, value in sorted(tree.items())}
+    if isinstance(tree, Sequence) and not isinstance(tree, (str, bytes)):
+        return [_walk(item, names, member) for item in tree]
+    if isinstance(tree, str) and tree:
+        if member in ID_MEMBERS:
+            return names.setdefault(tree, f"<id {len(names) + 1}>")
+        if member in TIME_MEMBERS:
+            return "<time>"
+        # An id an agent mentions elsewhere, in an error's text say, is still that id.
+        for known, name in names.items():
+            if len(known) >= 8 and known in tree:
+                tree = tree.replace(known, name)
+    return tree
+
+
+def differences(left: Any, right: Any, path: str = "") -> list[str]:
+    """Where two canonical trees differ, as `path: this ≠ that`; empty when they are the same."""
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        keys = sorted(set(left) | set(right))
+        return _joined(
+            differences(left.get(key, _ABSENT), right.get(key, _ABSENT), f"{path}.{key}") for key in keys
+        )
+    if isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        return _joined(
+            differences(one, other, f"{path}[{index}]")
+            for index, (one, other) in enumerate(zip(left, right, strict=True))
+        )
+    if left == right and isinstance(left, bool) is isinstance(right, bool):
+        return []
+    return [f"{path.removeprefix('.') or 'whole'}: {_shown(left)} ≠ {_shown(right)}"]
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "absent"
+
+
+_ABSENT = _Absent()
+
+
+def _joined(parts: Iterable[list[str]]) -> list[str]:
+    return [line for part in parts for line in part]
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:117]}…"

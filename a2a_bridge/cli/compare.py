@@ -1,0 +1,122 @@
+"""`call --binding all`: the same message over every interface of a card, and whether the answers are identical."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from a2a_bridge import runtime
+from a2a_bridge.bindings import names
+from a2a_bridge.cards import select
+from a2a_bridge.cli.canonical import canonical, differences
+from a2a_bridge.cli.conversation import How, Said, events_of
+from a2a_bridge.cli.options import Exit, Output
+from a2a_bridge.cli.output import data, document, error_document, exit_code, explain, talk
+from a2a_bridge.cli.reach import card_of
+from a2a_bridge.cli.target import Target
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.gateway import rewrite
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+@dataclass(slots=True)
+class Answer:
+    """What one interface answered. different: where it is not as the first answer was."""
+
+    interface: hub.AgentInterface
+    seconds: float = 0.0
+    events: list[Any] = field(default_factory=list)
+    error: A2AError | None = None
+    different: list[str] = field(default_factory=list)
+
+    @property
+    def result(self) -> Any:
+        """What is compared: the answer, or the error."""
+        return canonical(self.events if self.error is None else [error_document(self.error)])
+
+
+async def compare(target: Target, said: Said, how: How) -> Exit:
+    """Calls them all, one after the other, and prints how they compare."""
+    card = await card_of(target, how.options())
+    answers = [await _ask(card, candidate.interface, said, how) for candidate in select(card, known=names())]
+    for answer in answers[1:]:
+        answer.different = differences(answers[0].result, answer.result)
+    if how.output is Output.JSON:
+        document(
+            {"identical": not any(one.different for one in answers), "answers": [_tree(a) for a in answers]}
+        )
+    else:
+        _print(answers)
+    return _exit(answers)
+
+
+async def _ask(card: hub.AgentCard, interface: hub.AgentInterface, said: Said, how: How) -> Answer:
+    answer = Answer(interface)
+    if how.verbose:
+        talk(f"— {interface.protocol_binding} {interface.url}", "bold")
+    async with runtime.connect(rewrite(card, [interface]), options=how.options()) as peer:
+        started = time.monotonic()
+        try:
+            answer.events = [event async for event in events_of(peer, said, how)]
+        except A2AError as error:
+            answer.error = error
+        answer.seconds = time.monotonic() - started
+    return answer
+
+
+def _print(answers: list[Answer]) -> None:
+    width = max(len(answer.interface.protocol_binding) for answer in answers)
+    for number, answer in enumerate(answers):
+        verdict = "" if number == 0 else "different" if answer.different else "identical"
+        cells = [
+            answer.interface.protocol_binding.ljust(width),
+            "✓" if answer.error is None else "✗",
+            _gist(answer).ljust(26),
+            verdict.ljust(9),
+            f"{answer.seconds * 1000:.0f} ms",
+        ]
+        data("  ".join(cells))
+    for answer in answers:
+        for line in answer.different:
+            talk(f"{answer.interface.protocol_binding}: {line}", "red")
+        if answer.error is not None:
+            talk(f"{answer.interface.protocol_binding}: {explain(answer.error)}", "red")
+
+
+def _gist(answer: Answer) -> str:
+    """An answer in two or three words."""
+    if answer.error is not None:
+        return answer.error.name
+    state = next((found for event in reversed(answer.events) if (found := _state(event))), "message")
+    return state if len(answer.events) == 1 else f"{state}, {len(answer.events)} events"
+
+
+def _state(event: Any) -> str:
+    inner = event.get("task") or event.get("statusUpdate") or {}
+    text = str(inner.get("status", {}).get("state", ""))
+    return text.removeprefix("TASK_STATE_").lower().replace("_", "-")
+
+
+def _tree(answer: Answer) -> dict[str, Any]:
+    tree: dict[str, Any] = {
+        "binding": answer.interface.protocol_binding,
+        "url": answer.interface.url,
+        "milliseconds": round(answer.seconds * 1000, 1),
+        "identical": not answer.different,
+    }
+    if answer.error is not None:
+        return tree | error_document(answer.error)
+    return tree | {"events": answer.events}
+
+
+def _exit(answers: list[Answer]) -> Exit:
+    failed = next((answer.error for answer in answers if answer.error is not None), None)
+    if failed is not None:
+        return exit_code(failed)
+    if any(answer.different for answer in answers):
+        return Exit.PROTOCOL
+    bad = {"failed", "rejected", "canceled"}
+    return (
+        Exit.TASK_FAILED if any(_state(one.events[-1]) in bad for one in answers if one.events) else Exit.OK
+    )

@@ -1,0 +1,144 @@
+"""One message and its answer, over one interface of an agent or over all of them, as `call` prints it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from a2a_bridge.bindings import DialOptions
+from a2a_bridge.cli import printing
+from a2a_bridge.cli.options import Exit, Output
+from a2a_bridge.cli.output import document, talk
+from a2a_bridge.cli.reach import reached
+from a2a_bridge.cli.target import parse
+from a2a_bridge.codec import encoder
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peer import Peer, request_of
+
+encode_response = encoder(hub.SendMessageResponse)
+encode_event = encoder(hub.StreamResponse)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What to say, and where it belongs."""
+
+    text: str
+    task: str = ""
+    context: str = ""
+    immediate: bool = False
+
+    def request(self) -> hub.SendMessageRequest:
+        """A request with a new message id."""
+        return request_of(
+            (self.text,), task=self.task, context_id=self.context, return_immediately=self.immediate
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How to call and how to print. Times in seconds."""
+
+    stream: bool
+    binding: str
+    timeout: float | None
+    connect_timeout: float
+    parameters: Mapping[str, str]
+    verbose: bool
+    output: Output
+
+    def options(self) -> DialOptions:
+        """What the client side needs to know of it. No timeout means none: the user can interrupt."""
+        from a2a_bridge.cli.frames import show
+
+        return DialOptions(
+            timeout=self.timeout,
+            connect_timeout=self.connect_timeout,
+            parameters=self.parameters,
+            tap=show if self.verbose else None,
+        )
+
+    def context(self) -> CallContext:
+        """The context of a call, whose deadline the agent hears of too."""
+        return CallContext(deadline=None if self.timeout is None else time.monotonic() + self.timeout)
+
+
+async def converse(target: str, said: Said, how: How) -> Exit:
+    """Calls, prints, and says how it went. Raises A2AError, TimeoutError, BadTarget."""
+    async with asyncio.timeout(how.timeout):
+        if how.binding == "all":
+            from a2a_bridge.cli.compare import compare
+
+            return await compare(parse(target), said, how)
+        return await _one(target, said, how)
+
+
+async def _one(target: str, said: Said, how: How) -> Exit:
+    async with reached(parse(target), how.binding, how.options()) as peer:
+        started = time.monotonic()
+        if how.stream:
+            task = await _stream(peer, said, how)
+        else:
+            task = await _unary(peer, said, how)
+        if how.output is Output.TEXT:
+            talk(printing.summary(task, peer.interface, time.monotonic() - started), "dim")
+            if task is not None and task.status.state == hub.TASK_STATE_INPUT_REQUIRED:
+                talk(f"  go on with: a2a-bridge call {target} TEXT --task {task.id}")
+        return exit_of(task)
+
+
+async def _unary(peer: Peer, said: Said, how: How) -> hub.Task | None:
+    response = await peer.send_message(said.request(), how.context())
+    if how.output is Output.JSON:
+        document(encode_response(response))
+    else:
+        printing.print_response(response)
+    return response.task if response.HasField("task") else None
+
+
+async def _stream(peer: Peer, said: Said, how: How) -> hub.Task | None:
+    """Prints events as they come; returns the task as it stood at the end, as far as it was told."""
+    task: hub.Task | None = None
+    teller = printing.Teller()
+    async with aclosing(peer.send_streaming_message(said.request(), how.context())) as events:
+        async for event in events:
+            task = _followed(task, event)
+            if how.output is Output.JSON:
+                document(encode_event(event))
+            else:
+                teller.tell(event)
+    teller.end()
+    return task
+
+
+def _followed(task: hub.Task | None, event: hub.StreamResponse) -> hub.Task | None:
+    """The little that is kept of a task while its events pass: id and status."""
+    which = event.WhichOneof("payload")
+    if which == "task":
+        return hub.Task(id=event.task.id, context_id=event.task.context_id, status=event.task.status)
+    if which == "status_update":
+        update = event.status_update
+        return hub.Task(id=update.task_id, context_id=update.context_id, status=update.status)
+    return task
+
+
+async def events_of(peer: Peer, said: Said, how: How) -> AsyncIterator[Any]:
+    """The answer as JSON trees: one for a unary call, one for each event of a stream."""
+    if not how.stream:
+        yield encode_response(await peer.send_message(said.request(), how.context()))
+        return
+    async with aclosing(peer.send_streaming_message(said.request(), how.context())) as events:
+        async for event in events:
+            yield encode_event(event)
+
+
+def exit_of(task: hub.Task | None) -> Exit:
+    """Whether what was asked for was done. A task that goes on, or waits for the caller, has not failed."""
+    failed = task is not None and task.status.state in TERMINAL - {hub.TASK_STATE_COMPLETED}
+    return Exit.TASK_FAILED if failed else Exit.OK

@@ -1,0 +1,65 @@
+"""Shows frames to people (`call -v`): what was really sent and received, on stderr. Credentials are masked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from a2a_bridge.bindings import Frame
+from a2a_bridge.cli.output import talk
+from a2a_bridge.codec import dumps, encoder
+
+#: headers whose value is a secret; the scheme before it is not
+SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key"})
+
+LONGEST = 20_000
+
+
+def show(frame: Frame) -> None:
+    """Prints a frame: `>` what was sent, `<` what came."""
+    mark, style = (">", "cyan") if frame.sent else ("<", "green")
+    for line in lines_of(frame):
+        talk(f"{mark} {line}".rstrip(), style)
+
+
+def lines_of(frame: Frame) -> list[str]:
+    """A frame as lines: head, headers, an empty line if both are there, body."""
+    lines = [frame.head] if frame.head else []
+    lines += [f"{name}: {masked(name, value)}" for name, value in frame.headers]
+    body = _body(frame)
+    if body and lines:
+        lines.append("")
+    return lines + body
+
+
+def masked(name: str, value: str) -> str:
+    """A header's value, without its secret."""
+    if name.lower() not in SECRET:
+        return value
+    scheme, space, _ = value.partition(" ")
+    return f"{scheme} ***" if space else "***"
+
+
+def _body(frame: Frame) -> list[str]:
+    if frame.message is not None:
+        name = frame.message.DESCRIPTOR.name
+        text = dumps(encoder(type(frame.message))(frame.message)).decode()
+        return [f"[{len(frame.body)} bytes, {name}]", _cut(text)]
+    if not frame.body:
+        return []
+    try:
+        text = frame.body.decode()
+    except UnicodeDecodeError:
+        return [f"[{len(frame.body)} bytes]"]
+    return list(_stripped(_cut(text).splitlines()))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text)} characters)"
+
+
+def _stripped(lines: Iterable[str]) -> list[str]:
+    """Without the empty lines at the end, such as the one after every server-sent event."""
+    kept = list(lines)
+    while kept and not kept[-1].strip():
+        kept.pop()
+    return kept

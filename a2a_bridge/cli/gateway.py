@@ -1,0 +1,104 @@
+"""`a2a-bridge gateway`: puts every binding in front of an agent that somebody else runs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from a2a_bridge.cli.options import (
+    PREFIX,
+    ConnectTimeout,
+    ForwardedAllowIps,
+    Grace,
+    Grpc,
+    Header,
+    Http,
+    Level,
+    LogLevel,
+    NoGrpc,
+    NoHttp,
+    PublicGrpc,
+    PublicUrl,
+    parameters,
+)
+
+
+def gateway(
+    target: Annotated[
+        str, typer.Argument(help="The agent: URL, :PORT, host:port (gRPC) or card file.", metavar="UPSTREAM")
+    ],
+    *,
+    card: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", envvar=PREFIX + "CARD", help="The agent's card, if it shows none itself."
+        ),
+    ] = None,
+    binding: Annotated[
+        str,
+        typer.Option(
+            metavar="BINDING",
+            envvar=PREFIX + "BINDING",
+            help="The binding to use upstream; the card's first else.",
+        ),
+    ] = "",
+    http: Http = "127.0.0.1:8080",
+    grpc: Grpc = "127.0.0.1:50051",
+    no_http: NoHttp = False,
+    no_grpc: NoGrpc = False,
+    public_url: PublicUrl = "",
+    public_grpc: PublicGrpc = "",
+    forwarded_allow_ips: ForwardedAllowIps = "",
+    header: Header = None,
+    forward: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="One more header of the caller to pass on; may be repeated."),
+    ] = None,
+    connect_timeout: ConnectTimeout = 10.0,
+    timeout_graceful_shutdown: Grace = 10.0,
+    log_level: Level = LogLevel.WARNING,
+) -> None:
+    """Bridge the agent at UPSTREAM: serve it over JSON-RPC, HTTP+JSON and gRPC, until SIGINT or SIGTERM.
+
+    When it is ready it prints one line: ready http=http://HOST:PORT grpc=HOST:PORT
+
+    Such as:
+
+      a2a-bridge gateway http://localhost:9999
+
+      a2a-bridge gateway agent.internal:50051 --card card.json --public-url https://agent.example
+    """
+    from a2a_bridge.bindings import DialOptions
+    from a2a_bridge.cli.bridging import bridge
+    from a2a_bridge.cli.listening import Listening
+    from a2a_bridge.cli.output import guarded
+    from a2a_bridge.cli.running import configure_logging
+    from a2a_bridge.cli.target import parse
+
+    listening = Listening.of(
+        http,
+        grpc,
+        no_http=no_http,
+        no_grpc=no_grpc,
+        public_url=public_url,
+        public_grpc=public_grpc,
+        forwarded_allow_ips=forwarded_allow_ips,
+    )
+    known = DialOptions()
+    options = DialOptions(
+        # The caller's deadline decides how long a call may take; a blocking send has no usual length.
+        timeout=None,
+        connect_timeout=connect_timeout,
+        parameters=parameters(header),
+        forward=known.forward | {name.lower() for name in forward or ()},
+    )
+    configure_logging(log_level)
+    with guarded(target):
+        asyncio.run(
+            bridge(
+                parse(target), listening, options, file=card, binding=binding, grace=timeout_graceful_shutdown
+            )
+        )

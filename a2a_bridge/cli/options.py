@@ -1,0 +1,136 @@
+"""The flags that several commands share, each with its environment variable. Not their meaning to a command.
+
+Every flag `--some-name` can be given as `A2A_BRIDGE_SOME_NAME`. This module is read for `--version` too and
+imports nothing but Typer.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import Annotated
+
+import typer
+
+PREFIX = "A2A_BRIDGE_"
+
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 the task failed, 2 usage, 3 unreachable, 4 protocol error, 5 auth, 124 timeout."
+)
+
+
+class Exit(IntEnum):
+    """Exit codes; part of the interface."""
+
+    OK = 0
+    TASK_FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    PROTOCOL = 4
+    AUTH = 5
+    TIMEOUT = 124
+
+
+class Output(str, Enum):  # noqa: UP042  Typer shows the members of a str Enum as choices
+    """How data is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(str, Enum):  # noqa: UP042
+    """How much is said on stderr."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+    DEBUG = "debug"
+
+
+Http = Annotated[
+    str,
+    typer.Option(
+        metavar="HOST:PORT",
+        envvar=PREFIX + "HTTP",
+        help="Where JSON-RPC and HTTP+JSON listen; port 0 picks one.",
+    ),
+]
+Grpc = Annotated[
+    str,
+    typer.Option(metavar="HOST:PORT", envvar=PREFIX + "GRPC", help="Where gRPC listens; port 0 picks one."),
+]
+NoHttp = Annotated[bool, typer.Option("--no-http", envvar=PREFIX + "NO_HTTP", help="Do not listen for HTTP.")]
+NoGrpc = Annotated[bool, typer.Option("--no-grpc", envvar=PREFIX + "NO_GRPC", help="Do not listen for gRPC.")]
+PublicUrl = Annotated[
+    str,
+    typer.Option(
+        metavar="URL", envvar=PREFIX + "PUBLIC_URL", help="The URL the card shows, as seen from outside."
+    ),
+]
+PublicGrpc = Annotated[
+    str,
+    typer.Option(
+        metavar="HOST:PORT",
+        envvar=PREFIX + "PUBLIC_GRPC",
+        help="The gRPC address the card shows, as seen from outside.",
+    ),
+]
+ForwardedAllowIps = Annotated[
+    str,
+    typer.Option(
+        metavar="IP,…",
+        envvar=PREFIX + "FORWARDED_ALLOW_IPS",
+        help="Proxies whose forwarded headers are believed; * for any.",
+    ),
+]
+Grace = Annotated[
+    float,
+    typer.Option(
+        "--timeout-graceful-shutdown",
+        metavar="SECONDS",
+        min=0,
+        envvar=PREFIX + "TIMEOUT_GRACEFUL_SHUTDOWN",
+        help="How long running calls may take to finish after SIGTERM.",
+    ),
+]
+Level = Annotated[
+    LogLevel, typer.Option("--log-level", envvar=PREFIX + "LOG_LEVEL", help="How much is said on stderr.")
+]
+Header = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-H", "--header", metavar="'NAME: VALUE'", help="A header (gRPC: metadata) to send; may be repeated."
+    ),
+]
+OutputFormat = Annotated[
+    Output, typer.Option("-o", "--output", envvar=PREFIX + "OUTPUT", help="How data is printed on stdout.")
+]
+ConnectTimeout = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS", min=0.001, envvar=PREFIX + "CONNECT_TIMEOUT", help="How long connecting may take."
+    ),
+]
+
+
+def listen_address(text: str, flag: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT`, `:PORT` (this machine only) or `[v6]:PORT`. Raises typer.BadParameter."""
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        colon = ""
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise typer.BadParameter(f"{text!r} is not HOST:PORT", param_hint=flag)
+    return host or "127.0.0.1", int(port)
+
+
+def parameters(headers: list[str] | None) -> dict[str, str]:
+    """Service parameters from `-H` flags; several of one name are joined. Raises typer.BadParameter."""
+    found: dict[str, str] = {}
+    for header in headers or ():
+        name, colon, value = header.partition(":")
+        name, value = name.strip().lower(), value.strip()
+        if not colon or not name or not name.isascii() or any(c in header for c in "\r\n\0") or " " in name:
+            raise typer.BadParameter(f"{header!r} is not 'Name: value'", param_hint="--header")
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found

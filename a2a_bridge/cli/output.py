@@ -1,0 +1,123 @@
+"""What the commands say, and where: data on stdout, talk on stderr, and an exit code. Not what they do.
+
+Rules:
+1. stdout holds what was asked for and nothing else: with `-o json` one document, or one per line of a stream.
+2. An error says what happened and, if there is one, the next command to try.
+3. Colours only where a terminal reads them and NO_COLOR is not set.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from a2a_bridge.cli.options import Exit, Output
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+
+#: reason -> exit code; everything else an agent may answer is a protocol error
+_EXITS = {
+    Reason.UNAVAILABLE: Exit.UNREACHABLE,
+    Reason.UNAUTHENTICATED: Exit.AUTH,
+    Reason.PERMISSION_DENIED: Exit.AUTH,
+    Reason.DEADLINE_EXCEEDED: Exit.TIMEOUT,
+}
+
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+def data(text: str, *, end: str = "\n") -> None:
+    """Prints data on stdout, at once, so that a reader of a stream sees it."""
+    sys.stdout.write(text + end)
+    sys.stdout.flush()
+
+
+def document(tree: Any) -> None:
+    """Prints a JSON document on one line of stdout."""
+    from a2a_bridge.codec import dumps  # what loads protobuf is not loaded for --version
+
+    data(dumps(tree).decode())
+
+
+def talk(text: str, style: str = "") -> None:
+    """Says something on stderr."""
+    sys.stderr.write((styled(text, style) if style and _coloured(sys.stderr) else text) + "\n")
+    sys.stderr.flush()
+
+
+def fail(code: Exit, text: str, advice: str = "") -> typer.Exit:
+    """Says why nothing came of it; raise what it returns."""
+    talk(f"error: {text}", "red")
+    if advice:
+        talk(f"  try: {advice}")
+    return typer.Exit(code)
+
+
+def exit_code(error: A2AError) -> Exit:
+    """The exit code for an error that ended a command."""
+    return _EXITS.get(error.reason, Exit.PROTOCOL)
+
+
+def error_document(error: A2AError) -> dict[str, Any]:
+    """An error for `-o json`: the JSON-RPC error object of 1.0 and the name of its reason."""
+    from a2a_bridge.dialects.v1_0.errors import encode_jsonrpc
+
+    return {"error": {"reason": error.name, **(encode_jsonrpc(error).body or {})}}
+
+
+def explain(error: A2AError) -> str:
+    """An error in one paragraph."""
+    lines = [error.message if error.name in error.message else f"{error.message} ({error.name})"]
+    lines += [
+        f"  {one.field}: {one.description}" for one in error.violations if one.field not in error.message
+    ]
+    return "\n".join(lines)
+
+
+@contextmanager
+def guarded(target: str, output: Output = Output.TEXT) -> Iterator[None]:
+    """Turns what ends a command into a message, a document if JSON was asked for, and an exit code."""
+    from a2a_bridge.cli.target import BadTarget
+
+    try:
+        yield
+    except BadTarget as error:
+        raise fail(Exit.USAGE, str(error)) from None
+    except A2AError as error:
+        if output is Output.JSON:
+            document(error_document(error))
+        raise fail(exit_code(error), explain(error), _advice(error, target)) from None
+    except TimeoutError:
+        if output is Output.JSON:
+            document(error_document(A2AError(Reason.DEADLINE_EXCEEDED, blame=Blame.SELF)))
+        raise fail(Exit.TIMEOUT, f"{target} did not answer in time", "a larger --timeout") from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def _advice(error: A2AError, target: str) -> str:
+    if (
+        error.reason is Reason.UNAVAILABLE
+        and "://" not in target
+        and target.count(":") == 1
+        and target[0] != ":"
+    ):
+        return f"http://{target} if that is an HTTP address; host:port means gRPC"
+    if error.reason is Reason.UNAUTHENTICATED:
+        return "-H 'Authorization: Bearer TOKEN'"
+    if error.reason is Reason.VERSION_NOT_SUPPORTED:
+        return f"a2a-bridge card {target}"
+    return ""
+
+
+def styled(text: str, style: str) -> str:
+    """`text` in an ANSI style: bold, dim, or a colour."""
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+
+
+def _coloured(stream: Any) -> bool:
+    return bool(stream.isatty()) and not os.environ.get("NO_COLOR")

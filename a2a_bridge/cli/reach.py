@@ -1,0 +1,82 @@
+"""From a target to a peer or a card, for the commands that call somebody. Not the parsing of targets."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from a2a_bridge import runtime
+from a2a_bridge.bindings import DialOptions, http_fetch
+from a2a_bridge.cards import interface, resolve
+from a2a_bridge.cards.resolve import parse_tree
+from a2a_bridge.cli.loading import load
+from a2a_bridge.cli.output import talk
+from a2a_bridge.cli.target import BadTarget, Sort, Target
+from a2a_bridge.codec import JsonSyntaxError, loads
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.gateway import synthesised
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peer import Peer
+
+#: how agents say that there is no extended card to be had
+_NO_CARD = frozenset(
+    {Reason.UNSUPPORTED_OPERATION, Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED, Reason.METHOD_NOT_FOUND}
+)
+
+
+async def card_of(target: Target, options: DialOptions) -> hub.AgentCard:
+    """The card of an agent to reach. Raises A2AError; BadTarget for a file that holds none.
+
+    A bare gRPC address is asked for its extended card; if it has none to show, the least card stands in.
+    """
+    if target.sort is Sort.URL:
+        async with http_fetch(options) as fetch:
+            return await resolve(target.place, fetch)
+    if target.sort is Sort.CARD:
+        return card_file(Path(target.place))
+    if target.sort is Sort.GRPC:
+        return await _card_over_grpc(target.place, options)
+    raise BadTarget(f"{target.place} is an agent in Python code, which has no address; serve it first")
+
+
+def card_file(path: Path) -> hub.AgentCard:
+    """The card in a file. Raises BadTarget."""
+    try:
+        return parse_tree(loads(path.read_bytes()), str(path))
+    except OSError as error:
+        raise BadTarget(f"{path} cannot be read: {error.strerror}") from None
+    except (JsonSyntaxError, A2AError) as error:
+        raise BadTarget(f"{path} holds no agent card: {error}") from None
+
+
+def grpc_interface(place: str) -> hub.AgentInterface:
+    """The interface behind a bare gRPC address."""
+    return interface("GRPC", place)
+
+
+@asynccontextmanager
+async def reached(target: Target, binding: str, options: DialOptions) -> AsyncIterator[Peer]:
+    """A peer to talk to. Raises A2AError, or BadTarget."""
+    what: Any
+    if target.is_code:
+        what = load(target)
+    elif target.sort is Sort.GRPC:
+        what = synthesised(grpc_interface(target.place))
+    else:
+        what = await card_of(target, options)
+    async with runtime.connect(what, binding=binding, options=options) as peer:
+        yield peer
+
+
+async def _card_over_grpc(place: str, options: DialOptions) -> hub.AgentCard:
+    least = synthesised(grpc_interface(place))
+    async with runtime.connect(least, options=options) as peer:
+        try:
+            return await peer.get_extended_agent_card()
+        except A2AError as error:
+            if error.reason not in _NO_CARD:
+                raise
+            talk(f"note: {place} shows no card ({error.name}); a minimal one stands in", "yellow")
+            return least

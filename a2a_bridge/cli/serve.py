@@ -1,0 +1,76 @@
+"""`a2a-bridge serve`: runs an agent from the user's Python code over every binding."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from a2a_bridge.cli.options import (
+    ForwardedAllowIps,
+    Grace,
+    Grpc,
+    Http,
+    Level,
+    LogLevel,
+    NoGrpc,
+    NoHttp,
+    PublicGrpc,
+    PublicUrl,
+)
+
+
+def serve(
+    target: Annotated[
+        str, typer.Argument(help="file.py, file.py:agent or package.module:agent.", metavar="AGENT")
+    ],
+    *,
+    http: Http = "127.0.0.1:8080",
+    grpc: Grpc = "127.0.0.1:50051",
+    no_http: NoHttp = False,
+    no_grpc: NoGrpc = False,
+    public_url: PublicUrl = "",
+    public_grpc: PublicGrpc = "",
+    forwarded_allow_ips: ForwardedAllowIps = "",
+    timeout_graceful_shutdown: Grace = 10.0,
+    log_level: Level = LogLevel.WARNING,
+) -> None:
+    """Serve an agent over JSON-RPC, HTTP+JSON and gRPC, until SIGINT or SIGTERM.
+
+    When it is ready it prints one line: ready http=http://HOST:PORT grpc=HOST:PORT
+
+    Such as:
+
+      a2a-bridge serve weather.py
+
+      a2a-bridge serve my.package:agent --http 0.0.0.0:8080 --public-url https://agent.example
+    """
+    from a2a_bridge import runtime
+    from a2a_bridge.cli.listening import Listening
+    from a2a_bridge.cli.loading import load
+    from a2a_bridge.cli.options import Exit
+    from a2a_bridge.cli.output import fail, guarded
+    from a2a_bridge.cli.running import configure_logging, run
+    from a2a_bridge.cli.target import parse
+
+    listening = Listening.of(
+        http,
+        grpc,
+        no_http=no_http,
+        no_grpc=no_grpc,
+        public_url=public_url,
+        public_grpc=public_grpc,
+        forwarded_allow_ips=forwarded_allow_ips,
+    )
+    configure_logging(log_level)
+    with guarded(target):
+        parsed = parse(target)
+        if not parsed.is_code:
+            raise fail(
+                Exit.USAGE,
+                f"{target} is {parsed.sort.value}, and serve wants Python code",
+                f"a2a-bridge gateway {target}",
+            )
+        opening = runtime.serve_agent(load(parsed), listening.interfaces, listening.options)
+        asyncio.run(run(opening, timeout_graceful_shutdown))

@@ -1,0 +1,115 @@
+"""What a user may name as a target, for every verb: addresses, card files and agents in Python code.
+
+Nothing is connected to here. The forms:
+
+    https://agent.example            an agent by its base URL or card URL (a query is kept)
+    :8080, :8080/agents/a            the same on this machine, over http
+    localhost:50051                  host:port is gRPC; grpc:// and grpcs:// say so
+    card.json                        a card in a file
+    weather.py, weather.py:agent     an agent in a file; without a name, the only one there
+    package.module:agent             an agent in a module
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from urllib.parse import urlsplit
+
+_HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+):\d{1,5}")
+_LOCAL = re.compile(r":\d{1,5}(?:[/?].*)?")
+_MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?::[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)?")
+_OBJECT = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+
+
+class Sort(Enum):
+    """What a target turned out to be."""
+
+    URL = "an agent's URL"
+    GRPC = "a gRPC address"
+    CARD = "a card file"
+    FILE = "a Python file"
+    MODULE = "a Python module"
+
+
+class BadTarget(ValueError):  # noqa: N818  the domain's word is the better name
+    """A target that cannot be one. The text says what would be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A target, read.
+
+    place: URL, gRPC address, path or module. name: the object in it, dotted; empty for "the only one".
+    """
+
+    sort: Sort
+    place: str
+    name: str = ""
+
+    @property
+    def is_code(self) -> bool:
+        """Whether it is an agent to run here rather than one to reach."""
+        return self.sort in (Sort.FILE, Sort.MODULE)
+
+
+def parse(text: str) -> Target:
+    """Reads a target. Raises BadTarget."""
+    text = text.strip()
+    scheme = urlsplit(text).scheme if "://" in text else ""
+    if scheme:
+        return _with_scheme(scheme.lower(), text)
+    if _LOCAL.fullmatch(text):
+        _check_port(text[1:])
+        return Target(Sort.URL, f"http://127.0.0.1{text}")
+    head, colon, tail = text.rpartition(":")
+    place, name = (head, tail) if colon and _OBJECT.fullmatch(tail) else (text, "")
+    if place.endswith(".py"):
+        return Target(Sort.FILE, place, name)
+    if text.endswith(".json") or Path(text).is_file():
+        return Target(Sort.CARD, text)
+    if _HOST_PORT.fullmatch(text):
+        _check_port(text.rpartition(":")[2])
+        return Target(Sort.GRPC, text)
+    if ":" in text and _MODULE.fullmatch(text):
+        return Target(Sort.MODULE, place, name)
+    raise BadTarget(_advice(text))
+
+
+def _with_scheme(scheme: str, text: str) -> Target:
+    if scheme not in ("http", "https", "grpc", "grpcs"):
+        raise BadTarget(f"{scheme}:// is not spoken here; use http, https, grpc or grpcs")
+    try:
+        parts = urlsplit(text)
+        has_host, port = bool(parts.hostname), parts.port
+    except ValueError as error:
+        raise BadTarget(f"{text} is not a URL: {error}") from None
+    if not has_host:
+        raise BadTarget(f"{text} names no host")
+    if scheme in ("http", "https"):
+        return Target(Sort.URL, text)
+    if port is None:
+        raise BadTarget(f"{text} names no port; gRPC has no usual one")
+    return Target(Sort.GRPC, text)
+
+
+def _check_port(text: str) -> None:
+    digits = re.match(r"\d+", text)
+    if digits is not None and int(digits[0]) > 65535:
+        raise BadTarget(f"{digits[0]} is not a port")
+
+
+def _advice(text: str) -> str:
+    if not text:
+        return "an empty target"
+    host = re.fullmatch(r"[A-Za-z0-9_.-]+(/\S*)?", text)
+    if host and ("." in text or text.startswith("localhost")):
+        return (
+            f"{text!r} is ambiguous: write https://{text} for a URL, {text.partition('/')[0]}:PORT for gRPC"
+        )
+    return (
+        f"{text!r} is no target: give a URL, :PORT, host:port (gRPC), a card file, file.py, file.py:object "
+        "or module:object"
+    )

@@ -1,0 +1,63 @@
+"""When two answers count as the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from a2a_bridge.cli.canonical import canonical, differences
+
+
+def task(task_id: str, context: str, **more: Any) -> dict[str, Any]:
+    return {
+        "task": {"id": task_id, "contextId": context, "status": {"timestamp": "2026-01-01T00:00:00Z"}} | more
+    }
+
+
+def test_ids_and_times_of_two_runs_do_not_count() -> None:
+    other = task("t-2", "c-2")
+    other["task"]["status"]["timestamp"] = "2027-02-02T00:00:00Z"
+    assert canonical(task("t-1", "c-1")) == canonical(other)
+
+
+def test_how_ids_relate_does_count() -> None:
+    same = [{"taskId": "a"}, {"taskId": "a"}]
+    other = [{"taskId": "a"}, {"taskId": "b"}]
+    assert canonical(same) == canonical([{"taskId": "x"}, {"taskId": "x"}])
+    assert canonical(same) != canonical(other)
+
+
+def test_an_id_in_a_text_is_still_that_id() -> None:
+    def answer(task_id: str) -> list[Any]:
+        return [{"taskId": task_id}, {"text": f"no task {task_id}"}]
+
+    assert canonical(answer("11111111-1")) == canonical(answer("22222222-2"))
+    assert canonical(answer("11111111-1")) != canonical([{"taskId": "22222222-2"}, {"text": "no task"}])
+
+
+def test_the_order_of_members_does_not_count_and_that_of_items_does() -> None:
+    assert canonical({"a": 1, "b": 2}) == canonical({"b": 2, "a": 1})
+    assert canonical([1, 2]) != canonical([2, 1])
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "where"),
+    [
+        ({"a": 1}, {"a": 1}, []),
+        ({"a": 1}, {"a": 1.0}, []),
+        ({"a": 1}, {"a": True}, ["a"]),
+        ({"a": 1}, {}, ["a"]),
+        ({}, {"b": None}, ["b"]),
+        ({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}, ["a[1].b"]),
+        ([1], [1, 2], ["whole"]),
+        ({"a": {"b": "x"}, "c": 1}, {"a": {"b": "y"}, "c": 2}, ["a.b", "c"]),
+    ],
+)
+def test_differences_are_named_by_their_path(left: Any, right: Any, where: list[str]) -> None:
+    assert [line.split(":")[0] for line in differences(left, right)] == where
+
+
+def test_a_long_value_is_cut_in_a_difference() -> None:
+    (line,) = differences("x" * 1000, "y")
+    assert len(line) < 300

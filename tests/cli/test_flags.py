@@ -1,0 +1,129 @@
+"""Flags, their environment variables, and how values are read. Nothing is served or called."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import typer
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from a2a_bridge.bindings import Frame
+from a2a_bridge.cli import app
+from a2a_bridge.cli.frames import lines_of, masked
+from a2a_bridge.cli.options import listen_address, parameters
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+RUNNER = CliRunner()
+COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+
+
+def test_the_commands() -> None:
+    assert sorted(COMMANDS) == ["call", "card", "gateway", "serve"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_says_what_a_command_is_for(name: str) -> None:
+    result = RUNNER.invoke(app, [name, "--help"])
+    assert result.exit_code == 0
+    summary = inspect.cleandoc(COMMANDS[name].help).splitlines()[0]
+    assert summary.split(":")[0].split()[0] in result.stdout
+
+
+@pytest.mark.parametrize("name", ["serve", "gateway"])
+def test_every_flag_of_a_server_has_an_environment_variable(name: str) -> None:
+    options = [param for param in COMMANDS[name].params if param.opts[0].startswith("-")]
+    without = {param.name for param in options if not param.envvar} - {"help", "header", "forward"}
+    assert without == set()
+    for param in options:
+        if param.envvar:
+            long = max(param.opts, key=len)
+            assert param.envvar == "A2A_BRIDGE_" + long.removeprefix("--").upper().replace("-", "_")
+
+
+def test_no_command_is_usage() -> None:
+    assert RUNNER.invoke(app, []).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["fly"],
+        ["serve"],
+        ["serve", "x.py", "--fly"],
+        ["serve", "x.py", "--http", "8080"],
+        ["serve", "x.py", "--grpc", "localhost:x"],
+        ["serve", "x.py", "--no-http", "--no-grpc"],
+        ["serve", "x.py", "--public-url", "agent.example"],
+        ["serve", "no-such-file.py"],
+        ["serve", "no_such_module:agent"],
+        ["serve", "http://127.0.0.1:1"],
+        ["gateway", "ftp://127.0.0.1"],
+        ["gateway", "no-such-card.json"],
+        ["gateway", "127.0.0.1:1", "--card", "no-such-card.json"],
+        ["gateway", "no-such-agent.py"],
+        ["call", ":1"],
+        ["call", ":1", "x", "--binding", "SOAP"],
+        ["call", ":1", "x", "-H", "no colon"],
+        ["call", ":1", "x", "--timeout", "0"],
+        ["call", "nonsense", "x"],
+        ["card", "no-such-agent.py"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_ends_with_2_and_says_why(arguments: list[str]) -> None:
+    result = RUNNER.invoke(app, arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1:8080", ("127.0.0.1", 8080)),
+        (":0", ("127.0.0.1", 0)),
+        ("0.0.0.0:80", ("0.0.0.0", 80)),
+        ("[::1]:80", ("::1", 80)),
+        ("host.example:65535", ("host.example", 65535)),
+    ],
+)
+def test_a_listen_address(text: str, expected: tuple[str, int]) -> None:
+    assert listen_address(text, "--http") == expected
+
+
+@pytest.mark.parametrize("text", ["", "8080", "host", "host:", "host:x", "host:65536", "::1:80", "host:-1"])
+def test_what_is_no_listen_address(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        listen_address(text, "--http")
+
+
+def test_headers_become_service_parameters() -> None:
+    given = ["Authorization: Bearer a:b", "X-One:1", "x-one: 2"]
+    assert parameters(given) == {"authorization": "Bearer a:b", "x-one": "1, 2"}
+    assert parameters(None) == {}
+
+
+@pytest.mark.parametrize("header", ["none", ": x", "a b: c", "x: a\r\nb: c", "ü: x"])
+def test_what_is_no_header(header: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        parameters([header])
+
+
+def test_credentials_in_frames_are_masked() -> None:
+    assert masked("Authorization", "Bearer secret") == "Bearer ***"
+    assert masked("x-api-key", "secret") == "***"
+    assert masked("content-type", "text/plain") == "text/plain"
+    frame = Frame(
+        True, "POST / HTTP/1.1", (("Authorization", "Basic c2VjcmV0"), ("Accept", "*/*")), b"{}\n\n"
+    )
+    assert lines_of(frame) == ["POST / HTTP/1.1", "Authorization: Basic ***", "Accept: */*", "", "{}"]
+
+
+def test_binary_frames_show_size_and_message() -> None:
+    message = hub.GetTaskRequest(id="t")
+    lines = lines_of(Frame(False, body=message.SerializeToString(), message=message))
+    assert lines == ["[3 bytes, GetTaskRequest]", '{"id":"t"}']
+    assert lines_of(Frame(False, body=b"\xff\xfe")) == ["[2 bytes]"]

@@ -1,0 +1,68 @@
+"""What a user may type as a target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from a2a_bridge.cli.target import BadTarget, Sort, Target, parse
+
+TARGETS = [
+    ("https://agent.example", Sort.URL, "https://agent.example", ""),
+    ("http://localhost:8080/agents/a", Sort.URL, "http://localhost:8080/agents/a", ""),
+    ("https://x.example/card?assistant_id=7", Sort.URL, "https://x.example/card?assistant_id=7", ""),
+    ("https://x.example/agent.json", Sort.URL, "https://x.example/agent.json", ""),
+    (":8080", Sort.URL, "http://127.0.0.1:8080", ""),
+    (":8080/agents/a?b=c", Sort.URL, "http://127.0.0.1:8080/agents/a?b=c", ""),
+    ("localhost:50051", Sort.GRPC, "localhost:50051", ""),
+    ("10.0.0.1:1", Sort.GRPC, "10.0.0.1:1", ""),
+    ("[::1]:50051", Sort.GRPC, "[::1]:50051", ""),
+    ("grpc://agent.example:50051", Sort.GRPC, "grpc://agent.example:50051", ""),
+    ("grpcs://agent.example:443", Sort.GRPC, "grpcs://agent.example:443", ""),
+    ("card.json", Sort.CARD, "card.json", ""),
+    ("cards/mine.json", Sort.CARD, "cards/mine.json", ""),
+    ("weather.py", Sort.FILE, "weather.py", ""),
+    ("./a/weather.py:agent", Sort.FILE, "./a/weather.py", "agent"),
+    ("weather.py:app.agent", Sort.FILE, "weather.py", "app.agent"),
+    ("C:\\agents\\weather.py:agent", Sort.FILE, "C:\\agents\\weather.py", "agent"),
+    ("package.module:agent", Sort.MODULE, "package.module", "agent"),
+    ("module:app.agent", Sort.MODULE, "module", "app.agent"),
+    ("  :8080 ", Sort.URL, "http://127.0.0.1:8080", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "sort", "place", "name"), TARGETS, ids=[row[0] for row in TARGETS])
+def test_a_target_is_understood(text: str, sort: Sort, place: str, name: str) -> None:
+    assert parse(text) == Target(sort, place, name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "foo", "localhost", "agent.example", "agent.example/path", "ftp://agent.example"),
+        *(
+            "http://",
+            "https://host:99999",
+            ":99999",
+            "localhost:99999",
+            "grpc://agent.example",
+            "weather.py:",
+        ),
+        *("a b:c d", ":x", "http://[::1"),
+    ],
+)
+def test_what_is_no_target_is_refused_with_advice(text: str) -> None:
+    with pytest.raises(BadTarget) as caught:
+        parse(text)
+    assert str(caught.value)
+
+
+def test_a_file_of_any_name_that_exists_is_a_card(tmp_path: Path) -> None:
+    path = tmp_path / "card"
+    path.write_text("{}")
+    assert parse(str(path)) == Target(Sort.CARD, str(path))
+
+
+def test_only_files_and_modules_are_code() -> None:
+    assert [sort for sort in Sort if Target(sort, "x").is_code] == [Sort.FILE, Sort.MODULE]

@@ -1,0 +1,222 @@
+"""Dialling lazily, falling back on connection failure only, cancelling what is below."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from a2a_bridge.bindings import DialOptions
+from a2a_bridge.cards import Candidate, interface
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.operations import GET_TASK, SEND_STREAMING_MESSAGE
+from a2a_bridge.dialects import V1_0
+from a2a_bridge.gateway import Failover, Upstream, dialled, failed_to_connect
+from a2a_bridge.gateway.upstream import COOL_DOWN
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+OPTIONS = DialOptions()
+
+
+def no_connection() -> A2AError:
+    return A2AError(Reason.UNAVAILABLE, "refused", metadata={"phase": "connect"}, blame=Blame.PEER)
+
+
+def get_task(task_id: str = "t") -> Call[Any, Any]:
+    return Call(GET_TASK, hub.GetTaskRequest(id=task_id), CallContext())
+
+
+def streaming() -> Call[Any, Any]:
+    return Call(SEND_STREAMING_MESSAGE, hub.SendMessageRequest(), CallContext())
+
+
+class Agent:
+    """A service that answers with its name, or fails as told. `after`: how many events before it fails."""
+
+    def __init__(self, name: str, failure: Exception | None = None, after: int = 0) -> None:
+        self.name = name
+        self.failure = failure
+        self.after = after
+        self.calls: list[Call[Any, Any]] = []
+        self.dials = 0
+        self.hung_up = 0
+        self.closed_streams = 0
+
+    async def unary(self, call: Call[Any, Any], /) -> Any:
+        self.calls.append(call)
+        if self.failure is not None:
+            raise self.failure
+        return hub.Task(id=self.name)
+
+    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+        self.calls.append(call)
+        try:
+            for number in range(3):
+                if self.failure is not None and number == self.after:
+                    raise self.failure
+                yield hub.StreamResponse(task=hub.Task(id=f"{self.name}{number}"))
+        finally:
+            self.closed_streams += 1
+
+
+def agents_by_url(*agents: Agent) -> Any:
+    known = {agent.name: agent for agent in agents}
+
+    @asynccontextmanager
+    async def dial(candidate: Candidate, _: DialOptions) -> AsyncIterator[Agent]:
+        agent = known[candidate.interface.url]
+        agent.dials += 1
+        try:
+            yield agent
+        finally:
+            agent.hung_up += 1
+
+    return dial
+
+
+def candidates(*agents: Agent) -> list[Candidate]:
+    return [Candidate(interface("JSONRPC", agent.name), V1_0) for agent in agents]
+
+
+async def ids(events: AsyncGenerator[Any, None]) -> list[str]:
+    async with aclosing(events):
+        return [event.task.id async for event in events]
+
+
+async def test_nothing_is_dialled_before_the_first_call_and_once_for_all_calls() -> None:
+    agent = Agent("a")
+    async with dialled(candidates(agent), OPTIONS, dial=agents_by_url(agent)) as service:
+        assert agent.dials == 0
+        for _ in range(3):
+            assert (await service.unary(get_task())).id == "a"
+        assert await ids(service.stream(streaming())) == ["a0", "a1", "a2"]
+        assert (agent.dials, agent.hung_up) == (1, 0)
+    assert agent.hung_up == 1
+
+
+async def test_the_call_and_its_request_pass_by_reference() -> None:
+    agent = Agent("a")
+    call = get_task()
+    async with dialled(candidates(agent), OPTIONS, dial=agents_by_url(agent)) as service:
+        await service.unary(call)
+    assert agent.calls[0] is call
+
+
+async def test_the_next_interface_answers_when_the_first_takes_no_connection() -> None:
+    down, up = Agent("down", no_connection()), Agent("up")
+    async with dialled(candidates(down, up), OPTIONS, dial=agents_by_url(down, up)) as service:
+        assert (await service.unary(get_task())).id == "up"
+        assert await ids(service.stream(streaming())) == ["up0", "up1", "up2"]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        A2AError(Reason.UNAVAILABLE, "gone in the middle", blame=Blame.PEER),
+        A2AError(Reason.TASK_NOT_FOUND),
+        A2AError(Reason.INTERNAL_ERROR, metadata={"phase": "connect"}),
+        RuntimeError("a defect"),
+    ],
+)
+async def test_no_other_failure_makes_a_second_agent_see_the_call(failure: Exception) -> None:
+    failing, other = Agent("failing", failure), Agent("other")
+    async with dialled(candidates(failing, other), OPTIONS, dial=agents_by_url(failing, other)) as service:
+        with pytest.raises(type(failure)) as caught:
+            await service.unary(get_task())
+        assert caught.value is failure
+        with pytest.raises(type(failure)) as caught:
+            await ids(service.stream(streaming()))
+        assert caught.value is failure
+    assert other.calls == []
+
+
+async def test_a_stream_that_has_begun_does_not_begin_again_elsewhere() -> None:
+    breaking, other = Agent("breaking", no_connection(), after=1), Agent("other")
+    seen = []
+    async with dialled(candidates(breaking, other), OPTIONS, dial=agents_by_url(breaking, other)) as service:
+        async with aclosing(service.stream(streaming())) as events:
+            with pytest.raises(A2AError):
+                async for event in events:
+                    seen.append(event.task.id)
+    assert seen == ["breaking0"]
+    assert other.calls == []
+
+
+async def test_what_was_down_a_moment_ago_comes_last_until_it_has_cooled_down() -> None:
+    now = 100.0
+    first, second = Agent("first", no_connection()), Agent("second")
+    dial = agents_by_url(first, second)
+    upstreams = [
+        Upstream(candidate, OPTIONS, dial=dial, clock=lambda: now) for candidate in candidates(first, second)
+    ]
+    service = Failover(upstreams, clock=lambda: now)
+    await service.unary(get_task())
+    assert upstreams[0].health.reachable is False
+    first.failure = None
+    assert (await service.unary(get_task())).id == "second"
+    now += COOL_DOWN
+    assert (await service.unary(get_task())).id == "first"
+    assert upstreams[0].health.reachable is True
+    await service.aclose()
+
+
+async def test_when_nobody_can_be_reached_the_error_says_so_and_that_nobody_saw_the_call() -> None:
+    one, two = Agent("one", no_connection()), Agent("two", no_connection())
+    async with dialled(candidates(one, two), OPTIONS, dial=agents_by_url(one, two)) as service:
+        with pytest.raises(A2AError) as unary:
+            await service.unary(get_task())
+        with pytest.raises(A2AError) as stream:
+            await ids(service.stream(streaming()))
+    assert failed_to_connect(unary.value)
+    assert failed_to_connect(stream.value)
+    assert len(one.calls) == len(two.calls) == 2
+
+
+async def test_an_error_an_agent_answers_is_a_sign_of_life() -> None:
+    agent = Agent("a", A2AError(Reason.TASK_NOT_FOUND))
+    upstream = Upstream(candidates(agent)[0], OPTIONS, dial=agents_by_url(agent))
+    assert upstream.health.reachable is None
+    with pytest.raises(A2AError):
+        await upstream.unary(get_task())
+    assert upstream.health.reachable is True
+    await upstream.aclose()
+
+
+async def test_closing_a_stream_closes_the_one_below() -> None:
+    down, up = Agent("down", no_connection()), Agent("up")
+    async with dialled(candidates(down, up), OPTIONS, dial=agents_by_url(down, up)) as service:
+        async with aclosing(service.stream(streaming())) as events:
+            await anext(events)
+            assert up.closed_streams == 0
+        assert up.closed_streams == 1
+
+
+async def test_cancelling_a_call_cancels_the_one_below() -> None:
+    reached, cancelled = asyncio.Event(), asyncio.Event()
+
+    class Slow(Agent):
+        async def unary(self, call: Call[Any, Any], /) -> Any:
+            reached.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.set()
+                raise
+
+    slow = Slow("slow")
+    async with dialled(candidates(slow), OPTIONS, dial=agents_by_url(slow)) as service:
+        task = asyncio.create_task(service.unary(get_task()))
+        await asyncio.wait_for(reached.wait(), 5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert cancelled.is_set()
+
+
+def test_an_agent_without_interfaces_is_no_agent() -> None:
+    with pytest.raises(ValueError):
+        Failover([])
