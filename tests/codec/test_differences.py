@@ -238,6 +238,14 @@ def test_enum_numbers_and_integers_are_digits_not_what_python_takes_for_a_number
     assert refusal(a2a.GetTaskRequest, {"historyLength": number}).path == "historyLength"
 
 
+@pytest.mark.parametrize(
+    ("text", "number"), [("10.0", 10), ("1e1", 10), ("-5", -5), ("-50.0e-1", -5), ("2147483647", 2**31 - 1)]
+)
+def test_integers_may_be_text_with_a_fraction_of_zero_or_an_exponent(text: str, number: int) -> None:
+    # ProtoJSON says so; json_format does it from protobuf 6 on.
+    assert codec.decoder(a2a.GetTaskRequest)({"historyLength": text}).history_length == number
+
+
 @pytest.mark.parametrize("other", [None, "", "c"])
 def test_two_spellings_of_one_field_are_refused(other: Any) -> None:
     for tree in ({"contextId": "c", "context_id": other}, {"context_id": other, "contextId": "c"}):

@@ -13,16 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from a2a_bridge import codec
-from a2a_bridge.pb import google_protobuf, lf_a2a_v1
-from a2a_bridge.pb._pool import POOL
+from a2a_bridge.pb import lf_a2a_v1
 from a2a_bridge.testing.strategies import messages
 from tests.codec.documents import CLASSES, Maker
+from tests.codec.required_members import with_required
 
 DOCUMENTS = 20_000
 CHUNKS = 20
 CORPUS = Path(__file__).with_name("corpus.jsonl")
-
-REQUIRED = POOL.FindExtensionByName("google.api.field_behavior")
 
 
 def test_no_message_type_is_left_out() -> None:
@@ -78,30 +76,3 @@ def compare(cls: Any, document: dict[str, Any], *, ignore_unknown: bool = True) 
 def expected(message: Any) -> Any:
     """What json_format prints, with the REQUIRED members that it leaves out because they are empty."""
     return with_required(message.DESCRIPTOR, json_format.MessageToDict(message))
-
-
-def with_required(descriptor: Any, tree: Any) -> Any:
-    if descriptor.full_name.startswith("google.protobuf."):
-        return tree
-    for field in descriptor.fields:
-        options = google_protobuf.FieldOptions.FromString(field.GetOptions().SerializeToString())
-        inner = field.message_type
-        entry = inner is not None and inner.GetOptions().map_entry
-        if list(options.Extensions[REQUIRED]) == [2] and not field.has_presence:
-            empty: Any = field.default_value
-            if entry:
-                empty = {}
-            elif field.enum_type is not None:
-                empty = field.enum_type.values_by_number[0].name
-            tree.setdefault(field.json_name, list(empty) if isinstance(empty, list) else empty)
-        if inner is None or field.json_name not in tree:
-            continue
-        value = tree[field.json_name]
-        if entry:
-            inner = inner.fields_by_name["value"].message_type
-            items = list(value.values()) if inner is not None else []
-        else:
-            items = value if isinstance(value, list) else [value]
-        for item in items:
-            with_required(inner, item)
-    return tree
