@@ -1,0 +1,134 @@
+"""What passes between an HTTP host and the server side of a binding. Neither a host nor a binding.
+
+Rules:
+1. A binding is written against Request, Reply and StreamReply, so every host can drive it.
+2. A host owns the connection: framing, back pressure, keep-alives, disconnects, draining.
+3. A binding owns the bytes: what an answer, an event and an error look like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from a2a_bridge.codec import dumps
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.dialects import HTTP_JSON, KNOWN
+
+#: hashable, so that a host can keep the serialized form of the few heads that recur
+Headers = tuple[tuple[str, str], ...]
+
+JSON: Headers = (("Content-Type", "application/json"),)
+A2A_JSON: Headers = (("Content-Type", "application/a2a+json"),)
+#: X-Accel-Buffering tells nginx to pass events on as they come
+EVENT_STREAM: Headers = (
+    ("Content-Type", "text/event-stream"),
+    ("Cache-Control", "no-cache"),
+    ("X-Accel-Buffering", "no"),
+)
+
+
+class Request(Protocol):
+    """One HTTP request as a host hands it over.
+
+    path: as it was sent, percent-encoded, below the mount of the whole application. query: likewise, without
+    the question mark. headers: case-insensitive. peer: address of the other end, empty when unknown.
+    stopping: the host has cancelled the handler because it shuts down, not because the client left.
+    """
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def query(self) -> str: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def peer(self) -> str: ...
+    @property
+    def stopping(self) -> bool: ...
+
+    async def read(self) -> bytes:
+        """The body. Raises A2AError REQUEST_TOO_LARGE, or Refusal for an encoding we do not read."""
+        ...
+
+    def parameters(self) -> Mapping[str, str]:
+        """The headers as service parameters: lower-case names, repeated ones joined by commas."""
+        ...
+
+    def base_url(self) -> str:
+        """The URL of the application as the client used it, without a trailing slash."""
+        ...
+
+
+@dataclass(slots=True)
+class Reply:
+    """A response with a body that is known."""
+
+    status: int
+    headers: Headers
+    body: bytes = b""
+
+
+class Failure(NamedTuple):
+    """An error in its two forms: instead of the stream, and inside it."""
+
+    reply: Reply
+    event: bytes
+
+
+@dataclass(slots=True)
+class StreamReply:
+    """A response of events. The host closes `source` in every case.
+
+    headers: asked for when the first event is there, because only then the agent's parameters are known.
+    encode: one event as bytes of the event stream. fail: what an exception of `source` or `encode` becomes.
+    """
+
+    source: AsyncGenerator[Any, None]
+    encode: Callable[[Any], bytes]
+    headers: Callable[[], Headers]
+    fail: Callable[[BaseException], Failure]
+
+
+Handler = Callable[[Request], Awaitable[Reply | StreamReply]]
+
+
+class Refusal(A2AError):  # noqa: N818  the domain's word is the better name
+    """An error whose HTTP status is not its reason's: 405, 415, 431."""
+
+    def __init__(self, status: int, reason: Reason, message: str, headers: Headers = ()) -> None:
+        super().__init__(reason, message)
+        self.status = status
+        self.headers = headers
+
+
+def refuse(error: A2AError) -> Reply:
+    """An answer for what no binding was found for, in the HTTP+JSON spelling of the newest version."""
+    form = KNOWN[0].forms[HTTP_JSON]
+    encoded = form.encode_error(error)
+    if isinstance(error, Refusal):
+        return Reply(error.status, JSON + error.headers, dumps(with_status(encoded.body, error.status)))
+    return Reply(encoded.status, JSON, dumps(encoded.body))
+
+
+def with_status(body: Any, status: int) -> Any:
+    """An HTTP+JSON error body that repeats the HTTP status it is sent with (spec 11.6)."""
+    inner = body.get("error") if isinstance(body, dict) else None
+    if isinstance(inner, dict) and "code" in inner:
+        inner["code"] = status
+    return body
+
+
+def not_found() -> A2AError:
+    """There is nothing at this path."""
+    return A2AError(Reason.METHOD_NOT_FOUND, "there is nothing at this path")
+
+
+def not_allowed(allowed: list[str]) -> Refusal:
+    """The path exists, but not for this HTTP method. `allowed` names those it exists for."""
+    allow = ", ".join(allowed)
+    text = f"this path takes {allow}"
+    return Refusal(405, Reason.METHOD_NOT_FOUND, text, (("Allow", allow),))

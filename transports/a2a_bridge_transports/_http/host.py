@@ -1,0 +1,400 @@
+"""An HTTP listener on aiohttp's low-level server: limits, event streams, draining. It knows no binding.
+
+Rules:
+1. Responses are written as whole blocks of bytes: a head that was serialized before, and the body.
+2. A stream gathers the events that are ready into one write, waits for slow readers, and lets others have a turn.
+3. What aiohttp lets pass is checked here: slow headers, slow bodies, odd Host and Transfer-Encoding headers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from asyncio import Task
+from collections.abc import Mapping
+from email.utils import formatdate
+from functools import lru_cache
+from http import HTTPStatus
+from itertools import chain
+from typing import Any, cast
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_exceptions import LineTooLong
+
+from a2a_bridge.bindings import HostOptions, ListenAddress
+from a2a_bridge.core.errors import A2AError, Reason, internal_error
+from a2a_bridge_transports._http.events import EventWriter
+from a2a_bridge_transports._http.exchange import Headers, Refusal, Reply, StreamReply, refuse
+from a2a_bridge_transports._http.mounts import Mounts
+from a2a_bridge_transports._http.origin import Trust, base_url, is_host
+from a2a_bridge_transports._http.parameters import HeaderParameters, check_encoding
+
+_log = logging.getLogger("a2a_bridge.http")
+
+#: how long an idle connection is kept; longer than the 60 s of common proxies, which should close first
+KEEP_CONNECTION = 75.0
+#: how long idle connections may still send a request once draining has begun
+LINGER = 0.5
+#: a body slower than this is not waited for (bytes a second, after the header deadline has passed once more)
+SLOWEST_BODY = 1024
+
+
+class _Written(web.StreamResponse):
+    """Tells aiohttp that the response has been written, and whether the connection stays."""
+
+    def __init__(self, *, keep: bool) -> None:
+        super().__init__()
+        self._keep_alive = keep
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:  # noqa: ARG002
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:  # noqa: ARG002
+        return None
+
+
+class _Connection(web.RequestHandler):
+    """A connection that knows since when it has owed us the rest of a request head."""
+
+    __slots__ = ("exchange", "peer", "since")
+
+    def __init__(self, server: _Server, **options: Any) -> None:
+        super().__init__(server, **options)
+        self.exchange: _Exchange | None = None
+        self.since: float | None = None
+        self.peer = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        address = transport.get_extra_info("peername")
+        self.peer = str(address[0]) if isinstance(address, tuple) else ""
+        self.since = self._loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        if self.since is None and self.exchange is None:
+            self.since = self._loop.time()
+        super().data_received(data)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,  # noqa: ARG002
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002
+    ) -> web.StreamResponse:
+        """Answers what aiohttp could not parse, without its text: that quotes the request and names classes."""
+        _log.debug("refused a request from %s: %s", self.peer, exc)
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            _log.error("a request from %s failed", self.peer, exc_info=exc)
+            error: A2AError = internal_error()
+        elif isinstance(exc, LineTooLong):
+            error = Refusal(431, Reason.REQUEST_TOO_LARGE, "the request head is too large")
+        else:
+            error = A2AError(Reason.INVALID_REQUEST, "this is not valid HTTP")
+        reply = refuse(error)
+        response = web.Response(status=reply.status, headers=dict(reply.headers), body=reply.body)
+        response.force_close()
+        return response
+
+
+class _Server(web.Server):
+    """aiohttp's server with our connections."""
+
+    def __init__(self, handler: Any, **options: Any) -> None:
+        super().__init__(handler, handler_cancellation=True)
+        self._options = options
+
+    def __call__(self) -> web.RequestHandler:
+        return _Connection(self, loop=self._loop, **self._options)
+
+    def open_connections(self) -> list[_Connection]:
+        return cast("list[_Connection]", self.connections)
+
+
+class _Exchange:
+    """One request on a connection; implements Request."""
+
+    __slots__ = (
+        "_host",
+        "_request",
+        "close",
+        "connection",
+        "headers",
+        "method",
+        "path",
+        "query",
+        "stopping",
+        "task",
+    )
+
+    def __init__(self, host: HttpHost, request: web.BaseRequest, connection: _Connection) -> None:
+        self._host = host
+        self._request = request
+        self.connection = connection
+        self.method: str = request.method
+        self.headers: Mapping[str, str] = request.headers
+        target = request.raw_path
+        if target[:1] != "/":  # absolute form, as proxies send it, or "*"
+            target = request.rel_url.raw_path_qs
+        self.path, _, self.query = target.partition("?")
+        self.stopping = False
+        self.close = host.draining or not request.keep_alive
+        self.task: Task[Any] | None = asyncio.current_task()
+
+    @property
+    def peer(self) -> str:
+        return self.connection.peer
+
+    def parameters(self) -> Mapping[str, str]:
+        return HeaderParameters(self._request.headers)
+
+    def base_url(self) -> str:
+        scheme = "https" if self.connection.ssl_context else "http"
+        host = self.headers.get("Host") or str(self._host.address)
+        return base_url(scheme, host, "", self.headers, trusted=self.peer in self._host.trust)
+
+    async def read(self) -> bytes:
+        check_encoding(self.headers)
+        content = self._request.content
+        limit = self._host.options.max_body
+        if content.is_eof():
+            body = content.read_nowait()
+            if len(body) > limit:
+                raise self._too_large()
+            return body
+        if (self._request.content_length or 0) > limit:
+            raise self._too_large()
+        if self.headers.get("Expect", "").lower() == "100-continue" and self.connection.transport is not None:
+            self.connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        parts: list[bytes] = []
+        size = 0
+        loop = asyncio.get_running_loop()
+        patience = loop.time() + self._host.options.header_timeout
+        try:
+            while not content.at_eof():
+                async with asyncio.timeout_at(patience + size / SLOWEST_BODY):
+                    part = await content.readany()
+                size += len(part)
+                if size > limit:
+                    raise self._too_large()
+                parts.append(part)
+        except TimeoutError:
+            self.close = True
+            raise A2AError(Reason.INVALID_REQUEST, "the body came too slowly") from None
+        except web.RequestPayloadError:
+            self.close = True
+            raise A2AError(Reason.INVALID_REQUEST, "the body is not framed correctly") from None
+        return b"".join(parts)
+
+    def stop(self) -> None:
+        """Ends the call because the host does; whoever runs it tells the caller."""
+        self.stopping = True
+        if self.task is not None:
+            self.task.cancel()
+
+    def _too_large(self) -> A2AError:
+        self.close = True
+        return A2AError(
+            Reason.REQUEST_TOO_LARGE, f"the request is larger than {self._host.options.max_body} bytes"
+        )
+
+
+class HttpHost(Mounts):
+    """One address, shared by all HTTP bindings; implements DocumentHost."""
+
+    def __init__(self, address: ListenAddress, options: HostOptions) -> None:
+        super().__init__(options)
+        self.trust = Trust(options.trust_forwarded)
+        self._address = address
+        self._server: _Server | None = None
+        self._listener: asyncio.Server | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+        self._hosts: set[str] = set()
+
+    @property
+    def address(self) -> ListenAddress:
+        return self._address
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        options = self.options
+        server = _Server(
+            self._handle,
+            keepalive_timeout=KEEP_CONNECTION,
+            access_log=None,
+            max_line_size=options.max_header,
+            max_field_size=options.max_header,
+            lingering_time=5.0,
+            auto_decompress=False,
+        )
+        secure = options.tls if isinstance(options.tls, ssl.SSLContext) else None
+        self._listener = await loop.create_server(
+            server,
+            self._address.host,
+            self._address.port,
+            backlog=options.backlog,
+            ssl=secure,
+            ssl_handshake_timeout=options.header_timeout if secure else None,
+        )
+        self._server = server
+        port = self._listener.sockets[0].getsockname()[1]
+        self._address = ListenAddress(self._address.host, port)
+        self._sweep_slow()
+
+    async def drain(self, grace: float) -> None:
+        self.draining = True
+        if self._listener is None or self._server is None:
+            return
+        self._listener.close()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + grace
+        linger = loop.time() + min(grace, LINGER)
+        server = self._server
+        while connections := server.open_connections():
+            now = loop.time()
+            if now >= end:
+                break
+            if now >= linger:
+                for connection in connections:
+                    if connection.exchange is None:
+                        connection.force_close()
+            await asyncio.sleep(min(0.05, end - now))
+        for connection in server.open_connections():
+            if connection.exchange is not None:
+                connection.exchange.stop()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        await server.shutdown(1.0)
+        self._listener = self._server = None
+
+    def _sweep_slow(self) -> None:
+        """Closes connections that have been sending a request head for too long; runs by itself."""
+        loop = asyncio.get_running_loop()
+        timeout = self.options.header_timeout
+        if self._server is not None:
+            late = loop.time() - timeout
+            for connection in self._server.open_connections():
+                if connection.since is not None and connection.since < late:
+                    connection.force_close()
+        self._sweep = loop.call_later(timeout / 4, self._sweep_slow)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        connection = cast("_Connection", request.protocol)
+        connection.since = None
+        exchange = connection.exchange = _Exchange(self, request, connection)
+        try:
+            reply: Reply | StreamReply
+            refusal = self._check(request)
+            if refusal is None:
+                reply = await self.find(exchange.method, exchange.path)(exchange)
+            else:
+                exchange.close = True
+                reply = refuse(refusal)
+            if isinstance(reply, Reply):
+                await self._send(request, exchange, reply)
+            else:
+                await self._stream(request, exchange, reply)
+        except ConnectionError:
+            if request.transport is not None:
+                raise
+            exchange.close = True  # the client left while we wrote
+        finally:
+            connection.exchange = None
+        return _CLOSE if exchange.close or self.draining else _KEEP
+
+    def _check(self, request: web.BaseRequest) -> A2AError | None:
+        headers = request.headers
+        host = headers.get("Host")
+        if host not in self._hosts and not self._is_good_host(request, host):
+            return A2AError(Reason.INVALID_REQUEST, "the Host header is not valid")
+        coding = headers.get("Transfer-Encoding")
+        if coding is not None and coding.strip().lower() != "chunked":
+            return A2AError(Reason.INVALID_REQUEST, "the Transfer-Encoding header is not valid")
+        if sum(map(len, chain.from_iterable(request.raw_headers))) > self.options.max_header:
+            return Refusal(431, Reason.REQUEST_TOO_LARGE, "the request head is too large")
+        return None
+
+    def _is_good_host(self, request: web.BaseRequest, host: str | None) -> bool:
+        if host is None:
+            return request.version < (1, 1)
+        if not is_host(host):
+            return False
+        if len(self._hosts) < 256:  # servers have few names; whoever makes up more is checked each time
+            self._hosts.add(host)
+        return True
+
+    async def _send(self, request: web.BaseRequest, exchange: _Exchange, reply: Reply) -> None:
+        transport = request.transport
+        if transport is None:
+            return
+        body = reply.body
+        status = reply.status
+        head = _head(status, reply.headers)
+        if status in (204, 304):
+            length = b""
+            body = b""
+        else:
+            length = b"Content-Length: %d\r\n" % len(body)
+            if request.method == "HEAD":
+                body = b""
+        transport.write(b"".join((head, _date(), length, _connection(request, exchange), b"\r\n", body)))
+        await request.writer.drain()
+
+    async def _stream(self, request: web.BaseRequest, exchange: _Exchange, reply: StreamReply) -> None:
+        chunked = request.version >= (1, 1)
+        if not chunked:
+            exchange.close = True
+
+        def head() -> bytes:
+            framing = b"Transfer-Encoding: chunked\r\n" if chunked else b""
+            return b"".join(
+                (
+                    _head(200, reply.headers()),
+                    _date(),
+                    framing,
+                    _connection(request, exchange),
+                    b"\r\n",
+                )
+            )
+
+        writer = EventWriter(request, head, self.options.keep_alive, chunked=chunked)
+        failure = None
+        try:
+            failure = await writer.run(reply)
+        finally:
+            writer.release()
+            await reply.source.aclose()
+        if failure is not None:
+            await self._send(request, exchange, failure)
+
+
+_KEEP = _Written(keep=True)
+_CLOSE = _Written(keep=False)
+
+
+@lru_cache(maxsize=256)
+def _head(status: int, headers: Headers) -> bytes:
+    phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else "Error"
+    lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in headers), ""]
+    return "\r\n".join(lines).encode("utf-8", "surrogateescape")
+
+
+_date_at = 0
+_date_line = b""
+
+
+def _date() -> bytes:
+    global _date_at, _date_line
+    now = int(time.time())
+    if now != _date_at:
+        _date_at, _date_line = now, f"Date: {formatdate(now, usegmt=True)}\r\n".encode()
+    return _date_line
+
+
+def _connection(request: web.BaseRequest, exchange: _Exchange) -> bytes:
+    if exchange.close:
+        return b"Connection: close\r\n"
+    return b"" if request.version >= (1, 1) else b"Connection: keep-alive\r\n"

@@ -1,0 +1,159 @@
+"""What is mounted where: the routing that all HTTP hosts share, with documents and probes. Not a listener.
+
+Rules:
+1. Paths are compared as they were sent, percent-encoded; a path is mounted once.
+2. Exact paths come first, then the longest tree.
+3. Documents answer GET, HEAD and OPTIONS with validators, so that clients can ask whether anything changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from a2a_bridge.bindings import Document, HostOptions
+from a2a_bridge.core.errors import internal_error
+from a2a_bridge_transports._http.exchange import (
+    JSON,
+    Handler,
+    Headers,
+    Reply,
+    Request,
+    StreamReply,
+    not_allowed,
+    not_found,
+    refuse,
+)
+
+_log = logging.getLogger("a2a_bridge.http")
+
+#: seconds a document may be used before asking again
+MAX_AGE = 60
+_PROBE: Headers = (("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"))
+
+
+def canonical(path: str) -> str:
+    """A mount path as it appears in requests: "" for the root, else with one leading and no trailing slash."""
+    trimmed = path.strip("/")
+    return "/" + quote(trimmed, safe="/:@!$&'()*+,;=%~") if trimmed else ""
+
+
+class Mounts:
+    """The paths of one host."""
+
+    def __init__(self, options: HostOptions) -> None:
+        self.options = options
+        #: no longer ready: the readiness probe fails and connections are not kept
+        self.draining = False
+        self._exact: dict[str, Mapping[str, Handler]] = {}
+        self._trees: list[tuple[str, Handler]] = []
+        self._probes: dict[str, Mapping[str, Handler]] = {
+            "/livez": {"GET": self._live, "HEAD": self._live},
+            "/readyz": {"GET": self._ready, "HEAD": self._ready},
+        }
+
+    def mount(self, path: str, methods: Mapping[str, Handler]) -> None:
+        """Serves one path, with and without a trailing slash. Raises ValueError when something is there."""
+        exact = canonical(path)
+        if exact in self._exact:
+            raise ValueError(f"something is mounted at {exact or '/'} already")
+        self._exact[exact] = self._exact[exact + "/"] = methods
+
+    def mount_tree(self, path: str, handler: Handler) -> None:
+        """Serves everything below a path that nothing else serves. Raises ValueError when something does."""
+        prefix = canonical(path)
+        if any(prefix == present for present, _ in self._trees):
+            raise ValueError(f"something is mounted below {prefix or '/'} already")
+        self._trees.append((prefix, handler))
+        self._trees.sort(key=lambda tree: -len(tree[0]))
+
+    def publish(self, path: str, document: Document) -> None:
+        """Serves a JSON document at an absolute path. Raises ValueError when something is there."""
+        served = _Published(document, self.options.cors)
+        self.mount(path, {"GET": served.get, "HEAD": served.get, "OPTIONS": served.options})
+
+    def find(self, method: str, path: str) -> Handler:
+        """Who answers a request; a handler that refuses it when nobody does."""
+        methods = self._exact.get(path)
+        if methods is None:
+            for prefix, handler in self._trees:
+                if path.startswith(prefix) and path[len(prefix) : len(prefix) + 1] in ("", "/"):
+                    methods = self._probes.get(path)
+                    if methods is None:
+                        return handler
+                    break
+            else:
+                methods = self._probes.get(path)
+        if methods is None:
+            return _refuse_path
+        found = methods.get(method)
+        if found is not None:
+            return found
+        allowed = sorted({*methods, "OPTIONS"})
+        return _allowing(allowed) if method == "OPTIONS" else _refusing(allowed)
+
+    async def _live(self, _request: Request) -> Reply:
+        return Reply(200, _PROBE, b"ok\n")
+
+    async def _ready(self, _request: Request) -> Reply:
+        return Reply(503, _PROBE, b"draining\n") if self.draining else Reply(200, _PROBE, b"ok\n")
+
+
+async def _refuse_path(_request: Request) -> Reply:
+    return refuse(not_found())
+
+
+def _allowing(allowed: list[str]) -> Handler:
+    async def answer(_request: Request) -> Reply | StreamReply:
+        return Reply(204, (("Allow", ", ".join(allowed)),))
+
+    return answer
+
+
+def _refusing(allowed: list[str]) -> Handler:
+    async def answer(_request: Request) -> Reply | StreamReply:
+        return refuse(not_allowed(allowed))
+
+    return answer
+
+
+class _Published:
+    """One document: read anew for each request, because it depends on how the client got here."""
+
+    def __init__(self, document: Document, cors: str) -> None:
+        self._document = document
+        self._cors: Headers = (
+            (("Access-Control-Allow-Origin", cors), ("Access-Control-Expose-Headers", "ETag")) if cors else ()
+        )
+
+    async def get(self, request: Request) -> Reply:
+        try:
+            body = self._document(request.base_url())
+        except Exception:  # noqa: BLE001  it is the application's function
+            _log.exception("the document at %s failed", request.path)
+            return refuse(internal_error())
+        tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        headers: Headers = (("ETag", tag), ("Cache-Control", f"public, max-age={MAX_AGE}"), *self._cors)
+        if _matches(request.headers.get("If-None-Match"), tag):
+            return Reply(304, headers)
+        return Reply(200, JSON + headers, body)
+
+    async def options(self, _request: Request) -> Reply:
+        if not self._cors:
+            return Reply(204, (("Allow", "GET, HEAD, OPTIONS"),))
+        preflight: Headers = (
+            ("Allow", "GET, HEAD, OPTIONS"),
+            ("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS"),
+            ("Access-Control-Allow-Headers", "*"),
+            ("Access-Control-Max-Age", "86400"),
+        )
+        return Reply(204, self._cors + preflight)
+
+
+def _matches(asked: str | None, tag: str) -> bool:
+    if asked is None:
+        return False
+    tags = [part.strip().removeprefix("W/") for part in asked.split(",")]
+    return tag in tags or "*" in tags

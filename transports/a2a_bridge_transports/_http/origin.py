@@ -1,0 +1,87 @@
+"""Where a client believes it is talking to: the Host header and what proxies say about it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from ipaddress import ip_address, ip_network
+
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._~-]{1,255})(?::[0-9]{1,5})?")
+_PREFIX = re.compile(r"(?:/[A-Za-z0-9._~%!$&'()*+,;=:@-]+)+")
+_PAIR = re.compile(r'\s*([A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^;,"\s]*)\s*([;,]|$)')
+
+
+def is_host(host: str) -> bool:
+    """Whether a text is a Host header: a name or address and perhaps a port; no userinfo, path or list."""
+    return bool(_HOST.fullmatch(host))
+
+
+class Trust:
+    """Whose forwarded headers are believed: addresses, networks, or "*" for anybody's.
+
+    Raises ValueError for an entry that is none of them.
+    """
+
+    def __init__(self, entries: tuple[str, ...]) -> None:
+        self._anybody = "*" in entries
+        self._networks = [ip_network(entry, strict=False) for entry in entries if entry != "*"]
+
+    def __contains__(self, peer: str) -> bool:
+        if self._anybody:
+            return True
+        if not self._networks:
+            return False
+        try:
+            address = ip_address(peer)
+        except ValueError:
+            return False
+        mapped = getattr(address, "ipv4_mapped", None)
+        return any(address in network or (mapped and mapped in network) for network in self._networks)
+
+
+def base_url(scheme: str, host: str, root: str, headers: Mapping[str, str], *, trusted: bool) -> str:
+    """The URL of an application as its client sees it, without a trailing slash.
+
+    scheme, host: of the connection and its Host header. root: the path it is mounted at, percent-encoded.
+    trusted: whether Forwarded (RFC 7239) and X-Forwarded-{Proto,Host,Port,Prefix} count. Where proxies made
+    lists, the first entry is the one nearest to the client. What is malformed is as if it were not there.
+    """
+    prefix = ""
+    if trusted:
+        scheme, host, prefix = _forwarded(scheme, host, headers)
+    if f"{root}/".startswith(f"{prefix}/"):
+        prefix = ""  # the server below us was told of the same prefix
+    return f"{scheme}://{host}{prefix}{root}".rstrip("/")
+
+
+def _forwarded(scheme: str, host: str, headers: Mapping[str, str]) -> tuple[str, str, str]:
+    pairs = _first_forwarded(headers.get("Forwarded", ""))
+    proto = pairs.get("proto") or _first(headers, "X-Forwarded-Proto")
+    if proto.lower() in ("http", "https"):
+        scheme = proto.lower()
+    named = pairs.get("host") or _first(headers, "X-Forwarded-Host")
+    if is_host(named):
+        host = named
+    port = _first(headers, "X-Forwarded-Port")
+    if port.isascii() and port.isdigit() and len(port) <= 5 and not re.search(r":[0-9]+$", named):
+        bare = re.sub(r":[0-9]+$", "", host)
+        host = bare if port == {"http": "80", "https": "443"}[scheme] else f"{bare}:{port}"
+    prefix = _first(headers, "X-Forwarded-Prefix").rstrip("/")
+    return scheme, host, prefix if _PREFIX.fullmatch(prefix) else ""
+
+
+def _first(headers: Mapping[str, str], name: str) -> str:
+    return headers.get(name, "").partition(",")[0].strip()
+
+
+def _first_forwarded(text: str) -> dict[str, str]:
+    """The pairs of the first element of a Forwarded header, as far as it is well formed."""
+    pairs: dict[str, str] = {}
+    at = 0
+    while at < len(text) and (match := _PAIR.match(text, at)):
+        name, value, separator = match.groups()
+        pairs[name.lower()] = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
+        if separator == ",":
+            break
+        at = match.end()
+    return pairs

@@ -1,0 +1,211 @@
+"""The client half of HTTP: a session with our limits, and what its failures mean. It knows no binding.
+
+Rules:
+1. No redirects, no cookies, no cap on connections (a gateway's callers are its cap), proxies from the environment.
+2. A failure before the request was sent is UNAVAILABLE with metadata phase=connect: the agent has not seen the
+   call. A later one is phase=call, and phase=stream once events came.
+3. What arrives is bounded, after decompression.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, NoReturn
+
+import aiohttp
+from yarl import URL
+
+from a2a_bridge.bindings import DialOptions, Fetch, Fetched
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge_transports._http import sse
+
+#: how long an idle connection is kept for the next call; shorter than servers keep theirs
+KEEP_CONNECTION = 15.0
+
+_NOT_CONNECTED = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ClientHttpProxyError,
+    aiohttp.InvalidURL,
+)
+
+
+def url_of(address: str, tls: Any) -> str:
+    """An interface's URL with the scheme that `tls` forces; `host:port` gets one. No trailing slash is added."""
+    scheme, separator, rest = address.partition("://")
+    if not separator:
+        scheme, rest = "http", address
+    if tls is True or isinstance(tls, ssl.SSLContext):
+        scheme = "https"
+    elif tls is False:
+        scheme = "http"
+    return f"{scheme.lower()}://{rest}"
+
+
+@asynccontextmanager
+async def opened(options: DialOptions) -> AsyncIterator[aiohttp.ClientSession]:
+    """A session. Nothing is connected yet."""
+    connector = aiohttp.TCPConnector(
+        limit=0,
+        keepalive_timeout=KEEP_CONNECTION,
+        ssl=options.tls if isinstance(options.tls, ssl.SSLContext) else True,
+    )
+    session = aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=True,
+        headers={"User-Agent": "a2a-bridge"},
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=options.connect_timeout),
+        read_bufsize=256 * 1024,
+        max_line_size=64 * 1024,
+        max_field_size=64 * 1024,
+    )
+    async with session:
+        yield session
+
+
+class Exchanger:
+    """Requests over one session, with deadlines and errors of the bridge."""
+
+    def __init__(self, session: aiohttp.ClientSession, options: DialOptions) -> None:
+        self._session = session
+        self._options = options
+
+    def remaining(self, context: CallContext, default: float | None) -> float | None:
+        """Seconds until the deadline; `default` without one. Raises DEADLINE_EXCEEDED when it has passed."""
+        if context.deadline is None:
+            return default
+        left = context.deadline - time.monotonic()
+        if left <= 0:
+            raise A2AError(Reason.DEADLINE_EXCEEDED)
+        return left
+
+    async def call(
+        self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, limit: float | None
+    ) -> Fetched:
+        """One request, its response read whole. Raises UNAVAILABLE, DEADLINE_EXCEEDED, INVALID_AGENT_RESPONSE."""
+        limits = aiohttp.ClientTimeout(total=limit, sock_connect=self._options.connect_timeout)
+        try:
+            async with self._session.request(
+                method, url, headers=headers, data=body, allow_redirects=False, timeout=limits
+            ) as response:
+                data = await self._read(response)
+                return Fetched(response.status, response.headers, data)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            _raise(error, "call")
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, limit: float | None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """One request whose response is read as it comes. Leaving closes the connection unless all was read."""
+        limits = aiohttp.ClientTimeout(
+            total=limit,
+            sock_connect=self._options.connect_timeout,
+            sock_read=self._options.idle_timeout,
+        )
+        try:
+            response = await self._session.request(
+                method, url, headers=headers, data=body, allow_redirects=False, timeout=limits
+            )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            _raise(error, "call")
+        try:
+            yield response
+        finally:
+            response.close()
+
+    async def whole(self, response: aiohttp.ClientResponse) -> bytes:
+        """The body of a response that turned out to be no stream."""
+        try:
+            return await self._read(response)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            _raise(error, "call")
+
+    async def events(self, response: aiohttp.ClientResponse) -> AsyncGenerator[list[sse.Event], None]:
+        """The events of a response, in groups as they arrive.
+
+        Raises UNAVAILABLE (phase=stream) for silence or an end in the middle, DEADLINE_EXCEEDED.
+        """
+        decoder = sse.Decoder(self._options.max_message)
+        content = response.content
+        try:
+            while chunk := await content.readany():
+                found = decoder.feed(chunk)
+                if found:
+                    yield found
+        except sse.EventTooLarge as error:
+            raise A2AError(Reason.INVALID_AGENT_RESPONSE, str(error), blame=Blame.PEER) from None
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            _raise(error, "stream")
+        if decoder.pending:
+            raise _unavailable("the agent's stream ended in the middle of an event", "stream")
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        limit = self._options.max_message
+        parts: list[bytes] = []
+        size = 0
+        while chunk := await response.content.readany():
+            size += len(chunk)
+            if size > limit:
+                response.close()
+                text = f"the agent's answer is larger than {limit} bytes"
+                raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+            parts.append(chunk)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def redirected(status: int, headers: Mapping[str, str]) -> A2AError | None:
+    """What a redirect means here: nothing follows it, so the interface's URL is wrong."""
+    if not 300 <= status < 400:
+        return None
+    return _unavailable(f"the agent redirects to {headers.get('Location', 'nowhere')[:200]!r}", "call")
+
+
+def text_of(data: bytes) -> str:
+    """The beginning of an error body that is not JSON, for people."""
+    return " ".join(data[:200].decode(errors="replace").split())
+
+
+@asynccontextmanager
+async def fetcher(options: DialOptions) -> AsyncIterator[Fetch]:
+    """A Fetch (GET) with a session of its own."""
+    async with opened(options) as session:
+        exchanger = Exchanger(session, options)
+
+        async def fetch(url: str, headers: Mapping[str, str]) -> Fetched:
+            sent = {**options.parameters, **headers}
+            fetched = await exchanger.call("GET", parsed(url_of(url, None)), sent, None, options.timeout)
+            names = {name.lower(): value for name, value in fetched.headers.items()}
+            return Fetched(fetched.status, names, fetched.body)
+
+        yield fetch
+
+
+def parsed(url: str) -> URL:
+    """A URL as it is written, nothing re-encoded. Raises UNAVAILABLE (phase=connect) for what is none."""
+    with contextlib.suppress(ValueError):
+        found = URL(url, encoded=True)
+        if found.host and found.scheme in ("http", "https"):
+            return found
+    raise _unavailable(f"{url[:200]!r} is not an HTTP URL", "connect")
+
+
+def _raise(error: BaseException, phase: str) -> NoReturn:
+    """What a failure of the session means. Runs inside `except`, and hides the library's exception."""
+    if isinstance(error, _NOT_CONNECTED):
+        raise _unavailable(f"no connection to the agent: {error}", "connect") from error
+    if isinstance(error, aiohttp.SocketTimeoutError):
+        raise _unavailable("the agent has been silent for too long", phase) from error
+    if isinstance(error, TimeoutError):
+        raise A2AError(Reason.DEADLINE_EXCEEDED) from error
+    raise _unavailable("the connection to the agent broke", phase) from error
+
+
+def _unavailable(text: str, phase: str) -> A2AError:
+    return A2AError(Reason.UNAVAILABLE, text, metadata={"phase": phase}, blame=Blame.PEER)

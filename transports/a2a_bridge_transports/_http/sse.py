@@ -1,0 +1,115 @@
+"""Server-sent events, both ways (WHATWG HTML 9.2). Pure and incremental; it does not know what events hold.
+
+Rules:
+1. Reading takes every line end (CRLF, LF, CR), a byte order mark, comments, unknown fields, and chunk borders
+   anywhere, inside a character too. Data stays bytes: whoever parses it checks the UTF-8.
+2. Writing uses one `data` line per event, because some readers know no other.
+3. A decoder holds at most `limit` bytes of an unfinished event.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+KEEP_ALIVE = b": keep-alive\n\n"
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class Event(NamedTuple):
+    """One event: its type ("message" unless it says otherwise) and its data lines, joined by LF."""
+
+    type: str
+    data: bytes
+
+
+class EventTooLarge(ValueError):  # noqa: N818  the domain's word is the better name
+    """An event is larger than the decoder may hold."""
+
+
+def encode(data: bytes, name: bytes = b"") -> bytes:
+    """An event with a type of its own or without. `data` must not contain line ends; compact JSON does not."""
+    if name:
+        return b"event: %b\ndata: %b\n\n" % (name, data)
+    return b"data: %b\n\n" % data
+
+
+class Decoder:
+    """Feed it chunks, get events."""
+
+    __slots__ = ("_after_cr", "_data", "_held", "_limit", "_name", "_start", "_tail", "_tail_size")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._tail: list[bytes] = []
+        self._tail_size = 0
+        self._data: list[bytes] = []
+        self._held = 0
+        self._name = ""
+        self._after_cr = False
+        self._start: bytes | None = b""
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that `chunk` completes. Raises EventTooLarge."""
+        if self._start is not None:
+            chunk = self._without_mark(chunk)
+        if not chunk:
+            return []
+        if self._after_cr:
+            self._after_cr = False
+            if chunk[0] == 10:
+                chunk = chunk[1:]
+        if b"\r" in chunk:
+            self._after_cr = chunk[-1] == 13
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        lines = chunk.split(b"\n")
+        if len(lines) > 1 and self._tail:
+            self._tail.append(lines[0])
+            lines[0] = b"".join(self._tail)
+            self._tail.clear()
+            self._tail_size = 0
+        last = lines.pop()
+        events: list[Event] = []
+        for line in lines:
+            if line:
+                self._line(line)
+                continue
+            if self._data:
+                events.append(Event(self._name or "message", b"\n".join(self._data)))
+                self._data = []
+                self._held = 0
+            self._name = ""
+        if last:
+            self._tail.append(last)
+            self._tail_size += len(last)
+        self._check()
+        return events
+
+    @property
+    def pending(self) -> bool:
+        """Whether the stream, ending here, would end in the middle of an event."""
+        return bool(self._data) or any(not part.startswith(b":") for part in self._tail[:1])
+
+    def _line(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        if value[:1] == b" ":
+            value = value[1:]
+        if name == b"data":
+            self._data.append(value)
+            self._held += len(value) + 1
+            self._check()
+        elif name == b"event":
+            self._name = value.decode(errors="replace")
+        # id and retry are for readers that reconnect; comments have no name, and other fields no meaning
+
+    def _check(self) -> None:
+        if self._held + self._tail_size > self._limit:
+            raise EventTooLarge(f"an event is larger than {self._limit} bytes")
+
+    def _without_mark(self, chunk: bytes) -> bytes:
+        head = (self._start or b"") + chunk
+        if len(head) < len(_BOM) and _BOM.startswith(head):
+            self._start = head
+            return b""
+        self._start = None
+        return head.removeprefix(_BOM)

@@ -1,0 +1,41 @@
+"""HTTP+JSON, the REST binding (spec 11). The binding only: paths are in `wire`, the two sides beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import HTTP_JSON, Dialect, Kind
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_transports._http.host import HttpHost
+from a2a_bridge_transports._http.mounts import Mounts, canonical
+from a2a_bridge_transports.http_json.client import dial
+from a2a_bridge_transports.http_json.server import HttpJsonServer
+
+
+class HttpJsonBinding:
+    """See a2a_bridge.bindings.Binding."""
+
+    kind: Kind[Any, Any] = HTTP_JSON
+    family = "http"
+
+    def host(self, address: ListenAddress, options: HostOptions) -> HttpHost:
+        return HttpHost(address, options)
+
+    def mount(self, host: Mounts, path: str, service: Service, dialects: Sequence[Dialect]) -> None:
+        lenient = host.options.lenient_versions
+        server = HttpJsonServer(service, dialects, below=len(canonical(path)), lenient=lenient)
+        host.mount_tree(path, server.handle)
+
+    def dial(
+        self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
+    ) -> AbstractAsyncContextManager[Service]:
+        return dial(interface, dialect, options)
+
+
+BINDING = HttpJsonBinding()
+
+__all__ = ["BINDING"]

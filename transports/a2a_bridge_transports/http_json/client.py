@@ -1,0 +1,158 @@
+"""The client side of HTTP+JSON: a Service over an HTTP session. It knows no version."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, cast
+
+from yarl import URL
+
+from a2a_bridge.bindings import DialOptions
+from a2a_bridge.codec import InexactNumber, Json, JsonSyntaxError, dumps, loads, loads_exact
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import HTTP_JSON, Dialect, ErrorReply, Row
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
+from a2a_bridge_transports._http.parameters import response_parameters
+from a2a_bridge_transports._http.session import Exchanger, opened, parsed, redirected, text_of, url_of
+from a2a_bridge_transports.http_json import wire
+
+#: 1.0 agents read both; many know this one only
+CONTENT_TYPE = "application/json"
+ACCEPT = "application/a2a+json, application/json"
+
+
+class HttpJsonClient(ClientSide):
+    """An agent below one URL; implements Service."""
+
+    def __init__(
+        self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions, exchanger: Exchanger
+    ) -> None:
+        super().__init__(HTTP_JSON, interface, dialect, options, exchanger)
+        self._base = url_of(interface.url, options.tls).rstrip("/")
+        #: the HTTP method that worked, for operations that have several
+        self._methods: dict[Any, str] = {}
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        row = self.row(call)
+        target = self._targets(row, call)[0]
+        headers = self.headers(call)
+        headers["Accept"] = ACCEPT
+        body = _body(target, headers)
+        timeout = self.exchanger.remaining(call.context, self.options.timeout)
+        fetched = await self.exchanger.call(target.method, self._url(target), headers, body, timeout)
+        call.context.reply.update(response_parameters(fetched.headers))
+        if fetched.status >= 300:
+            raise self._error(fetched.status, fetched.headers, fetched.body)
+        return cast("Res", _read(row, fetched.body))
+
+    async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        row = self.row(call)
+        targets = self._targets(row, call)
+        for number, target in enumerate(targets, 1):
+            try:
+                async with aclosing(self._stream(row, call, target)) as events:
+                    async for event in events:
+                        self._methods[row.operation] = target.method
+                        yield event
+            except _WrongMethod as wrong:
+                if number == len(targets):
+                    raise wrong.error from None
+            else:
+                return
+
+    async def _stream(
+        self, row: Row[Any, Any], call: Call[Any, Res], target: wire.Target
+    ) -> AsyncGenerator[Res, None]:
+        headers = self.headers(call)
+        headers["Accept"] = f"text/event-stream, {ACCEPT}"
+        headers |= STREAM_HEADERS
+        body = _body(target, headers)
+        timeout = self.exchanger.remaining(call.context, None)
+        url = self._url(target)
+        async with self.exchanger.stream(target.method, url, headers, body, timeout) as response:
+            call.context.reply.update(response_parameters(response.headers))
+            if response.status >= 300:
+                data = await self.exchanger.whole(response)
+                error = self._error(response.status, response.headers, data)
+                if response.status in (404, 405, 501) and error.reason is Reason.METHOD_NOT_FOUND:
+                    raise _WrongMethod(error)
+                raise error
+            if response.content_type != "text/event-stream":
+                yield cast("Res", _read(row, await self.exchanger.whole(response)))
+                return
+            async with aclosing(self.exchanger.events(response)) as groups:
+                async for group in groups:
+                    for event in group:
+                        yield cast("Res", self._event(row, event.type, event.data))
+
+    def _event(self, row: Row[Any, Any], kind: str, data: bytes) -> Any:
+        tree = _tree(data)
+        if kind == "error" or wire.error_in(tree):
+            raise self.form.decode_error(ErrorReply(200, tree, text_of(data)))
+        return _decoded(row, tree, data)
+
+    def _targets(self, row: Row[Any, Any], call: Call[Any, Any]) -> list[wire.Target]:
+        """Where the request goes. One target except for streams, which some agents mount for one method only."""
+        targets = wire.implode(row.address, row.encode_request(self.addressed(call.request)))
+        known = self._methods.get(row.operation)
+        return sorted(targets, key=lambda target: target.method != known) if known else targets
+
+    def _url(self, target: wire.Target) -> URL:
+        query = f"?{target.query}" if target.query else ""
+        return parsed(f"{self._base}{target.path}{query}")
+
+    def _error(self, status: int, headers: Mapping[str, str], data: bytes) -> A2AError:
+        moved = redirected(status, headers)
+        if moved is not None:
+            return moved
+        try:
+            tree = loads(data)
+        except JsonSyntaxError:
+            tree = None  # not ours: a proxy's page, or nothing at all
+        return self.form.decode_error(ErrorReply(status, tree, text_of(data)))
+
+
+class _WrongMethod(Exception):  # noqa: N818  control flow: another rule is tried
+    def __init__(self, error: A2AError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def _body(target: wire.Target, headers: dict[str, str]) -> bytes | None:
+    if target.body is None:
+        return None
+    headers["Content-Type"] = CONTENT_TYPE
+    return dumps(target.body)
+
+
+def _tree(data: bytes) -> Json:
+    try:
+        return loads(data)
+    except JsonSyntaxError as problem:
+        raise wire.not_json(str(problem)) from None
+
+
+def _read(row: Row[Any, Any], data: bytes) -> Any:
+    """The response in a body; an empty one (204) counts as null."""
+    return _decoded(row, _tree(data) if data else None, data)
+
+
+def _decoded(row: Row[Any, Any], tree: Json, data: bytes) -> Any:
+    try:
+        return row.decode_response(tree)
+    except InexactNumber:
+        return row.decode_response(loads_exact(data))
+
+
+@asynccontextmanager
+async def dial(
+    interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
+) -> AsyncIterator[Service]:
+    """A client side with a session of its own."""
+    async with opened(options) as session:
+        yield HttpJsonClient(interface, dialect, options, Exchanger(session, options))

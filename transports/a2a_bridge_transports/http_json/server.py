@@ -1,0 +1,156 @@
+"""The server side of HTTP+JSON: paths and bodies ↔ Service over an HTTP host. It knows no version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from a2a_bridge.codec import InexactNumber, JsonSyntaxError, dumps, loads, loads_exact
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import HTTP_JSON, Dialect, Form, Row
+from a2a_bridge_transports._http import sse
+from a2a_bridge_transports._http.exchange import (
+    A2A_JSON,
+    EVENT_STREAM,
+    JSON,
+    Failure,
+    Headers,
+    Reply,
+    Request,
+    StreamReply,
+    not_allowed,
+    not_found,
+    with_status,
+)
+from a2a_bridge_transports._http.parameters import check_content_type
+from a2a_bridge_transports._http.serving import ServerSide, Table, error_headers, error_status
+from a2a_bridge_transports.http_json import wire
+
+
+def _routes(form: Form[Any, Any]) -> wire.Routes:
+    return wire.Routes(form.rows)
+
+
+class HttpJsonServer(ServerSide[wire.Routes]):
+    """A service below one path.
+
+    below: length of the mount's path, which is no part of the templates.
+    """
+
+    def __init__(
+        self, service: Service, dialects: Sequence[Dialect], *, below: int = 0, lenient: bool = False
+    ) -> None:
+        super().__init__(HTTP_JSON, service, dialects, _routes, lenient=lenient)
+        self._below = below
+
+    async def handle(self, request: Request) -> Reply | StreamReply:
+        """Answers one request for any path below the mount."""
+        table = self.tables[0]
+        name = "a request"
+        context: CallContext | None = None
+        accept = request.headers.get("Accept")
+        media = A2A_JSON if accept and "a2a+json" in accept and _prefers_a2a(accept) else JSON
+        try:
+            method, path = request.method, request.path[self._below :]
+            found = {known.dialect: known.index.match(method, path) for known in self.tables}
+            if not any(isinstance(match, wire.Match) for match in found.values()):
+                return _options(method, found.values())
+            body = b""
+            tree = None
+            if method != "GET":
+                body = await request.read()
+                if body:
+                    check_content_type(request.headers)
+                    tree = loads(body)
+            table = self.table(request, lambda known: isinstance(found[known.dialect], wire.Match))
+            match = _matched(found[table.dialect])
+            row = match.route.row
+            name = row.operation.name
+            try:
+                message = row.decode_request(wire.explode(match, request.query, tree))
+            except InexactNumber:
+                message = row.decode_request(wire.explode(match, request.query, loads_exact(body)))
+            context = self.context(request, table, message.tenant)
+            call = Call(row.operation, message, context)
+            if row.streaming:
+                return self._stream(request, table, row, call, media)
+            answer = await self.service.unary(call)
+            data = dumps(row.encode_response(answer))
+            if context.reply:
+                return Reply(200, media + self.reply_headers(context, name), data)
+            return Reply(200, media, data)
+        except JsonSyntaxError as problem:
+            return self._error(table, None, media, A2AError(Reason.PARSE_ERROR, str(problem)))
+        except BaseException as error:  # noqa: BLE001  failure() raises again what is not for the caller
+            return self._error(table, context, media, self.failure(request, error, name))
+
+    def _stream(
+        self,
+        request: Request,
+        table: Table[wire.Routes],
+        row: Row[Any, Any],
+        call: Call[Any, Any],
+        media: Headers,
+    ) -> StreamReply:
+        encode_response = row.encode_response
+        name = row.operation.name
+
+        def encode(event: Any) -> bytes:
+            return b"data: %b\n\n" % dumps(encode_response(event))
+
+        def fail(error: BaseException) -> Failure:
+            reply = self._error(table, call.context, media, self.failure(request, error, name))
+            return Failure(reply, sse.encode(reply.body, b"error"))
+
+        return StreamReply(
+            self.service.stream(call),
+            encode,
+            lambda: EVENT_STREAM + self.reply_headers(call.context, name),
+            fail,
+        )
+
+    def _error(
+        self, table: Table[wire.Routes], context: CallContext | None, media: Headers, error: A2AError
+    ) -> Reply:
+        try:
+            parameters = self.reply_headers(context, "an error")
+        except A2AError as worse:
+            error, parameters = worse, ()
+        encoded = table.form.encode_error(error)
+        headers = media + error_headers(error) + parameters
+        status = error_status(error, encoded.status)
+        return Reply(status, headers, dumps(with_status(encoded.body, status)))
+
+
+def _options(method: str, found: Iterable[wire.Match | list[str]]) -> Reply:
+    """What a path can be asked for, to OPTIONS. Raises METHOD_NOT_FOUND to others: 404, or 405 with Allow."""
+    methods = {allowed for match in found for allowed in match if isinstance(allowed, str)}
+    if not methods:
+        raise not_found()
+    allow = [*sorted(methods), "OPTIONS"]
+    if method != "OPTIONS":
+        raise not_allowed(allow)
+    return Reply(204, (("Allow", ", ".join(allow)),))
+
+
+def _matched(match: wire.Match | list[str]) -> wire.Match:
+    if not isinstance(match, wire.Match):
+        raise not_found()
+    return match
+
+
+def _prefers_a2a(accept: str) -> bool:
+    """Whether an Accept header wants application/a2a+json at least as much as application/json."""
+    weights = {"application/a2a+json": 0.0, "application/json": 0.0}
+    for part in accept.split(","):
+        media, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        if media in weights:
+            quality = next((item[2:] for item in parameters if item.startswith("q=")), "1")
+            try:
+                weights[media] = float(quality)
+            except ValueError:
+                weights[media] = 0.0
+    wanted = weights["application/a2a+json"]
+    return wanted > 0 and wanted >= weights["application/json"]

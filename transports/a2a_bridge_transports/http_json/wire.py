@@ -1,0 +1,265 @@
+"""HTTP+JSON addresses: a path, query and body ↔ a row and one JSON tree. Pure; it knows no operation or version.
+
+Rules (google.api.http; A2A 1.0.1 sections 5.3, 11.3, 11.5):
+1. Templates are matched on the path as it was sent, and each segment is decoded after the split, so that an id
+   may hold a slash. A variable takes one segment that is not empty.
+2. The verb stands after the last colon of the last segment; `%3A` is a colon too. An id that ends like a verb is
+   read as an id where no rule of that method has the verb.
+3. A path's value and a body's value of the same member have to agree.
+4. In a query, lists are repetitions or commas, booleans `true` and `false`, enums names, timestamps RFC 3339.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+from a2a_bridge.codec import Json, JsonObject
+from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
+from a2a_bridge.dialects import HttpAddress, HttpRule, Row
+
+MAX_QUERY_FIELDS = 1000
+
+_VARIABLE = re.compile(r"\{(\w+)\}")
+_COLON = re.compile(r"(.*)(?::|%3[Aa])(.*)", re.DOTALL)
+_INTEGER = re.compile(r"-?[0-9]{1,20}")
+_SNAKE = re.compile(r"_([a-z0-9])")
+_CAMEL = re.compile(r"([A-Z])")
+
+
+class Route(NamedTuple):
+    """One rule of one row, with the members that its path holds, in order."""
+
+    row: Row[HttpAddress, Any]
+    rule: HttpRule
+    members: tuple[str, ...]
+
+
+class Match(NamedTuple):
+    """A route and what its path holds, decoded."""
+
+    route: Route
+    values: tuple[str, ...]
+
+
+class Target(NamedTuple):
+    """Where a request goes: method, path (percent-encoded, below the interface's URL), query, body tree."""
+
+    method: str
+    path: str
+    query: str
+    body: Json
+
+
+Methods = dict[str, Route]
+
+
+class _Node:
+    """The rules that share the beginning of a path. `ends` maps a verb ("" for none) to what ends here."""
+
+    __slots__ = ("ends", "literals", "variable")
+
+    def __init__(self) -> None:
+        self.literals: dict[str, _Node] = {}
+        self.variable: _Node | None = None
+        self.ends: dict[str, Methods] = {}
+
+
+class Routes:
+    """All rules of a form, to find the one of a request."""
+
+    def __init__(self, rows: Iterable[Row[HttpAddress, Any]]) -> None:
+        self._root = _Node()
+        self._plain: dict[str, Methods] = {}
+        for row in rows:
+            for rule in row.address.rules:
+                self._add(Route(row, rule, tuple(_VARIABLE.findall(rule.template))))
+
+    def match(self, method: str, path: str) -> Match | list[str]:
+        """The route of a request, or else the methods that the path exists for: none when it does not exist.
+
+        Raises INVALID_REQUEST when the path is no UTF-8.
+        """
+        plain = self._plain.get(path)
+        if plain is not None and (route := plain.get(method)) is not None:
+            return Match(route, ())
+        allowed: set[str] = set()
+        for methods, values in self._ends(path):
+            route = methods.get(method)
+            if route is not None:
+                return Match(route, values)
+            allowed.update(methods)
+        return sorted(allowed)
+
+    def _add(self, route: Route) -> None:
+        *parts, last = route.rule.template.removeprefix("/").split("/")
+        stem, _, verb = last.partition(":")
+        node = self._root
+        for part in (*parts, stem):
+            if _VARIABLE.fullmatch(part):
+                node.variable = node.variable or _Node()
+                node = node.variable
+            else:
+                node = node.literals.setdefault(part, _Node())
+        node.ends.setdefault(verb, {})[route.rule.method] = route
+        if not route.members:
+            self._plain.setdefault(route.rule.template, {})[route.rule.method] = route
+
+    def _ends(self, path: str) -> Iterator[tuple[Methods, tuple[str, ...]]]:
+        if path[:1] != "/" or path == "/":
+            return
+        raw = path[1:].removesuffix("/").split("/")
+        if len(raw) > 16:
+            return  # no template is that long; and nobody should pay for looking
+        parts = [_decoded(part) for part in raw]
+        colon = _COLON.fullmatch(raw[-1])
+        if colon is not None:
+            yield from _walk(self._root, [*parts[:-1], _decoded(colon[1])], _decoded(colon[2]), ())
+        yield from _walk(self._root, parts, "", ())
+
+
+def _walk(
+    node: _Node, parts: list[str], verb: str, values: tuple[str, ...]
+) -> Iterator[tuple[Methods, tuple[str, ...]]]:
+    if not parts:
+        methods = node.ends.get(verb)
+        if methods is not None:
+            yield methods, values
+        return
+    part, *rest = parts
+    literal = node.literals.get(part)
+    if literal is not None:
+        yield from _walk(literal, rest, verb, values)
+    if node.variable is not None and part:
+        yield from _walk(node.variable, rest, verb, (*values, part))
+
+
+def explode(match: Match, query: str, body: Json) -> Json:
+    """The JSON tree of a request. Raises INVALID_PARAMS, naming the member at fault.
+
+    body: the parsed body, None when it was empty; rules without a body do not look at it.
+    """
+    (_, rule, members), values = match
+    if not rule.body:
+        tree = _from_query(query, rule.query, members)
+    elif body is None:
+        tree = {}
+    elif type(body) is dict:
+        tree = body
+    else:
+        raise invalid_params("", "the body has to be an object")
+    for name, value in zip(members, values, strict=True):
+        for spelling in {name, _CAMEL.sub(_underscore, name)}:
+            present = tree.pop(spelling, None)
+            if present not in (None, "", value):
+                raise invalid_params(name, "is not what the path says")
+        tree[name] = value
+    return tree
+
+
+def implode(address: HttpAddress, tree: JsonObject) -> list[Target]:
+    """Where a request can be sent, best first. Raises INVALID_PARAMS when a member that paths need is empty.
+
+    A tenant goes into the path wherever a rule has a place for it, and without one no rule has.
+    """
+    tenant = bool(tree.get("tenant"))
+    fitting: list[Target] = []
+    for rule in address.rules:
+        members = _VARIABLE.findall(rule.template)
+        if ("tenant" in members) == tenant and all(tree.get(name) for name in members):
+            fitting.append(_target(rule, members, tree))
+    if not fitting:
+        missing = next(
+            (name for name in _VARIABLE.findall(address.rules[0].template) if not tree.get(name)), ""
+        )
+        raise invalid_params(missing, "is required")
+    return fitting
+
+
+def _target(rule: HttpRule, members: list[str], tree: JsonObject) -> Target:
+    path = _VARIABLE.sub(lambda match: _encoded(str(tree[match[1]])), rule.template)
+    rest = {name: value for name, value in tree.items() if name not in members}
+    if rule.body:
+        return Target(rule.method, path, "", rest)
+    pairs: list[tuple[str, str]] = []
+    for name, value in rest.items():
+        if name not in rule.query:
+            raise invalid_params(name, "cannot be sent in a query")
+        pairs.extend((name, _query_text(item)) for item in (value if isinstance(value, list) else [value]))
+    return Target(rule.method, path, urlencode(pairs, quote_via=quote), None)
+
+
+def error_in(tree: Json) -> bool:
+    """Whether an event is an error, although its type does not say so: no response has such a member."""
+    return type(tree) is dict and "error" in tree
+
+
+def not_json(problem: str) -> A2AError:
+    """INVALID_AGENT_RESPONSE for an answer that should have been JSON."""
+    text = f"the agent's answer is not JSON: {problem}"
+    return A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+
+
+def _from_query(query: str, kinds: Mapping[str, str], members: tuple[str, ...]) -> JsonObject:
+    tree: JsonObject = {}
+    if not query:
+        return tree
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=MAX_QUERY_FIELDS)
+    except ValueError:
+        raise invalid_params("", "the query cannot be read") from None
+    for spelled, text in pairs:
+        name = spelled if spelled in kinds else _SNAKE.sub(lambda match: match[1].upper(), spelled)
+        kind = kinds.get(name) or ("string" if name in members else "")
+        if not kind:
+            continue  # unknown members are ignored, in a query as in a body
+        if kind.startswith("[]"):
+            items = tree.setdefault(name, [])
+            items.extend(_query_value(name, kind[2:], part) for part in text.split(","))
+        elif name in tree:
+            raise invalid_params(name, "is given more than once")
+        else:
+            tree[name] = _query_value(name, kind, text)
+    return tree
+
+
+def _query_value(name: str, kind: str, text: str) -> Json:
+    if kind == "int":
+        if not _INTEGER.fullmatch(text):
+            raise invalid_params(name, "has to be an integer")
+        return int(text)
+    if kind == "bool":
+        if text not in ("true", "false"):
+            raise invalid_params(name, "has to be true or false")
+        return text == "true"
+    if kind == "enum" and _INTEGER.fullmatch(text):
+        return int(text)
+    if kind == "timestamp":
+        return text.replace(" ", "+")  # an offset's plus sign that nobody encoded
+    return text
+
+
+def _query_text(value: Json) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _encoded(value: str) -> str:
+    # A segment of dots only would be resolved on the way, as a step in the hierarchy.
+    return value.replace(".", "%2E") if value in (".", "..") else quote(value, safe="")
+
+
+def _decoded(part: str) -> str:
+    if "%" not in part:
+        return part
+    try:
+        return unquote(part, errors="strict")
+    except UnicodeDecodeError:
+        raise A2AError(Reason.INVALID_REQUEST, "the path is not UTF-8") from None
+
+
+def _underscore(match: re.Match[str]) -> str:
+    return "_" + match[1].lower()

@@ -1,0 +1,40 @@
+"""JSON-RPC 2.0 over HTTP (spec 9). The binding only: frames are in `wire`, the two sides beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import JSONRPC, Dialect, Kind
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_transports._http.host import HttpHost
+from a2a_bridge_transports._http.mounts import Mounts
+from a2a_bridge_transports.jsonrpc.client import dial
+from a2a_bridge_transports.jsonrpc.server import JsonRpcServer
+
+
+class JsonRpcBinding:
+    """See a2a_bridge.bindings.Binding."""
+
+    kind: Kind[Any, Any] = JSONRPC
+    family = "http"
+
+    def host(self, address: ListenAddress, options: HostOptions) -> HttpHost:
+        return HttpHost(address, options)
+
+    def mount(self, host: Mounts, path: str, service: Service, dialects: Sequence[Dialect]) -> None:
+        server = JsonRpcServer(service, dialects, lenient=host.options.lenient_versions)
+        host.mount(path, {"POST": server.handle})
+
+    def dial(
+        self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
+    ) -> AbstractAsyncContextManager[Service]:
+        return dial(interface, dialect, options)
+
+
+BINDING = JsonRpcBinding()
+
+__all__ = ["BINDING"]

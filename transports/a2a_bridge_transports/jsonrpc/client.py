@@ -1,0 +1,114 @@
+"""The client side of JSON-RPC: a Service over an HTTP session. It knows no version."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, cast
+
+from yarl import URL
+
+from a2a_bridge.bindings import DialOptions
+from a2a_bridge.codec import InexactNumber, Json
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import JSONRPC, Dialect, ErrorReply, Row
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.pb.google_protobuf import Empty
+from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
+from a2a_bridge_transports._http.parameters import response_parameters
+from a2a_bridge_transports._http.session import Exchanger, opened, parsed, redirected, text_of, url_of
+from a2a_bridge_transports.jsonrpc import wire
+
+
+class JsonRpcClient(ClientSide):
+    """An agent at one URL; implements Service."""
+
+    def __init__(
+        self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions, exchanger: Exchanger
+    ) -> None:
+        super().__init__(JSONRPC, interface, dialect, options, exchanger)
+        self._address = url_of(interface.url, options.tls)
+        self._url: URL | None = None
+        self._ids = itertools.count(1)
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        row, id_, headers, body = self._request(call)
+        headers["Accept"] = "application/json"
+        timeout = self.exchanger.remaining(call.context, self.options.timeout)
+        fetched = await self.exchanger.call("POST", self._target(), headers, body, timeout)
+        call.context.reply.update(response_parameters(fetched.headers))
+        self._check_status(fetched.status, fetched.headers, fetched.body)
+        return cast("Res", self._read(row, id_, fetched.status, fetched.body))
+
+    async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        row, id_, headers, body = self._request(call)
+        headers["Accept"] = "text/event-stream, application/json"
+        headers |= STREAM_HEADERS
+        timeout = self.exchanger.remaining(call.context, None)
+        async with self.exchanger.stream("POST", self._target(), headers, body, timeout) as response:
+            call.context.reply.update(response_parameters(response.headers))
+            if response.content_type != "text/event-stream":
+                data = await self.exchanger.whole(response)
+                self._check_status(response.status, response.headers, data)
+                yield cast("Res", self._read(row, id_, response.status, data))
+                return
+            async with aclosing(self.exchanger.events(response)) as groups:
+                async for group in groups:
+                    for event in group:
+                        yield cast("Res", self._read(row, id_, response.status, event.data))
+
+    def _request(self, call: Call[Any, Any]) -> tuple[Row[str, Any], int, dict[str, str], bytes]:
+        row = self.row(call)
+        tree = row.encode_request(self.addressed(call.request))
+        headers = self.headers(call)
+        headers["Content-Type"] = "application/json"
+        id_ = next(self._ids)
+        return row, id_, headers, wire.request(id_, row.address, tree)
+
+    def _target(self) -> URL:
+        url = self._url
+        if url is None:
+            url = self._url = parsed(self._address)
+        return url
+
+    def _read(self, row: Row[str, Any], id_: int, status: int, data: bytes) -> Any:
+        """The result in a response. Raises the error it holds, or INVALID_AGENT_RESPONSE."""
+        answer = wire.answer(data)
+        if answer.error is not None:
+            raise self.form.decode_error(ErrorReply(status, answer.error))
+        if answer.id != id_:
+            raise wire.not_a_response(f"its id is not that of request {id_}")
+        if not answer.complete and row.operation.response is not Empty:
+            raise wire.not_a_response("it has neither result nor error")
+        try:
+            return row.decode_response(answer.result)
+        except InexactNumber:
+            return row.decode_response(wire.exact_result(data))
+
+    def _check_status(self, status: int, headers: Any, data: bytes) -> None:
+        """Raises what an HTTP error without a JSON-RPC body means."""
+        if status < 300:
+            return
+        failed: Json = None
+        moved = redirected(status, headers)
+        if moved is not None:
+            raise moved
+        try:
+            failed = wire.answer(data).error
+        except A2AError:
+            failed = None  # not ours: a proxy's page, or nothing at all
+        if failed is None:
+            raise self.form.decode_error(ErrorReply(status, None, text_of(data)))
+
+
+@asynccontextmanager
+async def dial(
+    interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
+) -> AsyncIterator[Service]:
+    """A client side with a session of its own."""
+    async with opened(options) as session:
+        yield JsonRpcClient(interface, dialect, options, Exchanger(session, options))

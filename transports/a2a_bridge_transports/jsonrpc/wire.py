@@ -1,0 +1,127 @@
+"""JSON-RPC 2.0 frames: bytes ↔ id, method, params, result, error. Pure; it knows no A2A operation or version.
+
+Rules (JSON-RPC 2.0; A2A 1.0.1 section 9):
+1. A request has a string or integer id, or null. One without an id would be a notification, which A2A does not
+   have: it is refused, and so nothing happens unanswered. Fractions and ids above 1 KiB are refused.
+2. There are no batches.
+3. Ids go back as they came, integers of any size included. Where none could be read, the answer's id is null.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError, dumps, loads, loads_exact
+from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
+
+MAX_ID = 1024
+NULL = b"null"
+
+_ABSENT = object()
+
+
+class Frame(NamedTuple):
+    """A request: the id as JSON text, the method, and params (None when absent)."""
+
+    id: bytes
+    method: str
+    params: Json
+
+
+class Malformed(Exception):  # noqa: N818  it carries an error and is none of its own
+    """A body that is no request: the error to answer, and the id to answer it to."""
+
+    def __init__(self, error: A2AError, id: bytes = NULL) -> None:  # noqa: A002  the protocol's word
+        super().__init__(error.message)
+        self.error = error
+        self.id = id
+
+
+class Answer(NamedTuple):
+    """A response: its id, its result (None when absent) and its error (None when there is none)."""
+
+    id: Json
+    result: Json
+    error: Json
+    complete: bool
+
+
+def parse(body: bytes) -> Frame:
+    """Reads a request. Raises Malformed with PARSE_ERROR, INVALID_REQUEST or INVALID_PARAMS."""
+    try:
+        tree = loads(body)
+    except JsonSyntaxError as error:
+        raise Malformed(A2AError(Reason.PARSE_ERROR, str(error))) from None
+    if type(tree) is not dict:
+        text = "batches are not part of A2A" if type(tree) is list else "a request is a JSON object"
+        raise Malformed(A2AError(Reason.INVALID_REQUEST, text))
+    token = _token(tree.get("id", _ABSENT), body)
+    if tree.get("jsonrpc") != "2.0":
+        raise Malformed(A2AError(Reason.INVALID_REQUEST, 'jsonrpc has to be "2.0"'), token)
+    method = tree.get("method")
+    if type(method) is not str or not method:
+        raise Malformed(A2AError(Reason.INVALID_REQUEST, "method has to be a string"), token)
+    params = tree.get("params")
+    if params is not None and type(params) is not dict:
+        raise Malformed(invalid_params("", "params has to be an object"), token)
+    return Frame(token, method, params)
+
+
+def exact_params(body: bytes) -> Json:
+    """The params of a body that `parse` has read, with integers of any size as they were written."""
+    return cast("JsonObject", loads_exact(body)).get("params")  # parse() has seen an object
+
+
+def result(id: bytes, tree: Json) -> bytes:  # noqa: A002
+    """A successful response."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id, dumps(tree))
+
+
+def error(id: bytes, body: Json) -> bytes:  # noqa: A002
+    """A response that is an error."""
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id, dumps(body))
+
+
+def request(id: int, method: str, params: Json) -> bytes:  # noqa: A002
+    """A request."""
+    return b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":%b}' % (id, dumps(method), dumps(params))
+
+
+def answer(data: bytes) -> Answer:
+    """Reads a response. Raises INVALID_AGENT_RESPONSE, blaming the peer."""
+    try:
+        tree = loads(data)
+    except JsonSyntaxError as problem:
+        raise not_a_response(str(problem)) from None
+    if type(tree) is not dict:
+        raise not_a_response("it is not a JSON object")
+    failed = tree.get("error")
+    return Answer(tree.get("id"), tree.get("result"), failed, "result" in tree)
+
+
+def exact_result(data: bytes) -> Json:
+    """The result of a response that `answer` has read, with integers of any size as they were written."""
+    return cast("JsonObject", loads_exact(data)).get("result")  # answer() has seen an object
+
+
+def not_a_response(problem: str) -> A2AError:
+    """INVALID_AGENT_RESPONSE for what should have been a JSON-RPC response."""
+    text = f"the agent's answer is not a JSON-RPC response: {problem}"
+    return A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+
+
+def _token(value: object, body: bytes) -> bytes:
+    if isinstance(value, float):  # a fraction, or an integer beyond 64 bits
+        value = cast("JsonObject", loads_exact(body))["id"]
+    if isinstance(value, str):
+        token = dumps(value)
+        if len(token) <= MAX_ID:
+            return token
+    elif isinstance(value, int) and not isinstance(value, bool):
+        return b"%d" % value
+    elif value is None:
+        return NULL
+    if value is _ABSENT:
+        raise Malformed(A2AError(Reason.INVALID_REQUEST, "a request needs an id; A2A has no notifications"))
+    text = f"id has to be a string of at most {MAX_ID} bytes, an integer or null"
+    raise Malformed(A2AError(Reason.INVALID_REQUEST, text))
