@@ -134,7 +134,8 @@ async def serve_gateway(
 ) -> AsyncIterator[Server]:
     """Serves an agent that runs elsewhere. `candidates`: its interfaces to dial, best first."""
     note_signatures(card)
-    async with dialled(candidates, dial_options or DialOptions(timeout=None)) as upstream:
+    dial_options = dial_options or DialOptions(timeout=None)
+    async with dialled(candidates, dial_options, discreet=True) as upstream:
         router = Router(Route(upstream, candidates[0].interface.tenant))
         async with serve_service(router, card, interfaces, options, rewrites_card=True) as server:
             yield server

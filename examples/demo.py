@@ -31,8 +31,6 @@ from a2a.types import a2a_pb2 as a2a
 from a2a.utils.errors import A2A_ERROR_REASONS
 from a2a.utils.errors import A2AError as OfficialError
 from google.protobuf.json_format import MessageToDict
-from rich.console import Console
-from rich.table import Table
 
 import a2a_bridge
 from a2a_bridge.cli.canonical import canonical, differences
@@ -49,6 +47,10 @@ class Caller(Protocol):
     async def call(self, operation: str, request: Any) -> Any: ...
 
     def stream(self, operation: str, request: Any) -> AsyncIterator[Any]: ...
+
+
+class NotStarted(Exception):  # noqa: N818  the story's word
+    """A program ended, or said nothing, before it was ready."""
 
 
 class Refused(Exception):  # noqa: N818  the story's word
@@ -142,6 +144,8 @@ async def ours(url: str, binding: str) -> AsyncIterator[Caller]:
     async with a2a_bridge.connect(url, binding=binding) as peer:
         yield Ours(peer)
 
+
+CLIENTS = {"official": official, "our": ours}
 
 # ---------------------------------------------------------------- what is done with the agent
 
@@ -244,19 +248,19 @@ STEPS: dict[str, Step] = {
     "SendMessage → message": send_for_message,
     "SendMessage → task": send_for_task,
     "SendMessage, two turns": two_turns,
-    "SendStreamingMessage → message": stream_message,
+    "SendStreamingMessage → msg": stream_message,
     "SendStreamingMessage → task": stream_task,
     "GetTask": get_task,
     "ListTasks": list_tasks,
     "SubscribeToTask": subscribe_and_cancel,
     "CancelTask": cancel,
-    "CancelTask of an ended task": cancel_again,
-    "SubscribeToTask of an ended task": subscribe_too_late,
-    "push configuration: create": push_create,
-    "push configuration: get": push_get,
-    "push configuration: list": push_list,
-    "push configuration: delete": push_delete,
-    "GetTask of an unknown task": unknown_task,
+    "CancelTask, ended task": cancel_again,
+    "SubscribeToTask, ended task": subscribe_too_late,
+    "push config: create": push_create,
+    "push config: get": push_get,
+    "push config: list": push_list,
+    "push config: delete": push_delete,
+    "GetTask, unknown task": unknown_task,
 }
 
 
@@ -268,7 +272,8 @@ async def all_steps(client: Caller) -> dict[str, Any]:
         try:
             result = await step(client, memory)
         except Refused as error:
-            results[name] = {"refused": list(error.args)}
+            reason, text = error.args
+            results[name] = {"refused": reason, "text": text.replace(memory.get("ended", "none"), "<id>")}
         else:
             results[name] = canonical([_tree(one) for one in _listed(result)])
     return results
@@ -285,13 +290,17 @@ def _tree(message: Any) -> Any:
 def in_words(result: Any) -> str:
     """A result in a few words, for the table."""
     if isinstance(result, dict):
-        return str(result["refused"][0])
+        return str(result["refused"])
     if len(result) > 1:
-        return f"{len(result)} results" if "status" in result[0] else f"{len(result)} events"
-    inner = result[0].get("task") or result[0]
+        return f"{len(result)} {'events' if 'task' in result[0] else 'answers'}"
+    (answer,) = result
+    for many in ("tasks", "configs"):
+        if many in answer:
+            return f"{len(answer[many])} of {many}"
+    inner = answer.get("task", answer)
     if "status" in inner:
         return str(inner["status"]["state"]).removeprefix("TASK_STATE_").lower()
-    return next(iter(inner), "nothing") if len(inner) == 1 else "ok"
+    return "message" if "message" in answer else "as given"
 
 
 # ---------------------------------------------------------------- running and comparing
@@ -303,9 +312,12 @@ async def running(title: str, *command: str) -> AsyncIterator[dict[str, str]]:
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None  # noqa: S101  it is a pipe, as asked for
-        line = (await asyncio.wait_for(process.stdout.readline(), 20)).decode()
+        try:
+            line = (await asyncio.wait_for(process.stdout.readline(), 20)).decode()
+        except TimeoutError:
+            line = ""
         if not line.startswith("ready "):
-            raise SystemExit(f"{title} did not start")
+            raise NotStarted(f"the {title.strip()} did not start")
         print(f"{title}: {line.strip()}")
         yield dict(item.split("=", 1) for item in line.split()[1:])
     finally:
@@ -332,7 +344,7 @@ async def demo() -> bool:
             direct = await all_steps(client)
         bridged: dict[tuple[str, str], dict[str, Any]] = {}
         for binding in BINDINGS:
-            for name, open_client in (("official", official), ("ours", ours)):
+            for name, open_client in CLIENTS.items():
                 async with open_client(gateway["http"], binding) as client:
                     bridged[binding, name] = await all_steps(client)
     return report(direct, bridged, time.monotonic() - started)
@@ -340,38 +352,46 @@ async def demo() -> bool:
 
 def report(direct: dict[str, Any], bridged: dict[tuple[str, str], dict[str, Any]], seconds: float) -> bool:
     """Prints the table, and what differs. Whether nothing does."""
-    console = Console(highlight=False)
-    table = Table(title="equal to the direct call? (official client / ours)", title_justify="left")
-    table.add_column("operation", no_wrap=True)
-    table.add_column("the agent's own answer", no_wrap=True)
-    for binding in BINDINGS:
-        table.add_column(binding, justify="center")
+    rows: list[list[str]] = []
     wrong: list[str] = []
     for step, expected in direct.items():
         cells = []
         for binding in BINDINGS:
             marks = []
-            for name in ("official", "ours"):
+            for name in CLIENTS:
                 lines = differences(expected, bridged[binding, name][step])
-                marks.append("[red]✗[/red]" if lines else "[green]✓[/green]")
+                marks.append("✗" if lines else "✓")
                 wrong += [f"{step}, {binding}, {name} client: {line}" for line in lines]
-            cells.append(" / ".join(marks))
-        table.add_row(step, in_words(expected), *cells)
-    console.print(table)
+            cells.append(" ".join(marks))
+        rows.append([step, in_words(expected), *cells])
+    header = ["operation", "the agent's answer", *BINDINGS]
+    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+    print()
+    for row in (header, ["─" * width for width in widths], *rows):
+        texts = [text.ljust(width) for text, width in zip(row[:2], widths, strict=False)]
+        marks = [text.center(width) for text, width in zip(row[2:], widths[2:], strict=True)]
+        print("  ".join(texts + marks))
+    print("\n✓ equal to what the agent answers when called directly, by the official client and by ours")
     for line in wrong:
-        console.print(line, style="red", markup=False)
-    count = len(direct) * len(bridged)
-    verdict = "all equal" if not wrong else f"{len(wrong)} differences"
-    console.print(f"{count} results through the gateway, {verdict}; {seconds:.1f} s")
+        print(f"✗ {line}")
+    verdict = "all are equal" if not wrong else f"there are {len(wrong)} differences"
+    print(f"{len(direct) * len(bridged)} results came through the gateway, {verdict} ({seconds:.1f} s)")
     return not wrong
+
+
+async def in_time() -> bool:
+    async with asyncio.timeout(SECONDS):
+        return await demo()
 
 
 def main() -> int:
     try:
-        return 0 if asyncio.run(asyncio.wait_for(demo(), SECONDS)) else 1
-    except (TimeoutError, SystemExit) as error:
-        print(f"demo: {error or 'took too long'}", file=sys.stderr)
-        return 2
+        return 0 if asyncio.run(in_time()) else 1
+    except NotStarted as error:
+        print(f"demo: {error}", file=sys.stderr)
+    except TimeoutError:
+        print(f"demo: not done after {SECONDS:.0f} s", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ cancels it; for "ask …" a task that asks back; for anything else a task that r
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import sys
 
@@ -117,4 +118,5 @@ async def main(port: int) -> None:
 
 
 if __name__ == "__main__":
+    logging.getLogger("a2a").setLevel(logging.CRITICAL)  # it would log every refusal it is asked for
     asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 9999))

@@ -63,7 +63,7 @@ async def reached(target: Target, binding: str, options: DialOptions) -> AsyncIt
     if target.is_code:
         what = load(target)
     elif target.sort is Sort.GRPC:
-        what = synthesised(grpc_interface(target.place))
+        what = grpc_interface(target.place)
     else:
         what = await card_of(target, options)
     async with runtime.connect(what, binding=binding, options=options) as peer:
@@ -71,12 +71,12 @@ async def reached(target: Target, binding: str, options: DialOptions) -> AsyncIt
 
 
 async def _card_over_grpc(place: str, options: DialOptions) -> hub.AgentCard:
-    least = synthesised(grpc_interface(place))
-    async with runtime.connect(least, options=options) as peer:
+    address = grpc_interface(place)
+    async with runtime.connect(address, options=options) as peer:
         try:
             return await peer.get_extended_agent_card()
         except A2AError as error:
             if error.reason not in _NO_CARD:
                 raise
             talk(f"note: {place} shows no card ({error.name}); a minimal one stands in", "yellow")
-            return least
+            return synthesised(address)

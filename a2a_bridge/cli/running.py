@@ -14,6 +14,8 @@ from typing import Any
 from a2a_bridge.cli.options import Exit, LogLevel
 from a2a_bridge.cli.output import data, fail, talk
 
+logger = logging.getLogger(__name__)
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -39,7 +41,9 @@ async def run(opening: AbstractAsyncContextManager[Any], grace: float) -> None:
             data(ready_line(server))
             _announce(server)
             await stop.wait()
-            talk("draining; signal again to end at once")
+            logger.info("draining for at most %g s", grace)
+            if sys.stderr.isatty():
+                talk("draining; again to end at once")
             await server.drain(grace)
         finally:
             await opening.__aexit__(None, None, None)

@@ -58,9 +58,8 @@ class Target:
 def parse(text: str) -> Target:
     """Reads a target. Raises BadTarget."""
     text = text.strip()
-    scheme = urlsplit(text).scheme if "://" in text else ""
-    if scheme:
-        return _with_scheme(scheme.lower(), text)
+    if "://" in text:
+        return _with_scheme(text.partition("://")[0].lower(), text)
     if _LOCAL.fullmatch(text):
         _check_port(text[1:])
         return Target(Sort.URL, f"http://127.0.0.1{text}")

@@ -17,7 +17,7 @@ from time import monotonic
 from a2a_bridge.bindings import DialOptions, find
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
 
@@ -56,7 +56,7 @@ class Upstream:
     """One interface of an agent as a service. Implements Service.
 
     It is dialled by the first call and stays dialled; the client side below reconnects by itself, so an
-    upstream that comes back answers the next call.
+    upstream that comes back answers the next call. What cannot be reached is logged when it becomes so.
     """
 
     def __init__(
@@ -128,13 +128,21 @@ class Upstream:
 class Failover:
     """Several interfaces of one agent as one service: the first that takes a connection. Implements Service.
 
-    upstreams: at least one, in the order of preference.
+    upstreams: at least one, in the order of preference. discreet: an error does not tell where the agent is
+    and that it has not seen the call, for callers who are not to know.
     """
 
-    def __init__(self, upstreams: Sequence[Upstream], *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        upstreams: Sequence[Upstream],
+        *,
+        discreet: bool = False,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         if not upstreams:
             raise ValueError("an agent without interfaces")
         self.upstreams = tuple(upstreams)
+        self._discreet = discreet
         self._clock = clock
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
@@ -148,12 +156,7 @@ class Failover:
                 failures.append(error)
         raise self._unreachable(failures)
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
-        if len(self.upstreams) == 1:
-            return self.upstreams[0].stream(call)
-        return self._first_stream(call)
-
-    async def _first_stream(self, call: Call[Req, Res]) -> AsyncGenerator[Res, None]:
+    async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
         failures = []
         for upstream in self._order():
             async with aclosing(upstream.stream(call)) as events:
@@ -183,6 +186,10 @@ class Failover:
         return sorted(self.upstreams, key=lambda one: _is_down(one.health, now))
 
     def _unreachable(self, failures: Sequence[A2AError]) -> A2AError:
+        if self._discreet:
+            return A2AError(
+                Reason.UNAVAILABLE, "the agent behind this address cannot be reached", blame=Blame.PEER
+            )
         if len(failures) == 1:
             return failures[0]
         text = "; ".join(dict.fromkeys(error.message for error in failures))
@@ -200,10 +207,15 @@ def _is_down(health: Health, now: float) -> bool:
 
 @asynccontextmanager
 async def dialled(
-    candidates: Sequence[Candidate], options: DialOptions, *, dial: Dial = dial
+    candidates: Sequence[Candidate], options: DialOptions, *, discreet: bool = False, dial: Dial = dial
 ) -> AsyncIterator[Failover]:
-    """A service for an agent that offers `candidates`; the first that can be connected to answers."""
-    upstreams = Failover([Upstream(candidate, options, dial=dial) for candidate in candidates])
+    """A service for an agent that offers `candidates`; the first that can be connected to answers.
+
+    discreet: see Failover.
+    """
+    upstreams = Failover(
+        [Upstream(candidate, options, dial=dial) for candidate in candidates], discreet=discreet
+    )
     try:
         yield upstreams
     finally:

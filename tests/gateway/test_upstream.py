@@ -136,13 +136,11 @@ async def test_no_other_failure_makes_a_second_agent_see_the_call(failure: Excep
 
 async def test_a_stream_that_has_begun_does_not_begin_again_elsewhere() -> None:
     breaking, other = Agent("breaking", no_connection(), after=1), Agent("other")
-    seen = []
     async with dialled(candidates(breaking, other), OPTIONS, dial=agents_by_url(breaking, other)) as service:
-        async with aclosing(service.stream(streaming())) as events:
-            with pytest.raises(A2AError):
-                async for event in events:
-                    seen.append(event.task.id)
-    assert seen == ["breaking0"]
+        events = service.stream(streaming())
+        assert (await anext(events)).task.id == "breaking0"
+        with pytest.raises(A2AError):
+            await anext(events)
     assert other.calls == []
 
 
@@ -220,3 +218,17 @@ async def test_cancelling_a_call_cancels_the_one_below() -> None:
 def test_an_agent_without_interfaces_is_no_agent() -> None:
     with pytest.raises(ValueError):
         Failover([])
+
+
+async def test_a_discreet_error_does_not_tell_where_the_agent_is() -> None:
+    one, two = Agent("10.0.0.7", no_connection()), Agent("10.0.0.8", no_connection())
+    for listed in ([one], [one, two]):
+        dial = agents_by_url(one, two)
+        async with dialled(candidates(*listed), OPTIONS, discreet=True, dial=dial) as service:
+            for failing in (service.unary(get_task()), ids(service.stream(streaming()))):
+                with pytest.raises(A2AError) as caught:
+                    await failing
+                assert caught.value.reason is Reason.UNAVAILABLE
+                assert caught.value.blame is Blame.PEER
+                assert "refused" not in caught.value.message
+                assert not failed_to_connect(caught.value)
