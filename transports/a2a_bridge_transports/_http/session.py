@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import aiohttp
 from yarl import URL
 
-from a2a_bridge.bindings import DialOptions, Fetch, Fetched
+from a2a_bridge.bindings import DialOptions, Fetch, Fetched, Frame
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge_transports._http import sse
@@ -94,6 +94,7 @@ class Exchanger:
             async with self._session.request(
                 method, url, headers=headers, data=body, allow_redirects=False, timeout=limits
             ) as response:
+                self._show_heads(response, body)
                 data = await self._read(response)
                 return Fetched(response.status, response.headers, data)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -115,6 +116,7 @@ class Exchanger:
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             _raise(error, "call")
+        self._show_heads(response, body)
         try:
             yield response
         finally:
@@ -136,6 +138,8 @@ class Exchanger:
         content = response.content
         try:
             while chunk := await content.readany():
+                if self._options.tap is not None:
+                    self._options.tap(Frame(False, body=chunk))
                 found = decoder.feed(chunk)
                 if found:
                     yield found
@@ -157,7 +161,30 @@ class Exchanger:
                 text = f"the agent's answer is larger than {limit} bytes"
                 raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
             parts.append(chunk)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        if self._options.tap is not None and data:
+            self._options.tap(Frame(False, body=data))
+        return data
+
+    def _show_heads(self, response: aiohttp.ClientResponse, body: bytes | None) -> None:
+        """Shows the tap what was sent, which is known for certain only now, and the head of what came."""
+        tap = self._options.tap
+        if tap is None:
+            return
+        sent, version = response.request_info, response.version
+        tap(
+            Frame(
+                True,
+                f"{sent.method} {sent.url.raw_path_qs} HTTP/1.1",
+                tuple(sent.headers.items()),
+                body or b"",
+            )
+        )
+        protocol = "HTTP" if version is None else f"HTTP/{version.major}.{version.minor}"
+        headers = tuple(
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers
+        )
+        tap(Frame(False, f"{protocol} {response.status} {response.reason or ''}".rstrip(), headers))
 
 
 def redirected(status: int, headers: Mapping[str, str]) -> A2AError | None:

@@ -20,6 +20,7 @@ from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_transports.grpc.tap import tapped
 from a2a_bridge_transports.grpc.vigil import Vigil
 from a2a_bridge_transports.grpc.wire import (
     Pairs,
@@ -89,7 +90,10 @@ class _Client:
         self._methods: dict[Operation[Any, Any], _Method] = {}
         for row in form.rows:
             style = channel.unary_stream if row.streaming else channel.unary_unary
-            self._methods[row.operation] = _Method(row, style(row.address))
+            start = style(row.address)
+            self._methods[row.operation] = _Method(
+                row, start if options.tap is None else tapped(start, row, options.tap)
+            )
         self._vigil = Vigil(channel, options.idle_timeout)
 
     async def close(self) -> None:

@@ -1,0 +1,94 @@
+"""Shows a tap the frames of gRPC calls. It changes none, and is not there when nobody looks.
+
+grpcio keeps the bytes of HTTP/2 to itself; what is shown is what it was given and gave: path, metadata, messages
+(as bytes and decoded), status and trailers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import grpc.aio
+
+from a2a_bridge.bindings import Frame
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.dialects import Row
+
+Tap = Callable[[Frame], None]
+
+
+def tapped(start: Callable[..., Any], row: Row[str, bytes], tap: Tap) -> Callable[..., Any]:
+    """A multicallable whose calls are shown to `tap`."""
+
+    def begin(wire: bytes, *, timeout: float | None, metadata: Any) -> _Call:
+        tap(Frame(True, row.address, _headers(metadata), wire, row.operation.request.FromString(wire)))
+        return _Call(start(wire, timeout=timeout, metadata=metadata), row, tap)
+
+    return begin
+
+
+class _Call:
+    """A call of grpc.aio that shows what it reads; everything else is the call's own."""
+
+    def __init__(self, call: Any, row: Row[str, bytes], tap: Tap) -> None:
+        self._call = call
+        self._row = row
+        self._tap = tap
+        self._begun = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._call, name)
+
+    def __await__(self) -> Generator[Any, None, bytes]:
+        return self._answer().__await__()
+
+    async def read(self) -> Any:
+        return await self._shown(self._call.read)
+
+    async def _answer(self) -> bytes:
+        async def whole() -> bytes:
+            answer: bytes = await self._call
+            return answer
+
+        answer: bytes = await self._shown(whole)
+        await self._end()
+        return answer
+
+    async def _shown(self, read: Callable[[], Any]) -> Any:
+        try:
+            answer = await read()
+        except grpc.aio.AioRpcError:
+            await self._begin()
+            await self._end()
+            raise
+        await self._begin()
+        if answer is grpc.aio.EOF:
+            await self._end()
+        else:
+            self._tap(Frame(False, body=answer, message=self._decoded(answer)))
+        return answer
+
+    async def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self._tap(Frame(False, "initial metadata", _headers(await self._call.initial_metadata())))
+
+    async def _end(self) -> None:
+        code = await self._call.code()
+        details = await self._call.details()
+        head = f"grpc-status: {code.value[0]} {code.name}" + (f" ({details})" if details else "")
+        self._tap(Frame(False, head, _headers(await self._call.trailing_metadata())))
+
+    def _decoded(self, answer: bytes) -> Any:
+        try:
+            return self._row.decode_response(answer)
+        except A2AError:
+            return None  # the client will say so; here the bytes are shown
+
+
+def _headers(metadata: Any) -> tuple[tuple[str, str], ...]:
+    """Metadata as text; values of `-bin` names in hexadecimal."""
+    return tuple(
+        (name, value.hex() if isinstance(value, bytes) else str(value)) for name, value in metadata or ()
+    )
