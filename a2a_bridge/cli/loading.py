@@ -66,7 +66,7 @@ def _from_file(path: Path) -> ModuleType:
     # As `python file.py` would: the file's folder first, and the module findable by its name.
     sys.path.insert(0, str(path.resolve().parent))
     sys.modules[path.stem] = module
-    return _run(lambda: spec.loader.exec_module(module), module, str(path))  # type: ignore[union-attr]
+    return _run(lambda: spec.loader.exec_module(module), module, str(path))
 
 
 def _from_name(name: str) -> ModuleType:

@@ -1,0 +1,25 @@
+"""An agent inside a FastAPI application that has other things to do.
+
+    uvicorn --app-dir examples mount_fastapi:app --port 8080
+    a2a-bridge call :8080/agents/weather Oslo
+
+Both HTTP bindings and the card are under the mount path. The agent needs no lifespan of its own; the addresses
+in its card follow the path, and a proxy's forwarded headers if `ServeOptions` says which proxy to trust.
+"""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from weather import weather
+
+from a2a_bridge import asgi, connect
+
+app = FastAPI()
+app.mount("/agents/weather", asgi(weather))
+
+
+@app.get("/forecast/{city}")
+async def forecast(city: str) -> dict[str, str]:
+    """The agent asked from within: no socket, the same answer."""
+    async with connect(weather) as peer:
+        return {"forecast": (await peer.send(city)).text}
