@@ -23,7 +23,7 @@ For Message the generated function looks like this:
             out += f"\n{VARINT[len(value)]}{value}"
         …
         if seen != len(tree):
-            return Message(tidy(tree, Message_names))
+            return Message(tidy(tree, _spellings_9))
         return out
 """
 
@@ -36,9 +36,9 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 
 from a2a_bridge.codec import structs, values
-from a2a_bridge.codec.errors import DecodeError, InexactNumber, Irregular
+from a2a_bridge.codec.errors import DecodeError, InexactNumber, Irregular, Violation
 from a2a_bridge.codec.inspect import findings
-from a2a_bridge.codec.plan import FieldPlan, Kind, MessagePlan, plan_of
+from a2a_bridge.codec.plan import BUILDING, FieldPlan, Kind, MessagePlan, plan_of
 from a2a_bridge.codec.source import Source, literal
 from a2a_bridge.codec.text import Json, loads, loads_exact
 from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, VARINT_WIRE, tag
@@ -81,7 +81,8 @@ def decoder(cls: type[M], *, strict_numbers: bool = False) -> Callable[[Json], M
     """
     found = _DECODERS.get((cls, strict_numbers))
     if found is None:
-        found = _DECODERS[cls, strict_numbers] = _decoder(cls, strict_numbers=strict_numbers)
+        with BUILDING:
+            found = _DECODERS[cls, strict_numbers] = _decoder(cls, strict_numbers=strict_numbers)
     return found
 
 
@@ -112,48 +113,55 @@ def _decoder(cls: type[M], *, strict_numbers: bool) -> Callable[[Json], M]:
         return slowly(tree)  # not while handling: what went wrong here says nothing
 
     def slowly(tree: Json) -> M:
-        found = findings(plan, tree)
-        problems = [(one.path, one.problem) for one in found if strict_numbers or not one.rounding]
+        problems: list[Violation] = []
+        roundings: list[str] = []
+        for found in findings(plan, tree):
+            if found.rounding and not strict_numbers:
+                roundings.append(found.path)
+                continue
+            problems.append((found.path, found.problem))
+            if len(problems) == _REPORTED:
+                break
         if problems:
-            raise DecodeError.of(problems[:_REPORTED])
+            raise DecodeError.of(problems)
         try:
-            message = from_string(compile_body(plan, structs.nearest)(tree).encode("latin-1"))
+            with BUILDING:
+                lenient = compile_body(plan, structs.nearest)
+            message = from_string(lenient(tree).encode("latin-1"))
         except (ValueError, RecursionError, ProtobufDecodeError):
-            raise DecodeError("", structs.TOO_DEEP) from None
-        for one in found:
-            rounded.note(one.path)
+            raise DecodeError("", "is not JSON that protobuf can carry") from None
+        for path in roundings:
+            rounded.note(path)
         return message
 
     return decode
 
 
-_BODIES: dict[tuple[int, Callable[[int], float]], Body] = {}
+_LIBRARIES: dict[Callable[[int], float], dict[str, Any]] = {}
+"""Everything compiled so far, and what it needs, by what decides about large integers."""
 
 
 def compile_body(plan: MessagePlan, to_double: Callable[[int], float]) -> Body:
     """The function that writes the wire text of a message; `to_double` decides about large integers."""
-    key = (id(plan), to_double)  # plans live as long as the process
-    body = _BODIES.get(key)
-    if body is None:
+    names = _LIBRARIES.get(to_double)
+    if names is None:
         struct, value, array = structs.writers(to_double)
-        source = Source(
-            {
-                "Irregular": Irregular,
-                "LEVELS": structs.LEVELS,
-                "VARINT": VARINT,
-                "array": array,
-                "base64_octets": values.base64_octets,
-                "enum_number": values.enum_number,
-                "integer": values.integer,
-                "struct": struct,
-                "tidy": tidy,
-                "timestamp_octets": values.timestamp_octets,
-                "value_of": value,
-            }
-        )
-        _Generator(source).run(plan)
-        body = source.compile(f"decode {plan.descriptor.full_name}")["decode"]
-        _BODIES[key] = body
+        names = _LIBRARIES[to_double] = {
+            "Irregular": Irregular,
+            "LEVELS": structs.LEVELS,
+            "VARINT": VARINT,
+            "array": array,
+            "base64_octets": values.base64_octets,
+            "enum_number": values.enum_number,
+            "integer": values.integer,
+            "struct": struct,
+            "tidy": tidy,
+            "timestamp_octets": values.timestamp_octets,
+            "value_of": value,
+        }
+    if plan.label not in names:
+        _Generator(Source(names)).run(plan)
+    body: Body = names[plan.label]
     return body
 
 
@@ -189,15 +197,16 @@ class _Generator:
 
     def run(self, plan: MessagePlan) -> None:
         for one in plan.nested():
-            if one.kind is Kind.MESSAGE:
+            if one.kind is Kind.MESSAGE and one.label not in self.source.names:
                 self.message(one)
-        with self.source.block("def decode(tree):"):
-            self.body(FieldPlan("", "", 0, plan.kind, message=plan), "tree")
-            self.source.line("return tree")
+        if plan.kind is not Kind.MESSAGE:
+            with self.source.block(f"def {plan.label}(tree):"):
+                self.body(FieldPlan("", "", 0, plan.kind, message=plan), "tree")
+                self.source.line("return tree")
+        self.source.compile(f"decode {plan.descriptor.full_name}")
 
     def message(self, plan: MessagePlan) -> None:
-        names = f"{plan.label}_names"
-        self.source.names[names] = spellings(plan)
+        names = self.source.keep("spellings", spellings(plan))
         line, block = self.source.line, self.source.block
         with block(f"def {plan.label}(tree):"):
             with block("if type(tree) is not dict:"):
@@ -219,10 +228,10 @@ class _Generator:
         line, block = self.source.line, self.source.block
         field, *others = fields
         if field.takes_null:
-            condition = f'if "{field.json_name}" in tree:'
-            fetch = f'value = tree["{field.json_name}"]'
+            condition = f"if {field.json_name!r} in tree:"
+            fetch = f"value = tree[{field.json_name!r}]"
         else:
-            line(f'value = get("{field.json_name}")')
+            line(f"value = get({field.json_name!r})")
             condition = "if value is not None:"
             fetch = None
         with block(condition):
@@ -263,21 +272,20 @@ class _Generator:
         if field.kind is Kind.BOOL:
             prefix = literal(tag(field.number, VARINT_WIRE))
             with block(f"if {name} is True:"):
-                line(f'{target} += "{prefix}\\1"')
+                line(f'{target} += f"{prefix}\\1"')
             with block(f"elif {name} is False:"):
-                line(f'{target} += "{prefix}\\0"')
+                line(f'{target} += f"{prefix}\\0"')
             with block("else:"):
                 line("raise Irregular")
         elif field.kind is Kind.ENUM:
             assert field.enum is not None  # noqa: S101 - for the type checker
             prefix = tag(field.number, VARINT_WIRE)
-            known = f"{field.enum.name}_{field.number}"
-            self.source.names[known] = {n: prefix + VARINT[i] for n, i in field.enum.numbers.items()}
-            self.source.names[field.enum.name] = field.enum
+            written = {name: prefix + VARINT[number] for name, number in field.enum.numbers.items()}
+            known, enum = self.source.keep("written", written), self.source.keep("enum", field.enum)
             with block(f"if type({name}) is str and {name} in {known}:"):
                 line(f"{target} += {known}[{name}]")
             with block("else:"):
-                number = f"VARINT[enum_number({name}, {field.enum.name})]"
+                number = f"VARINT[enum_number({name}, {enum})]"
                 line(f'{target} += f"{literal(prefix)}{{{number}}}"')
         elif field.kind is Kind.INTEGER:
             prefix = literal(tag(field.number, VARINT_WIRE))

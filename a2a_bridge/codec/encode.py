@@ -31,8 +31,8 @@ from google.protobuf.message import Message
 from a2a_bridge.codec import structs, values
 from a2a_bridge.codec.errors import EncodeError
 from a2a_bridge.codec.inspect import member
-from a2a_bridge.codec.plan import FieldPlan, Kind, MessagePlan, plan_of
-from a2a_bridge.codec.source import Source
+from a2a_bridge.codec.plan import BUILDING, FieldPlan, Kind, MessagePlan, plan_of
+from a2a_bridge.codec.source import Source, attribute
 from a2a_bridge.codec.text import JsonObject
 
 M = TypeVar("M", bound=Message)
@@ -48,27 +48,33 @@ def encoder(cls: type[M]) -> Callable[[M], JsonObject]:
     """
     found = _ENCODERS.get(cls)
     if found is None:
-        found = _ENCODERS[cls] = _encoder(plan_of(cls))
+        with BUILDING:
+            found = _ENCODERS[cls] = _encoder(plan_of(cls))
     return found
 
 
+_LIBRARY: dict[str, Any] = {
+    "base64_text": values.base64_text,
+    "read_list": structs.read_list,
+    "read_struct": structs.read_struct,
+    "read_value": structs.read_value,
+    "timestamp_text": values.timestamp_text,
+}
+"""Everything compiled so far, and what it needs."""
+
+
 def _encoder(plan: MessagePlan) -> Callable[[Any], Any]:
-    source = Source(
-        {
-            "base64_text": values.base64_text,
-            "read_list": structs.read_list,
-            "read_struct": structs.read_struct,
-            "read_value": structs.read_value,
-            "timestamp_text": values.timestamp_text,
-        }
-    )
-    for one in plan.nested():
-        if one.kind is Kind.MESSAGE:
-            _message(source, one)
     whole = FieldPlan("", "", 0, plan.kind, message=plan)
-    with source.block("def encode(message):"):
-        source.line(f"return {_expression(source, whole, 'message')}")
-    compiled: Callable[[Any], Any] = source.compile(f"encode {plan.descriptor.full_name}")["encode"]
+    if plan.label not in _LIBRARY:
+        source = Source(_LIBRARY)
+        for one in plan.nested():
+            if one.kind is Kind.MESSAGE and one.label not in _LIBRARY:
+                _message(source, one)
+        if plan.kind is not Kind.MESSAGE:
+            with source.block(f"def {plan.label}(message):"):
+                source.line(f"return {_expression(source, whole, 'message')}")
+        source.compile(f"encode {plan.descriptor.full_name}")
+    compiled: Callable[[Any], Any] = _LIBRARY[plan.label]
 
     def encode(message: Any) -> Any:
         try:
@@ -96,16 +102,15 @@ def _message(source: Source, plan: MessagePlan) -> None:
                 for one in plan.fields:
                     if one.oneof == field.oneof:
                         with block(f'{keyword} which == "{one.name}":'):
-                            line(
-                                f'out["{one.json_name}"] = {_expression(source, one, f"message.{one.name}")}'
-                            )
+                            read = _expression(source, one, attribute(one.name))
+                            line(f"out[{one.json_name!r}] = {read}")
                         keyword = "elif"
         line("return out")
 
 
 def _field(source: Source, field: FieldPlan) -> None:
     line, block = source.line, source.block
-    place, read = f'out["{field.json_name}"]', f"message.{field.name}"
+    place, read = f"out[{field.json_name!r}]", attribute(field.name)
     if field.presence:
         with block(f'if message.HasField("{field.name}"):'):
             line(f"{place} = {_expression(source, field, read)}")
@@ -138,8 +143,7 @@ def _expression(source: Source, field: FieldPlan, name: str) -> str:
             return f"base64_text({name})"
         case Kind.ENUM:
             assert field.enum is not None  # noqa: S101 - for the type checker
-            names = f"{field.enum.name}_names"
-            source.names[names] = field.enum.names
+            names = source.keep("names", field.enum.names)
             return f"{names}.get({name}, {name})"  # a number of a later version stays a number
         case Kind.TIMESTAMP:
             return f"timestamp_text({name})"

@@ -31,9 +31,9 @@ class Finding:
     rounding: bool = False
 
 
-def findings(plan: MessagePlan, tree: Json) -> list[Finding]:
+def findings(plan: MessagePlan, tree: Json) -> Iterator[Finding]:
     """Everything that is wrong with a tree, in document order."""
-    return list(_inspect(FieldPlan("", "", 0, plan.kind, message=plan), tree, "", _MESSAGE_LEVELS))
+    return _inspect(FieldPlan("", "", 0, plan.kind, message=plan), tree, "", _MESSAGE_LEVELS)
 
 
 def member(path: str, name: str) -> str:

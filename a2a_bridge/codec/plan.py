@@ -5,6 +5,7 @@ Everything the codec does is a function of plans; only this module reads descrip
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -69,7 +70,6 @@ _REQUIRED = 2
 class EnumPlan:
     """One enum: `numbers` by name (aliases included), `names` by number."""
 
-    name: str
     numbers: dict[str, int]
     names: dict[int, str]
 
@@ -117,13 +117,10 @@ class MessagePlan:
 
     descriptor: Descriptor
     kind: Kind
+    label: str
+    """A Python identifier that no other plan has."""
     fields: list[FieldPlan] = field(default_factory=list)
     required_oneofs: tuple[str, ...] = ()
-
-    @property
-    def label(self) -> str:
-        """A Python identifier, unique in a pool."""
-        return self.descriptor.full_name.replace(".", "_")
 
     @property
     def cls(self) -> type[Message]:
@@ -144,6 +141,9 @@ class MessagePlan:
 
 _PLANS: dict[Descriptor, MessagePlan] = {}
 
+BUILDING = threading.RLock()
+"""Held while plans and functions are made; whoever only looks one up does not need it."""
+
 
 def plan_of(cls: type[Message]) -> MessagePlan:
     """The plan of a message class, made once.
@@ -151,9 +151,10 @@ def plan_of(cls: type[Message]) -> MessagePlan:
     Raises TypeError if it has a field, itself or below, that the codec has no rule for.
     """
     descriptor: Any = cls.DESCRIPTOR
-    plans = dict(_PLANS)
-    plan = _plan(descriptor, plans)
-    _PLANS.update(plans)  # only now: a type that failed half-way leaves nothing behind
+    with BUILDING:
+        plans = dict(_PLANS)
+        plan = _plan(descriptor, plans)
+        _PLANS.update(plans)  # only now: a type that failed half-way leaves nothing behind
     return plan
 
 
@@ -163,7 +164,8 @@ def _plan(descriptor: Descriptor, plans: dict[Descriptor, MessagePlan]) -> Messa
         return known
     if descriptor.full_name in _UNSUPPORTED:
         raise TypeError(f"the codec has no rule for {descriptor.full_name}")
-    plan = MessagePlan(descriptor, _WELL_KNOWN.get(descriptor.full_name, Kind.MESSAGE))
+    kind = _WELL_KNOWN.get(descriptor.full_name, Kind.MESSAGE)
+    plan = MessagePlan(descriptor, kind, f"{descriptor.name}_{len(plans)}")
     plans[descriptor] = plan  # before its fields, which may be of this very type
     if plan.kind is Kind.MESSAGE:
         fields = sorted(descriptor.fields, key=lambda field: field.number)
@@ -211,7 +213,7 @@ def _enum(descriptor: EnumDescriptor) -> EnumPlan:
     values = list(descriptor.values)
     # Of several names for one number the first is the one to print.
     names = {value.number: value.name for value in reversed(values)}
-    return EnumPlan(descriptor.name, {value.name: value.number for value in values}, names)
+    return EnumPlan({value.name: value.number for value in values}, names)
 
 
 def _is_repeated(descriptor: FieldDescriptor) -> bool:

@@ -12,8 +12,8 @@ from typing import Any
 from google.protobuf.message import Message
 
 from a2a_bridge.codec.inspect import member
-from a2a_bridge.codec.plan import FieldPlan, Kind, MessagePlan, plan_of
-from a2a_bridge.codec.source import Source
+from a2a_bridge.codec.plan import BUILDING, FieldPlan, Kind, MessagePlan, plan_of
+from a2a_bridge.codec.source import Source, attribute, literal
 
 _CHECKERS: dict[type[Message], Callable[[Any], list[str]]] = {}
 
@@ -32,22 +32,33 @@ def required(cls: type[Message]) -> Callable[[Any], list[str]]:
     """The function behind `missing_required` for one class. Compiled once."""
     found = _CHECKERS.get(cls)
     if found is None:
-        found = _CHECKERS[cls] = _checker(plan_of(cls))
+        with BUILDING:
+            found = _CHECKERS[cls] = _checker(plan_of(cls))
     return found
+
+
+_LIBRARY: dict[str, Any] = {}
+"""Everything compiled so far, and what it needs."""
 
 
 def _checker(plan: MessagePlan) -> Callable[[Any], list[str]]:
     demanding = _demanding(plan)
-    source = Source({"member": member, "below": _below})
-    for one in plan.nested():
-        if one.label in demanding:
-            _message(source, one, demanding)
-    with source.block("def check(message):"):
-        source.line("found = []")
-        if plan.label in demanding:
-            source.line(f"{plan.label}(message, found)")
-        source.line("return found")
-    check: Callable[[Any], list[str]] = source.compile(f"required {plan.descriptor.full_name}")["check"]
+    if plan.label not in demanding:
+        return lambda _: []
+    if plan.label not in _LIBRARY:
+        _LIBRARY.update(member=member, below=_below)
+        source = Source(_LIBRARY)
+        for one in plan.nested():
+            if one.label in demanding and one.label not in _LIBRARY:
+                _message(source, one, demanding)
+        source.compile(f"required {plan.descriptor.full_name}")
+    collect: Callable[[Any, list[str]], None] = _LIBRARY[plan.label]
+
+    def check(message: Any) -> list[str]:
+        found: list[str] = []
+        collect(message, found)
+        return found
+
     return check
 
 
@@ -92,26 +103,26 @@ def _message(source: Source, plan: MessagePlan, demanding: set[str]) -> None:
             if not field.repeated and field.map_value is None and field.message is not None:
                 with block(f'if message.HasField("{name}"):'):
                     if deeper:
-                        line("known = len(found)", f"{_label(field)}(message.{name}, found)")
-                        _prefix(source, f'"{json_name}"')
+                        line("known = len(found)", f"{_label(field)}({attribute(name)}, found)")
+                        _prefix(source, repr(json_name))
                     else:
                         line("pass")
                 if field.required:
                     with block("else:"):
-                        line(f'found.append("{json_name}")')
+                        line(f"found.append({json_name!r})")
                 continue
-            line(f"value = message.{name}")
+            line(f"value = {attribute(name)}")
             if _can_be_missed(field):
                 with block("if not value:"):
-                    line(f'found.append("{json_name}")')
+                    line(f"found.append({json_name!r})")
             if deeper and field.map_value is not None:
                 with block("for key in value:"):
                     line("known = len(found)", f"{_label(field)}(value[key], found)")
-                    _prefix(source, f'member("{json_name}", key)')
+                    _prefix(source, f"member({json_name!r}, key)")
             elif deeper:
                 with block("for index, item in enumerate(value):"):
                     line("known = len(found)", f"{_label(field)}(item, found)")
-                    _prefix(source, f'f"{json_name}[{{index}}]"')
+                    _prefix(source, f'f"{literal(json_name)}[{{index}}]"')
 
 
 def _prefix(source: Source, path: str) -> None:

@@ -5,19 +5,29 @@ from __future__ import annotations
 import linecache
 from collections.abc import Iterator
 from contextlib import contextmanager
+from keyword import iskeyword
 from typing import Any
 
 
 class Source:
-    """Lines at a current indentation, and the names that they refer to."""
+    """Lines at a current indentation. They see `names`, and what they define is added there.
+
+    Generators keep one dict of names for good, so that a message type that is part of several is compiled once.
+    """
 
     def __init__(self, names: dict[str, Any]) -> None:
-        self.names = dict(names)
+        self.names = names
         self._lines: list[str] = []
         self._depth = 0
 
     def line(self, *lines: str) -> None:
         self._lines += [f"{'    ' * self._depth}{line}" for line in lines]
+
+    def keep(self, what: str, value: Any) -> str:
+        """Give the lines a value; returns the name that they call it by."""
+        name = f"_{what}_{len(self.names)}"
+        self.names[name] = value
+        return name
 
     @contextmanager
     def block(self, opening: str) -> Iterator[None]:
@@ -26,14 +36,18 @@ class Source:
         yield
         self._depth -= 1
 
-    def compile(self, title: str) -> dict[str, Any]:
-        """Run the lines; returns the names they defined beside those they were given."""
+    def compile(self, title: str) -> None:
+        """Run the lines; `title` stands for a file name in tracebacks."""
         text = "\n".join(self._lines) + "\n"
         file = f"<a2a_bridge.codec {title}>"
         # So that tracebacks and debuggers show the generated lines.
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         exec(compile(text, file, "exec"), self.names)  # noqa: S102 - our own text, made of descriptors only
-        return self.names
+
+
+def attribute(name: str) -> str:
+    """The field of this name of the object called `message`. Protobuf has fields that Python cannot spell: `from`."""
+    return f'getattr(message, "{name}")' if iskeyword(name) else f"message.{name}"
 
 
 def literal(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -34,6 +36,7 @@ def pool() -> Any:
     tree.field.add(
         name="more", number=3000, type=FIELD.TYPE_MESSAGE, type_name=".t.Tree", label=FIELD.LABEL_REPEATED
     )
+    tree.field.add(name="class", number=5, type=FIELD.TYPE_STRING, label=FIELD.LABEL_OPTIONAL)
     numbers = file.message_type.add(name="Numbers")
     for number, (name, kind) in enumerate(SCALARS.items(), 1):
         numbers.field.add(name=name, number=number, type=kind, label=FIELD.LABEL_OPTIONAL)
@@ -71,7 +74,7 @@ def cls(name: str) -> Any:
 def test_types_that_contain_themselves() -> None:
     tree: dict[str, Any] = {"{title}": "ß" * 100}
     for _ in range(5):
-        tree = {"left": tree, "more": [{}, tree], "{title}": "n"}
+        tree = {"left": tree, "class": "c", "more": [{}, tree], "{title}": "n"}
     message = codec.decoder(cls("Tree"))(tree)
     assert message == json_format.ParseDict(tree, cls("Tree")())
     assert codec.encoder(cls("Tree"))(message) == tree
@@ -149,6 +152,37 @@ def test_required_members_come_from_the_descriptor() -> None:
     assert plan_of(a2a.Part).required_oneofs == ("content",)
     assert {field.oneof for field in plan_of(a2a.Part).fields} == {"content", None}
     assert all(field.oneof is None for field in plan_of(a2a.GetTaskRequest).fields)
+
+
+def test_types_of_one_name_in_two_pools_stay_apart() -> None:
+    other = descriptor_pool.DescriptorPool()
+    file = descriptor_pb2.FileDescriptorProto(name="t.proto", package="t", syntax="proto3")
+    file.message_type.add(name="Tree").field.add(
+        name="name", number=1, type=FIELD.TYPE_STRING, label=FIELD.LABEL_OPTIONAL
+    )
+    other.AddSerializedFile(file.SerializeToString())
+    namesake = message_factory.GetMessageClass(other.FindMessageTypeByName("t.Tree"))
+    assert codec.encoder(namesake)(codec.decoder(namesake)({"name": "n"})) == {"name": "n"}
+    assert codec.encoder(cls("Tree"))(codec.decoder(cls("Tree"))({"name": "n"})) == {}
+
+
+def test_threads_may_ask_first_at_the_same_time() -> None:
+    script = """
+from concurrent.futures import ThreadPoolExecutor
+import sys
+sys.setswitchinterval(1e-6)
+from a2a_bridge import codec
+from a2a_bridge.pb import lf_a2a_v1 as a2a
+tree = {"history": [{"messageId": "m", "role": "ROLE_USER", "parts": [{"data": {"n": 1}}]}], "id": "t"}
+def work(number):
+    cls = (a2a.Task, a2a.StreamResponse, a2a.SendMessageResponse)[number % 3]
+    document = tree if number % 3 == 0 else {"task": tree}
+    printed = codec.encoder(cls)(codec.decoder(cls)(document))
+    return printed == document and codec.missing_required(codec.decoder(a2a.Task)(tree)) == ["status"]
+with ThreadPoolExecutor(12) as pool:
+    assert all(pool.map(work, range(48)))
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
 def test_functions_are_made_once() -> None:
