@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import contextlib
+import io
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -26,6 +27,8 @@ from a2a_bridge_transports._http import sse
 
 #: how long an idle connection is kept for the next call; shorter than servers keep theirs
 KEEP_CONNECTION = 15.0
+#: bytes beyond which a body is handed over as a file (aiohttp warns of larger ones in one piece)
+LARGE_BODY = 512 * 1024
 
 _NOT_CONNECTED = (
     aiohttp.ClientConnectorError,
@@ -92,7 +95,7 @@ class Exchanger:
         limits = aiohttp.ClientTimeout(total=limit, sock_connect=self._options.connect_timeout)
         try:
             async with self._session.request(
-                method, url, headers=headers, data=body, allow_redirects=False, timeout=limits
+                method, url, headers=headers, data=_payload(body), allow_redirects=False, timeout=limits
             ) as response:
                 self._show_heads(response, body)
                 data = await self._read(response)
@@ -112,7 +115,7 @@ class Exchanger:
         )
         try:
             response = await self._session.request(
-                method, url, headers=headers, data=body, allow_redirects=False, timeout=limits
+                method, url, headers=headers, data=_payload(body), allow_redirects=False, timeout=limits
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             _raise(error, "call")
@@ -145,6 +148,11 @@ class Exchanger:
                     yield found
         except sse.EventTooLarge as error:
             raise A2AError(Reason.INVALID_AGENT_RESPONSE, str(error), blame=Blame.PEER) from None
+        except RuntimeError:
+            # aiohttp's word for reading from a connection that this side has closed.
+            if not self._session.closed:
+                raise
+            raise A2AError(Reason.UNAVAILABLE, "the client was closed", blame=Blame.SELF) from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             _raise(error, "stream")
         if decoder.pending:
@@ -185,6 +193,11 @@ class Exchanger:
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers
         )
         tap(Frame(False, f"{protocol} {response.status} {response.reason or ''}".rstrip(), headers))
+
+
+def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
+    """A body as aiohttp wants it: a large one as a file, which it sends in pieces."""
+    return io.BytesIO(body) if body is not None and len(body) >= LARGE_BODY else body
 
 
 def redirected(status: int, headers: Mapping[str, str]) -> A2AError | None:

@@ -27,11 +27,23 @@ class EventTooLarge(ValueError):  # noqa: N818  the domain's word is the better 
     """An event is larger than the decoder may hold."""
 
 
+#: line ends to Unicode, but not to this format: readers built on `str.splitlines` break lines at them
+_UNICODE_LINE_ENDS = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
+
+
+def one_line(data: bytes) -> bytes:
+    """Compact JSON as one line to every reader: the line ends that only Unicode knows escaped as JSON does."""
+    if b"\xe2\x80" in data or b"\xc2\x85" in data:
+        for raw, escaped in _UNICODE_LINE_ENDS:
+            data = data.replace(raw, escaped)
+    return data
+
+
 def encode(data: bytes, name: bytes = b"") -> bytes:
-    """An event with a type of its own or without. `data` must not contain line ends; compact JSON does not."""
+    """An event with a type of its own or without. `data` is compact JSON, which has no line ends."""
     if name:
-        return b"event: %b\ndata: %b\n\n" % (name, data)
-    return b"data: %b\n\n" % data
+        return b"event: %b\ndata: %b\n\n" % (name, one_line(data))
+    return b"data: %b\n\n" % one_line(data)
 
 
 class Decoder:
