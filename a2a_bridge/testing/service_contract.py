@@ -34,6 +34,8 @@ REQUESTS = [
     pytest.param(operation, index, id=f"{operation.name}-{index}")
     for operation in ops.ALL
     for index in range(len(samples(operation.request)))
+    # A config of no task has no address over HTTP+JSON, although the schema does not require the member.
+    if (operation, index) != (ops.CREATE_PUSH_CONFIG, 1)
 ]
 RESPONSES = [
     pytest.param(operation, index, id=f"{operation.name}-{index}")

@@ -18,6 +18,7 @@ from a2a.client.errors import A2AClientError, A2AClientTimeoutError
 from a2a.types import a2a_pb2
 from a2a.utils.errors import A2A_ERROR_REASONS
 from a2a.utils.errors import A2AError as SdkError
+from google.protobuf.json_format import ParseError
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import METHODS
@@ -28,7 +29,8 @@ from a2a_bridge.pb.google_protobuf import Empty
 
 #: operations that the SDK names otherwise than we do
 _METHODS = {**METHODS, ops.SUBSCRIBE_TO_TASK: "subscribe"}
-_NAMES = {reason: cls for cls, reason in A2A_ERROR_REASONS.items()}
+#: what the SDK's client lets through, besides its own errors
+_LEAKING = (httpx.HTTPError, grpc.aio.AioRpcError, ParseError)
 
 
 def to_sdk(message: Any) -> Any:
@@ -45,8 +47,9 @@ def error_of(error: Exception) -> A2AError:
     """What the SDK raised, as an A2AError; UNAVAILABLE stands for all that is not an A2A error to the SDK."""
     if isinstance(error, A2AClientTimeoutError):
         return A2AError(Reason.DEADLINE_EXCEEDED, str(error), blame=Blame.PEER)
-    if not isinstance(error, SdkError):
+    if not isinstance(error, SdkError) or isinstance(error, A2AClientError):
         return A2AError(Reason.UNAVAILABLE, str(error), blame=Blame.PEER)
+    # The one A2A error without an entry there.
     name = A2A_ERROR_REASONS.get(type(error), "PARSE_ERROR")
     data = error.data if isinstance(error.data, dict) else {}
     violations = [
@@ -75,7 +78,7 @@ class SdkService:
                 return hub.SendMessageResponse(**{which: from_sdk(getattr(event, which))})
             method = getattr(self._unary, _METHODS[call.operation])
             answer = await method(request, context=context)
-        except (SdkError, A2AClientError, httpx.HTTPError, grpc.aio.AioRpcError) as error:
+        except (SdkError, *_LEAKING) as error:
             raise error_of(error) from error
         return Empty() if answer is None else from_sdk(answer)
 
@@ -87,7 +90,7 @@ class SdkService:
             async with aclosing(events):
                 async for event in events:
                     yield from_sdk(event)
-        except (SdkError, A2AClientError, httpx.HTTPError, grpc.aio.AioRpcError) as error:
+        except (SdkError, *_LEAKING) as error:
             raise error_of(error) from error
 
 

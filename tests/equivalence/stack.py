@@ -1,0 +1,62 @@
+"""A scripted agent served on every binding by the full stack, and ways to reach it. No tests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from a2a_bridge.bindings import DialOptions, find
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import V1_0
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.runtime import Server, ServeOptions, connect, serve_agent
+from tests.equivalence.agent import scripted_agent
+
+BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A running server, and a service to reach its agent for each way: in process, and each binding."""
+
+    server: Server
+    ways: dict[str, Service]
+
+    @property
+    def http(self) -> str:
+        return f"http://{self.server.http}"
+
+    @property
+    def grpc(self) -> str:
+        return str(self.server.grpc)
+
+    @property
+    def card(self) -> hub.AgentCard:
+        return self.server.card
+
+
+@asynccontextmanager
+async def dialled(card: hub.AgentCard) -> AsyncIterator[dict[str, Service]]:
+    """A client of ours for each interface of a card, by binding."""
+    async with AsyncExitStack() as stack:
+        services = {}
+        for interface in card.supported_interfaces:
+            binding: Any = find(interface.protocol_binding)
+            services[binding.kind.name] = await stack.enter_async_context(
+                binding.dial(interface, V1_0, DialOptions(timeout=20))
+            )
+        yield services
+
+
+@asynccontextmanager
+async def stack(options: ServeOptions | None = None) -> AsyncIterator[Stack]:
+    """The scripted agent on all three bindings."""
+    agent = scripted_agent()
+    async with (
+        serve_agent(agent, options=options) as server,
+        connect(agent) as near,
+        dialled(server.card) as services,
+    ):
+        yield Stack(server, {"in process": near.service} | services)
