@@ -98,7 +98,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         name = row.operation.name
 
         def encode(event: Any) -> bytes:
-            return b"data: %b\n\n" % dumps(encode_response(event))
+            return sse.encode(dumps(encode_response(event)))
 
         def fail(error: BaseException) -> Failure:
             reply = self._error(table, call.context, media, self.failure(request, error, name))

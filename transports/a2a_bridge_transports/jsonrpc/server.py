@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from a2a_bridge.codec import InexactNumber, dumps
+from a2a_bridge.codec import InexactNumber
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, Form, Row
+from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.exchange import EVENT_STREAM, JSON, Failure, Reply, Request, StreamReply
 from a2a_bridge_transports._http.parameters import check_content_type
 from a2a_bridge_transports._http.serving import ServerSide, Table, error_headers, error_status
@@ -71,14 +72,13 @@ class JsonRpcServer(ServerSide[Rows]):
     ) -> StreamReply:
         encode_response = row.encode_response
         name = row.operation.name
-        head = b'data: {"jsonrpc":"2.0","id":%b,"result":' % token
 
         def encode(event: Any) -> bytes:
-            return b"%b%b}\n\n" % (head, dumps(encode_response(event)))
+            return sse.encode(wire.result(token, encode_response(event)))
 
         def fail(error: BaseException) -> Failure:
             reply = self._error(table, call.context, token, self.failure(request, error, name))
-            return Failure(reply, b"data: %b\n\n" % reply.body)
+            return Failure(reply, sse.encode(reply.body))
 
         return StreamReply(
             self.service.stream(call),
