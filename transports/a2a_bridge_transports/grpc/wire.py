@@ -102,14 +102,14 @@ def status_of(
     """
     reply = encode(error)
     if reply.body is not None and len(reply.body) > MAX_DETAILS:
-        reply = encode(_shorter(error, details=False))
+        reply = encode(_shorter(error))
     if reply.body is not None and len(reply.body) > MAX_DETAILS:
-        reply = encode(_shorter(error, details=False, bare=True))
+        reply = encode(_shorter(error, bare=True))
     trailers = () if reply.body is None else ((DETAILS_TRAILER, reply.body),)
     return reply.status, plain_text(reply.text or error.message), trailers
 
 
-def _shorter(error: A2AError, *, details: bool, bare: bool = False) -> A2AError:
+def _shorter(error: A2AError, *, bare: bool = False) -> A2AError:
     violations = tuple(
         Violation(plain_text(item.field)[:120], plain_text(item.description)[:200])
         for item in error.violations[:8]
@@ -119,7 +119,6 @@ def _shorter(error: A2AError, *, details: bool, bare: bool = False) -> A2AError:
         plain_text(error.message),
         violations=violations,
         metadata={} if bare else error.metadata,
-        details=error.details if details else (),
         code=error.code,
         name=error.name[:120],
         blame=error.blame,

@@ -1,0 +1,407 @@
+"""The gRPC client side against peers of every manner, most of them made of plain grpcio."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from a2a_bridge.bindings import DialOptions
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.operations import Unary
+from a2a_bridge.dialects import V1_0, Dialect
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_transports.grpc import BINDING
+from a2a_bridge_transports.grpc import client as client_side
+from tests.transports.grpc_relay import relaying
+from tests.transports.grpc_scene import PATIENCE, SERVICE, dialling
+
+REQUEST = hub.GetTaskRequest(id="t")
+SUBSCRIBE = hub.SubscribeToTaskRequest(id="t")
+EVENT = hub.StreamResponse(message=hub.Message(message_id="m")).SerializeToString()
+
+
+class Peer(grpc.GenericRpcHandler):
+    """Answers every path with one coroutine function, and remembers what came."""
+
+    def __init__(self, answer: Callable[..., Any], *, streaming: bool) -> None:
+        kind = grpc.unary_stream_rpc_method_handler if streaming else grpc.unary_unary_rpc_method_handler
+        self.paths: list[str] = []
+        self.metadata: dict[str, Any] = {}
+        self._handler = kind(answer)
+        self._probe = grpc.unary_unary_rpc_method_handler(self._no)
+
+    async def _no(self, _wire: bytes, context: Any) -> None:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no")
+
+    def service(self, details: Any) -> Any:
+        self.paths.append(details.method)
+        if not details.method.startswith(f"/{SERVICE}/"):
+            return self._probe
+        self.metadata = dict(details.invocation_metadata)
+        return self._handler
+
+
+@asynccontextmanager
+async def peer(answer: Callable[..., Any], *, streaming: bool = False) -> AsyncIterator[tuple[str, Peer]]:
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    handler = Peer(answer, streaming=streaming)
+    server.add_generic_rpc_handlers((handler,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}", handler
+    finally:
+        await server.stop(None)
+
+
+async def task(_wire: bytes, _context: Any) -> bytes:
+    return hub.Task(id="t").SerializeToString()
+
+
+def aborting(code: grpc.StatusCode, text: str = "", trailers: tuple[Any, ...] = ()) -> Callable[..., Any]:
+    async def answer(_wire: bytes, context: Any) -> None:
+        await context.abort(code, text, trailers)
+
+    return answer
+
+
+async def failing(coroutine: Any) -> A2AError:
+    with pytest.raises(A2AError) as caught:
+        await asyncio.wait_for(coroutine, PATIENCE)
+    return caught.value
+
+
+@pytest.mark.parametrize("form", ["{}", "http://{}", "http://{}/", "grpc://{}", "dns:///{}", "ipv4:{}"])
+async def test_every_form_of_url_connects(form: str) -> None:
+    async with peer(task) as (address, _), dialling(form.format(address)) as client:
+        assert (await client.get_task(REQUEST)).id == "t"
+
+
+async def test_what_travels_with_a_call() -> None:
+    parameters = {
+        "a2a-extensions": "https://e.example/2",
+        "authorization": "Bearer caller",
+        "traceparent": "00-1",
+        "cookie": "no",
+        "a2a-version": "0.3",
+    }
+    own = {"authorization": "Bearer own", "X-Key": "k"}
+    async with peer(task) as (address, seen), dialling(address, parameters=own) as client:
+        await client.get_task(REQUEST, CallContext(parameters=parameters))
+    assert seen.paths == [f"/{SERVICE}/GetTask"]
+    assert seen.metadata.pop("user-agent").startswith("grpc-python")
+    assert seen.metadata == {
+        "a2a-version": "1.0",
+        "a2a-extensions": "https://e.example/2",
+        "authorization": "Bearer own",
+        "traceparent": "00-1",
+        "x-key": "k",
+    }
+
+
+async def test_extensions_add_up() -> None:
+    seen: list[Any] = []
+
+    async def answer(_wire: bytes, context: Any) -> bytes:
+        seen.extend(value for name, value in context.invocation_metadata() if name == "a2a-extensions")
+        return b""
+
+    async with (
+        peer(answer) as (address, _),
+        dialling(address, parameters={"a2a-extensions": "u:1"}) as client,
+    ):
+        await client.get_task(REQUEST, CallContext(parameters={"a2a-extensions": "u:2"}))
+    assert seen == ["u:1", "u:2"]
+
+
+@pytest.mark.parametrize("value", ["a\r\nb", "é", "\x00"])
+async def test_parameters_that_cannot_travel(value: str) -> None:
+    async with peer(task) as (address, seen), dialling(address) as client:
+        context = CallContext(parameters={"authorization": value})
+        assert (await failing(client.get_task(REQUEST, context))).reason is Reason.INVALID_PARAMS
+        assert not seen.paths
+    with pytest.raises(ValueError, match="authorization"):
+        BINDING.dial(hub.AgentInterface(url="a:1"), V1_0, DialOptions(parameters={"authorization": value}))
+
+
+async def test_the_tenant_of_the_interface_stays_out_of_the_callers_request() -> None:
+    seen: list[hub.GetTaskRequest] = []
+
+    async def answer(wire: bytes, _context: Any) -> bytes:
+        seen.append(hub.GetTaskRequest.FromString(wire))
+        return b""
+
+    request = hub.GetTaskRequest(id="t")
+    async with peer(answer) as (address, _), dialling(address, tenant="acme") as client:
+        await client.get_task(request)
+        await client.get_task(hub.GetTaskRequest(id="t", tenant="own"))
+    assert [one.tenant for one in seen] == ["acme", "own"]
+    assert request.tenant == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (grpc.StatusCode.CANCELLED, Reason.CANCELLED),
+        (grpc.StatusCode.UNKNOWN, Reason.INTERNAL_ERROR),
+        (grpc.StatusCode.INVALID_ARGUMENT, Reason.INVALID_PARAMS),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, Reason.DEADLINE_EXCEEDED),
+        (grpc.StatusCode.NOT_FOUND, Reason.TASK_NOT_FOUND),
+        (grpc.StatusCode.PERMISSION_DENIED, Reason.PERMISSION_DENIED),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, Reason.RESOURCE_EXHAUSTED),
+        (grpc.StatusCode.UNIMPLEMENTED, Reason.METHOD_NOT_FOUND),
+        (grpc.StatusCode.INTERNAL, Reason.INTERNAL_ERROR),
+        (grpc.StatusCode.UNAVAILABLE, Reason.UNAVAILABLE),
+        (grpc.StatusCode.UNAUTHENTICATED, Reason.UNAUTHENTICATED),
+    ],
+)
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_bare_statuses(code: grpc.StatusCode, reason: Reason, streaming: bool) -> None:
+    async with (
+        peer(aborting(code, "as it says"), streaming=streaming) as (address, _),
+        dialling(address) as client,
+    ):
+        call = anext(client.subscribe_to_task(SUBSCRIBE)) if streaming else client.get_task(REQUEST)
+        error = await failing(call)
+    assert (error.reason, error.message, error.blame) == (reason, "as it says", Blame.PEER)
+    assert "phase" not in error.metadata
+
+
+async def test_details_that_are_no_status() -> None:
+    answer = aborting(grpc.StatusCode.NOT_FOUND, "gone", (("grpc-status-details-bin", b"\x0a\x7f"),))
+    async with peer(answer) as (address, _), dialling(address) as client:
+        error = await failing(client.get_task(REQUEST))
+    assert (error.reason, error.message) == (Reason.TASK_NOT_FOUND, "gone")
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_answers_that_are_no_messages(streaming: bool) -> None:
+    async def unary(_wire: bytes, _context: Any) -> bytes:
+        return b"\x0a\x7f"
+
+    async def stream(_wire: bytes, context: Any) -> None:
+        await context.write(b"\x0a\x7f")
+
+    async with (
+        peer(stream if streaming else unary, streaming=streaming) as (address, _),
+        dialling(address) as client,
+    ):
+        call = anext(client.subscribe_to_task(SUBSCRIBE)) if streaming else client.get_task(REQUEST)
+        error = await failing(call)
+    assert (error.reason, error.blame) == (Reason.INVALID_AGENT_RESPONSE, Blame.PEER)
+
+
+async def test_a_peer_that_quotes_gRPCs_own_words_has_seen_the_call() -> None:  # noqa: N802
+    answer = aborting(grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses")
+    async with peer(answer) as (address, _), dialling(address) as client:
+        error = await failing(client.get_task(REQUEST))
+    assert error.reason is Reason.UNAVAILABLE
+    assert "phase" not in error.metadata
+
+
+async def test_a_connection_that_breaks_during_a_call_was_a_connection() -> None:
+    arrived = asyncio.Event()
+
+    async def answer(_wire: bytes, _context: Any) -> bytes:
+        arrived.set()
+        await asyncio.Event().wait()
+        return b""
+
+    async with peer(answer) as (address, _), relaying(address) as relay, dialling(relay.address) as client:
+        call = asyncio.create_task(failing(client.get_task(REQUEST)))
+        await asyncio.wait_for(arrived.wait(), PATIENCE)
+        relay.cut()
+        error = await call
+    assert error.reason is Reason.UNAVAILABLE
+    assert "phase" not in error.metadata
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:1", "dns:///agent.invalid:1", "unix:/nowhere/agent.sock"])
+async def test_a_peer_that_is_not_there(url: str) -> None:
+    async with dialling(url) as client:
+        for _ in range(2):
+            error = await failing(client.get_task(REQUEST))
+            assert (error.reason, error.metadata["phase"]) == (Reason.UNAVAILABLE, "connect")
+
+
+async def test_a_peer_that_accepts_and_says_nothing_is_not_there() -> None:
+    held: list[asyncio.StreamWriter] = []
+
+    async def mute(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        held.append(writer)
+
+    server = await asyncio.start_server(mute, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with dialling(f"127.0.0.1:{port}", connect_timeout=0.3) as client:
+        start = time.monotonic()
+        error = await failing(client.get_task(REQUEST))
+    assert error.metadata["phase"] == "connect"
+    assert time.monotonic() - start < 5
+    for writer in held:
+        writer.close()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_plain_text_where_tls_is_spoken_does_not_connect() -> None:
+    async with peer(task) as (address, seen):
+        async with dialling(f"https://{address}") as client:
+            error = await failing(client.get_task(REQUEST))
+        async with dialling(address, tls=True) as client:
+            assert (
+                (await failing(client.get_task(REQUEST))).metadata == error.metadata == {"phase": "connect"}
+            )
+        async with dialling(f"https://{address}", tls=False) as client:
+            assert (await client.get_task(REQUEST)).id == "t"
+    assert len(seen.paths) == 1
+
+
+def test_what_tls_can_be() -> None:
+    credentials = grpc.ssl_channel_credentials()
+    assert client_side._credentials(credentials, None) is credentials
+    assert client_side._credentials(None, None) is None
+    assert client_side._credentials(None, True) is not None
+    assert client_side._credentials(False, True) is None
+    assert isinstance(client_side._credentials(ssl.create_default_context(), None), grpc.ChannelCredentials)
+    careless = ssl.create_default_context()
+    careless.check_hostname = False
+    careless.verify_mode = ssl.CERT_NONE
+    for wrong in (careless, "cert.pem"):
+        with pytest.raises(ValueError):
+            client_side._credentials(wrong, None)
+
+
+@pytest.mark.parametrize("url", ["", "agent.example", "ftp://a:1", "http://a:1/path"])
+def test_urls_that_cannot_be_dialled(url: str) -> None:
+    with pytest.raises(ValueError):
+        BINDING.dial(hub.AgentInterface(url=url), V1_0, DialOptions())
+
+
+def test_a_version_without_a_form() -> None:
+    with pytest.raises(LookupError):
+        BINDING.dial(
+            hub.AgentInterface(url="a:1"), Dialect(version="0.1", card=V1_0.card, forms={}), DialOptions()
+        )
+
+
+async def test_an_operation_the_version_lacks() -> None:
+    operation = Unary("Nothing", hub.GetTaskRequest, hub.Task)
+    async with dialling("127.0.0.1:1") as client:
+        error = await failing(client.service.unary(Call(operation, REQUEST, CallContext())))
+    assert error.reason is Reason.UNSUPPORTED_OPERATION
+
+
+async def test_a_closed_client_sends_nothing() -> None:
+    async with peer(task) as (address, seen):
+        async with dialling(address) as client:
+            await client.get_task(REQUEST)
+        assert (await failing(client.get_task(REQUEST))).reason is Reason.UNAVAILABLE
+        assert len(seen.paths) == 1
+
+
+async def test_closing_ends_what_runs_and_says_so() -> None:
+    arrived = asyncio.Event()
+
+    async def answer(_wire: bytes, _context: Any) -> bytes:
+        arrived.set()
+        await asyncio.Event().wait()
+        return b""
+
+    async with peer(answer) as (address, _):
+        async with dialling(address) as client:
+            call = asyncio.create_task(failing(client.get_task(REQUEST)))
+            await asyncio.wait_for(arrived.wait(), PATIENCE)
+        error = await call
+    assert (error.reason, error.blame) == (Reason.UNAVAILABLE, Blame.SELF)
+
+
+async def test_metadata_of_the_peer_becomes_the_reply() -> None:
+    async def answer(_wire: bytes, context: Any) -> bytes:
+        await context.send_initial_metadata((("a2a-extensions", "u:1"), ("x-bin", b"1")))
+        return b""
+
+    async with peer(answer) as (address, _), dialling(address) as client:
+        context = CallContext()
+        await client.get_task(REQUEST, context)
+    assert context.reply == {"a2a-extensions": "u:1"}
+
+
+@pytest.mark.parametrize("call", ["get", "subscribe"])
+async def test_leaving_cancels_the_call(call: str) -> None:
+    arrived, gone = asyncio.Event(), asyncio.Event()
+
+    async def answer(_wire: bytes, context: Any) -> None:
+        arrived.set()
+        try:
+            if call == "subscribe":
+                await context.write(EVENT)
+            await asyncio.Event().wait()
+        finally:
+            gone.set()
+
+    async with peer(answer, streaming=call == "subscribe") as (address, _), dialling(address) as client:
+        if call == "get":
+            task = asyncio.create_task(client.get_task(REQUEST))
+            await asyncio.wait_for(arrived.wait(), PATIENCE)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        else:
+            async with aclosing(client.subscribe_to_task(SUBSCRIBE)) as events:
+                await anext(events)
+        await asyncio.wait_for(gone.wait(), PATIENCE)
+
+
+async def test_a_silent_peer_that_lives_is_waited_for() -> None:
+    """A peer without health answers UNIMPLEMENTED, and that is an answer."""
+    go = asyncio.Event()
+
+    async def answer(_wire: bytes, context: Any) -> None:
+        await context.write(EVENT)
+        await go.wait()
+        await context.write(EVENT)
+
+    async with (
+        peer(answer, streaming=True) as (address, seen),
+        dialling(address, idle_timeout=0.2) as client,
+        aclosing(client.subscribe_to_task(SUBSCRIBE)) as events,
+    ):
+        await anext(events)
+        rest = asyncio.create_task(anext(events))
+        async with asyncio.timeout(PATIENCE):
+            while len(seen.paths) < 6:
+                await asyncio.wait({rest}, timeout=0.05)
+        go.set()
+        assert (await asyncio.wait_for(rest, PATIENCE)).message.message_id == "m"
+    assert set(seen.paths[1:]) == {"/grpc.health.v1.Health/Check"}
+
+
+async def test_a_peer_that_vanished_is_noticed_on_every_stream() -> None:
+    async def answer(_wire: bytes, context: Any) -> None:
+        await context.write(EVENT)
+        await asyncio.Event().wait()
+
+    async with (
+        peer(answer, streaming=True) as (address, _),
+        relaying(address) as relay,
+        dialling(relay.address, idle_timeout=0.4) as client,
+    ):
+        left, right = (client.subscribe_to_task(SUBSCRIBE) for _ in range(2))
+        await anext(left)
+        await anext(right)
+        relay.mute()
+        for events in (left, right):
+            error = await failing(anext(events))
+            assert (error.reason, error.blame) == (Reason.UNAVAILABLE, Blame.PEER)
+            await events.aclose()
+        service: Any = client.service
+        assert not service._vigil.lost
