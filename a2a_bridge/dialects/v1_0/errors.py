@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import DOMAIN, A2AError, Blame, GrpcStatus, Reason, Violation
 from a2a_bridge.dialects.dialect import ErrorReply
 from a2a_bridge.dialects.v1_0 import details as any_details
@@ -140,7 +141,12 @@ def _decode(
     info, violations, retry_after, rest = _sort(details)
     name = _text(info.get("reason"))
     raw = info.get("metadata")
-    metadata = {str(k): str(v) for k, v in raw.items()} if isinstance(raw, Mapping) else {}
+    # Peers put other values than strings there, although the schema has only strings.
+    metadata = (
+        {str(key): value if isinstance(value, str) else dumps(value).decode() for key, value in raw.items()}
+        if isinstance(raw, Mapping)
+        else {}
+    )
     if code is None and name.startswith("A2A_") and metadata.get("code", "").lstrip("-").isdigit():
         code = int(metadata["code"])
     by_name = _BY_NAME.get(name) or _BY_NAME.get(name.removesuffix("_ERROR"))
