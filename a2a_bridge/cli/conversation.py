@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
@@ -71,6 +72,8 @@ class How:
 
 async def converse(target: str, said: Said, how: How) -> Exit:
     """Calls, prints, and says how it went. Raises A2AError, TimeoutError, BadTarget."""
+    # What cannot be reached is said once, by the error that ends the command.
+    logging.getLogger("a2a_bridge").setLevel(logging.ERROR)
     async with asyncio.timeout(how.timeout):
         if how.binding == "all":
             from a2a_bridge.cli.compare import compare
@@ -106,14 +109,16 @@ async def _stream(peer: Peer, said: Said, how: How) -> hub.Task | None:
     """Prints events as they come; returns the task as it stood at the end, as far as it was told."""
     task: hub.Task | None = None
     teller = printing.Teller()
-    async with aclosing(peer.send_streaming_message(said.request(), how.context())) as events:
-        async for event in events:
-            task = _followed(task, event)
-            if how.output is Output.JSON:
-                document(encode_event(event))
-            else:
-                teller.tell(event)
-    teller.end()
+    try:
+        async with aclosing(peer.send_streaming_message(said.request(), how.context())) as events:
+            async for event in events:
+                task = _followed(task, event)
+                if how.output is Output.JSON:
+                    document(encode_event(event))
+                else:
+                    teller.tell(event)
+    finally:
+        teller.end()
     return task
 
 
@@ -140,5 +145,7 @@ async def events_of(peer: Peer, said: Said, how: How) -> AsyncIterator[Any]:
 
 def exit_of(task: hub.Task | None) -> Exit:
     """Whether what was asked for was done. A task that goes on, or waits for the caller, has not failed."""
-    failed = task is not None and task.status.state in TERMINAL - {hub.TASK_STATE_COMPLETED}
-    return Exit.TASK_FAILED if failed else Exit.OK
+    state = hub.TASK_STATE_COMPLETED if task is None else task.status.state
+    if state == hub.TASK_STATE_AUTH_REQUIRED:
+        return Exit.AUTH
+    return Exit.TASK_FAILED if state in TERMINAL - {hub.TASK_STATE_COMPLETED} else Exit.OK

@@ -13,10 +13,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
+from typing import Any
 
 from a2a_bridge.bindings import DialOptions, find
 from a2a_bridge.cards.select import Candidate
-from a2a_bridge.core.call import Call
+from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
@@ -81,6 +82,7 @@ class Upstream:
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         service = self._service or await self._dialled()
+        _withdraw(call)
         try:
             response = await service.unary(call)
         except A2AError as error:
@@ -92,6 +94,7 @@ class Upstream:
 
     async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
         service = self._service or await self._dialled()
+        _withdraw(call)
         async with aclosing(service.stream(call)) as events:
             try:
                 async for event in events:
@@ -199,6 +202,11 @@ class Failover:
             metadata=failures[0].metadata,
             blame=failures[0].blame,
         )
+
+
+def _withdraw(call: Call[Any, Any]) -> None:
+    """Takes back extensions that were confirmed in the agent's name; it says itself which it activates."""
+    call.context.reply.pop(EXTENSIONS_PARAMETER, None)
 
 
 def _is_down(health: Health, now: float) -> bool:

@@ -70,9 +70,11 @@ class _Call:
         return answer
 
     async def _begin(self) -> None:
-        if not self._begun:
-            self._begun = True
-            self._tap(Frame(False, "initial metadata", _headers(await self._call.initial_metadata())))
+        if self._begun:
+            return
+        self._begun = True
+        if headers := _headers(await self._call.initial_metadata()):
+            self._tap(Frame(False, "initial metadata", headers))
 
     async def _end(self) -> None:
         code = await self._call.code()
