@@ -31,7 +31,7 @@ from a2a_bridge.cards import Advertisement, Candidate, Mounted, interface, resol
 from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.dialects import Dialect, by_version
-from a2a_bridge.gateway import Route, Router, dialled, note_signatures, rewrite_extended_card
+from a2a_bridge.gateway import Route, Router, dialled, note_signatures, rewrite, rewrite_extended_card
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.middleware import access_log, deadline, extensions, validate
 from a2a_bridge.peer import Peer
@@ -133,7 +133,6 @@ async def serve_gateway(
     dial_options: DialOptions | None = None,
 ) -> AsyncIterator[Server]:
     """Serves an agent that runs elsewhere. `candidates`: its interfaces to dial, best first."""
-    note_signatures(card)
     dial_options = dial_options or DialOptions(timeout=None)
     async with dialled(candidates, dial_options, discreet=True) as upstream:
         router = Router(Route(upstream, candidates[0].interface.tenant))
@@ -157,6 +156,9 @@ async def serve_service(
     through name other addresses and get ours.
     """
     options = options or ServeOptions()
+    if rewrites_card:
+        note_signatures(card)
+        card = rewrite(card)
     plan = [_placed(one, options) for one in interfaces]
     hosts: dict[tuple[str, ListenAddress], Host] = {}
     advertisement = Advertisement(card, plan, public_url=options.public_url, public_grpc=options.public_grpc)

@@ -78,5 +78,8 @@ async def _card_over_grpc(place: str, options: DialOptions) -> hub.AgentCard:
         except A2AError as error:
             if error.reason not in _NO_CARD:
                 raise
-            talk(f"note: {place} shows no card ({error.name}); a minimal one stands in", "yellow")
+            talk(
+                f"note: {place} shows no card ({error.name}); a minimal one stands in; gateway --card FILE shows a better one",
+                "yellow",
+            )
             return synthesised(address)

@@ -1,0 +1,141 @@
+"""The command `a2a-bridge` as a process, and agents for it to reach. No tests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from a2a_bridge.cards import interface
+from a2a_bridge.core.service import Service
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.runtime import Server, serve_service
+
+#: seconds that a process may take for anything, also on a busy machine
+PATIENCE = 60.0
+
+ANY_PORT = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output as one JSON document. Fails when it is more or less than that."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        """Standard output as one JSON document a line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+async def spawn(*arguments: str, env: Mapping[str, str] | None = None) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "a2a_bridge"),
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **(env or {})},
+    )
+
+
+async def ended(process: asyncio.subprocess.Process) -> Done:
+    """Waits until a process has ended; kills it when it does not."""
+    try:
+        out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
+    except TimeoutError:
+        process.kill()
+        raise
+    assert process.returncode is not None
+    return Done(process.returncode, out.decode(), err.decode())
+
+
+async def command(*arguments: str, env: Mapping[str, str] | None = None) -> Done:
+    """Runs a command to its end."""
+    return await ended(await spawn(*arguments, env=env))
+
+
+@dataclass
+class Running:
+    """A serving command that is ready. addresses: by name, from its ready line."""
+
+    process: asyncio.subprocess.Process
+    ready: str
+    done: Done | None = None
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        return dict(part.split("=", 1) for part in self.ready.split()[1:])
+
+    @property
+    def http(self) -> str:
+        return self.addresses["http"]
+
+    @property
+    def grpc(self) -> str:
+        return self.addresses["grpc"]
+
+    def signal(self, number: signal.Signals = signal.SIGTERM) -> None:
+        self.process.send_signal(number)
+
+    async def ended(self) -> Done:
+        if self.done is None:
+            self.done = await ended(self.process)
+        return self.done
+
+
+@asynccontextmanager
+async def serving(*arguments: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Running]:
+    """A serving command from its ready line on; it is told to end if the test has not done so."""
+    process = await spawn(*arguments, env=env)
+    assert process.stdout is not None
+    try:
+        line = await asyncio.wait_for(process.stdout.readline(), PATIENCE)
+        if not line:
+            raise AssertionError((await ended(process)).err)
+        running = Running(process, line.decode().rstrip("\n"))
+        yield running
+        if process.returncode is None and running.done is None:
+            running.signal()
+            await running.ended()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def card(**members: Any) -> hub.AgentCard:
+    return hub.AgentCard(
+        name="Probe",
+        description="Does what a test says",
+        version="1",
+        capabilities=hub.AgentCapabilities(streaming=True),
+        default_input_modes=["text/plain"],
+        default_output_modes=["text/plain"],
+        **members,
+    )
+
+
+@asynccontextmanager
+async def agent(
+    service: Service, *bindings: str, shown: hub.AgentCard | None = None
+) -> AsyncIterator[Server]:
+    """An agent in this process that a command can reach: all bindings, or those named."""
+    interfaces = [interface(binding) for binding in bindings or ("JSONRPC", "HTTP+JSON", "GRPC")]
+    async with serve_service(service, shown or card(), interfaces) as server:
+        yield server

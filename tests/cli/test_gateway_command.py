@@ -1,0 +1,260 @@
+"""`a2a-bridge gateway` as a process: ready line, card, draining, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_bridge.codec import dumps, encoder
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.runtime import connect
+from a2a_bridge.testing.probe import Probe, answering, yielding
+from tests.cli.commands import ANY_PORT, PATIENCE, agent, card, command, serving
+
+MESSAGE = hub.Message(message_id="m", role=hub.ROLE_AGENT, parts=[hub.Part(text="hello")])
+ANSWER = hub.SendMessageResponse(message=MESSAGE)
+
+
+@pytest.fixture
+def probe() -> Probe:
+    made = Probe()
+    made.on_unary = answering(ANSWER)
+    made.on_stream = yielding(hub.StreamResponse(message=MESSAGE))
+    return made
+
+
+async def test_it_says_that_it_is_ready_and_nothing_else_and_ends_with_0(probe: Probe) -> None:
+    async with (
+        agent(probe, "JSONRPC") as upstream,
+        serving("gateway", f"http://{upstream.http}", *ANY_PORT) as gateway,
+    ):
+        assert sorted(gateway.addresses) == ["grpc", "http"]
+        assert gateway.ready == f"ready http={gateway.http} grpc={gateway.grpc}"
+        for target in (gateway.http, gateway.grpc):
+            async with connect(target) as peer:
+                assert (await peer.send("hi")).text == "hello"
+        gateway.signal()
+        done = await gateway.ended()
+    assert (done.code, done.out) == (0, "")
+
+
+async def test_the_card_lists_the_gateways_interfaces_and_keeps_the_rest(probe: Probe) -> None:
+    signed = card(signatures=[hub.AgentCardSignature(protected="e30", signature="AAAA")])
+    async with (
+        agent(probe, "JSONRPC", shown=signed) as upstream,
+        serving("gateway", f"http://{upstream.http}", *ANY_PORT) as gateway,
+    ):
+        shown = (await command("card", gateway.http, "-o", "json")).json
+        gateway.signal()
+        done = await gateway.ended()
+    assert [(one["protocolBinding"], one["url"]) for one in shown["supportedInterfaces"]] == [
+        ("JSONRPC", f"{gateway.http}/"),
+        ("HTTP+JSON", f"{gateway.http}/"),
+        ("GRPC", gateway.grpc),
+    ]
+    assert (shown["name"], shown["description"]) == ("Probe", "Does what a test says")
+    assert "signatures" not in shown
+    assert "sign" in done.err
+
+
+async def test_public_addresses_are_what_the_card_shows(probe: Probe) -> None:
+    public = {
+        "A2A_BRIDGE_PUBLIC_URL": "https://agent.example/a",
+        "A2A_BRIDGE_PUBLIC_GRPC": "agent.example:443",
+    }
+    async with (
+        agent(probe, "JSONRPC") as upstream,
+        serving("gateway", f"http://{upstream.http}", *ANY_PORT, env=public) as gateway,
+    ):
+        shown = (await command("card", gateway.http, "-o", "json")).json
+    assert {one["url"] for one in shown["supportedInterfaces"]} == {
+        "https://agent.example/a/",
+        "agent.example:443",
+    }
+
+
+async def test_one_family_alone_can_be_served(probe: Probe) -> None:
+    async with agent(probe, "GRPC") as upstream:
+        target = str(upstream.grpc)
+        async with serving("gateway", target, "--no-grpc", "--http", "127.0.0.1:0") as gateway:
+            assert sorted(gateway.addresses) == ["http"]
+        async with serving(
+            "gateway", target, env={"A2A_BRIDGE_NO_HTTP": "1", "A2A_BRIDGE_GRPC": ":0"}
+        ) as gateway:
+            assert sorted(gateway.addresses) == ["grpc"]
+
+
+async def test_a_grpc_agent_without_a_card_gets_the_least_card_and_a_note(probe: Probe) -> None:
+    probe.on_unary = answering(A2AError(Reason.UNSUPPORTED_OPERATION))
+    async with agent(probe, "GRPC") as upstream, serving("gateway", str(upstream.grpc), *ANY_PORT) as gateway:
+        shown = (await command("card", gateway.http, "-o", "json")).json
+        probe.on_unary = answering(ANSWER)
+        async with connect(gateway.http, binding="HTTP+JSON") as peer:
+            assert (await peer.send("hi")).text == "hello"
+        gateway.signal()
+        done = await gateway.ended()
+    assert shown["name"] == str(upstream.grpc)
+    assert "--card" in done.err
+
+
+async def test_a_grpc_agent_may_show_its_card_over_grpc(probe: Probe) -> None:
+    extended = card()
+    extended.name = "Shown over gRPC"
+    probe.on_unary = answering(extended)
+    async with agent(probe, "GRPC") as upstream, serving("gateway", str(upstream.grpc), *ANY_PORT) as gateway:
+        shown = (await command("card", gateway.http, "-o", "json")).json
+    assert shown["name"] == "Shown over gRPC"
+
+
+async def test_a_card_file_stands_in_for_the_card(probe: Probe, tmp_path: Path) -> None:
+    own = card()
+    own.name = "From a file"
+    own.supported_interfaces.add(
+        url="http://elsewhere.invalid/", protocol_binding="JSONRPC", protocol_version="1.0"
+    )
+    file = tmp_path / "card.json"
+    file.write_bytes(dumps(encoder(hub.AgentCard)(own)))
+    async with agent(probe, "GRPC", "HTTP+JSON") as upstream:
+        for target, more in (
+            (str(upstream.grpc), ()),
+            (f"http://{upstream.http}", ("--binding", "HTTP+JSON")),
+        ):
+            async with serving("gateway", target, "--card", str(file), *more, *ANY_PORT) as gateway:
+                shown = (await command("card", gateway.http, "-o", "json")).json
+                async with connect(gateway.http) as peer:
+                    assert (await peer.send("hi")).text == "hello"
+            assert shown["name"] == "From a file"
+
+
+async def test_headers_go_upstream_and_those_of_the_caller_if_they_are_named(probe: Probe) -> None:
+    flags = ("-H", "X-Key: secret", "--forward", "X-User")
+    async with (
+        agent(probe, "JSONRPC") as upstream,
+        serving("gateway", f"http://{upstream.http}", *flags, *ANY_PORT) as gateway,
+    ):
+        sent = ("-H", "X-User: me", "-H", "X-Other: no", "-H", "Authorization: Bearer t", "--binding", "GRPC")
+        assert (await command("call", gateway.http, "hi", *sent)).code == 0
+        seen = probe.last.context.parameters
+    assert (seen["x-key"], seen["x-user"], seen["authorization"]) == ("secret", "me", "Bearer t")
+    assert "x-other" not in seen
+
+
+async def held_stream(probe: Probe) -> tuple[asyncio.Event, Any]:
+    """Makes streams give one event and then wait for the event that is returned."""
+    go_on = asyncio.Event()
+
+    async def on_stream(_: Any) -> Any:
+        yield hub.StreamResponse(task=hub.Task(id="t", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING)))
+        await go_on.wait()
+        update = hub.TaskStatusUpdateEvent(task_id="t", status=hub.TaskStatus(state=hub.TASK_STATE_COMPLETED))
+        yield hub.StreamResponse(status_update=update)
+
+    probe.on_stream = on_stream
+    return go_on, on_stream
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
+async def test_a_running_stream_finishes_before_the_gateway_ends(probe: Probe, binding: str) -> None:
+    go_on, _ = await held_stream(probe)
+    async with (
+        agent(probe, "JSONRPC") as upstream,
+        serving("gateway", f"http://{upstream.http}", *ANY_PORT) as gateway,
+    ):
+        async with connect(gateway.http, binding=binding) as peer, aclosing(peer.stream("hi")) as events:
+            assert (await anext(events)).HasField("task")
+            gateway.signal()
+            await refuses_connections(gateway.http)
+            go_on.set()
+            rest = [event async for event in events]
+        done = await gateway.ended()
+    assert [event.WhichOneof("payload") for event in rest] == ["status_update"]
+    assert done.code == 0
+
+
+async def test_a_stream_that_does_not_finish_is_told(probe: Probe) -> None:
+    await held_stream(probe)
+    grace = ("--timeout-graceful-shutdown", "0.2")
+    async with (
+        agent(probe, "JSONRPC") as upstream,
+        serving("gateway", f"http://{upstream.http}", *grace, *ANY_PORT) as gateway,
+        connect(gateway.http, binding="JSONRPC") as http,
+        connect(gateway.grpc) as grpc,
+        aclosing(http.stream("hi")) as one,
+        aclosing(grpc.stream("hi")) as other,
+    ):
+        await anext(one)
+        await anext(other)
+        gateway.signal(signal.SIGINT)
+        for events in (one, other):
+            with pytest.raises(A2AError) as caught:
+                await anext(events)
+            assert caught.value.reason is Reason.UNAVAILABLE
+        assert (await gateway.ended()).code == 0
+
+
+async def test_a_second_signal_ends_it_at_once(probe: Probe) -> None:
+    await held_stream(probe)
+    async with (
+        agent(probe, "JSONRPC") as upstream,
+        serving("gateway", f"http://{upstream.http}", *ANY_PORT) as gateway,
+        connect(gateway.grpc) as peer,
+        aclosing(peer.stream("hi")) as events,
+    ):
+        await anext(events)
+        gateway.signal()
+        await refuses_connections(gateway.http)
+        gateway.signal()
+        assert (await gateway.ended()).code == 128 + signal.SIGTERM
+
+
+async def refuses_connections(url: str) -> None:
+    """Waits until nobody listens any more, which is how a drain begins."""
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection(host, int(port))
+            except OSError:
+                return
+            writer.close()
+
+
+async def test_an_agent_that_cannot_be_reached_ends_it_with_3(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    for target in (f":{port}", f"127.0.0.1:{port}"):
+        done = await command("gateway", target, *ANY_PORT)
+        assert (done.code, done.out) == (3, "")
+        assert "error: " in done.err
+
+
+async def test_a_taken_port_ends_it_with_2_and_advice(probe: Probe) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        async with agent(probe, "JSONRPC") as upstream:
+            for flags in (
+                ("--http", f"127.0.0.1:{port}", "--no-grpc"),
+                ("--grpc", f"127.0.0.1:{port}", "--no-http"),
+            ):
+                done = await command("gateway", f"http://{upstream.http}", *flags)
+                assert (done.code, done.out) == (2, "")
+                assert "try: " in done.err
+                assert "Traceback" not in done.err
+
+
+async def test_a_card_without_a_usable_interface_ends_it_with_4(probe: Probe, tmp_path: Path) -> None:
+    shown = json.loads(dumps(encoder(hub.AgentCard)(card())))
+    shown["supportedInterfaces"] = [{"url": "x://y", "protocolBinding": "SOAP", "protocolVersion": "1.0"}]
+    file = tmp_path / "card.json"
+    file.write_text(json.dumps(shown))
+    done = await command("gateway", str(file), *ANY_PORT)
+    assert (done.code, done.out) == (4, "")
+    assert "SOAP" in done.err
