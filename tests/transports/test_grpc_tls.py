@@ -1,0 +1,87 @@
+"""gRPC over TLS, with an authority made for the occasion."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import ssl
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.probe import Probe, answering
+from a2a_bridge_transports.grpc import GrpcHost
+from tests.transports.grpc_scene import dialling, hosting
+
+REQUEST = hub.GetTaskRequest(id="t")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A certificate of 127.0.0.1 that is its own authority, and its key, both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+@pytest.fixture(scope="module")
+def identity() -> Identity:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a2a-bridge test")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    return Identity(
+        certificate.public_bytes(serialization.Encoding.PEM),
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        ),
+    )
+
+
+@pytest.fixture
+async def host(identity: Identity) -> AsyncIterator[GrpcHost]:
+    probe = Probe()
+    probe.on_unary = answering(hub.Task(id="t"))
+    credentials = grpc.ssl_server_credentials([(identity.key, identity.certificate)])
+    async with hosting(probe, tls=credentials) as started:
+        yield started
+
+
+@pytest.mark.parametrize("form", ["{}", "https://{}", "grpcs://{}/"])
+@pytest.mark.parametrize("kind", ["context", "credentials"])
+async def test_a_trusted_host(host: GrpcHost, identity: Identity, form: str, kind: str) -> None:
+    tls: Any = grpc.ssl_channel_credentials(identity.certificate)
+    if kind == "context":
+        tls = ssl.create_default_context(cadata=identity.certificate.decode())
+    async with dialling(form.format(host.address), tls=tls) as client:
+        assert (await client.get_task(REQUEST)).id == "t"
+
+
+@pytest.mark.parametrize("url", ["https://{}", "http://{}"])
+async def test_a_host_that_is_not_trusted_or_not_spoken_to_in_tls(host: GrpcHost, url: str) -> None:
+    async with dialling(url.format(host.address), connect_timeout=2) as client:
+        with pytest.raises(A2AError) as caught:
+            await client.get_task(REQUEST)
+    assert caught.value.reason is Reason.UNAVAILABLE
+    assert caught.value.metadata["phase"] == "connect"
