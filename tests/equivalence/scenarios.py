@@ -52,7 +52,7 @@ def rich_parts() -> list[hub.Part]:
     null = hub.Part()
     null.data.null_value = 0
     parts = [
-        hub.Part(text="plain é ✓ 😀\n\t\"quoted\" \\ \u2028", media_type="text/plain"),
+        hub.Part(text="plain é ✓ 😀\n\t\"quoted\" \\", media_type="text/plain"),
         hub.Part(text=""),
         hub.Part(raw=bytes(range(256)), filename="ü.bin", media_type="application/octet-stream"),
         hub.Part(raw=b""),
@@ -71,6 +71,13 @@ async def direct_message(talk: Talk) -> None:
     await talk.ask("send", talk.client.send_message(request))
     await talk.watch("stream", talk.client.send_streaming_message(request))
     await talk.ask("say", talk.client.send_message(sending("say hello")))
+
+
+@scenario
+async def line_ends_of_unicode(talk: Talk) -> None:
+    request = sending(parts=[hub.Part(text="a\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029b\r\n\rc")])
+    await talk.ask("send", talk.client.send_message(request))
+    await talk.watch("stream", talk.client.send_streaming_message(request))
 
 
 @scenario

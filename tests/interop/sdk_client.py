@@ -102,7 +102,8 @@ def _context(call: Call[Any, Any]) -> ClientCallContext:
 async def sdk_client(card: Any, binding: str) -> AsyncIterator[SdkService]:
     """The official client for one binding of a card (hub's or SDK's class)."""
     theirs = card if isinstance(card, a2a_pb2.AgentCard) else to_sdk(card)
-    async with httpx.AsyncClient(timeout=20) as http:
+    # Nothing here speaks TLS, and loading the certificates takes longer than a call.
+    async with httpx.AsyncClient(timeout=20, verify=False) as http:  # noqa: S501
         clients = [
             ClientFactory(
                 ClientConfig(

@@ -1,0 +1,102 @@
+"""Where the official SDK differs from what is expected of it, as data with reasons. Nothing here excuses us.
+
+A deviation takes members of errors, or whole lines, out of a comparison. One that is no longer needed fails the
+test that uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+Lines = list[tuple[str, Any]]
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """reason: why. scenario, label: shell patterns of what it touches.
+
+    members: the members of errors that are not compared; none means that the line is not.
+    """
+
+    reason: str
+    scenario: str
+    label: str = "*"
+    members: frozenset[str] = frozenset()
+
+    def masked(self, lines: Lines) -> Lines:
+        """The lines without what is not compared."""
+        return [
+            (label, self._mask(outcome) if fnmatchcase(label, self.label) else outcome)
+            for label, outcome in lines
+            if self.members or not fnmatchcase(label, self.label)
+        ]
+
+    def _mask(self, outcome: Any) -> Any:
+        if not isinstance(outcome, dict) or "error" not in outcome:
+            return outcome
+        error = {name: value for name, value in outcome["error"].items() if name not in self.members}
+        return {"error": error}
+
+
+#: of an agent of the SDK, seen by whichever client
+AGENT_CRASHES = Deviation(
+    "the SDK shows a crash of the agent in other words on each binding, on gRPC with the exception's class",
+    "crashes",
+    members=frozenset({"message"}),
+)
+AGENT_REPEATS_VIOLATIONS = Deviation(
+    "the SDK's agent repeats the violations in the metadata, on the HTTP bindings only",
+    "incomplete_requests",
+    members=frozenset({"metadata"}),
+)
+
+#: of the SDK's client, whatever it talks to
+CLIENT_DROPS_DETAILS = Deviation(
+    "the SDK's client has an exception for each error and drops most that came with it",
+    "*",
+    members=frozenset({"violations", "metadata", "details", "code", "name"}),
+)
+CLIENT_CRASHES = Deviation(
+    "the SDK's client has no exception for an error without a reason, as its agent sends for a crash",
+    "crashes",
+    members=frozenset({"reason", "message"}),
+)
+CLIENT_BREAKS_LINES = Deviation(
+    "the SDK's client ends lines of an event stream at U+2028, which its agent sends as it is",
+    "line_ends_of_unicode",
+    "stream*",
+)
+
+
+def differences(
+    scenario: str, expected: Lines, got: Lines, deviations: Iterable[Deviation] = ()
+) -> list[str]:
+    """What differs apart from the deviations, and which of them are not needed."""
+    fitting = [one for one in deviations if fnmatchcase(scenario, one.scenario)]
+    found = [f"{scenario}: {text}" for text in _compared(*_masked(expected, got, fitting))]
+    if not found:
+        for one in fitting:
+            others = [other for other in fitting if other is not one]
+            if not one.scenario == "*" and not _compared(*_masked(expected, got, others)):
+                found.append(f"{scenario}: no longer true: {one.reason}")
+    return found
+
+
+def _masked(expected: Lines, got: Lines, deviations: Iterable[Deviation]) -> tuple[Lines, Lines]:
+    for one in deviations:
+        expected, got = one.masked(expected), one.masked(got)
+    return expected, got
+
+
+def _compared(expected: Lines, got: Lines) -> list[str]:
+    found = [
+        f"{want[0]}\n  expected {want}\n  got      {have}"
+        for want, have in zip(expected, got, strict=False)
+        if want != have
+    ]
+    if len(expected) != len(got):
+        found.append(f"{len(expected)} lines expected, got {len(got)}: {got[len(expected):]}")
+    return found[:1]

@@ -1,0 +1,68 @@
+"""Our client and an agent of the official SDK, in a process of its own: all operations on all bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+
+from a2a_bridge.bindings import DialOptions, find
+from a2a_bridge.core.agent_api import Client
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import V1_0
+from tests.equivalence.scenarios import SCENARIOS
+from tests.equivalence.talk import Talk
+from tests.interop import deviations as known
+from tests.interop.deviations import Deviation, Lines, differences
+from tests.interop.peers import ALL_BINDINGS, Peer
+from tests.interop.sdk_client import sdk_client
+
+pytestmark = pytest.mark.sdk
+
+#: (binding) -> what our client sees otherwise there than over gRPC
+ACROSS_BINDINGS: dict[str, list[Deviation]] = {
+    "JSONRPC": [known.AGENT_CRASHES, known.AGENT_REPEATS_VIOLATIONS],
+    "HTTP+JSON": [known.AGENT_CRASHES, known.AGENT_REPEATS_VIOLATIONS],
+}
+#: (binding) -> what the SDK's client sees otherwise than ours
+ACROSS_CLIENTS: dict[str, list[Deviation]] = {
+    "JSONRPC": [known.CLIENT_DROPS_DETAILS, known.CLIENT_BREAKS_LINES],
+    "HTTP+JSON": [known.CLIENT_DROPS_DETAILS, known.CLIENT_BREAKS_LINES, known.CLIENT_CRASHES],
+    "GRPC": [known.CLIENT_DROPS_DETAILS, known.CLIENT_CRASHES],
+}
+
+
+def ours(peer: Peer, binding: str) -> AbstractAsyncContextManager[Service]:
+    return find(binding).dial(peer.interface(binding), V1_0, DialOptions(timeout=20))
+
+
+async def transcript(opened: AbstractAsyncContextManager[Any], name: str) -> Lines:
+    async with opened as service:
+        talk = Talk(Client(service))
+        await SCENARIOS[name](talk)
+    return talk.lines
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_our_client_sees_the_same_on_every_binding(
+    sdk_agents: Callable[..., Peer], name: str
+) -> None:
+    peer = sdk_agents()
+    expected = await transcript(ours(peer, "GRPC"), name)
+    assert expected
+    for binding, excused in ACROSS_BINDINGS.items():
+        got = await transcript(ours(peer, binding), name)
+        assert not differences(name, expected, got, excused), binding
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_our_client_sees_what_the_official_one_sees(
+    sdk_agents: Callable[..., Peer], name: str
+) -> None:
+    peer = sdk_agents()
+    for binding in ALL_BINDINGS:
+        expected = await transcript(sdk_client(peer.card(), binding), name)
+        got = await transcript(ours(peer, binding), name)
+        assert not differences(name, expected, got, ACROSS_CLIENTS[binding]), binding
