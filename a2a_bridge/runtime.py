@@ -34,8 +34,8 @@ from a2a_bridge.dialects import Dialect, by_version
 from a2a_bridge.gateway import Route, Router, dialled, note_signatures, rewrite, rewrite_extended_card
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.middleware import access_log, deadline, extensions, validate
-from a2a_bridge.peer import Peer
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peer import Peer
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +152,8 @@ async def serve_service(
 ) -> AsyncIterator[Server]:
     """Serves any service on the declared interfaces; see `serve_agent`.
 
-    close: called with the grace after the hosts are drained. rewrites_card: extended cards that pass
-    through name other addresses and get ours.
+    close: called with the grace after the hosts are drained. rewrites_card: `card`, and extended
+    cards that pass through, are of an agent elsewhere: they get our addresses and lose their signatures.
     """
     options = options or ServeOptions()
     if rewrites_card:
