@@ -16,6 +16,7 @@ class Relay:
         self.muted = False
         self._there = (host, port)
         self._writers: list[asyncio.StreamWriter] = []
+        self._running: set[asyncio.Task[None]] = set()
 
     def mute(self) -> None:
         """Swallows everything from now on; the connections stay."""
@@ -26,12 +27,23 @@ class Relay:
         for writer in self._writers:
             writer.transport.abort()
 
-    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def close(self) -> None:
+        """Breaks all connections and waits until nothing is left of them."""
+        while self._running:
+            self.cut()
+            await asyncio.wait(self._running)
+        await asyncio.gather(*(one.wait_closed() for one in self._writers), return_exceptions=True)
+
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        task = asyncio.create_task(self._relay(reader, writer))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far_reader, far_writer = await asyncio.open_connection(*self._there)
-        self._writers += [writer, far_writer]
-        async with asyncio.TaskGroup() as both:
-            both.create_task(self._pass_on(reader, far_writer))
-            both.create_task(self._pass_on(far_reader, writer))
+        self._writers.append(far_writer)
+        await asyncio.gather(self._pass_on(reader, far_writer), self._pass_on(far_reader, writer))
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -55,5 +67,5 @@ async def relaying(address: Any) -> AsyncIterator[Relay]:
         yield relay
     finally:
         server.close()
-        relay.cut()
         await server.wait_closed()
+        await relay.close()

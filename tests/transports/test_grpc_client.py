@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable
@@ -234,22 +235,13 @@ async def test_a_peer_that_is_not_there(url: str) -> None:
 
 
 async def test_a_peer_that_accepts_and_says_nothing_is_not_there() -> None:
-    held: list[asyncio.StreamWriter] = []
-
-    async def mute(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        held.append(writer)
-
-    server = await asyncio.start_server(mute, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    async with dialling(f"127.0.0.1:{port}", connect_timeout=0.3) as client:
-        start = time.monotonic()
-        error = await failing(client.get_task(REQUEST))
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # the system accepts, nobody answers
+        port = listening.getsockname()[1]
+        async with dialling(f"127.0.0.1:{port}", connect_timeout=0.3) as client:
+            start = time.monotonic()
+            error = await failing(client.get_task(REQUEST))
     assert error.metadata["phase"] == "connect"
     assert time.monotonic() - start < 5
-    for writer in held:
-        writer.close()
-    server.close()
-    await server.wait_closed()
 
 
 async def test_plain_text_where_tls_is_spoken_does_not_connect() -> None:
