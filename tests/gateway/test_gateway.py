@@ -1,0 +1,290 @@
+"""A gateway over real sockets: what passes, what is rewritten, and what happens when an agent is not there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from a2a_bridge.bindings import DialOptions, ListenAddress
+from a2a_bridge.cards import Candidate, interface
+from a2a_bridge.core.agent_api import Client
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.dialects import V1_0
+from a2a_bridge.gateway import failed_to_connect
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.runtime import ServeOptions, Server, connect, serve_gateway, serve_service
+from a2a_bridge.testing.probe import Probe, answering, holding
+
+BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
+EXTENSION = "https://extension.example/1"
+
+
+def card(**members: Any) -> hub.AgentCard:
+    return hub.AgentCard(
+        name="Probe",
+        description="Does what a test says",
+        version="1",
+        capabilities=hub.AgentCapabilities(
+            streaming=True, extended_agent_card=True, extensions=[hub.AgentExtension(uri=EXTENSION)]
+        ),
+        default_input_modes=["text/plain"],
+        default_output_modes=["text/plain"],
+        **members,
+    )
+
+
+@pytest.fixture
+def probe() -> Probe:
+    return Probe()
+
+
+@asynccontextmanager
+async def agent(probe: Probe, *bindings: str, address: ListenAddress | None = None) -> AsyncIterator[Server]:
+    options = ServeOptions(http=address or ListenAddress(), grpc=address or ListenAddress(), grace=0)
+    async with serve_service(probe, card(), [interface(one) for one in bindings], options) as server:
+        yield server
+
+
+def candidates(*interfaces: hub.AgentInterface) -> list[Candidate]:
+    return [Candidate(one, V1_0) for one in interfaces]
+
+
+@asynccontextmanager
+async def gateway(*interfaces: hub.AgentInterface, **dial: Any) -> AsyncIterator[Server]:
+    """A gateway on all bindings in front of `interfaces`."""
+    options = DialOptions(timeout=None, **dial)
+    found = candidates(*interfaces)
+    async with serve_gateway(card(), found, options=ServeOptions(grace=0), dial_options=options) as server:
+        yield server
+
+
+@asynccontextmanager
+async def bridged(probe: Probe, upstream: str, front: str, **dial: Any) -> AsyncIterator[Client]:
+    """A client of `front` to a gateway to the probe behind `upstream`."""
+    async with (
+        agent(probe, upstream) as server,
+        gateway(*server.card.supported_interfaces, **dial) as bridge,
+        connect(bridge.card, binding=front, options=DialOptions(forward=frozenset())) as peer,
+    ):
+        yield peer
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def of_port(binding: str, port: int) -> hub.AgentInterface:
+    return interface(binding, f"127.0.0.1:{port}" if binding == "GRPC" else f"http://127.0.0.1:{port}/")
+
+
+CELLS = [(upstream, front) for upstream in BINDINGS for front in BINDINGS]
+
+
+@pytest.mark.parametrize(("upstream", "front"), CELLS)
+async def test_an_error_nobody_knows_passes_whole(probe: Probe, upstream: str, front: str) -> None:
+    sent = A2AError(
+        Reason.INTERNAL_ERROR,
+        "the agent's own words",
+        code=-32050,
+        name="AGENT_OVERSLEPT",
+        metadata={"until": "noon", "code": "-32050"},
+        details=[{"@type": "type.googleapis.com/google.protobuf.Struct", "value": {"minutes": 90}}],
+    )
+    probe.on_unary = answering(sent)
+    async with bridged(probe, upstream, front) as client:
+        with pytest.raises(A2AError) as caught:
+            await client.get_task(hub.GetTaskRequest(id="t"))
+    got = caught.value
+    assert (got.name, got.code, got.message) == (sent.name, sent.code, sent.message)
+    assert got.metadata == sent.metadata
+    assert [dict(detail) for detail in got.details] == list(sent.details)
+
+
+@pytest.mark.parametrize(("upstream", "front"), CELLS)
+async def test_parameters_deadline_and_reply_travel(probe: Probe, upstream: str, front: str) -> None:
+    async def on_unary(call: Any) -> Any:
+        call.context.reply["a2a-extensions"] = EXTENSION
+        return hub.Task(id="t", context_id="c", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
+
+    probe.on_unary = on_unary
+    deadline = time.monotonic() + 30
+    context = CallContext(deadline=deadline, parameters={"a2a-extensions": EXTENSION})
+    options = DialOptions(
+        parameters={
+            "authorization": "Bearer t",
+            "traceparent": "00-1-1-01",
+            "x-private": "no",
+            "x-named": "yes",
+        }
+    )
+    known = DialOptions().forward
+    async with (
+        agent(probe, upstream) as server,
+        gateway(*server.card.supported_interfaces, forward=known | {"x-named"}) as bridge,
+        connect(bridge.card, binding=front, options=options) as client,
+    ):
+        await client.get_task(hub.GetTaskRequest(id="t"), context)
+    seen = probe.last.context
+    assert seen.parameters["authorization"] == "Bearer t"
+    assert seen.parameters["traceparent"] == "00-1-1-01"
+    assert seen.parameters["x-named"] == "yes"
+    assert "x-private" not in seen.parameters
+    assert seen.extensions == (EXTENSION,)
+    assert seen.deadline is not None
+    assert abs(seen.deadline - deadline) < 5
+    assert context.reply["a2a-extensions"] == EXTENSION
+
+
+async def test_an_extension_the_agent_does_not_confirm_is_not_confirmed(probe: Probe) -> None:
+    async def on_unary(call: Any) -> Any:
+        call.context.reply.clear()  # what the server side of the agent says by itself
+        return hub.Task(id="t", context_id="c", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
+
+    probe.on_unary = on_unary
+    async with bridged(probe, "GRPC", "JSONRPC") as client:
+        context = CallContext(parameters={"a2a-extensions": EXTENSION})
+        await client.get_task(hub.GetTaskRequest(id="t"), context)
+    assert probe.last.context.extensions == (EXTENSION,)
+    assert "a2a-extensions" not in context.reply
+
+
+@pytest.mark.parametrize(("upstream", "front"), CELLS)
+async def test_a_caller_that_goes_away_ends_the_stream_upstream(
+    probe: Probe, upstream: str, front: str
+) -> None:
+    begun = hub.StreamResponse(task=hub.Task(id="t", context_id="c"))
+    probe.on_stream = holding(begun)
+    async with bridged(probe, upstream, front) as client:
+        request = hub.SubscribeToTaskRequest(id="t")
+        async with aclosing(client.subscribe_to_task(request)) as events:
+            assert (await anext(events)).task.id == "t"
+            await probe.running(1)
+        await probe.running(0)
+    assert probe.cancelled == 1
+
+
+@pytest.mark.parametrize("upstream", BINDINGS)
+async def test_the_next_interface_answers_when_nobody_listens_at_the_first(
+    probe: Probe, upstream: str
+) -> None:
+    probe.on_unary = answering(hub.Task(id="t"))
+    async with agent(probe, "HTTP+JSON") as server:
+        dead = of_port(upstream, free_port())
+        async with gateway(dead, *server.card.supported_interfaces) as bridge, connect(bridge.card) as client:
+            assert (await client.get_task(hub.GetTaskRequest(id="t"))).id == "t"
+    assert len(probe.calls) == 1
+
+
+@pytest.mark.parametrize("upstream", BINDINGS)
+async def test_an_agent_that_breaks_off_is_not_asked_again_elsewhere(probe: Probe, upstream: str) -> None:
+    """Whoever accepts a connection may have seen the call."""
+    accepted = 0
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal accepted
+        accepted += 1
+        # A gRPC client waits for the server's first frame before it sends a call; give it that one.
+        writer.write(b"\0\0\0\4\0\0\0\0\0" if upstream == "GRPC" else b"")
+        received = b""
+        while b"GetTask" not in received and b"/tasks/" not in received and len(received) < 300:
+            chunk = await reader.read(4096)
+            if not chunk:
+                break
+            received += chunk
+        writer.close()
+
+    breaking = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    async with breaking, agent(probe, "JSONRPC") as other:
+        first = of_port(upstream, breaking.sockets[0].getsockname()[1])
+        async with gateway(first, *other.card.supported_interfaces) as bridge, connect(bridge.card) as client:
+            with pytest.raises(A2AError) as caught:
+                await client.get_task(hub.GetTaskRequest(id="t"))
+    assert accepted >= 1
+    assert caught.value.reason is Reason.UNAVAILABLE
+    assert probe.calls == []
+
+
+@pytest.mark.parametrize("upstream", BINDINGS)
+async def test_an_agent_that_comes_back_answers_again(
+    probe: Probe, upstream: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    probe.on_unary = answering(hub.Task(id="t"))
+    address = ListenAddress("127.0.0.1", free_port())
+    with caplog.at_level(logging.WARNING, "a2a_bridge.gateway"):
+        async with gateway(of_port(upstream, address.port)) as bridge, connect(bridge.card) as client:
+            request = hub.GetTaskRequest(id="t")
+            for _ in range(2):
+                async with agent(probe, upstream, address=address):
+                    assert (await answered(client, request)).id == "t"
+                with pytest.raises(A2AError) as caught:
+                    await client.get_task(request)
+                assert caught.value.reason is Reason.UNAVAILABLE
+                assert str(address.port) not in caught.value.message
+                assert not failed_to_connect(caught.value)
+    assert any(str(address.port) in record.getMessage() for record in caplog.records)
+
+
+async def answered(client: Client, request: hub.GetTaskRequest) -> hub.Task:
+    """The answer, asked for until the way to the agent is found again, which may take a moment but no more."""
+    async with asyncio.timeout(15):
+        while True:
+            try:
+                return await client.get_task(request)
+            except A2AError as error:
+                if error.reason is not Reason.UNAVAILABLE:
+                    raise
+
+
+@pytest.mark.parametrize("front", BINDINGS)
+async def test_the_extended_card_leads_to_the_gateway(probe: Probe, front: str) -> None:
+    extended = card(signatures=[hub.AgentCardSignature(protected="e30", signature="AAAA")])
+    extended.supported_interfaces.append(interface("JSONRPC", "http://10.0.0.7/"))
+    extended.skills.add(id="secret", name="Secret", description="For those who may", tags=["x"])
+    probe.on_unary = answering(extended)
+    async with agent(probe, "GRPC") as server, gateway(*server.card.supported_interfaces) as bridge:
+        async with connect(bridge.card, binding=front) as client:
+            shown = await client.get_extended_agent_card()
+        assert list(shown.supported_interfaces) == list(bridge.card.supported_interfaces)
+    assert [skill.id for skill in shown.skills] == ["secret"]
+    assert not shown.signatures
+
+
+@pytest.mark.parametrize("front", BINDINGS)
+async def test_tenants(probe: Probe, front: str) -> None:
+    """The upstream's interface names a tenant: the gateway stands for it, and for no other."""
+    probe.on_unary = answering(hub.Task(id="t"))
+    async with agent(probe, "HTTP+JSON") as server:
+        upstream = hub.AgentInterface()
+        upstream.CopyFrom(server.card.supported_interfaces[0])
+        for fixed, asked, seen in (("", "", ""), ("", "a", "a"), ("a", "", "a"), ("a", "a", "a")):
+            upstream.tenant = fixed
+            async with gateway(upstream) as bridge, connect(bridge.card, binding=front) as client:
+                await client.get_task(hub.GetTaskRequest(id="t", tenant=asked))
+                assert (probe.last.request.tenant, probe.last.context.tenant) == (seen, seen)
+        before = len(probe.calls)
+        async with gateway(upstream) as bridge, connect(bridge.card, binding=front) as client:
+            with pytest.raises(A2AError) as caught:
+                await client.get_task(hub.GetTaskRequest(id="t", tenant="b"))
+        assert caught.value.reason is Reason.INVALID_PARAMS
+        assert len(probe.calls) == before
+
+
+async def test_two_gateways_in_a_row(probe: Probe) -> None:
+    probe.on_unary = answering(hub.Task(id="t"))
+    async with (
+        agent(probe, "JSONRPC") as server,
+        gateway(*server.card.supported_interfaces) as inner,
+        gateway(of_port("GRPC", inner.grpc.port if inner.grpc else 0)) as outer,
+        connect(outer.card, binding="HTTP+JSON") as client,
+    ):
+        assert (await client.get_task(hub.GetTaskRequest(id="t"))).id == "t"
