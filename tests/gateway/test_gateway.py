@@ -90,16 +90,20 @@ def of_port(binding: str, port: int) -> hub.AgentInterface:
 CELLS = [(upstream, front) for upstream in BINDINGS for front in BINDINGS]
 
 
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"name": "A2A_32050", "code": -32050, "metadata": {"code": "-32050"}},
+        {"name": "AGENT_OVERSLEPT", "metadata": {"until": "noon"}},
+    ],
+    ids=["code", "name"],
+)
 @pytest.mark.parametrize(("upstream", "front"), CELLS)
-async def test_an_error_nobody_knows_passes_whole(probe: Probe, upstream: str, front: str) -> None:
-    sent = A2AError(
-        Reason.INTERNAL_ERROR,
-        "the agent's own words",
-        code=-32050,
-        name="AGENT_OVERSLEPT",
-        metadata={"until": "noon", "code": "-32050"},
-        details=[{"@type": "type.googleapis.com/google.protobuf.Struct", "value": {"minutes": 90}}],
-    )
+async def test_an_error_nobody_knows_passes_whole(
+    probe: Probe, upstream: str, front: str, own: dict[str, Any]
+) -> None:
+    detail = {"@type": "type.googleapis.com/google.protobuf.Struct", "value": {"minutes": 90}}
+    sent = A2AError(Reason.INTERNAL_ERROR, "the agent's own words", details=[detail], **own)
     probe.on_unary = answering(sent)
     async with bridged(probe, upstream, front) as client:
         with pytest.raises(A2AError) as caught:
@@ -107,7 +111,7 @@ async def test_an_error_nobody_knows_passes_whole(probe: Probe, upstream: str, f
     got = caught.value
     assert (got.name, got.code, got.message) == (sent.name, sent.code, sent.message)
     assert got.metadata == sent.metadata
-    assert [dict(detail) for detail in got.details] == list(sent.details)
+    assert [dict(one) for one in got.details] == [detail]
 
 
 @pytest.mark.parametrize(("upstream", "front"), CELLS)
