@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.hosting import Agent
 from a2a_bridge.hosting.executor import Event
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -65,9 +65,7 @@ def _hub(**changes: Any) -> bytes:
 
 def _text(name: str, text: str | bytes) -> Fault:
     """A body that is no JSON."""
-    return Fault(
-        name, Reason.PARSE_ERROR, (), text, ("POST", "/message:send", text), excluded="json"
-    )
+    return Fault(name, Reason.PARSE_ERROR, (), text, ("POST", "/message:send", text), excluded="json")
 
 
 def _get(name: str, reason: Reason, fields: tuple[str, ...], **members: Any) -> Fault:
@@ -115,7 +113,10 @@ FAULTS = [
     ),
     Fault("malformed get", Reason.PARSE_ERROR, grpc=("GetTask", b"\xff\xff"), excluded="protobuf"),
     Fault(
-        "bad utf-8 in protobuf", Reason.PARSE_ERROR, grpc=("GetTask", b"\x12\x02\xc3\x28"), excluded="protobuf"
+        "bad utf-8 in protobuf",
+        Reason.PARSE_ERROR,
+        grpc=("GetTask", b"\x12\x02\xc3\x28"),
+        excluded="protobuf",
     ),
     _text("empty", ""),
     _text("blank", " \n"),
@@ -151,15 +152,21 @@ FAULTS = [
         ("message.messageId",),
         {"message": _message(message_id="also")},
     ),
-    _sent("flag a string", ("configuration.returnImmediately",), {
-        "message": _message(), "configuration": {"returnImmediately": "yes"}
-    }),
-    _sent("int too large", ("configuration.historyLength",), {
-        "message": _message(), "configuration": {"historyLength": 2**31}
-    }),
-    _sent("int a fraction", ("configuration.historyLength",), {
-        "message": _message(), "configuration": {"historyLength": 1.5}
-    }),
+    _sent(
+        "flag a string",
+        ("configuration.returnImmediately",),
+        {"message": _message(), "configuration": {"returnImmediately": "yes"}},
+    ),
+    _sent(
+        "int too large",
+        ("configuration.historyLength",),
+        {"message": _message(), "configuration": {"historyLength": 2**31}},
+    ),
+    _sent(
+        "int a fraction",
+        ("configuration.historyLength",),
+        {"message": _message(), "configuration": {"historyLength": 1.5}},
+    ),
     _sent("params a list", ("",), []),
     _sent("params a string", ("",), "x"),
     # Readable, and something is missing.
@@ -202,9 +209,7 @@ FAULTS = [
         ("GetTask", b""),
         "body",
     ),
-    Fault(
-        "get without params", Reason.INVALID_PARAMS, ("",), rpc("GetTask"), None, None, "envelope"
-    ),
+    Fault("get without params", Reason.INVALID_PARAMS, ("",), rpc("GetTask"), None, None, "envelope"),
     Fault(
         "push create without url",
         Reason.INVALID_PARAMS,
@@ -219,8 +224,8 @@ FAULTS = [
     _list("page size 0", ("pageSize",), page_size=0),
     _list("page size 101", ("pageSize",), page_size=101),
     _list("page size -1", ("pageSize",), page_size=-1),
-    _list("bad token", ("pageToken",), page_token="no-token"),
-    _list("token of other base64", ("pageToken",), page_token="AAAA"),
+    _list("bad token", ("pageToken",), page_token="no-token"),  # noqa: S106
+    _list("token of other base64", ("pageToken",), page_token="AAAA"),  # noqa: S106
     _list("negative history in lists", ("historyLength",), history_length=-5),
     Fault(
         "status unknown by name",
@@ -314,6 +319,20 @@ FAULTS = [
 ]
 
 #: declared versions that must be refused everywhere
-BAD_VERSIONS = ("0.3", "0.2.5", "0.5", "1.1", "1.7", "2.0", "1", "x", "1.0.0.0", "1.0-beta", "v1.0", "1,0", "-1.0")
+BAD_VERSIONS = (
+    "0.3",
+    "0.2.5",
+    "0.5",
+    "1.1",
+    "1.7",
+    "2.0",
+    "1",
+    "x",
+    "1.0.0.0",
+    "1.0-beta",
+    "v1.0",
+    "1,0",
+    "-1.0",
+)
 #: and those that must be served
 GOOD_VERSIONS = ("1.0", "1.0.0", "1.0.1", " 1.0 ", "1.0.99")

@@ -101,14 +101,14 @@ class RawGrpc:
         call = self._channel.unary_unary(service + method)(content, metadata=tuple(sent.items()), timeout=20)
         try:
             return Answer(0, None, await call)
-        except grpc.aio.AioRpcError as error:
-            assert error.code() not in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL), error
-            assert not _INSIDE.search(error.details()), error
-            trailers = {name: value for name, value in error.trailing_metadata()}
-            reply = ErrorReply(
-                error.code().value[0], trailers.get("grpc-status-details-bin"), error.details()
-            )
-            return Answer(error.code().value[0], V1_0.form(GRPC).decode_error(reply), headers=trailers)
+        except grpc.aio.AioRpcError as caught:
+            error = caught
+        assert error.code() not in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL), error
+        assert not _INSIDE.search(error.details()), error
+        trailers = dict(error.trailing_metadata())
+        status: int = error.code().value[0]
+        reply = ErrorReply(status, trailers.get("grpc-status-details-bin"), error.details())
+        return Answer(status, V1_0.form(GRPC).decode_error(reply), headers=trailers)
 
 
 def _json(response: httpx.Response) -> Any:

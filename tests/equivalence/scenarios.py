@@ -48,11 +48,13 @@ def unique(name: str) -> str:
 def rich_parts() -> list[hub.Part]:
     """One part of each sort, with all that a part can carry."""
     data = hub.Part(media_type="application/json")
-    data.data.struct_value.update({"n": 7, "half": 0.5, "none": None, "list": [1, {"deep": True}], "é": "✓😀"})
+    data.data.struct_value.update(
+        {"n": 7, "half": 0.5, "none": None, "list": [1, {"deep": True}], "é": "✓😀"}
+    )
     null = hub.Part()
     null.data.null_value = 0
     parts = [
-        hub.Part(text="plain é ✓ 😀\n\t\"quoted\" \\", media_type="text/plain"),
+        hub.Part(text='plain é ✓ 😀\n\t"quoted" \\', media_type="text/plain"),
         hub.Part(text=""),
         hub.Part(raw=bytes(range(256)), filename="ü.bin", media_type="application/octet-stream"),
         hub.Part(raw=b""),
@@ -216,7 +218,9 @@ async def an_answer_completes(talk: Talk) -> None:
     first = await talk.ask("ask", client.send_message(sending("open", "ask which one?")))
     answer = sending("work", "chunk x", "done", task_id=first.task.id, context_id=first.task.context_id)
     await talk.ask("answer", client.send_message(answer))
-    await talk.ask("same context", client.send_message(sending("open", "done", context_id=first.task.context_id)))
+    await talk.ask(
+        "same context", client.send_message(sending("open", "done", context_id=first.task.context_id))
+    )
 
 
 @scenario
@@ -226,8 +230,9 @@ async def push_configs(talk: Talk) -> None:
     task_id = sent.task.id
     for number in (1, 2):
         config = hub.TaskPushNotificationConfig(
-            task_id=task_id, id=f"p{number}", url=f"https://hook.example/{number}", token="t"
+            task_id=task_id, id=f"p{number}", url=f"https://hook.example/{number}"
         )
+        config.token = "t"
         if number == 2:
             config.authentication.scheme = "Bearer"
             config.authentication.credentials = "c"

@@ -11,7 +11,7 @@ from a2a_bridge.bindings import DialOptions, find
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import Server, ServeOptions, connect, serve_agent
+from a2a_bridge.runtime import ServeOptions, Server, connect, serve_agent
 from tests.equivalence.agent import scripted_agent
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")

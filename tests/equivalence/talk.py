@@ -62,7 +62,9 @@ class Talk:
         self.note(label, message)
         return message
 
-    async def watch(self, label: str, events: AsyncGenerator[Any, None], limit: int | None = None) -> list[Any]:
+    async def watch(
+        self, label: str, events: AsyncGenerator[Any, None], limit: int | None = None
+    ) -> list[Any]:
         """Notes each event, up to `limit` of them, and how the stream ended; closes it."""
         seen: list[Any] = []
         try:

@@ -80,7 +80,7 @@ def differences(
     if not found:
         for one in fitting:
             others = [other for other in fitting if other is not one]
-            if not one.scenario == "*" and not _compared(*_masked(expected, got, others)):
+            if one.scenario != "*" and not _compared(*_masked(expected, got, others)):
                 found.append(f"{scenario}: no longer true: {one.reason}")
     return found
 
@@ -98,5 +98,5 @@ def _compared(expected: Lines, got: Lines) -> list[str]:
         if want != have
     ]
     if len(expected) != len(got):
-        found.append(f"{len(expected)} lines expected, got {len(got)}: {got[len(expected):]}")
+        found.append(f"{len(expected)} lines expected, got {len(got)}: {got[len(expected) :]}")
     return found[:1]

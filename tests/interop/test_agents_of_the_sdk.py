@@ -46,9 +46,7 @@ async def transcript(opened: AbstractAsyncContextManager[Any], name: str) -> Lin
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_our_client_sees_the_same_on_every_binding(
-    sdk_agents: Callable[..., Peer], name: str
-) -> None:
+async def test_our_client_sees_the_same_on_every_binding(sdk_agents: Callable[..., Peer], name: str) -> None:
     peer = sdk_agents()
     expected = await transcript(ours(peer, "GRPC"), name)
     assert expected
@@ -58,9 +56,7 @@ async def test_our_client_sees_the_same_on_every_binding(
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_our_client_sees_what_the_official_one_sees(
-    sdk_agents: Callable[..., Peer], name: str
-) -> None:
+async def test_our_client_sees_what_the_official_one_sees(sdk_agents: Callable[..., Peer], name: str) -> None:
     peer = sdk_agents()
     for binding in ALL_BINDINGS:
         expected = await transcript(sdk_client(peer.card(), binding), name)

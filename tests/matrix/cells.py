@@ -1,0 +1,80 @@
+"""Which gateways are tried, computed; what is left out and what differs, as data with reasons. Runs nothing.
+
+A cell is a client, a front, a gateway behind it, and the binding the gateway speaks to the agent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+from tests.interop import deviations as known
+from tests.interop.deviations import Deviation
+
+BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
+AGENTS = ("ours", "sdk")
+CLIENTS = ("ours", "sdk")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """agent, client: whose. front: what the client speaks to the gateway. upstream: what that speaks on."""
+
+    agent: str
+    upstream: str
+    front: str
+    client: str
+
+    def __str__(self) -> str:
+        return f"{self.client} client-{self.front}-gateway-{self.upstream}-{self.agent} agent"
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Cells that are not tried: those whose members equal all that are given here."""
+
+    reason: str
+    agent: str = ""
+    upstream: str = ""
+    front: str = ""
+    client: str = ""
+
+    def covers(self, cell: Cell) -> bool:
+        pairs = (
+            (self.agent, cell.agent),
+            (self.upstream, cell.upstream),
+            (self.front, cell.front),
+            (self.client, cell.client),
+        )
+        return all(wanted in ("", got) for wanted, got in pairs)
+
+
+#: none: an agent, a client and two bindings of one version are all that a cell needs
+EXCLUSIONS: tuple[Exclusion, ...] = ()
+
+ALL_CELLS = [
+    Cell(agent, upstream, front, client)
+    for agent, upstream, front, client in product(AGENTS, BINDINGS, BINDINGS, CLIENTS)
+]
+CELLS = [cell for cell in ALL_CELLS if not any(one.covers(cell) for one in EXCLUSIONS)]
+
+GATEWAY_CHECKS = Deviation(
+    "a gateway refuses an incomplete request itself, in its own words",
+    "incomplete_requests",
+    members=frozenset({"message", "violations", "metadata"}),
+)
+GATEWAY_CHECKS_PARTS = Deviation(
+    "a gateway refuses a part without content, which the SDK's agent takes",
+    "incomplete_requests",
+    "*empty part*",
+)
+
+
+def deviations(cell: Cell) -> list[Deviation]:
+    """What may differ, in a cell, from what our client sees without a gateway, over the cell's upstream."""
+    found = []
+    if cell.agent == "sdk":
+        found += [GATEWAY_CHECKS, GATEWAY_CHECKS_PARTS]
+    if cell.client == "sdk":
+        found.append(known.CLIENT_DROPS_DETAILS)
+    return found
