@@ -310,6 +310,8 @@ class HttpHost(Mounts):
         host = headers.get("Host")
         if host not in self._hosts and not self._is_good_host(request, host):
             return A2AError(Reason.INVALID_REQUEST, "the Host header is not valid")
+        if request.version < (1, 0):  # a request line without a version is HTTP/0.9 to the parser
+            return A2AError(Reason.INVALID_REQUEST, "HTTP/1.0 and HTTP/1.1 are spoken here")
         coding = headers.get("Transfer-Encoding")
         if coding is not None and coding.strip().lower() != "chunked":
             return A2AError(Reason.INVALID_REQUEST, "the Transfer-Encoding header is not valid")

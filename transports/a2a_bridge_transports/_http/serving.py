@@ -117,7 +117,6 @@ class ServerSide(Generic[Index]):
             return reply_headers(context.reply)
         except ValueError as error:
             self.log.error("%s: %s", name, error)  # noqa: TRY400  a trace would say nothing more
-            context.reply.clear()  # so that the error can be sent
             raise internal_error() from None
 
 

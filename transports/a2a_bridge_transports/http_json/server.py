@@ -51,7 +51,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         name = "a request"
         context: CallContext | None = None
         accept = request.headers.get("Accept")
-        media = A2A_JSON if accept and "a2a+json" in accept and _prefers_a2a(accept) else JSON
+        media = A2A_JSON if accept and "a2a+json" in accept.lower() and _prefers_a2a(accept) else JSON
         try:
             method, path = request.method, request.path[self._below :]
             found = {known.dialect: known.index.match(method, path) for known in self.tables}

@@ -1,0 +1,146 @@
+"""Server-sent events: every spelling the format allows, cut anywhere."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from a2a_bridge_transports._http.sse import KEEP_ALIVE, Decoder, Event, EventTooLarge, encode
+
+LIMIT = 1 << 20
+
+
+def read(*chunks: bytes, limit: int = LIMIT) -> list[Event]:
+    decoder = Decoder(limit)
+    return [event for chunk in chunks for event in decoder.feed(chunk)]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_any_line_end(end: bytes) -> None:
+    stream = end.join([b"data: a", b"data: b", b"", b"data:c", b"", b""])
+    assert read(stream) == [Event("message", b"a\nb"), Event("message", b"c")]
+
+
+def test_mixed_line_ends() -> None:
+    assert read(b"data: a\r\ndata: b\rdata: c\n\r\n") == [Event("message", b"a\nb\nc")]
+
+
+def test_fields_that_mean_nothing_here() -> None:
+    stream = b": a comment\nid: 7\nretry: 10\nunknown: x\nnocolon\ndata: a\n\n"
+    assert read(stream) == [Event("message", b"a")]
+
+
+def test_type_holds_for_one_event() -> None:
+    assert read(b"event: error\ndata: a\n\ndata: b\n\n") == [Event("error", b"a"), Event("message", b"b")]
+
+
+def test_an_event_without_data_is_none() -> None:
+    assert read(b"event: error\n\ndata: b\n\n") == [Event("message", b"b")]
+
+
+def test_only_one_leading_space_belongs_to_the_format() -> None:
+    assert read(b"data:  a\n\ndata:b\n\n") == [Event("message", b" a"), Event("message", b"b")]
+
+
+def test_data_without_colon_is_empty_data() -> None:
+    assert read(b"data\ndata\n\n") == [Event("message", b"\n")]
+
+
+@pytest.mark.parametrize("cut", range(4))
+def test_byte_order_mark(cut: int) -> None:
+    stream = b"\xef\xbb\xbfdata: a\n\n"
+    assert read(stream[:cut], stream[cut:]) == [Event("message", b"a")]
+
+
+def test_what_only_begins_like_a_mark_is_kept() -> None:
+    assert read(b"\xef", b"\xbb", b"x\ndata: a\n\n") == [Event("message", b"a")]
+
+
+def test_keep_alives_are_silent() -> None:
+    assert read(KEEP_ALIVE, KEEP_ALIVE) == []
+
+
+@pytest.mark.parametrize(
+    ("stream", "pending"),
+    [
+        (b"", False),
+        (b"data: a\n\n", False),
+        (b"data: a\n\n: half a comm", False),
+        (b"data: a\n", True),
+        (b"data: a", True),
+        (b"data: a\n\ndat", True),
+    ],
+)
+def test_an_end_in_the_middle_shows(stream: bytes, pending: bool) -> None:
+    decoder = Decoder(LIMIT)
+    decoder.feed(stream)
+    assert decoder.pending is pending
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [b"x" * 50, b"data: " + b"x" * 50, b"data: " + b"x" * 40 + b"\n", b"data:\n" * 10, b"data\n" * 20],
+)
+def test_the_buffer_is_bounded(chunk: bytes) -> None:
+    decoder = Decoder(100)
+
+    def flood() -> None:
+        for _ in range(12):
+            decoder.feed(chunk)
+
+    with pytest.raises(EventTooLarge):
+        flood()
+
+
+def test_many_small_events_do_not_add_up() -> None:
+    decoder = Decoder(100)
+    assert sum(len(decoder.feed(b"data: 0123456789\n\n")) for _ in range(1000)) == 1000
+
+
+def test_unicode_line_ends_leave_escaped() -> None:
+    data = json.dumps({"text": "a\x85b\u2028c\u2029d…"}, ensure_ascii=False, separators=(",", ":"))
+    event = encode(data.encode())
+    assert len(event.decode().splitlines()) == 2
+    [read_back] = read(event)
+    assert json.loads(read_back.data) == json.loads(data)
+
+
+LINES = st.lists(
+    st.one_of(
+        st.builds(
+            lambda text: "data: " + text, st.text(st.characters(exclude_characters="\r\n"), max_size=12)
+        ),
+        st.sampled_from([": comment", "event: error", "id: 1", "retry: 5", "", "", "data", "data:"]),
+    ),
+    max_size=20,
+)
+
+
+@given(LINES, st.data())
+def test_chunks_do_not_matter(lines: list[str], data: st.DataObject) -> None:
+    ends = data.draw(
+        st.lists(st.sampled_from(["\n", "\r\n", "\r"]), min_size=len(lines), max_size=len(lines))
+    )
+    stream = "".join(line + end for line, end in zip(lines, ends, strict=True)).encode()
+    # One CR and one LF of two lines would be one line end: keep the reference on whole text.
+    expected = read(stream)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
+    pieces = [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    assert read(*pieces) == expected
+    assert read(*(stream[at : at + 1] for at in range(len(stream)))) == expected
+
+
+@given(st.recursive(st.text() | st.integers() | st.none(), st.lists))
+def test_what_is_written_is_read(tree: object) -> None:
+    data = json.dumps(tree, ensure_ascii=False).encode()
+    [event] = read(encode(data, b"error"))
+    assert event.type == "error"
+    assert json.loads(event.data) == tree
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_no_crash(stream: bytes) -> None:
+    Decoder(LIMIT).feed(stream)
