@@ -1,0 +1,155 @@
+"""Every example runs as its text says. The demo is here too, and that it can fail."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from a2a_bridge.runtime import connect
+from tests.cli.commands import ANY_PORT, PATIENCE, command, serving
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@asynccontextmanager
+async def program(script: str, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """An example as a process, which must end with 0 when it is told to, if it knows how."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(EXAMPLES / script), *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        yield process
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), PATIENCE) in (0, -signal.SIGTERM)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def line_of(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    return (await asyncio.wait_for(process.stdout.readline(), PATIENCE)).decode().strip()
+
+
+async def said(target: Any, text: str) -> str:
+    async with connect(target) as peer:
+        return (await peer.send(text)).text
+
+
+def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """An example as a module."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+async def test_weather_is_served_by_the_command() -> None:
+    async with serving("serve", str(EXAMPLES / "weather.py"), *ANY_PORT) as server:
+        assert await said(server.http, "Oslo") == "looking… Oslo: 21 °C"
+        done = await command("call", server.http, "Oslo", "--binding", "all")
+        assert done.code == 0, done.err
+        assert done.out.count("identical") == 2
+        streamed = await command("call", server.grpc, "Oslo", "--stream")
+        assert streamed.out == "looking… Oslo: 21 °C\n"
+        card = (await command("card", server.http, "-o", "json")).json
+    assert (card["name"], card["description"]) == ("weather", "Tells the weather of a city.")
+
+
+async def test_the_echo_agent_serves_what_it_declares() -> None:
+    async with program("echo_agent.py") as process:
+        interfaces = [(await line_of(process)).split() for _ in range(2)]
+        assert [binding for binding, _ in interfaces] == ["JSONRPC", "GRPC"]
+        assert await said(interfaces[1][1], "hello") == "hello"
+        origin = interfaces[0][1].removesuffix("/rpc")
+        assert await said(origin, "hello") == "hello"
+
+
+async def test_the_echo_agent_is_served_by_the_command() -> None:
+    async with serving("serve", str(EXAMPLES / "echo_agent.py"), *ANY_PORT) as server:
+        assert await said(server.http, "hello") == "hello"
+
+
+async def test_an_agent_inside_a_fastapi_application() -> None:
+    flags = (
+        "--app-dir",
+        str(EXAMPLES),
+        "mount_fastapi:app",
+        "--port",
+        "0",
+        "--no-access-log",
+        "--no-use-colors",
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "uvicorn", *flags),
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        assert process.stderr is not None
+        async with asyncio.timeout(PATIENCE):
+            while b"Uvicorn running on" not in (line := await process.stderr.readline()):
+                assert line, "uvicorn ended"
+        origin = line.decode().split("running on ")[1].split()[0]
+        assert await said(f"{origin}/agents/weather", "Oslo") == "looking… Oslo: 21 °C"
+        for binding in ("JSONRPC", "HTTP+JSON"):
+            done = await command("call", f"{origin}/agents/weather", "Oslo", "--binding", binding)
+            assert done.out == "looking… Oslo: 21 °C\n"
+    finally:
+        process.terminate()
+        await asyncio.wait_for(process.wait(), PATIENCE)
+
+
+async def test_the_agent_asked_from_within_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = loaded("mount_fastapi", monkeypatch)
+    assert await module.forecast("Oslo") == {"forecast": "looking… Oslo: 21 °C"}
+
+
+async def test_an_agent_on_a_grpc_server_that_is_already_there() -> None:
+    async with program("grpc_embed.py", "127.0.0.1:0") as process:
+        address = (await line_of(process)).removeprefix("ready grpc=")
+        assert await said(address, "Oslo") == "looking… Oslo: 21 °C"
+
+
+async def test_a_gateway_in_code() -> None:
+    async with program("sdk_agent.py", "0") as agent:
+        upstream = (await line_of(agent)).removeprefix("ready http=")
+        async with program("gateway_jsonrpc_to_grpc/gateway.py", upstream, "127.0.0.1:0") as gateway:
+            address = (await line_of(gateway)).removeprefix("ready grpc=")
+            assert await said(address, "good morning") == "good morning"
+
+
+async def test_the_demo_finds_everything_equal() -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(EXAMPLES / "demo.py"), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), 2 * PATIENCE)
+    assert process.returncode == 0, out.decode()
+    assert "✗" not in out.decode()
+    assert out.decode().count("✓ ✓") == 3 * 16
+
+
+def test_the_demo_sees_a_difference(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    demo = loaded("demo", monkeypatch)
+    answer = [{"message": {"parts": [{"text": "right"}]}}]
+    cells = {(binding, name): {"step": answer} for binding in demo.BINDINGS for name in demo.CLIENTS}
+    assert demo.report({"step": answer}, cells, 1.0) is True
+    cells["GRPC", "our"] = {"step": [{"message": {"parts": [{"text": "wrong"}]}}]}
+    assert demo.report({"step": answer}, cells, 1.0) is False
+    assert "✗ step, GRPC, our client: [0].message.parts[0].text" in capsys.readouterr().out
