@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ from a2a_bridge.bindings import (
     names,
 )
 from a2a_bridge.cards import Advertisement, Candidate, Mounted, interface, resolve, select
+from a2a_bridge.codec import rounded
 from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.dialects import Dialect, by_version
@@ -36,6 +38,8 @@ from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.middleware import access_log, deadline, extensions, validate
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,7 @@ class Server:
 
 def guarded(service: Service, card: hub.AgentCard, options: ServeOptions) -> Service:
     """A service behind the middleware that every served one gets: checks that no binding should repeat."""
+    rounded.on_first = _log_rounding
     return compose(service, access_log(), deadline(), validate(), extensions(card), *options.middleware)
 
 
@@ -279,6 +284,7 @@ async def connect(
     elif isinstance(target, str):
         target = await _card_of(target, options)
     candidates = select(target, known=names(), binding=binding, version=version)
+    rounded.on_first = _log_rounding
     async with dialled(candidates, options) as service:
         yield Peer(service, target, candidates[0].interface)
 
@@ -323,6 +329,14 @@ def _grouped(
         if dialect is not None and dialect not in dialects:
             dialects.append(dialect)
     return groups
+
+
+def _log_rounding(path: str) -> None:
+    _log.warning(
+        "%s holds an integer that no double can hold; it was rounded, as protobuf does. Said once: further ones "
+        "are only counted",
+        path,
+    )
 
 
 async def _nothing(grace: float) -> None:

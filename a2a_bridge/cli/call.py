@@ -10,8 +10,6 @@ import typer
 
 from a2a_bridge.cli.options import PREFIX, ConnectTimeout, Header, Output, OutputFormat, parameters
 
-BINDINGS = ("JSONRPC", "GRPC", "HTTP+JSON", "all")
-
 
 def call(
     target: Annotated[
@@ -23,7 +21,7 @@ def call(
     binding: Annotated[
         str,
         typer.Option(
-            metavar="|".join(BINDINGS),
+            metavar="JSONRPC|GRPC|HTTP+JSON|all",
             envvar=PREFIX + "BINDING",
             help="The binding to use; all calls every interface of the card and compares the answers.",
         ),
@@ -55,11 +53,13 @@ def call(
       a2a-bridge call https://agent.example "hello" --binding all -o json
     """
     # What follows loads protobuf and the transports, which --help and --version do without.
+    from a2a_bridge.bindings import names
     from a2a_bridge.cli import conversation
     from a2a_bridge.cli.output import guarded
 
-    if binding and binding not in BINDINGS:
-        raise typer.BadParameter(f"{binding!r} is none of {', '.join(BINDINGS)}", param_hint="--binding")
+    known = (*names(), "all")
+    if binding and binding not in known:
+        raise typer.BadParameter(f"{binding!r} is none of {', '.join(known)}", param_hint="--binding")
     said = conversation.Said(
         text=sys.stdin.read() if text == "-" else text, task=task, context=context, immediate=immediate
     )

@@ -14,6 +14,7 @@ import pytest
 
 from a2a_bridge.bindings import DialOptions, ListenAddress
 from a2a_bridge.cards import Candidate, interface
+from a2a_bridge.codec import dumps, rounded
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason
@@ -292,3 +293,32 @@ async def test_two_gateways_in_a_row(probe: Probe) -> None:
         connect(outer.card, binding="HTTP+JSON") as client,
     ):
         assert (await client.get_task(hub.GetTaskRequest(id="t"))).id == "t"
+
+
+async def test_an_integer_beyond_doubles_is_rounded_and_that_is_said_once(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(rounded, "count", 0)
+    probe.on_unary = answering(
+        hub.SendMessageResponse(message=hub.Message(message_id="m", role=hub.ROLE_AGENT))
+    )
+    exact = 2**53 + 1
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}], "metadata": {"n": exact}}
+    body = dumps({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}})
+    head = f"POST / HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    async with agent(probe, "HTTP+JSON") as server, gateway(*server.card.supported_interfaces) as bridge:
+        assert bridge.http is not None
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection(bridge.http.host, bridge.http.port)
+            writer.write(head.encode() + body)
+            assert b" 200 " in await asyncio.wait_for(reader.read(), 20)
+            writer.close()
+            await writer.wait_closed()
+    assert probe.last.request.message.metadata["n"] == 2.0**53
+    said = [
+        record
+        for record in caplog.records
+        if "params" in record.getMessage() or "metadata" in record.getMessage()
+    ]
+    assert len(said) == 1
+    assert rounded.count >= 2
