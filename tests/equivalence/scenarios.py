@@ -232,7 +232,7 @@ async def push_configs(talk: Talk) -> None:
         config = hub.TaskPushNotificationConfig(
             task_id=task_id, id=f"p{number}", url=f"https://hook.example/{number}"
         )
-        config.token = "t"
+        config.token = "t"  # noqa: S105
         if number == 2:
             config.authentication.scheme = "Bearer"
             config.authentication.credentials = "c"

@@ -107,6 +107,13 @@ async def play(
             event.artifact.parts.add(text=text)
             artifact_open = verb != "last"
             yield event
+        elif verb == "flood":
+            count, _, piece = text.partition(" ")
+            for number in range(int(count)):
+                event = pb.TaskArtifactUpdateEvent(task_id=task_id, context_id=context_id, append=number > 0)
+                event.artifact.artifact_id = "flood"
+                event.artifact.parts.add(text=f"{number} {piece}")
+                yield event
         elif verb == "data":
             event = pb.TaskArtifactUpdateEvent(task_id=task_id, context_id=context_id, last_chunk=True)
             event.artifact.artifact_id = "data"
