@@ -182,7 +182,9 @@ async def test_the_rest_is_told_when_the_grace_is_over(host: GrpcHost, probe: Pr
     assert probe.cancelled == 2
 
 
-async def test_a_caller_that_reads_nothing_does_not_hold_a_drain(host: GrpcHost, probe: Probe) -> None:
+async def test_a_caller_that_reads_nothing_does_not_hold_a_drain(
+    host: GrpcHost, probe: Probe, caplog: pytest.LogCaptureFixture
+) -> None:
     big = hub.StreamResponse(message=hub.Message(message_id="x" * 1_000_000))
     probe.on_stream = yielding(*[big] * 100)
     async with channel(host.address) as raw:
@@ -191,6 +193,7 @@ async def test_a_caller_that_reads_nothing_does_not_hold_a_drain(host: GrpcHost,
         await asyncio.wait_for(host.drain(0), PATIENCE)
         await probe.running(0)
         stream.cancel()
+    assert not caplog.records
 
 
 async def test_on_a_server_of_somebody_else(probe: Probe) -> None:

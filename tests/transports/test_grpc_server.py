@@ -230,6 +230,18 @@ async def test_reply_parameters_are_initial_metadata(raw: Any, probe: Probe) -> 
         rpc.cancel()
 
 
+async def test_reply_parameters_of_an_empty_stream(raw: Any, probe: Probe) -> None:
+    async def stream(made: Call[Any, Any]) -> AsyncGenerator[Any, None]:
+        made.context.reply["a2a-extensions"] = "https://e.example/1"
+        for _ in ():
+            yield EVENT
+
+    probe.on_stream = stream
+    rpc = call(raw, STREAM)
+    assert await finished(rpc) == []
+    assert (await rpc.initial_metadata())["a2a-extensions"] == "https://e.example/1"
+
+
 async def test_reply_parameters_come_with_errors(raw: Any, probe: Probe) -> None:
     async def unary(made: Call[Any, Any]) -> Any:
         made.context.reply["a2a-extensions"] = "https://e.example/1"

@@ -1,0 +1,388 @@
+"""The same handlers as an ASGI application: mounted in other people's applications, and under uvicorn."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, MutableMapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.routing import Mount
+
+from a2a_bridge.bindings import DialOptions, HostOptions
+from a2a_bridge.core.agent_api import Client
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.dialects import KNOWN
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_transports._http.asgi import AsgiHost, split
+from tests.transports.http_scene import (
+    BINDINGS,
+    MESSAGE,
+    PATIENCE,
+    Scripted,
+    dialling,
+    frame,
+    reply,
+    said,
+    update,
+)
+
+HEADERS = {"A2A-Version": "1.0"}
+RPC = json.loads(frame("SendMessage", {"message": MESSAGE}))
+STREAM = json.loads(frame("SendStreamingMessage", {"message": MESSAGE}))
+both = pytest.mark.parametrize("kind", list(BINDINGS))
+
+
+def application(service: Scripted, options: HostOptions | None = None, **hooks: Any) -> AsgiHost:
+    host = AsgiHost(options or HostOptions(), **hooks)
+    for binding in BINDINGS.values():
+        binding.mount(host, "", service, KNOWN)
+    host.publish("/.well-known/agent-card.json", lambda base: json.dumps({"url": base}).encode())
+    return host
+
+
+def browser(app: Any, base: str = "http://host.example") -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=base, headers=HEADERS)
+
+
+@asynccontextmanager
+async def running(app: Any, **options: Any) -> AsyncIterator[str]:
+    """The application under uvicorn, on a socket."""
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, **options)
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server.serve())
+    async with asyncio.timeout(PATIENCE):
+        while not server.started:  # noqa: ASYNC110  uvicorn offers no event
+            await asyncio.sleep(0.01)
+    try:
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        async with asyncio.timeout(PATIENCE):
+            await task
+
+
+async def test_both_bindings_and_the_card() -> None:
+    async with browser(application(Scripted())) as http:
+        rpc = await http.post("/", json=RPC)
+        assert rpc.json()["result"]["message"]["parts"] == [{"text": "hi"}]
+        rest = await http.post("/message:send", json={"message": MESSAGE})
+        assert rest.json()["message"]["parts"] == [{"text": "hi"}]
+        card = await http.get("/.well-known/agent-card.json")
+        assert card.json() == {"url": "http://host.example"}
+        again = await http.get("/.well-known/agent-card.json", headers={"If-None-Match": card.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        head = await http.head("/.well-known/agent-card.json")
+        assert (head.headers["content-length"], head.content) == (str(len(card.content)), b"")
+        assert (await http.get("/tasks/a%2Fb")).json()["id"] == "a/b"
+        assert (await http.get("/nothing")).status_code == 404
+        assert (await http.get("/message:send")).headers["allow"] == "POST, OPTIONS"
+        assert (await http.options("/.well-known/agent-card.json")).status_code == 204
+        stream = await http.post("/", json=STREAM)
+        assert stream.headers["content-type"] == "text/event-stream"
+        assert stream.text.count("data: ") == 3
+
+
+@pytest.mark.parametrize("outer", ["Starlette", "FastAPI", "FastAPI in FastAPI", "BaseHTTPMiddleware"])
+async def test_mounted_below_a_path(outer: str) -> None:
+    service = Scripted()
+    inner = application(service)
+    app: Any
+    if outer == "Starlette":
+        app = Starlette(routes=[Mount("/agents/x y", inner)])
+    elif outer == "FastAPI":
+        app = FastAPI()
+        app.mount("/agents/x y", inner)
+    elif outer == "FastAPI in FastAPI":
+        app, middle = FastAPI(), FastAPI()
+        middle.mount("/x y", inner)
+        app.mount("/agents", middle)
+    else:
+
+        async def passing(request: Any, call_next: Any) -> Any:
+            return await call_next(request)
+
+        app = Starlette(
+            routes=[Mount("/agents/x y", inner)], middleware=[Middleware(BaseHTTPMiddleware, dispatch=passing)]
+        )
+    async with browser(app) as http:
+        base = "/agents/x%20y"
+        assert (await http.post(f"{base}/", json=RPC)).status_code == 200
+        assert (await http.post(f"{base}/message%3Asend", json={"message": MESSAGE})).status_code == 200
+        assert (await http.get(f"{base}/acme/tasks/a%2Fb")).json()["id"] == "a/b"
+        assert service.calls[-1].context.tenant == "acme"
+        card = await http.get(f"{base}/.well-known/agent-card.json")
+        assert card.json() == {"url": "http://host.example/agents/x%20y"}
+        assert (await http.post(f"{base}/", json=STREAM)).text.count("data: ") == 3
+
+
+@pytest.mark.parametrize(
+    ("scope", "expected"),
+    [
+        ({"path": "/a", "raw_path": b"/a"}, ("", "/a")),
+        ({"path": "/r/a", "raw_path": b"/r/a", "root_path": "/r"}, ("/r", "/a")),
+        ({"path": "/r", "raw_path": b"/r", "root_path": "/r"}, ("/r", "/")),
+        ({"path": "/a", "raw_path": b"/a", "root_path": "/r"}, ("/r", "/a")),
+        ({"path": "/rx/a", "raw_path": b"/rx/a", "root_path": "/r"}, ("/r", "/rx/a")),
+        ({"path": "/x y/a/b", "raw_path": b"/x%20y/a%2Fb", "root_path": "/x y"}, ("/x%20y", "/a%2Fb")),
+        ({"path": "/x y/é", "root_path": "/x y/"}, ("/x%20y", "/%C3%A9")),
+        ({"path": "/a", "raw_path": b"/a?x=1"}, ("", "/a")),
+    ],
+)
+def test_the_mount_path(scope: MutableMapping[str, Any], expected: tuple[str, str]) -> None:
+    assert split(scope) == expected
+
+
+async def test_forwarded_headers() -> None:
+    forwarded = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "out", "X-Forwarded-Prefix": "/pre"}
+    for trust, expected in (((), "http://host.example"), (("*",), "https://out/pre")):
+        async with browser(application(Scripted(), HostOptions(trust_forwarded=trust))) as http:
+            card = await http.get("/.well-known/agent-card.json", headers=forwarded)
+            assert card.json() == {"url": expected}
+
+
+async def test_a_host_header_that_is_none_falls_back_to_the_socket() -> None:
+    async with browser(application(Scripted())) as http:
+        card = await http.get("/.well-known/agent-card.json", headers={"Host": "a/b"})
+        assert card.json() == {"url": "http://host.example"}
+
+
+async def test_limits() -> None:
+    service = Scripted()
+    async with browser(application(service, HostOptions(max_body=1000))) as http:
+        assert (await http.post("/", content=b" " * 2000)).status_code == 413
+
+        async def pieces() -> AsyncIterator[bytes]:
+            for _ in range(20):
+                yield b" " * 100
+
+        assert (await http.post("/", content=pieces())).status_code == 413
+        assert (await http.post("/", content=b"x", headers={"Content-Encoding": "gzip"})).status_code == 415
+    assert not service.calls
+
+
+async def test_starting_with_the_first_request_and_once() -> None:
+    started: list[str] = []
+    go = asyncio.Event()
+
+    async def start() -> None:
+        started.append("up")
+        await go.wait()
+
+    async with browser(application(Scripted(), startup=start)) as http:
+        calls = [asyncio.create_task(http.post("/", json=RPC)) for _ in range(5)]
+        await asyncio.sleep(0)
+        go.set()
+        assert [(await call).status_code for call in calls] == [200] * 5
+    assert started == ["up"]
+
+
+async def test_a_start_that_failed_is_tried_again() -> None:
+    attempts = 0
+
+    async def start() -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            raise OSError("not yet")
+
+    async with browser(application(Scripted(), startup=start)) as http:
+        with pytest.raises(OSError, match="not yet"):
+            await http.post("/", json=RPC)
+        assert (await http.post("/", json=RPC)).status_code == 200
+    assert attempts == 2
+
+
+async def lifespan(app: AsgiHost) -> list[MutableMapping[str, Any]]:
+    asked: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    told: list[MutableMapping[str, Any]] = []
+    asked.put_nowait({"type": "lifespan.startup"})
+    asked.put_nowait({"type": "lifespan.shutdown"})
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        told.append(message)
+
+    await app({"type": "lifespan"}, asked.get, send)
+    return told
+
+
+async def test_lifespan() -> None:
+    seen: list[str] = []
+
+    async def note(text: str) -> None:
+        seen.append(text)
+
+    app = application(Scripted(), startup=lambda: note("up"), shutdown=lambda: note("down"))
+    assert [message["type"] for message in await lifespan(app)] == [
+        "lifespan.startup.complete",
+        "lifespan.shutdown.complete",
+    ]
+    assert seen == ["up", "down"]
+    async with browser(app) as http:
+        assert (await http.get("/readyz")).status_code == 503
+
+
+async def test_lifespan_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail() -> None:
+        raise OSError("a secret")
+
+    told = await lifespan(application(Scripted(), startup=fail))
+    assert [message["type"] for message in told] == ["lifespan.startup.failed"]
+    assert "secret" not in str(told)
+    assert "a secret" in caplog.text
+
+
+async def test_other_scopes() -> None:
+    app = application(Scripted())
+    told: list[MutableMapping[str, Any]] = []
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        told.append(message)
+
+    async def receive() -> dict[str, Any]:
+        return {}
+
+    await app({"type": "websocket"}, receive, send)
+    assert told == [{"type": "websocket.close", "code": 1000}]
+    with pytest.raises(ValueError, match="nonsense"):
+        await app({"type": "nonsense"}, receive, send)
+
+
+@both
+async def test_our_clients_over_a_socket(kind: str) -> None:
+    service = Scripted()
+    app = FastAPI()
+    app.mount("/agent", application(service))
+    async with running(app) as url, dialling(f"{url}/agent/", kind) as near:
+        client = Client(near)
+        request = hub.SendMessageRequest(message=hub.Message(message_id="m", role=hub.ROLE_USER))
+        assert await client.send_message(request) == reply()
+        stream = client.send_streaming_message(request)
+        assert [said(event) async for event in stream] == ["one", "two", "three"]
+    assert service.calls[0].context.origin.peer == "127.0.0.1"
+
+
+async def test_uvicorn_with_a_root_path() -> None:
+    async with running(application(Scripted()), root_path="/api") as url, httpx.AsyncClient() as http:
+        card = await http.get(f"{url}/.well-known/agent-card.json")
+        assert card.json() == {"url": f"{url}/api"}
+
+
+@both
+@pytest.mark.parametrize("under", ["uvicorn", "BaseHTTPMiddleware"])
+async def test_a_client_that_leaves_closes_the_source(kind: str, under: str) -> None:
+    async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
+        yield update("one")
+        await asyncio.Event().wait()
+
+    async def passing(request: Any, call_next: Any) -> Any:
+        return await call_next(request)
+
+    service = Scripted(on_stream=script)
+    app: Any = application(service)
+    if under == "BaseHTTPMiddleware":
+        app = Starlette(
+            routes=[Mount("/", app)], middleware=[Middleware(BaseHTTPMiddleware, dispatch=passing)]
+        )
+    async with running(app) as url, dialling(url, kind) as near:
+        stream = Client(near).subscribe_to_task(hub.SubscribeToTaskRequest(id="7"))
+        assert said(await anext(stream)) == "one"
+        await stream.aclose()
+        async with asyncio.timeout(PATIENCE):
+            await service.closed.wait()
+
+
+@both
+async def test_a_client_that_leaves_cancels_its_call(kind: str) -> None:
+    entered, gone = asyncio.Event(), asyncio.Event()
+
+    async def never(_: Call[Any, Any]) -> Any:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            gone.set()
+
+    async with running(application(Scripted(on_unary=never))) as url:
+        async with dialling(url, kind) as near:
+            task = asyncio.create_task(Client(near).get_task(hub.GetTaskRequest(id="7")))
+            async with asyncio.timeout(PATIENCE):
+                await entered.wait()
+            task.cancel()
+            await asyncio.wait([task])
+        async with asyncio.timeout(PATIENCE):
+            await gone.wait()
+
+
+@both
+async def test_errors_before_and_in_streams(kind: str) -> None:
+    late = False
+
+    async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
+        if late:
+            yield update("one")
+        raise A2AError(Reason.TASK_NOT_FOUND)
+
+    async with running(application(Scripted(on_stream=script))) as url, dialling(url, kind) as near:
+        for expected in (0, 1):
+            late = bool(expected)
+            found = []
+            with pytest.raises(A2AError) as caught:
+                async for event in Client(near).subscribe_to_task(hub.SubscribeToTaskRequest(id="7")):
+                    found.append(event)  # noqa: PERF401  the error comes in between
+            assert caught.value.reason is Reason.TASK_NOT_FOUND
+            assert len(found) == expected
+
+
+@both
+async def test_silence_is_filled(kind: str) -> None:
+    go = asyncio.Event()
+
+    async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
+        await go.wait()
+        yield update("one")
+
+    app = application(Scripted(on_stream=script), HostOptions(keep_alive=0.05))
+    async with running(app) as url, dialling(url, kind, DialOptions(idle_timeout=0.4)) as near:
+        stream = Client(near).subscribe_to_task(hub.SubscribeToTaskRequest(id="7"))
+        first = asyncio.ensure_future(anext(stream))
+        asyncio.get_running_loop().call_later(0.8, go.set)
+        async with asyncio.timeout(PATIENCE):
+            assert said(await first) == "one"
+        await stream.aclose()
+
+
+async def test_an_endless_producer_starves_nobody() -> None:
+    async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
+        while True:
+            yield update("x")
+
+    async with running(application(Scripted(on_stream=script))) as url, httpx.AsyncClient() as http:
+        async with http.stream("POST", url, json=STREAM, headers=HEADERS) as response:
+            lines = response.aiter_lines()
+            assert (await anext(lines)).startswith("data: ")
+            for _ in range(5):
+                assert (await http.get(f"{url}/tasks/7", headers=HEADERS)).status_code == 200
+
+
+async def test_nothing_is_left_running(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)
+    app = application(Scripted())
+    before = asyncio.all_tasks()
+    async with browser(app) as http:
+        await http.post("/", json=RPC)
+        await http.post("/", json=STREAM)
+        await http.get("/nothing")
+    assert asyncio.all_tasks() == before
+    assert not caplog.records
