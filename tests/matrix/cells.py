@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
+from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.interop import deviations as known
 from tests.interop.deviations import Deviation
 
@@ -68,6 +69,11 @@ GATEWAY_CHECKS_PARTS = Deviation(
     "incomplete_requests",
     "*empty part*",
 )
+
+
+def of(card: hub.AgentCard, binding: str) -> hub.AgentInterface:
+    """The interface of a card for a binding."""
+    return next(one for one in card.supported_interfaces if one.protocol_binding == binding)
 
 
 def deviations(cell: Cell) -> list[Deviation]:

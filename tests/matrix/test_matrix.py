@@ -20,7 +20,7 @@ from tests.equivalence.talk import Talk
 from tests.interop.deviations import Lines, differences
 from tests.interop.peers import Peer
 from tests.interop.sdk_client import sdk_client
-from tests.matrix.cells import CELLS, Cell, deviations
+from tests.matrix.cells import CELLS, Cell, deviations, of
 
 pytestmark = pytest.mark.sdk
 
@@ -33,11 +33,6 @@ async def agent_card(cell: Cell, sdk_agents: Callable[..., Peer]) -> AsyncIterat
         return
     async with serve_agent(scripted_agent()) as server:
         yield server.card
-
-
-def of(card: hub.AgentCard, binding: str) -> hub.AgentInterface:
-    """The interface of a card for a binding."""
-    return next(one for one in card.supported_interfaces if one.protocol_binding == binding)
 
 
 async def transcripts(service: Service) -> dict[str, Lines]:
