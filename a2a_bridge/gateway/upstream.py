@@ -181,10 +181,10 @@ class Failover:
         for upstream in self.upstreams:
             await upstream.aclose()
 
-    def _order(self) -> list[Upstream]:
+    def _order(self) -> Sequence[Upstream]:
         """As preferred, but what was down a moment ago comes last."""
         if len(self.upstreams) == 1 or self.upstreams[0].health.reachable:
-            return list(self.upstreams)
+            return self.upstreams
         now = self._clock()
         return sorted(self.upstreams, key=lambda one: _is_down(one.health, now))
 

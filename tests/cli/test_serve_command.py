@@ -1,0 +1,142 @@
+"""`a2a-bridge serve`: finding agents in code, and serving them as a process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from a2a_bridge.cli.loading import load
+from a2a_bridge.cli.target import BadTarget, parse
+from a2a_bridge.runtime import connect
+from tests.cli.commands import ANY_PORT, command, serving
+
+ONE = '''
+from a2a_bridge import agent
+
+@agent
+async def parrot(text: str) -> str:
+    """Repeats."""
+    return text
+'''
+
+TWO = (
+    ONE
+    + '''
+@agent
+async def shout(text: str) -> str:
+    """Shouts."""
+    return text.upper()
+
+class holder:
+    inner = shout
+
+alias = parrot
+number = 7
+'''
+)
+
+
+@pytest.fixture(autouse=True)
+def modules_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def written(folder: Path, text: str, name: str = "my_agents.py") -> str:
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_the_only_agent_of_a_file_needs_no_name(tmp_path: Path) -> None:
+    assert load(parse(written(tmp_path, ONE))).card.name == "parrot"
+
+
+def test_an_agent_is_found_by_its_name(tmp_path: Path) -> None:
+    path = written(tmp_path, TWO)
+    assert load(parse(f"{path}:shout")).card.name == "shout"
+    assert load(parse(f"{path}:holder.inner")).card.name == "shout"
+
+
+def test_an_agent_is_found_in_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "my_package"
+    package.mkdir()
+    written(package, TWO, "__init__.py")
+    written(package, ONE, "inner.py")
+    monkeypatch.chdir(tmp_path)
+    assert load(parse("my_package:shout")).card.name == "shout"
+    assert load(parse("my_package.inner:parrot")).card.name == "parrot"
+
+
+def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
+    written(tmp_path, ONE, "my_neighbour.py")
+    path = written(tmp_path, "from my_neighbour import parrot")
+    assert load(parse(path)).card.name == "parrot"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "told"),
+    [
+        (TWO, "", ["parrot", "shout"]),
+        (TWO, ":nobody", ["parrot", "shout"]),
+        (TWO, ":number", ["int", "parrot", "shout"]),
+        ("x = 1", "", ["@"]),
+        ("import no_such_module_anywhere", "", ["no_such_module_anywhere"]),
+        ("1 / 0", "", ["ZeroDivisionError"]),
+        ("def broken(:", "", ["SyntaxError"]),
+    ],
+    ids=["several", "no such name", "not an agent", "no agent", "import error", "exception", "syntax"],
+)
+def test_what_cannot_be_served_is_told_with_what_could(
+    tmp_path: Path, text: str, name: str, told: list[str]
+) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(BadTarget) as caught:
+        load(parse(path + name))
+    for word in told:
+        assert word in str(caught.value)
+    assert "alias" not in str(caught.value)
+
+
+def test_a_file_or_module_that_is_not_there(tmp_path: Path) -> None:
+    for target in (str(tmp_path / "nothing.py"), "no_such_module_anywhere:agent", "no_such.module:agent"):
+        with pytest.raises(BadTarget):
+            load(parse(target))
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
+async def test_it_serves_every_binding_and_ends_with_0(tmp_path: Path, binding: str) -> None:
+    async with serving("serve", written(tmp_path, ONE), *ANY_PORT) as server:
+        assert server.ready == f"ready http={server.http} grpc={server.grpc}"
+        async with connect(server.http, binding=binding) as peer:
+            assert (await peer.send("hello")).text == "hello"
+        server.signal()
+        done = await server.ended()
+    assert (done.code, done.out) == (0, "")
+
+
+async def test_an_agent_in_code_is_called_without_a_server(tmp_path: Path) -> None:
+    path = written(tmp_path, TWO)
+    done = await command("call", f"{path}:shout", "hello")
+    assert (done.code, done.out) == (0, "HELLO\n")
+    assert "in-process" in done.err
+
+
+async def test_several_agents_are_listed(tmp_path: Path) -> None:
+    path = written(tmp_path, TWO)
+    done = await command("serve", path, *ANY_PORT)
+    assert (done.code, done.out) == (2, "")
+    assert f"{path}:parrot" in done.err
+    assert f"{path}:shout" in done.err
+
+
+async def test_what_runs_already_is_for_the_gateway() -> None:
+    done = await command("serve", "http://127.0.0.1:1")
+    assert (done.code, done.out) == (2, "")
+    assert "a2a-bridge gateway http://127.0.0.1:1" in done.err
