@@ -125,16 +125,18 @@ class _Side:
         async def handle(wire: bytes, context: Any, call_context: CallContext) -> None:
             request = decode(wire)
             call_context.tenant = request.tenant
-            write = context.write
+            reply, write = call_context.reply, context.write
             started = False
             async with aclosing(answer(Call(operation, request, call_context))) as events:
                 async for event in events:
                     if not started:
                         started = True
-                        if call_context.reply:
-                            await context.send_initial_metadata(metadata_of(call_context.reply))
+                        if reply:
+                            await context.send_initial_metadata(metadata_of(reply))
                     # Waits until the transport took it, which is the backpressure, and gives way to others.
                     await write(encode(event))
+            if reply and not started:
+                await context.send_initial_metadata(metadata_of(reply))
 
         return handle
 
