@@ -85,7 +85,9 @@ def result(kind: str, tree: str, id_: Any = 1) -> str:
     return tree if kind == "HTTP+JSON" else f'{{"jsonrpc":"2.0","id":{json.dumps(id_)},"result":{tree}}}'
 
 
-async def send(url: str, kind: str, options: DialOptions | None = None, **context: Any) -> hub.SendMessageResponse:
+async def send(
+    url: str, kind: str, options: DialOptions | None = None, **context: Any
+) -> hub.SendMessageResponse:
     async with dialling(url, kind, options) as service:
         return await Client(service).send_message(REQUEST, CallContext(**context))
 
@@ -97,7 +99,7 @@ async def subscribe(url: str, kind: str, options: DialOptions | None = None, **c
         stream = Client(service).subscribe_to_task(request, CallContext(**context))
         try:
             async for event in stream:
-                found.append(event)
+                found.append(event)  # noqa: PERF401  an error may come in between
         except A2AError as error:
             found.append(error)
     return found
@@ -400,9 +402,18 @@ async def test_a_stream_that_breaks(kind: str) -> None:
 async def test_streams_in_any_spelling(kind: str, end: str) -> None:
     tree = json.dumps(json.loads(result(kind, EVENT)), indent=1)
     lines = ["\ufeff: hello", "id: 1", "retry: 5", "event: message"]
-    lines += [f"data: {line}" for line in tree.split("\n")] + ["", ": ping", "", f"data:{result(kind, EVENT)}", "", ""]
+    lines += [f"data: {line}" for line in tree.split("\n")] + [
+        "",
+        ": ping",
+        "",
+        f"data:{result(kind, EVENT)}",
+        "",
+        "",
+    ]
     text = end.join(lines)
-    async with peering(sse(text[:25], text[25:31], text[31:], media="text/event-stream; charset=utf-8")) as peer:
+    async with peering(
+        sse(text[:25], text[25:31], text[31:], media="text/event-stream; charset=utf-8")
+    ) as peer:
         events = await subscribe(peer.url, kind)
     assert [event.status_update.task_id for event in events] == ["t", "t"]
 

@@ -7,6 +7,7 @@ import gzip
 import json
 import logging
 from collections.abc import AsyncGenerator
+from random import Random
 from typing import Any
 
 import pytest
@@ -266,6 +267,54 @@ async def test_what_is_not_there(method: str, path: str, status: int, allow: str
         if status != 204:
             assert answer.reason == "METHOD_NOT_FOUND"
             assert answer.json()["error"]["code"] == status
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "OPTIONS *",
+        "CONNECT x:80",
+        "GET //x/y",
+        "GET /%",
+        "GET /%zz",
+        "GET /?%zz",
+        "GET /tasks/%ff",
+        "GET /a#b",
+        "BREW /",
+    ],
+)
+async def test_odd_targets_are_nobodys_fault_but_the_callers(line: str) -> None:
+    async with hosting(Scripted()) as host, wire(host) as connection:
+        connection.send(f"{line} HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\n\r\n")
+        answer = await connection.answer()
+        assert answer.status in (400, 404, 405)
+        assert answer.headers["content-type"] == "application/json"
+
+
+async def test_mutated_requests_never_make_a_server_error(caplog: pytest.LogCaptureFixture) -> None:
+    random = Random(20_26)
+    seeds = [
+        request("POST", "/", rpc()),
+        request("POST", "/message:send", SEND),
+        request("GET", "/tasks/7?a=b"),
+    ]
+    async with hosting(Scripted(), options=HostOptions(header_timeout=0.05)) as host:
+        for _ in range(300):
+            data = bytearray(random.choice(seeds))
+            for _ in range(random.randint(1, 6)):
+                at = random.randrange(len(data))
+                data[at : at + random.randint(0, 3)] = random.randbytes(random.randint(0, 3))
+            async with wire(host) as connection:
+                connection.send(bytes(data))
+                connection.writer.write_eof()
+                async with asyncio.timeout(PATIENCE):
+                    try:
+                        answered = await connection.reader.read(1 << 16)
+                    except ConnectionResetError:
+                        answered = b""
+            assert not answered.startswith(b"HTTP/1.1 5"), bytes(data)
+        assert (await ask(host, request("GET", "/livez"))).status == 200
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("mount", ["/weather", "/a/b/", "my agent"])

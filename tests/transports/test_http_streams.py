@@ -321,7 +321,7 @@ async def test_a_reader_that_does_not_read_costs_little(
     monkeypatch.setattr(host_module._Connection, "pause_writing", pausing)
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    sock.setblocking(False)  # noqa: FBT003
+    sock.setblocking(False)
     async with hosting(Scripted(on_stream=script)) as host:
         loop = asyncio.get_running_loop()
         await loop.sock_connect(sock, (host.address.host, host.address.port))

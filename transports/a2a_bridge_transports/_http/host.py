@@ -38,6 +38,8 @@ _log = logging.getLogger("a2a_bridge.http")
 KEEP_CONNECTION = 75.0
 #: how long idle connections may still send a request once draining has begun
 LINGER = 0.5
+#: how long a client may take to read what it was told at the end
+LAST_WORDS = 1.0
 #: a body slower than this is not waited for (bytes a second, after the header deadline has passed once more)
 SLOWEST_BODY = 1024
 
@@ -267,8 +269,16 @@ class HttpHost(Mounts):
                 connection.exchange.stop()
         if self._sweep is not None:
             self._sweep.cancel()
-        await server.shutdown(1.0)
+        transports = [connection.transport for connection in server.open_connections()]
+        await server.shutdown(LAST_WORDS)
         self._listener = self._server = None
+        last = loop.time() + LAST_WORDS
+        unread = [transport for transport in transports if transport and transport.get_write_buffer_size()]
+        while unread and loop.time() < last:
+            await asyncio.sleep(0.05)
+            unread = [transport for transport in unread if transport.get_write_buffer_size()]
+        for transport in unread:
+            transport.abort()  # a client that does not read would keep it for ever
 
     def _sweep_slow(self) -> None:
         """Closes connections that have been sending a request head for too long; runs by itself."""
