@@ -1,0 +1,54 @@
+"""Ends a call when its deadline passes. It sets no deadline: callers and bindings do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from time import monotonic
+
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.service import Middleware, Service
+
+
+def deadline() -> Middleware:
+    """Middleware that raises DEADLINE_EXCEEDED once `context.deadline` has passed, and stops the work below.
+
+    A task that a hosted agent has begun goes on; only the waiting ends. Of a stream the whole counts.
+    """
+    return _Deadline
+
+
+class _Deadline:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        limit = call.context.deadline
+        if limit is None:
+            return await self._service.unary(call)
+        try:
+            async with asyncio.timeout(limit - monotonic()):
+                return await self._service.unary(call)
+        except TimeoutError:
+            raise A2AError(Reason.DEADLINE_EXCEEDED) from None
+
+    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        if call.context.deadline is None:
+            return self._service.stream(call)
+        return self._bounded(call, call.context.deadline)
+
+    async def _bounded(self, call: Call[Req, Res], limit: float) -> AsyncGenerator[Res, None]:
+        async with aclosing(self._service.stream(call)) as events:
+            while True:
+                # A timeout around the yield would cancel whatever the consumer is doing at that moment.
+                try:
+                    async with asyncio.timeout(limit - monotonic()):
+                        event = await anext(events)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError:
+                    raise A2AError(Reason.DEADLINE_EXCEEDED) from None
+                yield event

@@ -1,0 +1,66 @@
+"""Negotiates protocol extensions (spec 4.6): refuses callers that lack a required one, echoes the active ones.
+
+It activates nothing itself: an executor reads `context.extensions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD, Req, Res
+from a2a_bridge.core.service import Middleware, Service
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+def extensions(card: hub.AgentCard) -> Middleware:
+    """Middleware for an agent with this card.
+
+    A caller that does not declare a required extension gets EXTENSION_SUPPORT_REQUIRED with the URIs in
+    the metadata, except when it asks for the extended card, which is how it may learn of them.
+    """
+    offered = {one.uri: one.required for one in card.capabilities.extensions if one.uri}
+
+    def wrap(service: Service) -> Service:
+        return _Extensions(service, offered) if offered else service
+
+    return wrap
+
+
+class _Extensions:
+    def __init__(self, service: Service, offered: dict[str, bool]) -> None:
+        self._service = service
+        self._offered = offered
+        self._required = tuple(uri for uri, required in offered.items() if required)
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        refusal = self._negotiate(call)
+        if refusal is not None:
+            raise refusal
+        return await self._service.unary(call)
+
+    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        refusal = self._negotiate(call)
+        return self._service.stream(call) if refusal is None else _refused(refusal)
+
+    def _negotiate(self, call: Call[Any, Any]) -> A2AError | None:
+        declared = call.context.extensions
+        missing = [uri for uri in self._required if uri not in declared]
+        if missing and call.operation is not GET_EXTENDED_AGENT_CARD:
+            listed = ", ".join(missing)
+            return A2AError(
+                Reason.EXTENSION_SUPPORT_REQUIRED,
+                f"this agent requires the extensions: {listed}",
+                metadata={"requiredExtensions": listed},
+            )
+        active = [uri for uri in declared if uri in self._offered]
+        if active:
+            call.context.reply[EXTENSIONS_PARAMETER] = ", ".join(active)
+        return None
+
+
+async def _refused(error: A2AError) -> AsyncGenerator[Any, None]:
+    raise error
+    yield  # type: ignore[unreachable]  # what makes this a generator
