@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -614,6 +615,49 @@ async def test_any_id_arrives(id_: str) -> None:
         task = await Client(near).get_task(hub.GetTaskRequest(id=id_))
     assert task.id == id_
     assert service.calls[0].context.tenant == id_
+
+
+# --- proxies
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    return monkeypatch
+
+
+@both
+async def test_a_proxy_from_the_environment(kind: str, environment: pytest.MonkeyPatch) -> None:
+    async with peering(http(result(kind, RESULT))) as proxy:
+        environment.setenv("HTTP_PROXY", proxy.url.replace("http://", "http://user:pass@"))
+        environment.setenv("NO_PROXY", "direct.invalid")
+        await send("http://agent.invalid/x", kind)
+        first, headers, _ = proxy.requests[0]
+        assert first.startswith("POST http://agent.invalid/x")
+        assert headers["proxy-authorization"].startswith("Basic ")
+        error = await failure(send("http://direct.invalid/x", kind, DialOptions(connect_timeout=2)))
+        assert error.metadata["phase"] == "connect"
+        assert len(proxy.requests) == 1
+
+
+@both
+async def test_a_proxy_that_is_down_or_of_another_kind(kind: str, environment: pytest.MonkeyPatch) -> None:
+    for proxy in ("http://127.0.0.1:1", "127.0.0.1:1", "socks5://127.0.0.1:1"):
+        environment.setenv("http_proxy", proxy)
+        error = await failure(send("http://agent.invalid", kind))
+        assert (error.reason, error.metadata["phase"]) == (Reason.UNAVAILABLE, "connect")
+
+
+async def test_netrc_is_not_asked(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login a password b\n")
+    netrc.chmod(0o600)
+    environment.setenv("NETRC", str(netrc))
+    async with peering(http(RESULT)) as peer:
+        await send(peer.url, "HTTP+JSON")
+        assert "authorization" not in peer.requests[0][1]
 
 
 # --- fetching

@@ -205,10 +205,15 @@ class _Exchange:
 
 
 class HttpHost(Mounts):
-    """One address, shared by all HTTP bindings; implements DocumentHost."""
+    """One address, shared by all HTTP bindings; implements DocumentHost.
+
+    Raises TypeError for `tls` that is no ssl.SSLContext, ValueError for a `trust_forwarded` that is no address.
+    """
 
     def __init__(self, address: ListenAddress, options: HostOptions) -> None:
         super().__init__(options)
+        if options.tls is not None and not isinstance(options.tls, ssl.SSLContext):
+            raise TypeError(f"tls of an HTTP host is an ssl.SSLContext, not {type(options.tls).__name__}")
         self.trust = Trust(options.trust_forwarded)
         self._address = address
         self._server: _Server | None = None
@@ -232,14 +237,13 @@ class HttpHost(Mounts):
             lingering_time=5.0,
             auto_decompress=False,
         )
-        secure = options.tls if isinstance(options.tls, ssl.SSLContext) else None
         self._listener = await loop.create_server(
             server,
             self._address.host,
             self._address.port,
             backlog=options.backlog,
-            ssl=secure,
-            ssl_handshake_timeout=options.header_timeout if secure else None,
+            ssl=options.tls,
+            ssl_handshake_timeout=options.header_timeout if options.tls else None,
         )
         self._server = server
         port = self._listener.sockets[0].getsockname()[1]

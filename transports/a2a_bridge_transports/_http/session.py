@@ -24,6 +24,7 @@ from a2a_bridge.bindings import DialOptions, Fetch, Fetched, Frame
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge_transports._http import sse
+from a2a_bridge_transports._http.proxy import proxy_of
 
 #: how long an idle connection is kept for the next call; shorter than servers keep theirs
 KEEP_CONNECTION = 15.0
@@ -61,7 +62,6 @@ async def opened(options: DialOptions) -> AsyncIterator[aiohttp.ClientSession]:
     session = aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=True,
         headers={"User-Agent": "a2a-bridge"},
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=options.connect_timeout),
         read_bufsize=256 * 1024,
@@ -78,6 +78,7 @@ class Exchanger:
     def __init__(self, session: aiohttp.ClientSession, options: DialOptions) -> None:
         self._session = session
         self._options = options
+        self._proxies: dict[tuple[str, str], URL | None] = {}
 
     def remaining(self, context: CallContext, default: float | None) -> float | None:
         """Seconds until the deadline; `default` without one. Raises DEADLINE_EXCEEDED when it has passed."""
@@ -95,7 +96,13 @@ class Exchanger:
         limits = aiohttp.ClientTimeout(total=limit, sock_connect=self._options.connect_timeout)
         try:
             async with self._session.request(
-                method, url, headers=headers, data=_payload(body), allow_redirects=False, timeout=limits
+                method,
+                url,
+                headers=headers,
+                data=_payload(body),
+                allow_redirects=False,
+                timeout=limits,
+                proxy=self._proxy(url),
             ) as response:
                 self._show_heads(response, body)
                 data = await self._read(response)
@@ -115,7 +122,13 @@ class Exchanger:
         )
         try:
             response = await self._session.request(
-                method, url, headers=headers, data=_payload(body), allow_redirects=False, timeout=limits
+                method,
+                url,
+                headers=headers,
+                data=_payload(body),
+                allow_redirects=False,
+                timeout=limits,
+                proxy=self._proxy(url),
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             _raise(error, "call")
@@ -157,6 +170,16 @@ class Exchanger:
             _raise(error, "stream")
         if decoder.pending:
             raise _unavailable("the agent's stream ended in the middle of an event", "stream")
+
+    def _proxy(self, url: URL) -> URL | None:
+        """The proxy for a URL, asked for once per origin. Raises UNAVAILABLE for one we cannot use."""
+        origin = (url.scheme, url.authority)
+        if origin not in self._proxies:
+            try:
+                self._proxies[origin] = proxy_of(url)
+            except ValueError as error:
+                raise _unavailable(str(error), "connect") from None
+        return self._proxies[origin]
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         limit = self._options.max_message
