@@ -10,6 +10,7 @@ import types
 from pathlib import Path
 from typing import Any, NoReturn
 
+import psutil  # type: ignore[import-untyped]
 from rich.console import Console
 
 from benchmarks import report
@@ -21,6 +22,8 @@ from benchmarks.work import WORK
 # title, binding, our share of the SDK's memory that we mean to stay under
 MEMORY = (("open SSE stream", "JSONRPC", 0.4), ("open gRPC stream", "GRPC", None))
 CODEC = "codec"
+#: cores in use by others that a measurement bears
+QUIET = 0.2
 
 
 def arguments() -> argparse.Namespace:
@@ -56,6 +59,9 @@ def main() -> int:
     # Ends through the same path as Ctrl-C, so that every child is ended too.
     signal.signal(signal.SIGTERM, _interrupt)
     console, progress = Console(width=None if sys.stdout.isatty() else 140), Console(stderr=True)
+    busy = psutil.cpu_percent(1.0) / 100 * (psutil.cpu_count() or 1)
+    if busy > QUIET:
+        print(f"others use {busy:.1f} cores of this machine: expect noise", file=sys.stderr)
     plan = QUICK if options.quick else Plan()
     try:
         rows = measure(options.only, plan, progress)
@@ -65,7 +71,7 @@ def main() -> int:
     if not rows:
         print(f"no row is named like {options.only}", file=sys.stderr)
         return 2
-    found = report.document(rows, plan)
+    found = report.document(rows, plan, busy)
     report.show(found, console)
     complete = not options.quick and not options.only
     failed = [row for row in rows if "error" in row]

@@ -62,7 +62,7 @@ def load_row(work: Work, plan: Plan, cores: Cores, on_step: Steps) -> dict[str, 
     with contextlib.ExitStack() as stack:
         upstream = ""
         if work.gateway:
-            upstream = stack.enter_context(Server("ours", cores.other)).address("grpc")
+            upstream = stack.enter_context(Server("upstream", cores.other)).address("grpc")
         servers = {name: stack.enter_context(Server(name, cores.server, upstream)) for name in SIDES}
         sides = [_prepare(work, name, server) for name, server in servers.items()]
         for side in sides:

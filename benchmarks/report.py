@@ -34,8 +34,8 @@ PACKAGES = (
 HEADINGS = ("", "unit", "ours", "SDK", "ratio", "target", "reached", "bare", "ours/bare")
 
 
-def document(rows: list[dict[str, Any]], plan: Plan) -> dict[str, Any]:
-    """Everything worth keeping of a run."""
+def document(rows: list[dict[str, Any]], plan: Plan, busy: float) -> dict[str, Any]:
+    """Everything worth keeping of a run. busy: cores that others used when it began."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
@@ -43,6 +43,7 @@ def document(rows: list[dict[str, Any]], plan: Plan) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "cpus": os.cpu_count(),
         "cpu": _cpu(),
+        "busy_before": round(busy, 2),
         "event_loop": "asyncio",
         "versions": {name: _version(name) for name in PACKAGES},
         "plan": asdict(plan),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 
 import grpc
@@ -29,9 +30,11 @@ async def events(request: web.Request) -> web.StreamResponse:
     await request.read()
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
     await response.prepare(request)
-    for _ in range(agent.EVENTS):
-        await response.write(EVENT)
-    await response.write_eof()
+    # A load generator leaves in the middle of streams when its time is over.
+    with contextlib.suppress(ConnectionResetError):
+        for _ in range(agent.EVENTS):
+            await response.write(EVENT)
+        await response.write_eof()
     return response
 
 
