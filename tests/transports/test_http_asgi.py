@@ -223,10 +223,14 @@ async def lifespan(app: AsgiHost) -> list[MutableMapping[str, Any]]:
 async def test_lifespan() -> None:
     seen: list[str] = []
 
-    async def note(text: str) -> None:
-        seen.append(text)
+    async def start() -> None:
+        seen.append("up")
 
-    app = application(Scripted(), startup=lambda: note("up"), shutdown=lambda: note("down"))
+    async def close(grace: float) -> None:
+        assert grace > 0
+        seen.append("down")
+
+    app = application(Scripted(), startup=start, close=close)
     assert [message["type"] for message in await lifespan(app)] == [
         "lifespan.startup.complete",
         "lifespan.shutdown.complete",

@@ -14,7 +14,7 @@ from a2a_bridge.bindings import HostOptions
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge_transports._http import events
-from a2a_bridge_transports._http import host as host_module
+from a2a_bridge_transports._http.connection import Connection
 from a2a_bridge_transports._http.sse import Decoder, Event
 from tests.transports.http_scene import (
     MESSAGE,
@@ -306,7 +306,7 @@ async def test_a_reader_that_does_not_read_costs_little(
 ) -> None:
     produced = 0
     stalled = asyncio.Event()
-    pause = host_module._Connection.pause_writing
+    pause = Connection.pause_writing
 
     async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
         nonlocal produced
@@ -318,7 +318,7 @@ async def test_a_reader_that_does_not_read_costs_little(
         pause(connection)
         stalled.set()
 
-    monkeypatch.setattr(host_module._Connection, "pause_writing", pausing)
+    monkeypatch.setattr(Connection, "pause_writing", pausing)
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     sock.setblocking(False)

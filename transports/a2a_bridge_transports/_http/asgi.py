@@ -25,28 +25,33 @@ from a2a_bridge_transports._http.sse import KEEP_ALIVE
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Hook = Callable[[], Awaitable[None]]
 
 _log = logging.getLogger("a2a_bridge.http")
 
 #: events sent before others get a turn, where the server below never makes us wait
 TURN = 8
+#: what `close` is given at the end of a lifespan, when the server below has closed the connections (seconds)
+GRACE = 5.0
 
 
 class AsgiHost(Mounts):
     """An ASGI application; implements DocumentHost without a socket.
 
-    startup: runs once, before the first request or at the lifespan's startup. shutdown: runs once at the
-    lifespan's end if there is a lifespan.
+    startup: runs once, before the first request or at the lifespan's startup; tried again when it fails.
+    close: runs once with a grace in seconds, at the lifespan's end if there is a lifespan, or by `drain`.
     """
 
     def __init__(
-        self, options: HostOptions, *, startup: Hook | None = None, shutdown: Hook | None = None
+        self,
+        options: HostOptions,
+        *,
+        startup: Callable[[], Awaitable[None]] | None = None,
+        close: Callable[[float], Awaitable[None]] | None = None,
     ) -> None:
         super().__init__(options)
         self.trust = Trust(options.trust_forwarded)
         self._startup = startup
-        self._shutdown = shutdown
+        self._close = close
         self._starting: asyncio.Lock | None = None
 
     @property
@@ -65,12 +70,12 @@ class AsgiHost(Mounts):
                 await self._startup()
                 self._startup = None
 
-    async def drain(self, grace: float) -> None:  # noqa: ARG002  there is nobody to wait for
-        """Fails the readiness probe and runs `shutdown`; the server below ends the connections."""
+    async def drain(self, grace: float) -> None:
+        """Fails the readiness probe and runs `close`; the server below ends the connections."""
         self.draining = True
-        hook, self._shutdown = self._shutdown, None
-        if hook is not None:
-            await hook()
+        close, self._close = self._close, None
+        if close is not None:
+            await close(grace)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -89,7 +94,7 @@ class AsgiHost(Mounts):
             kind = (await receive())["type"]
             starting = kind == "lifespan.startup"
             try:
-                await (self.start() if starting else self.drain(0))
+                await (self.start() if starting else self.drain(GRACE))
             except Exception:  # noqa: BLE001  it is the application's function
                 _log.exception("%s failed", kind)
                 await send({"type": f"{kind}.failed", "message": "see the log"})

@@ -3,36 +3,30 @@
 Rules:
 1. Responses are written as whole blocks of bytes: a head that was serialized before, and the body.
 2. A stream gathers the events that are ready into one write, waits for slow readers, and lets others have a turn.
-3. What aiohttp lets pass is checked here: slow headers, slow bodies, odd Host and Transfer-Encoding headers.
+3. Host and Transfer-Encoding headers that aiohttp lets pass are refused before anybody is asked.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
 import time
-from asyncio import Task
-from collections.abc import Mapping
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
 from itertools import chain
-from typing import Any, cast
+from typing import cast
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http_exceptions import LineTooLong
 
 from a2a_bridge.bindings import HostOptions, ListenAddress
-from a2a_bridge.core.errors import A2AError, Reason, internal_error
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge_transports._http.connection import Connection, Exchange, Server
 from a2a_bridge_transports._http.events import EventWriter
 from a2a_bridge_transports._http.exchange import Headers, Refusal, Reply, StreamReply, refuse
 from a2a_bridge_transports._http.mounts import Mounts
-from a2a_bridge_transports._http.origin import Trust, base_url, is_host
-from a2a_bridge_transports._http.parameters import HeaderParameters, check_encoding
-
-_log = logging.getLogger("a2a_bridge.http")
+from a2a_bridge_transports._http.origin import Trust, is_host
 
 #: how long an idle connection is kept; longer than the 60 s of common proxies, which should close first
 KEEP_CONNECTION = 75.0
@@ -40,8 +34,6 @@ KEEP_CONNECTION = 75.0
 LINGER = 0.5
 #: how long a client may take to read what it was told at the end
 LAST_WORDS = 1.0
-#: a body slower than this is not waited for (bytes a second, after the header deadline has passed once more)
-SLOWEST_BODY = 1024
 
 
 class _Written(web.StreamResponse):
@@ -49,159 +41,17 @@ class _Written(web.StreamResponse):
 
     def __init__(self, *, keep: bool) -> None:
         super().__init__()
-        self._keep_alive = keep
+        self._keep = keep
+
+    @property
+    def keep_alive(self) -> bool:
+        return self._keep
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:  # noqa: ARG002
         return None
 
     async def write_eof(self, data: bytes = b"") -> None:  # noqa: ARG002
         return None
-
-
-class _Connection(web.RequestHandler):
-    """A connection that knows since when it has owed us the rest of a request head."""
-
-    __slots__ = ("exchange", "peer", "since")
-
-    def __init__(self, server: _Server, **options: Any) -> None:
-        super().__init__(server, **options)
-        self.exchange: _Exchange | None = None
-        self.since: float | None = None
-        self.peer = ""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        address = transport.get_extra_info("peername")
-        self.peer = str(address[0]) if isinstance(address, tuple) else ""
-        self.since = self._loop.time()
-
-    def data_received(self, data: bytes) -> None:
-        if self.since is None and self.exchange is None:
-            self.since = self._loop.time()
-        super().data_received(data)
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,  # noqa: ARG002
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,  # noqa: ARG002
-    ) -> web.StreamResponse:
-        """Answers what aiohttp could not parse, without its text: that quotes the request and names classes."""
-        _log.debug("refused a request from %s: %s", self.peer, exc)
-        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            _log.error("a request from %s failed", self.peer, exc_info=exc)
-            error: A2AError = internal_error()
-        elif isinstance(exc, LineTooLong):
-            error = Refusal(431, Reason.REQUEST_TOO_LARGE, "the request head is too large")
-        else:
-            error = A2AError(Reason.INVALID_REQUEST, "this is not valid HTTP")
-        reply = refuse(error)
-        response = web.Response(status=reply.status, headers=dict(reply.headers), body=reply.body)
-        response.force_close()
-        return response
-
-
-class _Server(web.Server):
-    """aiohttp's server with our connections."""
-
-    def __init__(self, handler: Any, **options: Any) -> None:
-        super().__init__(handler, handler_cancellation=True)
-        self._options = options
-
-    def __call__(self) -> web.RequestHandler:
-        return _Connection(self, loop=self._loop, **self._options)
-
-    def open_connections(self) -> list[_Connection]:
-        return cast("list[_Connection]", self.connections)
-
-
-class _Exchange:
-    """One request on a connection; implements Request."""
-
-    __slots__ = (
-        "_host",
-        "_request",
-        "close",
-        "connection",
-        "headers",
-        "method",
-        "path",
-        "query",
-        "stopping",
-        "task",
-    )
-
-    def __init__(self, host: HttpHost, request: web.BaseRequest, connection: _Connection) -> None:
-        self._host = host
-        self._request = request
-        self.connection = connection
-        self.method: str = request.method
-        self.headers: Mapping[str, str] = request.headers
-        target = request.raw_path
-        if target[:1] != "/":  # absolute form, as proxies send it, or "*"
-            target = request.rel_url.raw_path_qs
-        self.path, _, self.query = target.partition("?")
-        self.stopping = False
-        self.close = host.draining or not request.keep_alive
-        self.task: Task[Any] | None = asyncio.current_task()
-
-    @property
-    def peer(self) -> str:
-        return self.connection.peer
-
-    def parameters(self) -> Mapping[str, str]:
-        return HeaderParameters(self._request.headers)
-
-    def base_url(self) -> str:
-        scheme = "https" if self.connection.ssl_context else "http"
-        host = self.headers.get("Host") or str(self._host.address)
-        return base_url(scheme, host, "", self.headers, trusted=self.peer in self._host.trust)
-
-    async def read(self) -> bytes:
-        check_encoding(self.headers)
-        content = self._request.content
-        limit = self._host.options.max_body
-        if content.is_eof():
-            body = content.read_nowait()
-            if len(body) > limit:
-                raise self._too_large()
-            return body
-        if (self._request.content_length or 0) > limit:
-            raise self._too_large()
-        if self.headers.get("Expect", "").lower() == "100-continue" and self.connection.transport is not None:
-            self.connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        parts: list[bytes] = []
-        size = 0
-        loop = asyncio.get_running_loop()
-        patience = loop.time() + self._host.options.header_timeout
-        try:
-            while not content.at_eof():
-                async with asyncio.timeout_at(patience + size / SLOWEST_BODY):
-                    part = await content.readany()
-                size += len(part)
-                if size > limit:
-                    raise self._too_large()
-                parts.append(part)
-        except TimeoutError:
-            self.close = True
-            raise A2AError(Reason.INVALID_REQUEST, "the body came too slowly") from None
-        except web.RequestPayloadError:
-            self.close = True
-            raise A2AError(Reason.INVALID_REQUEST, "the body is not framed correctly") from None
-        return b"".join(parts)
-
-    def stop(self) -> None:
-        """Ends the call because the host does; whoever runs it tells the caller."""
-        self.stopping = True
-        if self.task is not None:
-            self.task.cancel()
-
-    def _too_large(self) -> A2AError:
-        self.close = True
-        return A2AError(
-            Reason.REQUEST_TOO_LARGE, f"the request is larger than {self._host.options.max_body} bytes"
-        )
 
 
 class HttpHost(Mounts):
@@ -216,7 +66,7 @@ class HttpHost(Mounts):
             raise TypeError(f"tls of an HTTP host is an ssl.SSLContext, not {type(options.tls).__name__}")
         self.trust = Trust(options.trust_forwarded)
         self._address = address
-        self._server: _Server | None = None
+        self._server: Server | None = None
         self._listener: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._hosts: set[str] = set()
@@ -228,7 +78,7 @@ class HttpHost(Mounts):
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         options = self.options
-        server = _Server(
+        server = Server(
             self._handle,
             keepalive_timeout=KEEP_CONNECTION,
             access_log=None,
@@ -296,9 +146,9 @@ class HttpHost(Mounts):
         self._sweep = loop.call_later(timeout / 4, self._sweep_slow)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        connection = cast("_Connection", request.protocol)
+        connection = cast("Connection", request.protocol)
         connection.since = None
-        exchange = connection.exchange = _Exchange(self, request, connection)
+        exchange = connection.exchange = Exchange(self, request, connection)
         try:
             reply: Reply | StreamReply
             refusal = self._check(request)
@@ -342,7 +192,7 @@ class HttpHost(Mounts):
             self._hosts.add(host)
         return True
 
-    async def _send(self, request: web.BaseRequest, exchange: _Exchange, reply: Reply) -> None:
+    async def _send(self, request: web.BaseRequest, exchange: Exchange, reply: Reply) -> None:
         transport = request.transport
         if transport is None:
             return
@@ -359,7 +209,7 @@ class HttpHost(Mounts):
         transport.write(b"".join((head, _date(), length, _connection(request, exchange), b"\r\n", body)))
         await request.writer.drain()
 
-    async def _stream(self, request: web.BaseRequest, exchange: _Exchange, reply: StreamReply) -> None:
+    async def _stream(self, request: web.BaseRequest, exchange: Exchange, reply: StreamReply) -> None:
         chunked = request.version >= (1, 1)
         if not chunked:
             exchange.close = True
@@ -410,7 +260,7 @@ def _date() -> bytes:
     return _date_line
 
 
-def _connection(request: web.BaseRequest, exchange: _Exchange) -> bytes:
+def _connection(request: web.BaseRequest, exchange: Exchange) -> bytes:
     if exchange.close:
         return b"Connection: close\r\n"
     return b"" if request.version >= (1, 1) else b"Connection: keep-alive\r\n"

@@ -33,7 +33,7 @@ _UNICODE_LINE_ENDS = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), 
 
 def one_line(data: bytes) -> bytes:
     """Compact JSON as one line to every reader: the line ends that only Unicode knows escaped as JSON does."""
-    if b"\xe2\x80" in data or b"\xc2\x85" in data:
+    if not data.isascii() and (b"\xe2\x80" in data or b"\xc2\x85" in data):
         for raw, escaped in _UNICODE_LINE_ENDS:
             data = data.replace(raw, escaped)
     return data
@@ -41,9 +41,8 @@ def one_line(data: bytes) -> bytes:
 
 def encode(data: bytes, name: bytes = b"") -> bytes:
     """An event with a type of its own or without. `data` is compact JSON, which has no line ends."""
-    if name:
-        return b"event: %b\ndata: %b\n\n" % (name, one_line(data))
-    return b"data: %b\n\n" % one_line(data)
+    line = b"data: " + one_line(data) + b"\n\n"
+    return b"event: " + name + b"\n" + line if name else line
 
 
 class Decoder:

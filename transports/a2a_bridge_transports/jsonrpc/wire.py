@@ -74,7 +74,7 @@ def exact_params(body: bytes) -> Json:
 
 def result(id: bytes, tree: Json) -> bytes:  # noqa: A002
     """A successful response."""
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id, dumps(tree))
+    return b'{"jsonrpc":"2.0","id":' + id + b',"result":' + dumps(tree) + b"}"
 
 
 def error(id: bytes, body: Json) -> bytes:  # noqa: A002
