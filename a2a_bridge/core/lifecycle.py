@@ -94,3 +94,24 @@ def _name(state: hub.TaskState) -> str:
         return hub.TaskState.Name(state).removeprefix("TASK_STATE_")
     except ValueError:
         return str(int(state))
+
+
+def advance_to(task: hub.Task, snapshot: hub.Task) -> None:
+    """Applies a snapshot that an executor gives of its own task, in place.
+
+    Its status replaces the status, its artifacts those of the same ids, its metadata is merged, and messages
+    that the history lacks are added: a snapshot adds to what is known and removes nothing.
+
+    Raises IllegalTransition when the task's state does not allow the snapshot's; the task is unchanged then.
+    """
+    check_transition(task.status.state, snapshot.status.state)
+    known = {message.message_id for message in task.history}
+    if task.status.HasField("message") and task.status.message.message_id not in known:
+        task.history.append(task.status.message)
+        known.add(task.status.message.message_id)
+    task.history.extend([one for one in snapshot.history if one.message_id not in known])
+    task.status.CopyFrom(snapshot.status)
+    for artifact in snapshot.artifacts:
+        add_artifact(task, hub.TaskArtifactUpdateEvent(artifact=artifact))
+    if snapshot.HasField("metadata"):
+        task.metadata.MergeFrom(snapshot.metadata)

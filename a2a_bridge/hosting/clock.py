@@ -1,0 +1,36 @@
+"""The time that hosting goes by, so that tests can bring their own. Not a scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Timer(Protocol):
+    """Something that will happen later unless it is cancelled."""
+
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """Wall clock and timers."""
+
+    def now(self) -> int:
+        """Nanoseconds since the epoch, for what people read."""
+        ...
+
+    def call_later(self, seconds: float, callback: Callable[[], None], /) -> Timer:
+        """Calls `callback` on the running loop after that many seconds."""
+        ...
+
+
+class SystemClock:
+    """The machine's own time, to the microsecond: what common date types hold."""
+
+    def now(self) -> int:
+        return time.time_ns() // 1000 * 1000
+
+    def call_later(self, seconds: float, callback: Callable[[], None], /) -> Timer:
+        return asyncio.get_running_loop().call_later(seconds, callback)

@@ -1,0 +1,252 @@
+"""An agent: an executor and what its card says; and the decorator that makes one of a plain function.
+
+A function that returns answers directly; one that yields, or is declared with `task=True`, works on a task.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Any, overload
+
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.messages import INTERRUPTED, TERMINAL
+from a2a_bridge.hosting.executor import AgentExecutor, Event
+from a2a_bridge.hosting.identifiers import new_id
+from a2a_bridge.hosting.run import Run
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+TEXT = ("text/plain",)
+
+#: a card for authenticated callers, or a function of the call that gives it
+ExtendedCard = hub.AgentCard | Callable[[CallContext], hub.AgentCard]
+
+_EVENTS = (hub.Task, hub.TaskStatusUpdateEvent, hub.TaskArtifactUpdateEvent)
+
+
+class Agent:
+    """An agent that can be served, mounted, or connected to.
+
+    card: everything but the interfaces, which depend on where it is served. executor: the code.
+    extended_card: answers GetExtendedAgentCard when given (spec 3.1.11).
+    Called like a function, an agent made by the decorator is that function.
+    """
+
+    def __init__(
+        self,
+        executor: AgentExecutor,
+        *,
+        card: hub.AgentCard | None = None,
+        name: str = "",
+        description: str = "",
+        version: str = "1.0.0",
+        skills: Sequence[hub.AgentSkill] = (),
+        streaming: bool = True,
+        push_notifications: bool = False,
+        extensions: Sequence[hub.AgentExtension] = (),
+        provider: hub.AgentProvider | None = None,
+        input_modes: Sequence[str] = TEXT,
+        output_modes: Sequence[str] = TEXT,
+        extended_card: ExtendedCard | None = None,
+        function: Callable[..., Any] | None = None,
+    ) -> None:
+        """Takes a whole `card` (its interfaces are ignored), or the members of one."""
+        self.executor = executor
+        self.extended_card = extended_card
+        self._function = function
+        if card is None:
+            name = name or type(executor).__name__
+            card = hub.AgentCard(
+                name=name,
+                description=description or name,
+                version=version,
+                provider=provider,
+                default_input_modes=input_modes,
+                default_output_modes=output_modes,
+                skills=skills or [_skill(name, description or name)],
+                capabilities=hub.AgentCapabilities(
+                    streaming=streaming, push_notifications=push_notifications, extensions=extensions
+                ),
+            )
+            if extended_card is not None:
+                card.capabilities.extended_agent_card = True
+        self.card = card
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Calls the decorated function. Raises TypeError for an agent that was made of an executor."""
+        if self._function is None:
+            raise TypeError(f"{self!r} was not made of a function")
+        return self._function(*arguments, **named)
+
+    def __repr__(self) -> str:
+        return f"<Agent {self.card.name!r}>"
+
+
+@overload
+def agent(function: Callable[..., Any], /) -> Agent: ...
+
+
+@overload
+def agent(
+    *,
+    name: str = "",
+    description: str = "",
+    task: bool = False,
+    version: str = "1.0.0",
+    skills: Sequence[hub.AgentSkill] = (),
+    streaming: bool = True,
+    push_notifications: bool = False,
+    extensions: Sequence[hub.AgentExtension] = (),
+    provider: hub.AgentProvider | None = None,
+    input_modes: Sequence[str] = TEXT,
+    output_modes: Sequence[str] = TEXT,
+    extended_card: ExtendedCard | None = None,
+) -> Callable[[Callable[..., Any]], Agent]: ...
+
+
+def agent(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    task: bool = False,
+    **members: Any,
+) -> Any:
+    """Makes an agent of an async function of the message's text, or of a `Run`.
+
+    The name is the function's, description and skill come from its docstring. What it returns (text, bytes,
+    JSON, a Part, a list of Parts, a Message) is the direct answer. If it yields, or with `task=True`, there is
+    a task: what it yields are the chunks of an artifact, a Message among them becomes the status message, and
+    events (`run.status`, `run.artifact`) pass as they are.
+
+    Raises TypeError for anything but an async function or async generator function.
+    """
+
+    def make(decorated: Callable[..., Any]) -> Agent:
+        call = _caller(decorated)
+        executor: AgentExecutor
+        if inspect.isasyncgenfunction(decorated):
+            executor = _Yielding(call)
+        elif not inspect.iscoroutinefunction(decorated):
+            raise TypeError(f"{decorated!r} is not an async function; write `async def`")
+        elif task:
+            executor = _Working(call)
+        else:
+            executor = _Replying(call)
+        title = name or getattr(decorated, "__name__", "agent")
+        text = description or inspect.getdoc(decorated) or title
+        return Agent(executor, name=title, description=text, function=decorated, **members)
+
+    return make if function is None else make(function)
+
+
+def _skill(name: str, description: str) -> hub.AgentSkill:
+    return hub.AgentSkill(
+        id=name, name=name, description=description.partition("\n\n")[0], tags=[name.replace("_", "-")]
+    )
+
+
+def _caller(function: Callable[..., Any]) -> Callable[[Run], Any]:
+    """How to call `function` for a run: with the run, with its text, or with nothing."""
+    parameters = [
+        one
+        for one in inspect.signature(function).parameters.values()
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) and one.default is one.empty
+    ]
+    if len(parameters) > 1:
+        raise TypeError(f"{function!r} takes more than the message")
+    if not parameters:
+        return lambda _: function()
+    # The annotation may be text, and may name something that cannot be evaluated here.
+    annotation = parameters[0].annotation
+    named = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    if named.rpartition(".")[2] == "Run" or (
+        annotation is inspect.Parameter.empty and parameters[0].name == "run"
+    ):
+        return function
+    return lambda run: function(run.text)
+
+
+def _contents(value: Any) -> Iterable[Any]:
+    """What a function gave, as the parts of one message or artifact."""
+    if isinstance(value, (list, tuple)) and value and all(isinstance(one, hub.Part) for one in value):
+        return value
+    if value is None:
+        raise A2AError(Reason.INVALID_AGENT_RESPONSE, "the agent ended without an answer", blame=Blame.SELF)
+    return (value,)
+
+
+class _Replying(AgentExecutor):
+    """A function that returns its answer."""
+
+    def __init__(self, call: Callable[[Run], Awaitable[Any]]) -> None:
+        self._call = call
+
+    async def reply(self, run: Run, /) -> hub.Message:
+        return run.reply(*_contents(await self._call(run)))
+
+    async def execute(self, run: Run, /) -> AsyncIterator[Event]:
+        yield await self.reply(run)
+
+
+class _Working(AgentExecutor):
+    """A function that returns what a task produces."""
+
+    def __init__(self, call: Callable[[Run], Awaitable[Any]]) -> None:
+        self._call = call
+
+    async def execute(self, run: Run, /) -> AsyncIterator[Event]:
+        if run.task is None:
+            yield run.start()
+        yield run.status(hub.TASK_STATE_WORKING)
+        result = await self._call(run)
+        if isinstance(result, hub.Message):
+            yield run.status(hub.TASK_STATE_COMPLETED, result)
+            return
+        yield run.artifact(*_contents(result))
+        yield run.status(hub.TASK_STATE_COMPLETED)
+
+
+class _Yielding(AgentExecutor):
+    """A generator whose values are the chunks of one artifact.
+
+    No chunk is marked as the last: that is known only when the generator ends, and holding a chunk back until then
+    would delay what people wait for. The status that follows says that the artifact is complete.
+    """
+
+    def __init__(self, call: Callable[[Run], AsyncIterator[Any]]) -> None:
+        self._call = call
+
+    async def execute(self, run: Run, /) -> AsyncIterator[Event]:
+        if run.task is None:
+            yield run.start()
+        yield run.status(hub.TASK_STATE_WORKING)
+        artifact_id = new_id()
+        begun = at_rest = False
+        values = self._call(run)
+        try:
+            async for value in values:
+                if isinstance(value, _EVENTS):
+                    at_rest = _leaves_at_rest(value, at_rest)
+                    yield value
+                elif isinstance(value, hub.Message):
+                    yield run.status(hub.TASK_STATE_WORKING, value)
+                else:
+                    contents = _contents(value)
+                    yield run.artifact(*contents, artifact_id=artifact_id, append=begun, last=False)
+                    begun = True
+        finally:
+            close = getattr(values, "aclose", None)
+            if close is not None:
+                await close()
+        if not at_rest:
+            yield run.status(hub.TASK_STATE_COMPLETED)
+
+
+def _leaves_at_rest(event: Event, before: bool) -> bool:
+    """Whether the task waits or has ended after an event of the function's own."""
+    if isinstance(event, (hub.Task, hub.TaskStatusUpdateEvent)):
+        return event.status.state in TERMINAL or event.status.state in INTERRUPTED
+    return before

@@ -1,0 +1,190 @@
+"""A run: one execution of an executor, with all it may know and short ways to say what it has to say.
+
+It is not the task: the engine owns that. A run reads a snapshot of it, and yields events about it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from a2a_bridge.core import messages
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.hosting.identifiers import new_id
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.pb.google_protobuf import Struct
+
+#: what makes a part, see `core.messages.part_of`
+Content = Any
+
+_STATES = {name.removeprefix("TASK_STATE_").lower(): number for name, number in hub.TaskState.items()}
+_STATES = {**_STATES, **{name.replace("_", "-"): number for name, number in _STATES.items()}}
+
+_NO_MESSAGE = hub.Message()
+_NO_CONFIGURATION = hub.SendMessageConfiguration()
+
+
+class Run:
+    """What an executor is given.
+
+    request: what the caller sent; for `cancel` the CancelTaskRequest. context: the circumstances of the call.
+    task_id, context_id: always there; the task itself exists only once the executor has yielded something.
+    task: a copy of the task as it was when the run began; None when the run may begin one.
+    cancelled: whether somebody asked to cancel the task. The run is also cancelled as asyncio does it.
+    """
+
+    __slots__ = ("_cancelling", "cancelled", "context", "context_id", "request", "task", "task_id")
+
+    def __init__(
+        self,
+        request: hub.SendMessageRequest | hub.CancelTaskRequest,
+        context: CallContext,
+        task_id: str,
+        context_id: str,
+        task: hub.Task | None = None,
+    ) -> None:
+        self.request = request
+        self.context = context
+        self.task_id = task_id
+        self.context_id = context_id
+        self.task = task
+        self.cancelled = False
+        self._cancelling: asyncio.Event | None = None
+
+    # ------------------------------------------------------------------ what came in
+
+    @property
+    def message(self) -> hub.Message:
+        """The caller's message as it came, its ids perhaps empty. An empty one when the run is a cancellation."""
+        return self.request.message if isinstance(self.request, hub.SendMessageRequest) else _NO_MESSAGE
+
+    @property
+    def parts(self) -> Sequence[hub.Part]:
+        """The parts of the message."""
+        return self.message.parts
+
+    @property
+    def text(self) -> str:
+        """The text parts of the message, joined."""
+        return messages.text_of(self.message)
+
+    @property
+    def metadata(self) -> Struct:
+        """The request's metadata (not the message's)."""
+        return self.request.metadata
+
+    @property
+    def configuration(self) -> hub.SendMessageConfiguration:
+        """What the caller wishes about the answer; an empty one when it said nothing."""
+        if isinstance(self.request, hub.SendMessageRequest):
+            return self.request.configuration
+        return _NO_CONFIGURATION
+
+    @property
+    def accepted_output_modes(self) -> Sequence[str]:
+        """Media types the caller takes; empty when it did not say."""
+        return self.configuration.accepted_output_modes
+
+    @property
+    def history(self) -> Sequence[hub.Message]:
+        """The earlier messages of the task, the oldest first, and the one that began this run."""
+        return self.task.history if self.task is not None else (self.message,)
+
+    async def wait_cancelled(self) -> None:
+        """Returns when somebody asks to cancel the task."""
+        if self.cancelled:
+            return
+        if self._cancelling is None:
+            self._cancelling = asyncio.Event()
+        await self._cancelling.wait()
+
+    def cancel(self) -> None:
+        """Sets `cancelled`. The engine calls it; executors may, to stop their own helpers."""
+        self.cancelled = True
+        if self._cancelling is not None:
+            self._cancelling.set()
+
+    # ------------------------------------------------------------------ what goes out
+
+    def reply(self, *content: Content, metadata: Mapping[str, Any] | None = None) -> hub.Message:
+        """A message of the agent: a direct answer, or what a status says.
+
+        content: texts, bytes, JSON values and Parts, each a part; or one Message, which is returned.
+        """
+        if len(content) == 1 and isinstance(content[0], hub.Message):
+            return content[0]
+        made = hub.Message(
+            message_id=new_id(),
+            context_id=self.context_id,
+            role=hub.ROLE_AGENT,
+            parts=[messages.part_of(one) for one in content],
+        )
+        if metadata is not None:
+            made.metadata.update(metadata)
+        return made
+
+    def start(self, *, metadata: Mapping[str, Any] | None = None) -> hub.Task:
+        """The task in its first state, SUBMITTED. Yielding it is optional: the engine begins a task by itself."""
+        task = hub.Task(id=self.task_id, context_id=self.context_id)
+        task.status.state = hub.TASK_STATE_SUBMITTED
+        if metadata is not None:
+            task.metadata.update(metadata)
+        return task
+
+    def status(
+        self,
+        state: hub.TaskState | str,
+        *content: Content,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> hub.TaskStatusUpdateEvent:
+        """A new status of the task.
+
+        state: a hub.TaskState, or its name as in "working", "completed", "input-required".
+        content: as for `reply`; none for a status without a message.
+        """
+        event = hub.TaskStatusUpdateEvent(task_id=self.task_id, context_id=self.context_id)
+        event.status.state = _state(state)
+        if content:
+            event.status.message.CopyFrom(self.reply(*content))
+        if metadata is not None:
+            event.metadata.update(metadata)
+        return event
+
+    def artifact(
+        self,
+        *content: Content,
+        artifact_id: str = "",
+        name: str = "",
+        description: str = "",
+        append: bool = False,
+        last: bool = True,
+        metadata: Mapping[str, Any] | None = None,
+        extensions: Iterable[str] = (),
+    ) -> hub.TaskArtifactUpdateEvent:
+        """An artifact of the task, or a piece of one.
+
+        artifact_id: which one; "1", "2"… or any text. A fresh id when empty.
+        append: whether it extends what was sent under this id before. last: whether nothing more comes for it.
+        """
+        event = hub.TaskArtifactUpdateEvent(
+            task_id=self.task_id, context_id=self.context_id, append=append, last_chunk=last
+        )
+        artifact = event.artifact
+        artifact.artifact_id = artifact_id or new_id()
+        artifact.name = name
+        artifact.description = description
+        artifact.parts.extend([messages.part_of(one) for one in content])
+        artifact.extensions.extend(extensions)
+        if metadata is not None:
+            artifact.metadata.update(metadata)
+        return event
+
+
+def _state(state: hub.TaskState | str) -> Any:
+    if not isinstance(state, str):
+        return state
+    number = _STATES.get(state.lower().removeprefix("task_state_"))
+    if number is None:
+        raise ValueError(f"{state!r} is not a task state")
+    return number

@@ -1,0 +1,95 @@
+"""Makes what executors yield fit for callers: ids and times filled in, foreign ids refused. It applies nothing.
+
+Each function changes the event it is given, which is the engine's own copy.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from a2a_bridge.core.messages import timestamp
+from a2a_bridge.hosting.clock import Clock
+from a2a_bridge.hosting.identifiers import new_id
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+class Misbehaviour(ValueError):  # noqa: N818  the domain's word is the better name
+    """An executor yielded what the protocol does not allow. The text holds none of its data."""
+
+
+class _HasIds(Protocol):
+    task_id: str
+    context_id: str
+
+
+def direct_answer(message: hub.Message, task_id: str, context_id: str) -> hub.SendMessageResponse:
+    """The response that a direct message is. It names no task, because there is none (spec 3.1.1)."""
+    response = hub.SendMessageResponse(message=message)
+    own = response.message
+    if own.task_id == task_id:
+        own.ClearField("task_id")
+    elif own.task_id:
+        raise Misbehaviour("a direct message names a task")
+    _own_context(own, context_id)
+    _own_message(own)
+    if not own.parts:
+        raise Misbehaviour("a message has no parts")
+    return response
+
+
+def own_status(update: hub.TaskStatusUpdateEvent, task_id: str, context_id: str, clock: Clock) -> None:
+    """A status update of this task, with a time."""
+    _own_ids(update, task_id, context_id)
+    _own_state(update.status, task_id, context_id, clock)
+
+
+def own_artifact(update: hub.TaskArtifactUpdateEvent, task_id: str, context_id: str) -> None:
+    """An artifact update of this task, with an artifact id."""
+    _own_ids(update, task_id, context_id)
+    if not update.artifact.artifact_id:
+        if update.append:
+            raise Misbehaviour("a piece of an artifact does not say of which")
+        update.artifact.artifact_id = new_id()
+
+
+def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> None:
+    """A snapshot of this task, with a state and a time. A state that is not said is SUBMITTED."""
+    if task.id not in ("", task_id):
+        raise Misbehaviour("the task has another id than the run's")
+    task.id = task_id
+    _own_context(task, context_id)
+    if task.status.state == hub.TASK_STATE_UNSPECIFIED:
+        task.status.state = hub.TASK_STATE_SUBMITTED
+    _own_state(task.status, task_id, context_id, clock)
+    for artifact in task.artifacts:
+        artifact.artifact_id = artifact.artifact_id or new_id()
+
+
+def _own_state(status: hub.TaskStatus, task_id: str, context_id: str, clock: Clock) -> None:
+    if not status.HasField("timestamp"):
+        status.timestamp.CopyFrom(timestamp(clock.now()))
+    if status.HasField("message"):
+        _own_message(status.message)
+        _own_ids(status.message, task_id, context_id)
+
+
+def _own_message(message: hub.Message) -> None:
+    if not message.message_id:
+        message.message_id = new_id()
+    if message.role == hub.ROLE_UNSPECIFIED:
+        message.role = hub.ROLE_AGENT
+
+
+def _own_ids(event: _HasIds, task_id: str, context_id: str) -> None:
+    if event.task_id != task_id:
+        if event.task_id:
+            raise Misbehaviour("an event names another task than the run's")
+        event.task_id = task_id
+    _own_context(event, context_id)
+
+
+def _own_context(thing: hub.Task | hub.Message | _HasIds, context_id: str) -> None:
+    if thing.context_id != context_id:
+        if thing.context_id:
+            raise Misbehaviour("an event names another context than the run's")
+        thing.context_id = context_id
