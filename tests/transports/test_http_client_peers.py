@@ -1,0 +1,376 @@
+"""The client sides of JSON-RPC and HTTP+JSON against peers with habits of their own."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_bridge.bindings import DialOptions, http_fetch
+from a2a_bridge.core.agent_api import Client
+from a2a_bridge.core.errors import Blame, Reason
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.transports.http_peer import (
+    EVENT,
+    REQUEST,
+    RESULT,
+    failure,
+    http,
+    peering,
+    result,
+    send,
+    sse,
+    subscribe,
+)
+from tests.transports.http_scene import BINDINGS, Scripted, dialling, hosting, reply
+
+both = pytest.mark.parametrize("kind", list(BINDINGS))
+
+
+@both
+async def test_nobody_listens(kind: str) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    error = await failure(send(url, kind))
+    assert (error.reason, error.metadata["phase"], error.blame) == (
+        Reason.UNAVAILABLE,
+        "connect",
+        Blame.PEER,
+    )
+    [error] = await subscribe(url, kind)
+    assert (error.reason, error.metadata["phase"]) == (Reason.UNAVAILABLE, "connect")
+
+
+@both
+@pytest.mark.parametrize("url", ["", "ftp://x/", "http://", "http://[::1", "grpc://x:1"])
+async def test_what_is_no_url(kind: str, url: str) -> None:
+    error = await failure(send(url, kind))
+    assert (error.reason, error.metadata["phase"]) == (Reason.UNAVAILABLE, "connect")
+
+
+@both
+async def test_host_and_port_are_enough(kind: str) -> None:
+    async with hosting(Scripted()) as host:
+        assert await send(str(host.address), kind) == reply()
+
+
+@both
+@pytest.mark.parametrize("data", [b"<hang up>", b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nabc<hang up>"])
+async def test_a_connection_that_breaks(kind: str, data: bytes) -> None:
+    async with peering(data) as peer:
+        error = await failure(send(peer.url, kind))
+    assert (error.reason, error.metadata["phase"], error.blame) == (Reason.UNAVAILABLE, "call", Blame.PEER)
+
+
+@both
+async def test_nonsense_is_no_answer(kind: str) -> None:
+    async with peering(b"nonsense\r\n\r\n<hang up>") as peer:
+        assert (await failure(send(peer.url, kind))).reason is Reason.UNAVAILABLE
+
+
+@both
+async def test_a_stream_that_breaks(kind: str) -> None:
+    block = f"data: {result(kind, EVENT)}\n\n"
+    for data in (sse(block, end=False), sse(block, "data: {", end=False), sse(block, "data: {")):
+        async with peering(data) as peer:
+            event, error = await subscribe(peer.url, kind)
+        assert event.status_update.task_id == "t"
+        assert (error.reason, error.metadata["phase"]) == (Reason.UNAVAILABLE, "stream")
+
+
+@both
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+async def test_streams_in_any_spelling(kind: str, end: str) -> None:
+    tree = json.dumps(json.loads(result(kind, EVENT)), indent=1)
+    lines = ["\ufeff: hello", "id: 1", "retry: 5", "event: message"]
+    lines += [f"data: {line}" for line in tree.split("\n")] + [
+        "",
+        ": ping",
+        "",
+        f"data:{result(kind, EVENT)}",
+        "",
+        "",
+    ]
+    text = end.join(lines)
+    async with peering(
+        sse(text[:25], text[25:31], text[31:], media="text/event-stream; charset=utf-8")
+    ) as peer:
+        events = await subscribe(peer.url, kind)
+    assert [event.status_update.task_id for event in events] == ["t", "t"]
+
+
+@both
+async def test_one_json_answer_to_a_streaming_call(kind: str) -> None:
+    async with peering(http(result(kind, EVENT))) as peer:
+        [event] = await subscribe(peer.url, kind)
+    assert event.status_update.task_id == "t"
+
+
+@both
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ("401 Unauthorized", Reason.UNAUTHENTICATED),
+        ("403 Forbidden", Reason.PERMISSION_DENIED),
+        ("404 Not Found", Reason.METHOD_NOT_FOUND),
+        ("429 Too Many Requests", Reason.RESOURCE_EXHAUSTED),
+        ("500 Oops", Reason.INTERNAL_ERROR),
+        ("502 Bad Gateway", Reason.UNAVAILABLE),
+        ("503 Service Unavailable", Reason.UNAVAILABLE),
+        ("504 Gateway Timeout", Reason.DEADLINE_EXCEEDED),
+        ("302 Found", Reason.UNAVAILABLE),
+    ],
+)
+async def test_http_errors_without_our_body(kind: str, status: str, reason: Reason, streaming: bool) -> None:
+    page = http("<html>A  proxy\nspeaks</html>", status, "text/html", "Location: http://127.0.0.1:1/\r\n")
+    async with peering(page) as peer:
+        if streaming:
+            [error] = await subscribe(peer.url, kind)
+        else:
+            error = await failure(send(peer.url, kind))
+    assert error.reason is reason
+    assert error.blame is Blame.PEER
+
+
+@both
+@pytest.mark.parametrize("body", ["", "<html>", "[]", '"x"', "{", '{"message":5}'])
+async def test_answers_that_are_none(kind: str, body: str) -> None:
+    async with peering(http(body)) as peer:
+        error = await failure(send(peer.url, kind))
+    assert (error.reason, error.blame) == (Reason.INVALID_AGENT_RESPONSE, Blame.PEER)
+
+
+@both
+async def test_answers_that_are_too_large(kind: str) -> None:
+    huge = result(kind, RESULT.replace("hi", "x" * 5000))
+    options = DialOptions(max_message=1000)
+    async with peering(http(huge)) as peer:
+        assert (await failure(send(peer.url, kind, options))).reason is Reason.INVALID_AGENT_RESPONSE
+    async with peering(sse(f"data: {huge}\n\n")) as peer:
+        [error] = await subscribe(peer.url, kind, options)
+        assert error.reason is Reason.INVALID_AGENT_RESPONSE
+
+
+@both
+async def test_large_integers_are_read_exactly_before_they_are_rounded(kind: str) -> None:
+    tree = RESULT.replace('"text":"hi"', f'"data":{2**100}')
+    async with peering(http(result(kind, tree))) as peer:
+        answer = await send(peer.url, kind)
+    assert answer.message.parts[0].data.number_value == float(2**100)
+
+
+@both
+async def test_what_goes_out(kind: str) -> None:
+    async with peering(http(result(kind, RESULT))) as peer:
+        await send(f"{peer.url}/base", kind)
+    [(first, headers, body)] = peer.requests
+    path = "/base" if kind == "JSONRPC" else "/base/message:send"
+    assert first == f"POST {path} HTTP/1.1"
+    assert headers["a2a-version"] == "1.0"
+    assert headers["content-type"] == "application/json"
+    assert "application/json" in headers["accept"]
+    tree = json.loads(body)
+    params = tree["params"] if kind == "JSONRPC" else tree
+    assert params == {"message": {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "hello"}]}}
+
+
+@both
+async def test_a_parameter_that_no_header_holds(kind: str) -> None:
+    options = DialOptions(parameters={"authorization": "a\r\nb"})
+    error = await failure(send("http://127.0.0.1:1", kind, options))
+    assert error.reason is Reason.INVALID_PARAMS
+
+
+# --- JSON-RPC only
+
+
+@pytest.mark.parametrize("id_", [2, "1", None])
+async def test_an_answer_to_somebody_else(id_: Any) -> None:
+    async with peering(http(result("JSONRPC", RESULT, id_))) as peer:
+        assert (await failure(send(peer.url, "JSONRPC"))).reason is Reason.INVALID_AGENT_RESPONSE
+
+
+@pytest.mark.parametrize("status", ["200 OK", "400 Bad Request", "500 Oops"])
+@pytest.mark.parametrize("id_", ["1", "null"])
+async def test_an_error_with_any_status_and_id(status: str, id_: str) -> None:
+    body = f'{{"jsonrpc":"2.0","id":{id_},"error":{{"code":-32001,"message":"gone"}}}}'
+    async with peering(http(body, status)) as peer:
+        error = await failure(send(peer.url, "JSONRPC"))
+    assert (error.reason, error.message) == (Reason.TASK_NOT_FOUND, "gone")
+
+
+@pytest.mark.parametrize("body", ['{"jsonrpc":"2.0","id":1,"result":null}', '{"jsonrpc":"2.0","id":1}'])
+async def test_deleted_in_two_spellings(body: str) -> None:
+    async with peering(http(body)) as peer, dialling(peer.url, "JSONRPC") as service:
+        request = hub.DeleteTaskPushNotificationConfigRequest(task_id="t", id="c")
+        await Client(service).delete_task_push_notification_config(request)
+        assert len(peer.requests) == 1
+        # For anything else no result is no answer.
+        assert (await failure(Client(service).send_message(REQUEST))).reason is Reason.INVALID_AGENT_RESPONSE
+
+
+async def test_an_error_in_the_middle_of_a_stream() -> None:
+    error = '{"jsonrpc":"2.0","id":1,"error":{"code":-32004,"message":"no"}}'
+    data = sse(f"data: {result('JSONRPC', EVENT)}\n\n", f"data: {error}\n\n")
+    async with peering(data) as peer:
+        _, found = await subscribe(peer.url, "JSONRPC")
+    assert found.reason is Reason.UNSUPPORTED_OPERATION
+
+
+# --- HTTP+JSON only
+
+
+@pytest.mark.parametrize("body", ["", "{}", "null"])
+@pytest.mark.parametrize("status", ["200 OK", "204 No Content"])
+async def test_deleted_in_several_spellings(body: str, status: str) -> None:
+    data = http("" if status.startswith("204") else body, status)
+    if status.startswith("204"):
+        data = b"HTTP/1.1 204 No Content\r\n\r\n"
+    async with peering(data) as peer, dialling(peer.url, "HTTP+JSON") as service:
+        request = hub.DeleteTaskPushNotificationConfigRequest(task_id="t", id="c")
+        await Client(service).delete_task_push_notification_config(request)
+        assert peer.requests[0][0] == "DELETE /tasks/t/pushNotificationConfigs/c HTTP/1.1"
+
+
+@pytest.mark.parametrize("status", ["404 Not Found", "405 Method Not Allowed"])
+async def test_subscribe_tries_the_other_method_and_remembers(status: str) -> None:
+    def answer(first: str, *_: Any) -> bytes:
+        return http("", status) if first.startswith("GET") else sse(f"data: {EVENT}\n\n")
+
+    async with peering(answer) as peer, dialling(peer.url, "HTTP+JSON") as service:
+        for _ in range(2):
+            request = hub.SubscribeToTaskRequest(id="7")
+            assert len([event async for event in Client(service).subscribe_to_task(request)]) == 1
+    assert [first.split()[0] for first, *_ in peer.requests] == ["GET", "POST", "POST"]
+
+
+async def test_a_missing_task_is_no_reason_to_try_the_other_method() -> None:
+    body = {
+        "error": {
+            "code": 404,
+            "status": "NOT_FOUND",
+            "message": "gone",
+            "details": [
+                {
+                    "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                    "reason": "TASK_NOT_FOUND",
+                    "domain": "a2a-protocol.org",
+                }
+            ],
+        }
+    }
+    async with peering(http(json.dumps(body), "404 Not Found")) as peer:
+        [error] = await subscribe(peer.url, "HTTP+JSON")
+    assert error.reason is Reason.TASK_NOT_FOUND
+    assert len(peer.requests) == 1
+
+
+@pytest.mark.parametrize("event", ["event: error\n", ""])
+async def test_error_events_with_and_without_their_type(event: str) -> None:
+    body = '{"error":{"code":400,"status":"FAILED_PRECONDITION","message":"This operation is not supported"}}'
+    async with peering(sse(f"data: {EVENT}\n\n", f"{event}data: {body}\n\n")) as peer:
+        _, error = await subscribe(peer.url, "HTTP+JSON")
+    assert error.reason is Reason.UNSUPPORTED_OPERATION
+
+
+async def test_problem_json() -> None:
+    body = '{"type":"about:blank","title":"Task not found","status":404,"detail":"Task not found: 7"}'
+    async with peering(http(body, "404 Not Found", "application/problem+json")) as peer:
+        error = await failure(send(peer.url, "HTTP+JSON"))
+    assert (error.reason, error.message) == (Reason.TASK_NOT_FOUND, "Task not found: 7")
+
+
+async def test_an_id_that_is_missing_stays_here() -> None:
+    async with peering(http("{}")) as peer, dialling(peer.url, "HTTP+JSON") as service:
+        error = await failure(Client(service).get_task(hub.GetTaskRequest()))
+        assert (error.reason, error.violations[0].field) == (Reason.INVALID_PARAMS, "id")
+        assert not peer.requests
+
+
+@pytest.mark.parametrize("id_", ["a/b", "..", ".", "a b?c#d", "é%2F", "a:cancel", "//", "\u2028"])
+async def test_any_id_arrives(id_: str) -> None:
+    service = Scripted()
+    async with hosting(service) as host, dialling(f"http://{host.address}", "HTTP+JSON", tenant=id_) as near:
+        task = await Client(near).get_task(hub.GetTaskRequest(id=id_))
+    assert task.id == id_
+    assert service.calls[0].context.tenant == id_
+
+
+# --- proxies
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    return monkeypatch
+
+
+@both
+async def test_a_proxy_from_the_environment(kind: str, environment: pytest.MonkeyPatch) -> None:
+    async with peering(http(result(kind, RESULT))) as proxy:
+        environment.setenv("HTTP_PROXY", proxy.url.replace("http://", "http://user:pass@"))
+        environment.setenv("NO_PROXY", "direct.invalid")
+        await send("http://agent.invalid/x", kind)
+        first, headers, _ = proxy.requests[0]
+        assert first.startswith("POST http://agent.invalid/x")
+        assert headers["proxy-authorization"].startswith("Basic ")
+        error = await failure(send("http://direct.invalid/x", kind, DialOptions(connect_timeout=2)))
+        assert error.metadata["phase"] == "connect"
+        assert len(proxy.requests) == 1
+
+
+@both
+async def test_a_proxy_that_is_down_or_of_another_kind(kind: str, environment: pytest.MonkeyPatch) -> None:
+    for proxy in ("http://127.0.0.1:1", "127.0.0.1:1", "socks5://127.0.0.1:1"):
+        environment.setenv("http_proxy", proxy)
+        error = await failure(send("http://agent.invalid", kind))
+        assert (error.reason, error.metadata["phase"]) == (Reason.UNAVAILABLE, "connect")
+
+
+async def test_netrc_is_not_asked(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login a password b\n")
+    netrc.chmod(0o600)
+    environment.setenv("NETRC", str(netrc))
+    async with peering(http(RESULT)) as peer:
+        await send(peer.url, "HTTP+JSON")
+        assert "authorization" not in peer.requests[0][1]
+
+
+# --- fetching
+
+
+async def test_fetching() -> None:
+    async with peering(http("{}", more="X-One: 1\r\n")) as peer, http_fetch(DialOptions()) as fetch:
+        fetched = await fetch(f"{peer.url}/card.json?x=1", {"If-None-Match": '"a"'})
+    assert (fetched.status, fetched.body, fetched.headers["x-one"]) == (200, b"{}", "1")
+    first, headers, _ = peer.requests[0]
+    assert (first, headers["if-none-match"]) == ("GET /card.json?x=1 HTTP/1.1", '"a"')
+
+
+async def test_fetching_follows_no_redirect() -> None:
+    moved = http("", "301 Moved", more="Location: http://127.0.0.1:1/\r\n")
+    async with peering(moved) as peer, http_fetch(DialOptions()) as fetch:
+        assert (await fetch(peer.url, {})).status == 301
+
+
+async def test_fetching_what_is_not_there() -> None:
+    async with http_fetch(DialOptions()) as fetch:
+        error = await failure(fetch("http://127.0.0.1:1/", {}))
+        assert (error.reason, error.metadata["phase"]) == (Reason.UNAVAILABLE, "connect")
+        assert (await failure(fetch("nonsense://x", {}))).reason is Reason.UNAVAILABLE
+
+
+async def test_fetching_has_limits() -> None:
+    async with peering(http("x" * 5000)) as peer, http_fetch(DialOptions(max_message=1000)) as fetch:
+        assert (await failure(fetch(peer.url, {}))).reason is Reason.INVALID_AGENT_RESPONSE
+    async with peering(b"HTTP/1.1 200 OK\r\n") as peer, http_fetch(DialOptions(timeout=0.1)) as fetch:
+        assert (await failure(fetch(peer.url, {}))).reason is Reason.DEADLINE_EXCEEDED
