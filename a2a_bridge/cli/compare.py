@@ -13,7 +13,7 @@ from a2a_bridge.cli.canonical import canonical, differences
 from a2a_bridge.cli.conversation import How, Said, events_of
 from a2a_bridge.cli.options import Exit, Output
 from a2a_bridge.cli.output import data, document, error_document, exit_code, explain, talk
-from a2a_bridge.cli.reach import card_of
+from a2a_bridge.cli.reach import addressed
 from a2a_bridge.cli.target import Target
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.gateway import rewrite
@@ -38,7 +38,11 @@ class Answer:
 
 async def compare(target: Target, said: Said, how: How) -> Exit:
     """Calls them all, one after the other, and prints how they compare."""
-    card = await card_of(target, how.options())
+    async with addressed(target, how.options()) as card:
+        return await _compare(card, said, how)
+
+
+async def _compare(card: hub.AgentCard, said: Said, how: How) -> Exit:
     answers = [await _ask(card, candidate.interface, said, how) for candidate in select(card, known=names())]
     for answer in answers[1:]:
         answer.different = differences(answers[0].result, answer.result)

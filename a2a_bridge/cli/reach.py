@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -57,17 +57,30 @@ def grpc_interface(place: str) -> hub.AgentInterface:
 
 
 @asynccontextmanager
-async def reached(target: Target, binding: str, options: DialOptions) -> AsyncIterator[Peer]:
-    """A peer to talk to. Raises A2AError, or BadTarget."""
-    what: Any
+async def addressed(target: Target, options: DialOptions) -> AsyncIterator[hub.AgentCard]:
+    """The card of an agent that has addresses; one in code gets some of its own for as long as this is open."""
     if target.is_code:
-        what = load(target)
-    elif target.sort is Sort.GRPC:
-        what = grpc_interface(target.place)
+        async with runtime.serve_agent(load(target)) as server:
+            yield server.card
     else:
-        what = await card_of(target, options)
-    async with runtime.connect(what, binding=binding, options=options) as peer:
-        yield peer
+        yield await card_of(target, options)
+
+
+@asynccontextmanager
+async def reached(target: Target, binding: str, options: DialOptions) -> AsyncIterator[Peer]:
+    """A peer to talk to. An agent in code is called without a socket, unless a binding is asked for.
+
+    Raises A2AError, or BadTarget.
+    """
+    async with AsyncExitStack() as stack:
+        what: Any
+        if target.is_code and not binding:
+            what = load(target)
+        elif target.sort is Sort.GRPC:
+            what = grpc_interface(target.place)
+        else:
+            what = await stack.enter_async_context(addressed(target, options))
+        yield await stack.enter_async_context(runtime.connect(what, binding=binding, options=options))
 
 
 async def _card_over_grpc(place: str, options: DialOptions) -> hub.AgentCard:

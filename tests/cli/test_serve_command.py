@@ -128,6 +128,16 @@ async def test_an_agent_in_code_is_called_without_a_server(tmp_path: Path) -> No
     assert "in-process" in done.err
 
 
+async def test_an_agent_in_code_gets_a_server_for_the_bindings_asked_for(tmp_path: Path) -> None:
+    path = written(tmp_path, ONE)
+    done = await command("call", path, "hello", "--binding", "GRPC")
+    assert (done.code, done.out) == (0, "hello\n")
+    assert "GRPC" in done.err
+    everything = await command("call", path, "hello", "--binding", "all")
+    assert everything.code == 0, everything.err
+    assert everything.out.count("identical") == 2
+
+
 async def test_several_agents_are_listed(tmp_path: Path) -> None:
     path = written(tmp_path, TWO)
     done = await command("serve", path, *ANY_PORT)
