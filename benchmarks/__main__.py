@@ -32,7 +32,7 @@ def arguments() -> argparse.Namespace:
         prog="python -m benchmarks", description=__doc__, epilog="rows: " + ", ".join(titles)
     )
     parser.add_argument(
-        "--quick", action="store_true", help="short rounds: about a minute, and twice the noise"
+        "--quick", action="store_true", help="fewer rows, short rounds: about a minute, and twice the noise"
     )
     parser.add_argument(
         "--only",
@@ -94,7 +94,7 @@ def measure(only: list[str], plan: Plan, progress: Console) -> list[dict[str, An
 
     with progress.status("starting") as status:
         for work in WORK:
-            if wanted(work.title):
+            if wanted(work.title) and not (work.twin and plan is QUICK and not only):
                 try:
                     rows.append(load_row(work, plan, where, status.update))
                 except BenchmarkError as error:

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import psutil  # type: ignore[import-untyped]
+
 ROOT = Path(__file__).resolve().parents[1]
 
 #: The fair setting for the official SDK; it does nothing to the others.
@@ -135,14 +137,18 @@ class Child:
 
 
 class Server(Child):
-    """A server under test that has said where it listens."""
+    """A server under test. It starts on any core, because imports take seconds, and then stays on its own."""
 
     def __init__(self, side: str, core: int | None, upstream: str = "") -> None:
-        super().__init__(f"benchmarks.servers.{side}", ["--upstream", upstream] if upstream else [], core)
+        super().__init__(f"benchmarks.servers.{side}", ["--upstream", upstream] if upstream else [], None)
+        self._core = core
         self._words: dict[str, str] | None = None
 
     def address(self, family: str) -> str:
-        """`host:port` of the listener for "http" or "grpc"; waits until the server is up."""
+        """`host:port` of the listener for "http" or "grpc". Waits until the server is up, and pins it."""
         if self._words is None:
             self._words = dict(word.split("=", 1) for word in self.hear("ready"))
+            if self._core is not None:
+                for thread in psutil.Process(self.pid).threads():
+                    os.sched_setaffinity(thread.id, {self._core})
         return self._words[family]

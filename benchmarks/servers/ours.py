@@ -1,0 +1,74 @@
+"""The measured agent on a2a-bridge, with everything switched on that `a2a-bridge serve` switches on.
+
+One executor decides by the message, as the SDK's does; `@agent` on a function that returns its answer would take a
+shorter way. With `--upstream` it is a gateway instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+
+from a2a_bridge.cards import interface, select
+from a2a_bridge.hosting import Agent, AgentExecutor, Event, Run
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.runtime import Server, serve_agent, serve_gateway
+from benchmarks import agent
+from benchmarks.servers.listening import ready
+
+
+class Executor(AgentExecutor):
+    """See `benchmarks.agent`."""
+
+    async def execute(self, run: Run, /) -> AsyncIterator[Event]:
+        text = run.text
+        if text not in (agent.TASK, agent.STREAM, agent.HOLD):
+            yield run.reply(text)
+            return
+        yield run.start()
+        yield run.status("working")
+        if text == agent.HOLD:
+            await asyncio.Event().wait()
+        elif text == agent.TASK:
+            yield run.artifact(agent.ANSWER, name=agent.ARTIFACT)
+        else:
+            artifact = str(uuid.uuid4())
+            for index in range(agent.CHUNKS):
+                yield run.artifact(
+                    agent.CHUNK,
+                    artifact_id=artifact,
+                    name=agent.ARTIFACT,
+                    append=index > 0,
+                    last=index == agent.CHUNKS - 1,
+                )
+        yield run.status("completed")
+
+
+def measured(upstream: str) -> AbstractAsyncContextManager[Server]:
+    if not upstream:
+        return serve_agent(Agent(Executor(), name="Measured", description="Answers as fast as it can."))
+    card = hub.AgentCard(
+        name="Measured",
+        description="Answers as fast as it can.",
+        version="1",
+        capabilities=hub.AgentCapabilities(streaming=True),
+        supported_interfaces=[interface("GRPC", upstream)],
+    )
+    return serve_gateway(card, select(card, known=["GRPC"]))
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--upstream", default="", help="host:port of a gRPC agent to be a gateway for")
+    async with measured(parser.parse_args().upstream) as server:
+        assert server.http is not None
+        assert server.grpc is not None
+        ready(http=server.http.port, grpc=server.grpc.port)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
