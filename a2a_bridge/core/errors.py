@@ -186,6 +186,12 @@ def task_not_found(task_id: str) -> A2AError:
     return A2AError(Reason.TASK_NOT_FOUND, metadata={"taskId": task_id})
 
 
+def request_too_large(limit: int) -> A2AError:
+    """REQUEST_TOO_LARGE that says how many bytes a request may have."""
+    text = f"the request is larger than {limit} bytes"
+    return A2AError(Reason.REQUEST_TOO_LARGE, text, metadata={"limit": str(limit)})
+
+
 def internal_error() -> A2AError:
     """INTERNAL_ERROR without any text of the cause, which belongs in the log and not on the wire."""
     return A2AError(Reason.INTERNAL_ERROR, blame=Blame.SELF)

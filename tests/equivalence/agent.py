@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.hosting import Agent
 from a2a_bridge.hosting.executor import Event
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -39,3 +40,10 @@ def card(**capabilities: Any) -> hub.AgentCard:
         default_output_modes=["text/plain"],
         skills=[hub.AgentSkill(id="script", name="Script", description="Plays a script", tags=["test"])],
     )
+
+
+def scripted_agent(**capabilities: Any) -> Agent:
+    """The agent, with an extended card that has one skill more."""
+    extended = card(**capabilities)
+    extended.skills.add(id="more", name="More", description="For those who may", tags=["extended"])
+    return Agent(ScriptedExecutor(), card=card(**capabilities), extended_card=extended)

@@ -334,4 +334,4 @@ BAD_VERSIONS = (
     "-1.0",
 )
 #: and those that must be served
-GOOD_VERSIONS = ("1.0", "1.0.0", "1.0.1", " 1.0 ", "1.0.99")
+GOOD_VERSIONS = ("1.0", "1.0.0", "1.0.1", "1.0.99")

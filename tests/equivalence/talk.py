@@ -65,14 +65,18 @@ class Talk:
     async def watch(
         self, label: str, events: AsyncGenerator[Any, None], limit: int | None = None
     ) -> list[Any]:
-        """Notes each event, up to `limit` of them, and how the stream ended; closes it."""
+        """Notes each event, up to `limit` of them, and how the stream ended; closes it.
+
+        It goes no further than to a task that waits for authorization: whether an agent then keeps the stream
+        open is its own choice (spec 7.6.1 against 11.7).
+        """
         seen: list[Any] = []
         try:
             async with asyncio.timeout(PATIENCE), aclosing(events):
                 async for event in events:
                     seen.append(event)
                     self.note(f"{label} {len(seen)}", event)
-                    if len(seen) == limit:
+                    if len(seen) == limit or _needs_authorization(event):
                         return seen
         except A2AError as error:
             self.note(f"{label} failed", error)
@@ -102,6 +106,11 @@ class Talk:
             # Texts quote ids, and scripts the names of their gates.
             return _UUID.sub(lambda match: self._canonical(match[0], "id"), tree)
         return tree
+
+
+def _needs_authorization(event: Any) -> bool:
+    status = event.task.status if event.HasField("task") else event.status_update.status
+    return bool(status.state == hub.TASK_STATE_AUTH_REQUIRED)
 
 
 def error_tree(error: A2AError) -> Any:

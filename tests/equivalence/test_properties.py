@@ -40,7 +40,7 @@ STEPS = (
     "chunk x",
     "last y",
     "data z",
-    "ask?",
+    "ask what",
     "ask again",
     "auth who",
     "done",

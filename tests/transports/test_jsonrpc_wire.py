@@ -73,8 +73,6 @@ def test_what_is_no_json(body: bytes) -> None:
         (b'{"jsonrpc":"2.0","id":1}', Reason.INVALID_REQUEST, b"1"),
         (b'{"jsonrpc":"2.0","id":1,"method":""}', Reason.INVALID_REQUEST, b"1"),
         (b'{"jsonrpc":"2.0","id":1,"method":5}', Reason.INVALID_REQUEST, b"1"),
-        (b'{"jsonrpc":"2.0","id":1,"method":"M","params":"x"}', Reason.INVALID_PARAMS, b"1"),
-        (b'{"jsonrpc":"2.0","id":1,"method":"M","params":[]}', Reason.INVALID_PARAMS, b"1"),
     ],
 )
 def test_what_is_no_request(body: bytes, reason: Reason, id_: bytes) -> None:

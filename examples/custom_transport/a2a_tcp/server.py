@@ -14,7 +14,7 @@ from typing import Any
 
 from a2a_bridge.bindings import HostOptions
 from a2a_bridge.core.call import Call, CallContext, Origin
-from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
+from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error, request_too_large
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect, Form, Row
 from a2a_bridge.dialects.detect import detect
@@ -94,7 +94,7 @@ class Connection:
         # A caller that still writes would not read an answer: take in what it has to say, and drop it.
         while size > 0 and (piece := await self._reader.read(min(size, HIGH_WATER))):
             size -= len(piece)
-        raise A2AError(Reason.REQUEST_TOO_LARGE, metadata={"limit": str(self._side.options.max_body)})
+        raise request_too_large(self._side.options.max_body)
 
     async def _gone(self) -> None:
         """Returns when the caller has closed the connection. It has nothing more to say, so all else is dropped."""
