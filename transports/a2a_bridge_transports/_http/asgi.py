@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from a2a_bridge.bindings import HostOptions, ListenAddress
-from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.errors import A2AError, request_too_large
 from a2a_bridge_transports._http.exchange import Headers, Reply, StreamReply
 from a2a_bridge_transports._http.mounts import Mounts
 from a2a_bridge_transports._http.origin import Trust, base_url, is_host
@@ -157,7 +157,7 @@ class _Served:
             parts.append(part)
             more = message.get("more_body", False)
         if size > limit:
-            raise A2AError(Reason.REQUEST_TOO_LARGE, f"the request is larger than {limit} bytes")
+            raise request_too_large(limit)
         self._start_watch()
         return b"".join(parts)
 

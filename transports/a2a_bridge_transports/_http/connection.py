@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
 
 from a2a_bridge.bindings import HostOptions, ListenAddress
-from a2a_bridge.core.errors import A2AError, Reason, internal_error
+from a2a_bridge.core.errors import A2AError, Reason, internal_error, request_too_large
 from a2a_bridge_transports._http.exchange import Refusal, refuse
 from a2a_bridge_transports._http.origin import Trust, base_url
 from a2a_bridge_transports._http.parameters import HeaderParameters, check_encoding
@@ -180,6 +180,4 @@ class Exchange:
 
     def _too_large(self) -> A2AError:
         self.close = True
-        return A2AError(
-            Reason.REQUEST_TOO_LARGE, f"the request is larger than {self._host.options.max_body} bytes"
-        )
+        return request_too_large(self._host.options.max_body)

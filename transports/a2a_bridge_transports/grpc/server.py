@@ -17,7 +17,7 @@ import grpc
 import grpc.aio
 
 from a2a_bridge.core.call import NO_PARAMETERS, VERSION_PARAMETER, Call, CallContext, Origin
-from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
+from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error, request_too_large
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row
 from a2a_bridge.dialects.detect import detect
@@ -151,7 +151,7 @@ class _Side:
     def accept(self, size: int, context: Any) -> CallContext:
         """The context of an arriving call. Raises REQUEST_TOO_LARGE and VERSION_NOT_SUPPORTED, in this order."""
         if size > self.max_body:
-            raise A2AError(Reason.REQUEST_TOO_LARGE, metadata={"limit": str(self.max_body)})
+            raise request_too_large(self.max_body)
         parameters = parameters_of(context.invocation_metadata())
         declared = parameters.get(VERSION_PARAMETER)
         if declared not in self.spellings:

@@ -115,8 +115,8 @@ class Routes:
             return  # no template is that long; and nobody should pay for looking
         parts = [_decoded(part) for part in raw]
         colon = _COLON.fullmatch(raw[-1])
-        if colon is not None:
-            yield from _walk(self._root, [*parts[:-1], _decoded(colon[1])], _decoded(colon[2]), ())
+        if colon is not None and (verb := _decoded(colon[2])):
+            yield from _walk(self._root, [*parts[:-1], _decoded(colon[1])], verb, ())
         yield from _walk(self._root, parts, "", ())
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from a2a_bridge.codec import InexactNumber
+from a2a_bridge.codec import InexactNumber, Json
 from a2a_bridge.core.call import Call, CallContext
-from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, Form, Row
 from a2a_bridge_transports._http import sse
@@ -30,6 +30,12 @@ def _row(table: Table[Rows], method: str) -> Row[str, Any]:
     return row
 
 
+def _check_structure(params: Json) -> None:
+    """Raises INVALID_PARAMS for what is no object. Not a matter of the frame: other checks come before it."""
+    if params is not None and type(params) is not dict:
+        raise invalid_params("", "params has to be an object")
+
+
 class JsonRpcServer(ServerSide[Rows]):
     """A service at one URL."""
 
@@ -49,6 +55,7 @@ class JsonRpcServer(ServerSide[Rows]):
             token, name, params = frame
             table = self.table(request, lambda known: name in known.index)
             row = _row(table, name)
+            _check_structure(params)
             try:
                 message = row.decode_request(params)
             except InexactNumber:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple, cast
 
 from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError, dumps, loads, loads_exact
-from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
+from a2a_bridge.core.errors import A2AError, Blame, Reason
 
 MAX_ID = 1024
 NULL = b"null"
@@ -21,7 +21,7 @@ _ABSENT = object()
 
 
 class Frame(NamedTuple):
-    """A request: the id as JSON text, the method, and params (None when absent)."""
+    """A request: the id as JSON text, the method, and params of whatever type (None when absent)."""
 
     id: bytes
     method: str
@@ -47,7 +47,7 @@ class Answer(NamedTuple):
 
 
 def parse(body: bytes) -> Frame:
-    """Reads a request. Raises Malformed with PARSE_ERROR, INVALID_REQUEST or INVALID_PARAMS."""
+    """Reads a request. Raises Malformed with PARSE_ERROR or INVALID_REQUEST."""
     try:
         tree = loads(body)
     except JsonSyntaxError as error:
@@ -61,10 +61,7 @@ def parse(body: bytes) -> Frame:
     method = tree.get("method")
     if type(method) is not str or not method:
         raise Malformed(A2AError(Reason.INVALID_REQUEST, "method has to be a string"), token)
-    params = tree.get("params")
-    if params is not None and type(params) is not dict:
-        raise Malformed(invalid_params("", "params has to be an object"), token)
-    return Frame(token, method, params)
+    return Frame(token, method, tree.get("params"))
 
 
 def exact_params(body: bytes) -> Json:
