@@ -68,7 +68,8 @@ def advance(task: hub.Task, event: hub.TaskStatusUpdateEvent | hub.TaskArtifactU
 def add_artifact(task: hub.Task, event: hub.TaskArtifactUpdateEvent) -> None:
     """Applies an artifact event to `task` in place, whatever its state."""
     incoming = event.artifact
-    for present in task.artifacts:
+    # From the newest, because chunks nearly always extend that one.
+    for present in reversed(task.artifacts):
         if present.artifact_id == incoming.artifact_id:
             break
     else:
@@ -89,13 +90,6 @@ def add_artifact(task: hub.Task, event: hub.TaskArtifactUpdateEvent) -> None:
             present.extensions.append(uri)
 
 
-def _name(state: hub.TaskState) -> str:
-    try:
-        return hub.TaskState.Name(state).removeprefix("TASK_STATE_")
-    except ValueError:
-        return str(int(state))
-
-
 def advance_to(task: hub.Task, snapshot: hub.Task) -> None:
     """Applies a snapshot that an executor gives of its own task, in place.
 
@@ -106,12 +100,20 @@ def advance_to(task: hub.Task, snapshot: hub.Task) -> None:
     """
     check_transition(task.status.state, snapshot.status.state)
     known = {message.message_id for message in task.history}
-    if task.status.HasField("message") and task.status.message.message_id not in known:
+    replaced = task.status.message.message_id
+    if replaced and replaced not in known and replaced != snapshot.status.message.message_id:
         task.history.append(task.status.message)
-        known.add(task.status.message.message_id)
+        known.add(replaced)
     task.history.extend([one for one in snapshot.history if one.message_id not in known])
     task.status.CopyFrom(snapshot.status)
     for artifact in snapshot.artifacts:
         add_artifact(task, hub.TaskArtifactUpdateEvent(artifact=artifact))
     if snapshot.HasField("metadata"):
         task.metadata.MergeFrom(snapshot.metadata)
+
+
+def _name(state: hub.TaskState) -> str:
+    try:
+        return hub.TaskState.Name(state).removeprefix("TASK_STATE_")
+    except ValueError:
+        return str(int(state))

@@ -19,8 +19,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 TEXT = ("text/plain",)
 
-#: a card for authenticated callers, or a function of the call that gives it
-ExtendedCard = hub.AgentCard | Callable[[CallContext], hub.AgentCard]
+#: a card for authenticated callers, or a function of the call, async or not, that gives it
+ExtendedCard = hub.AgentCard | Callable[[CallContext], hub.AgentCard | Awaitable[hub.AgentCard]]
 
 _EVENTS = (hub.Task, hub.TaskStatusUpdateEvent, hub.TaskArtifactUpdateEvent)
 

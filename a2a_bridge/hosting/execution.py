@@ -15,7 +15,6 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from a2a_bridge.core.call import CallContext
@@ -35,6 +34,7 @@ from a2a_bridge.hosting.ports import (
 )
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.shape import Misbehaviour, direct_answer, own_artifact, own_status, own_task
+from a2a_bridge.hosting.ticket import Ticket, Wants
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")
@@ -45,14 +45,6 @@ _STRETCH = 32
 UNFINISHED = "the agent ended without finishing the task"
 CRASHED = "the agent failed while working on the task"
 STOPPED = "the agent was stopped before it finished the task"
-
-
-class Wants(Enum):
-    """What the sender of a message waits for."""
-
-    OUTCOME = "the end or an interruption of the task"
-    TASK = "the task as it is as soon as it exists"
-    STREAM = "its existence; the events come over the bus"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,36 +61,6 @@ class Workshop:
     push_sender: PushSender | None
     clock: Clock
     patience: float
-
-
-class Ticket:
-    """A message that was accepted, and the answer its sender waits for.
-
-    answer: None for Wants.STREAM when the task exists, else the response.
-    begun_at: the bus's position when its run began; None while it waits its turn.
-    """
-
-    __slots__ = ("answer", "begun_at", "push_config", "run", "said", "wants")
-
-    def __init__(self, run: Run, wants: Wants, push_config: hub.TaskPushNotificationConfig | None) -> None:
-        self.run = run
-        self.wants = wants
-        self.push_config = push_config
-        self.answer: asyncio.Future[hub.SendMessageResponse | None] = (
-            asyncio.get_running_loop().create_future()
-        )
-        self.begun_at: int | None = None
-        #: the direct answer the executor has given, held until it is certain to be the only event
-        self.said: hub.SendMessageResponse | None = None
-
-    def settle(self, answer: hub.SendMessageResponse | A2AError | None) -> None:
-        """Answers the sender, if it still waits."""
-        if self.answer.done():
-            return
-        if isinstance(answer, A2AError):
-            self.answer.set_exception(answer)
-        else:
-            self.answer.set_result(answer)
 
 
 class Execution:
@@ -126,11 +88,12 @@ class Execution:
         self._workshop = workshop
         self._on_idle = on_idle
         self._lock = asyncio.Lock()
+        #: accepted and not answered yet
         self._tickets: list[Ticket] = []
         self._current: Ticket | None = None
         self._creating = False
+        #: somebody of us has ended the runs: the engine's close, a cancellation, a store that knows better
         self._stopping = False
-        self._overtaken = False
         self._cancellation: asyncio.Task[None] | None = None
 
     # ------------------------------------------------------------------ what callers do
@@ -150,10 +113,15 @@ class Execution:
         if self.task is None:
             raise RuntimeError("only a task that exists can be joined")
         async with self._lock:
+            if self.ended:
+                raise already_ended(self.task)
             own = self.task.history.add()
             own.CopyFrom(message)
             own.task_id, own.context_id = self.task_id, self.context_id
-            await self._persist()
+            try:
+                await self._persist()
+            except Overtaken:
+                raise A2AError(Reason.UNAVAILABLE, "the task was changed meanwhile; try again") from None
 
     def submit(self, ticket: Ticket) -> None:
         """Queues a message for the executor. Whoever calls it may find it worked off when it returns."""
@@ -161,18 +129,17 @@ class Execution:
         self.waiting.append(ticket)
         if self.task is not None and ticket.wants is not Wants.OUTCOME:
             ticket.settle(self._response(ticket))
-        if self.producer is None:
+        if self.producer is None or self.producer.done():
             self.producer = _spawn(self._work(), f"a2a task {self.task_id}")
-            if self.producer.done():  # it ran at once and to its end
-                self.producer = None
-                self._tell_idle()
+            self.producer.add_done_callback(self._producer_done)
 
     def abandon(self, ticket: Ticket) -> None:
         """The sender of a message has gone. A run that has not made a task has nobody to work for."""
         if self.task is None and not self._creating and self.producer is not None:
             self._stopping = True
             self.producer.cancel()
-        ticket.answer.cancel()
+        if not ticket.answer.cancel() and not ticket.answer.cancelled():
+            ticket.answer.exception()  # so that nobody complains that it was never looked at
 
     async def cancel(self, run: Run) -> hub.Task:
         """Cancels the task; all who ask at once get the same answer.
@@ -182,7 +149,10 @@ class Execution:
         if self._cancellation is None:
             self._cancellation = asyncio.create_task(self._cancel(run), name=f"a2a cancel {self.task_id}")
             self._cancellation.add_done_callback(self._cancelled)
-        await asyncio.shield(self._cancellation)
+        try:
+            await asyncio.shield(self._cancellation)
+        except Overtaken:
+            log.debug("task %s was ended elsewhere while it was being canceled", self.task_id)
         task = self.snapshot()
         if task.status.state != hub.TASK_STATE_CANCELED:
             raise not_cancelable(task)
@@ -190,6 +160,8 @@ class Execution:
 
     async def stop(self) -> None:
         """Ends the run because the engine closes, and fails the task if that leaves it unfinished."""
+        if self._cancellation is not None:
+            await asyncio.wait({self._cancellation}, timeout=self._workshop.patience)
         self._stopping = True
         await self._halt()
         for ticket in self._tickets:
@@ -209,7 +181,7 @@ class Execution:
 
     async def _work(self) -> None:
         try:
-            while self.waiting and not self._overtaken:
+            while self.waiting and not self._stopping:
                 ticket = self.waiting.popleft()
                 if self.ended:
                     ticket.settle(already_ended(self.task))
@@ -218,14 +190,20 @@ class Execution:
                 ticket.begun_at = self._workshop.bus.position(self.task_id)
                 await self._perform(ticket)
                 self._current = None
+                if ticket.answer.done() and ticket in self._tickets:
+                    self._tickets.remove(ticket)
+        except Overtaken:
+            log.debug("the run of task %s gave way", self.task_id)
         except Exception:
             # Not the executor, whose errors end in `_perform`: a store or a bus does not work.
             log.exception("task %s is lost to its callers", self.task_id)
             self._give_up(internal_error())
-        finally:
-            if self.producer is asyncio.current_task():
-                self.producer = None
-                self._tell_idle()
+
+    def _producer_done(self, producer: asyncio.Task[None]) -> None:
+        # Not at the end of `_work`, which a cancellation may keep from ever beginning.
+        if self.producer is producer:
+            self.producer = None
+            self._tell_idle()
 
     async def _perform(self, ticket: Ticket) -> None:
         """One run, from its first event to the state it leaves the task in."""
@@ -241,6 +219,8 @@ class Execution:
             _uncancel()
             log.warning("the run of task %s cancelled itself", self.task_id)
             await self._broken(ticket, CRASHED, internal_error())
+        except Overtaken:
+            raise
         except A2AError as error:
             await self._broken(ticket, error.message, error)
         except (Misbehaviour, IllegalTransition) as error:
@@ -345,9 +325,10 @@ class Execution:
         workshop = self._workshop
         self._creating = True
         try:
-            self._version = await workshop.tasks.create(self.scope, task)
+            # In this order, because a config without a task harms nobody.
             if ticket.push_config is not None:
                 await workshop.push_configs.put(self.scope, ticket.push_config)
+            self._version = await workshop.tasks.create(self.scope, task)
             self.task = task
         finally:
             self._creating = False
@@ -370,7 +351,7 @@ class Execution:
         run = Run(hub.SendMessageRequest(), _nowhere(), self.task_id, self.context_id)
         try:
             await self._update(hub.StreamResponse(status_update=run.status(hub.TASK_STATE_FAILED, text)))
-        except IllegalTransition:
+        except (IllegalTransition, Overtaken):
             log.debug("task %s ended before it could fail", self.task_id)
 
     async def _persist(self) -> None:
@@ -382,7 +363,7 @@ class Execution:
     async def _yield_to_store(self) -> None:
         """Somebody else has written the task, so it is theirs now: callers get what they have written."""
         log.warning("task %s was changed elsewhere; its run here ends", self.task_id)
-        self._overtaken = self._stopping = True
+        self._stopping = True
         stored = await self._workshop.tasks.get(self.scope, self.task_id)
         if stored is None:
             self._give_up(A2AError(Reason.TASK_NOT_FOUND, metadata={"taskId": self.task_id}))
@@ -391,8 +372,9 @@ class Execution:
             await self._publish(hub.StreamResponse(task=self.task))
             for ticket in self._tickets:
                 ticket.settle(self._response(ticket))
+            self._tickets.clear()
             self._workshop.bus.end(self.task_id)
-        raise asyncio.CancelledError
+        raise Overtaken
 
     async def _publish(self, response: hub.StreamResponse) -> None:
         workshop = self._workshop
@@ -451,7 +433,7 @@ class Execution:
             try:
                 async for event in clean_up(run):
                     await self._take(event, None)
-            except A2AError:
+            except (A2AError, Overtaken):
                 raise
             except Exception:
                 log.exception(
@@ -479,6 +461,10 @@ class Execution:
         _, deaf = await asyncio.wait({producer}, timeout=self._workshop.patience)
         if deaf:
             log.error("the executor of task %s ignores its cancellation", self.task_id)
+
+
+class Overtaken(Exception):  # noqa: N818  it is no error: somebody else was first
+    """The store holds a newer task than ours. Its readers have been told when this is raised."""
 
 
 def already_ended(task: hub.Task | None) -> A2AError:

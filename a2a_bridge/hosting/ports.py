@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -21,6 +22,12 @@ class Scope(NamedTuple):
 
     tenant: str = ""
     owner: str = ""
+
+
+def scope_of(request: Any, context: CallContext) -> Scope:
+    """The scope of a call. `request` is any request of the protocol: all have a tenant."""
+    principal = context.principal
+    return Scope(context.tenant or request.tenant, "" if principal is None else principal.name)
 
 
 class Stored(NamedTuple):

@@ -104,7 +104,7 @@ class MemoryTaskStore:
         return None if entry is None else Stored(_parse(entry.data), entry.version)
 
     async def list(self, scope: Scope, query: TaskQuery, /) -> TaskPage:
-        name = "\0".join((*scope, query.context_id, str(int(query.state)), str(query.since)))
+        name = repr((*scope, query.context_id, int(query.state), query.since))
         after: tuple[int, str] | None = None
         if query.page_token:
             time, _, task_id = self._tokens.read(query.page_token, name).partition(" ")

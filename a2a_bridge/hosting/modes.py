@@ -1,0 +1,38 @@
+"""Media types: which a card declares for answers, and whether a caller takes any of them (spec 3.2.2). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+def deliverable(card: hub.AgentCard) -> frozenset[str]:
+    """Media types the card declares for answers, of all skills together: a message does not say for which."""
+    modes = set(card.default_output_modes)
+    for skill in card.skills:
+        modes.update(skill.output_modes)
+    return frozenset(modes)
+
+
+def overlap(accepted: Iterable[str], offered: Iterable[str]) -> bool:
+    """Whether anything offered is accepted.
+
+    What is no media type on either side (old peers say "text") is a statement we cannot judge: no refusal.
+    """
+    wanted, given = (_media_ranges(modes) for modes in (accepted, offered))
+    if wanted is None or given is None:
+        return True
+    return any(
+        main in ("*", other) and minor in ("*", detail) for main, minor in wanted for other, detail in given
+    )
+
+
+def _media_ranges(modes: Iterable[str]) -> list[tuple[str, str]] | None:
+    ranges = []
+    for mode in modes:
+        main, slash, minor = mode.partition(";")[0].strip().lower().partition("/")
+        if not slash or not main or not minor:
+            return None
+        ranges.append((main, minor))
+    return ranges

@@ -1,0 +1,48 @@
+"""A message that was accepted, and what its sender waits for. It knows nothing of the run that answers it."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum
+
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.hosting.run import Run
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+class Wants(Enum):
+    """What the sender of a message waits for."""
+
+    OUTCOME = "the end or an interruption of the task"
+    TASK = "the task as it is as soon as it exists"
+    STREAM = "its existence; the events come over the bus"
+
+
+class Ticket:
+    """A message that was accepted, and the answer its sender waits for.
+
+    answer: None for Wants.STREAM when the task exists, else the response.
+    begun_at: the bus's position when its run began; None while it waits its turn.
+    """
+
+    __slots__ = ("answer", "begun_at", "push_config", "run", "said", "wants")
+
+    def __init__(self, run: Run, wants: Wants, push_config: hub.TaskPushNotificationConfig | None) -> None:
+        self.run = run
+        self.wants = wants
+        self.push_config = push_config
+        self.answer: asyncio.Future[hub.SendMessageResponse | None] = (
+            asyncio.get_running_loop().create_future()
+        )
+        self.begun_at: int | None = None
+        #: the direct answer the executor has given, held until it is certain to be the only event
+        self.said: hub.SendMessageResponse | None = None
+
+    def settle(self, answer: hub.SendMessageResponse | A2AError | None) -> None:
+        """Answers the sender, if it still waits."""
+        if self.answer.done():
+            return
+        if isinstance(answer, A2AError):
+            self.answer.set_exception(answer)
+        else:
+            self.answer.set_result(answer)

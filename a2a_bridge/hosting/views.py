@@ -1,0 +1,66 @@
+"""What a caller is shown of a task: as much history as it wants, and its events up to the point where it rests.
+
+It decides nothing about the task and keeps nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from a2a_bridge.core.errors import invalid_params
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.hosting.ports import Subscription
+from a2a_bridge.hosting.ticket import Ticket
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+async def until_rest(
+    subscription: Subscription, ticket: Ticket | None
+) -> AsyncGenerator[hub.StreamResponse, None]:
+    """Events up to the one that ends the task, or that asks for input after this caller's run had begun."""
+    while events := await subscription.take():
+        number = subscription.position
+        for event in events:
+            number += 1
+            yield event
+            state = _state_of(event)
+            if state in TERMINAL:
+                return
+            if state == hub.TASK_STATE_INPUT_REQUIRED and (
+                ticket is None or (ticket.begun_at is not None and number > ticket.begun_at)
+            ):
+                return
+
+
+def _state_of(event: hub.StreamResponse) -> hub.TaskState:
+    which = event.WhichOneof("payload")
+    if which == "status_update":
+        return event.status_update.status.state
+    return event.task.status.state if which == "task" else hub.TASK_STATE_UNSPECIFIED
+
+
+def history_limit(source: Any, path: str) -> int | None:
+    """How many messages of the history to give; None for all. Raises INVALID_PARAMS for a negative number."""
+    if not source.HasField("history_length"):
+        return None
+    limit: int = source.history_length
+    if limit < 0:
+        raise invalid_params(path, "must not be negative")
+    return limit
+
+
+def cut_history(task: hub.Task, limit: int | None) -> None:
+    """Leaves the newest `limit` messages (spec 3.2.4)."""
+    if limit is not None and len(task.history) > limit:
+        del task.history[: len(task.history) - limit]
+
+
+def with_history(event: hub.StreamResponse, limit: int) -> hub.StreamResponse:
+    """The event with less history: a copy, if it has any, because subscribers share events."""
+    if not event.HasField("task"):
+        return event
+    copy = hub.StreamResponse()
+    copy.CopyFrom(event)
+    cut_history(copy.task, limit)
+    return copy
