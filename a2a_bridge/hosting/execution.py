@@ -115,6 +115,11 @@ class Execution:
         async with self._lock:
             if self.ended:
                 raise already_ended(self.task)
+            status = self.task.status
+            if status.HasField("message"):
+                # What is answered was said before the answer.
+                self.task.history.append(status.message)
+                status.ClearField("message")
             own = self.task.history.add()
             own.CopyFrom(message)
             own.task_id, own.context_id = self.task_id, self.context_id
