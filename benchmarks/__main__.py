@@ -56,8 +56,9 @@ def main() -> int:
     if names := missing():
         print(MISSING.format(names=" and ".join(names)), file=sys.stderr)
         return 2
-    # Ends through the same path as Ctrl-C, so that every child is ended too.
-    signal.signal(signal.SIGTERM, _interrupt)
+    # SIGTERM ends like Ctrl-C, so that every child is ended too.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     console, progress = Console(width=None if sys.stdout.isatty() else 140), Console(stderr=True)
     busy = psutil.cpu_percent(1.0) / 100 * (psutil.cpu_count() or 1)
     if busy > QUIET:
