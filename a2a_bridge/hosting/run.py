@@ -172,10 +172,15 @@ class Run:
         )
         artifact = event.artifact
         artifact.artifact_id = artifact_id or new_id()
-        artifact.name = name
-        artifact.description = description
-        artifact.parts.extend([messages.part_of(one) for one in content])
-        artifact.extensions.extend(extensions)
+        if name:
+            artifact.name = name
+        if description:
+            artifact.description = description
+        parts = artifact.parts
+        for one in content:
+            parts.append(messages.part_of(one))
+        if extensions:
+            artifact.extensions.extend(extensions)
         if metadata is not None:
             artifact.metadata.update(metadata)
         return event
