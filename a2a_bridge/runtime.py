@@ -167,8 +167,12 @@ async def serve_service(
     plan = [_placed(one, options) for one in interfaces]
     hosts: dict[tuple[str, ListenAddress], Host] = {}
     advertisement = Advertisement(card, plan, public_url=options.public_url, public_grpc=options.public_grpc)
-    if rewrites_card:
-        service = compose(service, rewrite_extended_card(lambda _: advertisement.card().supported_interfaces))
+    service = compose(
+        service,
+        rewrite_extended_card(
+            lambda _: advertisement.card().supported_interfaces, only_missing=not rewrites_card
+        ),
+    )
     service = guarded(service, card, options)
     for (family, address, path), group in _grouped(plan).items():
         host = hosts.get((family, address))

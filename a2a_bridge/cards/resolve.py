@@ -4,7 +4,7 @@ Rules (spec 8.2, 8.6):
 1. A URL that names a document (its path ends in .json, or it has a query) is fetched as it is. Any other is a
    base: its own well-known path is tried first, then the well-known path of its origin.
 2. A card is remembered for its max-age and asked for again with If-None-Match and If-Modified-Since.
-3. Cards are public: no credentials are sent.
+3. Cards are public, so callers' credentials are never sent; what an operator gave the Fetch for a guarded card is.
 """
 
 from __future__ import annotations

@@ -48,6 +48,8 @@ def root(
 
 def main() -> None:
     """The entry point of the command `a2a-bridge`."""
+    # gRPC's C core reports every connection that ends on stderr, which is for people here.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         app()
     except BrokenPipeError:

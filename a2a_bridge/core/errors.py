@@ -160,6 +160,9 @@ class A2AError(Exception):
         blame: Blame = Blame.CALLER,
         retry_after: float | None = None,
     ) -> None:
+        if not message.isascii():
+            # A lone surrogate, which neither protobuf nor JSON can carry, must not turn one error into another.
+            message = message.encode("utf-8", "replace").decode()
         super().__init__(message or reason.text)
         self.reason = reason
         self.message = message or reason.text

@@ -42,24 +42,30 @@ def note_signatures(card: hub.AgentCard) -> None:
         )
 
 
-def rewrite_extended_card(interfaces: Interfaces) -> Middleware:
-    """Middleware that gives GetExtendedAgentCard our interfaces (spec 3.1.11)."""
+def rewrite_extended_card(interfaces: Interfaces, *, only_missing: bool = False) -> Middleware:
+    """Middleware that gives GetExtendedAgentCard our interfaces (spec 3.1.11).
+
+    only_missing: leave a card that names its own as it is, for agents that are hosted here.
+    """
 
     def wrap(service: Service) -> Service:
-        return _RewriteExtendedCard(service, interfaces)
+        return _RewriteExtendedCard(service, interfaces, only_missing=only_missing)
 
     return wrap
 
 
 class _RewriteExtendedCard:
-    def __init__(self, service: Service, interfaces: Interfaces) -> None:
+    def __init__(self, service: Service, interfaces: Interfaces, *, only_missing: bool) -> None:
         self._service = service
         self._interfaces = interfaces
+        self._only_missing = only_missing
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         response = await self._service.unary(call)
         if call.operation is GET_EXTENDED_AGENT_CARD:
             card = cast("hub.AgentCard", response)
+            if self._only_missing and card.supported_interfaces:
+                return response
             return cast("Res", rewrite(card, self._interfaces(call.context)))
         return response
 

@@ -76,15 +76,24 @@ def _pack(detail: Mapping[str, Any]) -> AnyMessage:
         try:
             message = codec.decoder(cls)(body.get("value") if name in _WRAPPED else body)
             return AnyMessage(type_url=url, value=message.SerializeToString())
-        except codec.DecodeError:
+        except (codec.DecodeError, codec.InexactNumber):
             cls = None  # not what it says it is: carried as it came, below
     elif body.keys() == {"value"} and isinstance(body["value"], str):
         try:
             return AnyMessage(type_url=url, value=base64.b64decode(body["value"], validate=True))
         except binascii.Error:
             cls = None
-    whole = codec.decoder(Struct)(dict(detail))
-    return AnyMessage(type_url=PREFIX + "google.protobuf.Struct", value=whole.SerializeToString())
+    return AnyMessage(type_url=PREFIX + "google.protobuf.Struct", value=_struct(detail))
+
+
+def _struct(detail: Mapping[str, Any]) -> bytes:
+    """The whole detail as a Struct; what protobuf cannot carry (depth, a number out of range) as its text."""
+    try:
+        whole = codec.decoder(Struct)(dict(detail))
+    except (codec.DecodeError, codec.InexactNumber):
+        text = codec.dumps(dict(detail)).decode()
+        whole = codec.decoder(Struct)({"@type": str(detail.get("@type", "")), "json": text})
+    return whole.SerializeToString()
 
 
 def _unpack(detail: AnyMessage) -> dict[str, Any]:

@@ -147,6 +147,8 @@ def _decode(
         if isinstance(raw, Mapping)
         else {}
     )
+    # Our client sides say by this key how far a call got; a peer has no say in that.
+    metadata.pop("phase", None)
     if code is None and name.startswith("A2A_") and metadata.get("code", "").lstrip("-").isdigit():
         code = int(metadata["code"])
     by_name = _BY_NAME.get(name) or _BY_NAME.get(name.removesuffix("_ERROR"))

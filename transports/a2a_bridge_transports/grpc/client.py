@@ -211,7 +211,7 @@ def _remaining(context: CallContext, limit: float | None) -> float | None:
     left = context.deadline - time.monotonic()
     if left <= 0:
         raise A2AError(Reason.DEADLINE_EXCEEDED)
-    return left if limit is None else min(left, limit)
+    return left
 
 
 def _arguments(options: DialOptions) -> list[tuple[str, int]]:

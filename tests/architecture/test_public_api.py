@@ -1,0 +1,68 @@
+"""The names users import: changing them is a decision, not an accident."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import a2a_bridge
+
+PUBLIC = {
+    "a2a_bridge": [
+        "A2AError",
+        "Agent",
+        "Client",
+        "Reason",
+        "Run",
+        "__version__",
+        "add_to_server",
+        "agent",
+        "asgi",
+        "connect",
+        "interface",
+        "serve",
+    ],
+    "a2a_bridge.cards": [
+        "Advertisement",
+        "Candidate",
+        "Mounted",
+        "Resolver",
+        "interface",
+        "resolve",
+        "select",
+    ],
+    "a2a_bridge.hosting": [
+        "Agent",
+        "AgentExecutor",
+        "DirectExecutor",
+        "Engine",
+        "Event",
+        "Run",
+        "agent",
+    ],
+    "a2a_bridge.middleware": ["access_log", "deadline", "extensions", "limits", "validate"],
+}
+
+
+def test_public_names_are_pinned() -> None:
+    found = {name: sorted(importlib.import_module(name).__all__) for name in PUBLIC}
+    assert found == PUBLIC
+
+
+def test_every_public_name_can_be_imported() -> None:
+    for name in PUBLIC:
+        module = importlib.import_module(name)
+        assert all(getattr(module, one) is not None for one in module.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    assert not hasattr(a2a_bridge, "nothing_of_that_name")
+
+
+def test_importing_the_package_loads_no_transport() -> None:
+    code = "import sys, a2a_bridge; print([m for m in ('grpc', 'aiohttp', 'google.protobuf') if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
