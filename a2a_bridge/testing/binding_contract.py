@@ -288,7 +288,10 @@ class BindingContract(ServiceContract):
             probe.on_unary = answering(full(hub.Task))
             assert await invoke(near, ops.GET_TASK, full(hub.GetTaskRequest)) == full(hub.Task)
 
-    async def test_a_stalled_reader_costs_bounded_memory(self, near: Service, probe: Probe) -> None:
+    @pytest.mark.parametrize("pausing", [False, True])
+    async def test_a_stalled_reader_costs_bounded_memory(
+        self, near: Service, probe: Probe, pausing: bool
+    ) -> None:
         produced = 0
         event = hub.StreamResponse(message=_message_of(EVENT_BYTES).message)
 
@@ -297,6 +300,8 @@ class BindingContract(ServiceContract):
             for _number in range(STREAM_BYTES // EVENT_BYTES):
                 produced += 1
                 yield event
+                if pausing:
+                    await asyncio.sleep(0)
 
         probe.on_stream = stream
         probe.on_unary = answering(full(hub.Task))

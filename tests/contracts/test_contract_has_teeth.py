@@ -32,14 +32,14 @@ async def holds(name: str, *arguments: Any) -> None:
 
 async def test_a_server_that_does_not_wait_for_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "test_a_stalled_reader_costs_bounded_memory"
-    await holds(name)
+    await holds(name, True)
 
     async def send(connection: Any, data: bytes) -> None:
         connection._writer.write(data)
         await asyncio.sleep(0)
 
     monkeypatch.setattr(server.Connection, "_send", send)
-    await breaks(name, within=60)
+    await breaks(name, True, within=60)
 
 
 async def test_a_server_that_does_not_notice_who_left(monkeypatch: pytest.MonkeyPatch) -> None:

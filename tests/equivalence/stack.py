@@ -10,6 +10,7 @@ from typing import Any
 from a2a_bridge.bindings import DialOptions, find
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
+from a2a_bridge.hosting import Agent
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions, Server, connect, serve_agent
 from tests.equivalence.agent import scripted_agent
@@ -51,9 +52,9 @@ async def dialled(card: hub.AgentCard) -> AsyncIterator[dict[str, Service]]:
 
 
 @asynccontextmanager
-async def stack(options: ServeOptions | None = None) -> AsyncIterator[Stack]:
-    """The scripted agent on all three bindings."""
-    agent = scripted_agent()
+async def stack(options: ServeOptions | None = None, agent: Agent | None = None) -> AsyncIterator[Stack]:
+    """An agent, the scripted one unless given, on all three bindings."""
+    agent = agent or scripted_agent()
     async with (
         serve_agent(agent, options=options) as server,
         connect(agent) as near,

@@ -177,3 +177,34 @@ async def test_an_agent_that_is_gone(front: str, upstream: str) -> None:
         with pytest.raises(A2AError) as caught:
             await invoke(links.near, ops.GET_TASK, hub.GetTaskRequest(id="t"))
         assert caught.value.reason is Reason.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("front", "upstream"), [("JSONRPC", "GRPC"), ("HTTP+JSON", "JSONRPC"), ("GRPC", "HTTP+JSON")]
+)
+async def test_a_reader_that_stalls_stalls_the_agent(front: str, upstream: str) -> None:
+    produced = 0
+    total = 1500
+    part = hub.Part(text="x" * 65_536)
+    event = hub.StreamResponse(message=hub.Message(message_id="m", role=hub.ROLE_AGENT, parts=[part]))
+
+    async def stream(_: Call[Any, Any]) -> AsyncIterator[Any]:
+        nonlocal produced
+        for _number in range(total):
+            produced += 1
+            yield event
+
+    async with chain(front, upstream) as links:
+        links.probe.on_stream = stream
+        links.probe.on_unary = answering(full(hub.Task))
+        call = Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id="t"), CallContext())
+        async with asyncio.timeout(4 * PATIENCE), aclosing(links.near.stream(call)) as events:
+            await anext(events)
+            for _ in range(200):
+                await invoke(links.near, ops.GET_TASK, hub.GetTaskRequest(id="t"))
+            # Two hops of sockets and windows hold something; a gateway that buffers would hold it all.
+            assert produced < total // 2
+            read = 1
+            async for _event in events:
+                read += 1
+        assert read == produced == total

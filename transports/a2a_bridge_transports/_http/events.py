@@ -3,7 +3,8 @@
 Rules:
 1. Until the first event, an error becomes an ordinary reply; silence for `keep_alive` seconds starts the stream.
 2. Events that are ready together leave together, within bounds of number, size and time.
-3. After each full batch the writer waits for the reader and gives the loop to others.
+3. After each full batch the writer waits for the reader and gives the loop to others; and it waits for the reader
+   whenever much is waiting already.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ BATCH_EVENTS = 16
 BATCH_BYTES = 16 * 1024
 #: a producer that computes without ever waiting is not held back longer than this (seconds)
 BATCH_TIME = 0.005
+#: bytes that may wait for the reader before the producer has to
+MOST_WAITING = 64 * 1024
 
 
 class EventWriter:
@@ -60,6 +63,10 @@ class EventWriter:
                     self._corked = True
                     self._begun = loop.time()
                     loop.call_soon(self._uncork)
+                    if self._waiting() > MOST_WAITING:
+                        # A producer that awaits between events never fills a batch, but it fills this.
+                        self._flush()
+                        await self._request.writer.drain()
                 elif (
                     len(parts) >= BATCH_EVENTS
                     or self._size >= BATCH_BYTES
@@ -92,6 +99,11 @@ class EventWriter:
         self._out = head()
         self._head = None
         return len(self._out)
+
+    def _waiting(self) -> int:
+        """Bytes that the connection has not taken yet."""
+        transport = self._request.transport
+        return 0 if transport is None else transport.get_write_buffer_size()
 
     def _uncork(self) -> None:
         self._corked = False
