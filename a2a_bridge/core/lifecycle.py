@@ -65,6 +65,23 @@ def advance(task: hub.Task, event: hub.TaskStatusUpdateEvent | hub.TaskArtifactU
     add_artifact(task, event)
 
 
+def join(task: hub.Task, message: hub.Message) -> None:
+    """Adds a further message of the caller to the history of `task`, with the ids of the task.
+
+    What the agent said in its status stands before it, because that is what the message answers.
+
+    Raises IllegalTransition when the task has ended; the task is unchanged then.
+    """
+    if task.status.state in TERMINAL:
+        raise IllegalTransition(f"a task in {_name(task.status.state)} takes no more messages")
+    if task.status.HasField("message"):
+        task.history.append(task.status.message)
+        task.status.ClearField("message")
+    own = task.history.add()
+    own.CopyFrom(message)
+    own.task_id, own.context_id = task.id, task.context_id
+
+
 def add_artifact(task: hub.Task, event: hub.TaskArtifactUpdateEvent) -> None:
     """Applies an artifact event to `task` in place, whatever its state."""
     incoming = event.artifact

@@ -103,6 +103,11 @@ class Engine:
         self._readers: Counter[str] = Counter()
         self._closing = False
 
+    @property
+    def live(self) -> int:
+        """How many tasks something happens to at this moment."""
+        return len(self._live)
+
     # ------------------------------------------------------------------ messages
 
     async def send_message(

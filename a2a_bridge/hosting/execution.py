@@ -19,7 +19,7 @@ from typing import Any
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
-from a2a_bridge.core.lifecycle import IllegalTransition, advance, advance_to
+from a2a_bridge.core.lifecycle import IllegalTransition, advance, advance_to, join
 from a2a_bridge.core.messages import INTERRUPTED, RUNNING, TERMINAL
 from a2a_bridge.hosting.clock import Clock
 from a2a_bridge.hosting.executor import AgentExecutor, Event
@@ -115,14 +115,7 @@ class Execution:
         async with self._lock:
             if self.ended:
                 raise already_ended(self.task)
-            status = self.task.status
-            if status.HasField("message"):
-                # What is answered was said before the answer.
-                self.task.history.append(status.message)
-                status.ClearField("message")
-            own = self.task.history.add()
-            own.CopyFrom(message)
-            own.task_id, own.context_id = self.task_id, self.context_id
+            join(self.task, message)
             try:
                 await self._persist()
             except Overtaken:
@@ -191,6 +184,8 @@ class Execution:
                 if self.ended:
                     ticket.settle(already_ended(self.task))
                     continue
+                if self.task is None and ticket.answer.cancelled():
+                    continue  # nobody waits for it any more, and nothing has begun
                 self._current = ticket
                 ticket.begun_at = self._workshop.bus.position(self.task_id)
                 await self._perform(ticket)

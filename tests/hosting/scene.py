@@ -1,0 +1,182 @@
+"""What tests of hosting share: an agent on an engine, the ways to speak to it, and short names for what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core.agent_api import Client, service_of
+from a2a_bridge.core.call import CallContext, Principal
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.hosting import Agent, Engine, Run
+from a2a_bridge.hosting.executor import Event
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: seconds after which something counts as hanging
+PATIENCE = 10.0
+
+SUBMITTED = hub.TASK_STATE_SUBMITTED
+WORKING = hub.TASK_STATE_WORKING
+INPUT = hub.TASK_STATE_INPUT_REQUIRED
+AUTH = hub.TASK_STATE_AUTH_REQUIRED
+COMPLETED = hub.TASK_STATE_COMPLETED
+FAILED = hub.TASK_STATE_FAILED
+CANCELED = hub.TASK_STATE_CANCELED
+REJECTED = hub.TASK_STATE_REJECTED
+
+ALICE = CallContext(principal=Principal("alice"))
+BOB = CallContext(principal=Principal("bob"))
+
+
+class Plays:
+    """An executor made of a function; `cancel` of another, if there is one."""
+
+    def __init__(
+        self,
+        execute: Callable[[Run], AsyncIterator[Event]],
+        cancel: Callable[[Run], AsyncIterator[Event]] | None = None,
+    ) -> None:
+        self.execute = execute
+        if cancel is not None:
+            self.cancel = cancel
+
+
+class Gate:
+    """Two points in time that a test and an executor agree on."""
+
+    def __init__(self) -> None:
+        self._reached = asyncio.Event()
+        self._open = asyncio.Event()
+
+    async def wait(self) -> None:
+        """The executor's side: says that it is here, and waits."""
+        self._reached.set()
+        async with asyncio.timeout(PATIENCE):
+            await self._open.wait()
+
+    async def reached(self) -> None:
+        async with asyncio.timeout(PATIENCE):
+            await self._reached.wait()
+
+    def open(self) -> None:
+        self._open.set()
+
+
+class Talk:
+    """Speaks to an agent through the whole waist, each step bounded in time."""
+
+    def __init__(self, agent: Agent, **options: Any) -> None:
+        self.engine = Engine(agent, **options)
+        self.client = Client(service_of(self.engine))
+
+    async def send(self, text: str = "", *, context: CallContext | None = None, **members: Any) -> Any:
+        """The Message or the Task that answers."""
+        async with asyncio.timeout(PATIENCE):
+            answer = await self.client.send_message(request(text, **members), context)
+        return getattr(answer, answer.WhichOneof("payload"))
+
+    async def stream(
+        self, text: str = "", *, context: CallContext | None = None, **members: Any
+    ) -> list[Any]:
+        """All events of a stream, each as what it holds."""
+        return [one async for one in self.events(text, context=context, **members)]
+
+    async def events(
+        self, text: str = "", *, context: CallContext | None = None, **members: Any
+    ) -> AsyncIterator[Any]:
+        async with aclosing(self.client.send_streaming_message(request(text, **members), context)) as events:
+            async for one in _bounded(events):
+                yield one
+
+    async def subscribe(self, task_id: str, context: CallContext | None = None) -> AsyncIterator[Any]:
+        asked = hub.SubscribeToTaskRequest(id=task_id)
+        async with aclosing(self.client.subscribe_to_task(asked, context)) as events:
+            async for one in _bounded(events):
+                yield one
+
+    async def get(self, task_id: str, *, context: CallContext | None = None, **members: Any) -> hub.Task:
+        async with asyncio.timeout(PATIENCE):
+            return await self.client.get_task(hub.GetTaskRequest(id=task_id, **members), context)
+
+    async def list(self, *, context: CallContext | None = None, **members: Any) -> hub.ListTasksResponse:
+        async with asyncio.timeout(PATIENCE):
+            return await self.client.list_tasks(hub.ListTasksRequest(**members), context)
+
+    async def cancel(self, task_id: str, *, context: CallContext | None = None, **members: Any) -> hub.Task:
+        async with asyncio.timeout(PATIENCE):
+            return await self.client.cancel_task(hub.CancelTaskRequest(id=task_id, **members), context)
+
+    async def close(self, grace: float = 0) -> None:
+        async with asyncio.timeout(PATIENCE):
+            await self.engine.close(grace)
+
+
+async def _bounded(events: Any) -> AsyncIterator[Any]:
+    while True:
+        async with asyncio.timeout(PATIENCE):
+            try:
+                one = await anext(events)
+            except StopAsyncIteration:
+                return
+        yield getattr(one, one.WhichOneof("payload"))
+
+
+def request(text: str = "", **members: Any) -> hub.SendMessageRequest:
+    """A request with a text. `configuration` and `metadata` are the request's, all else the message's."""
+    outer = {name: members.pop(name) for name in ("configuration", "metadata", "tenant") if name in members}
+    members.setdefault("message_id", "m-1")
+    parts = members.pop("parts", None) or [hub.Part(text=text)]
+    message = hub.Message(role=hub.ROLE_USER, parts=parts, **members)
+    return hub.SendMessageRequest(message=message, **outer)
+
+
+IMMEDIATELY = hub.SendMessageConfiguration(return_immediately=True)
+
+
+def agent_of(execute: Callable[[Run], AsyncIterator[Event]], cancel: Any = None, **members: Any) -> Agent:
+    """An agent that does what a function yields."""
+    return Agent(Plays(execute, cancel), **{"name": "test"} | members)
+
+
+def shape(event: Any) -> Any:
+    """An event in short: a state, the text of a piece of an artifact, or the text of a message."""
+    match event:
+        case hub.Task():
+            return ("task", event.status.state)
+        case hub.TaskStatusUpdateEvent():
+            return event.status.state
+        case hub.TaskArtifactUpdateEvent():
+            return "".join(part.text for part in event.artifact.parts)
+    return ("message", event.parts[0].text)
+
+
+def shapes(events: list[Any]) -> list[Any]:
+    return [shape(event) for event in events]
+
+
+def refused(reason: Reason, field: str | None = None) -> Any:
+    """A context in which a call must fail for this reason, and because of this field if one is named."""
+    return _Refused(reason, field)
+
+
+class _Refused:
+    def __init__(self, reason: Reason, field: str | None) -> None:
+        self._reason = reason
+        self._field = field
+        self._raises = pytest.raises(A2AError)
+
+    def __enter__(self) -> Any:
+        self._caught = self._raises.__enter__()
+        return self._caught
+
+    def __exit__(self, *failure: object) -> bool:
+        held = bool(self._raises.__exit__(*failure))
+        if held:
+            assert self._caught.value.reason is self._reason
+            if self._field is not None:
+                assert [one.field for one in self._caught.value.violations] == [self._field]
+        return held

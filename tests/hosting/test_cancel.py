@@ -1,0 +1,296 @@
+"""CancelTask: what is stopped, who is told, and what cannot be canceled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.hosting import Event, Run
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.agents import ScriptedAgent
+from tests.hosting.scene import (
+    ALICE,
+    BOB,
+    CANCELED,
+    COMPLETED,
+    IMMEDIATELY,
+    INPUT,
+    PATIENCE,
+    WORKING,
+    Gate,
+    Talk,
+    agent_of,
+    refused,
+    shape,
+    shapes,
+)
+
+
+class Stuck:
+    """An executor that works until something stops it."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+        self.stopped = False
+        self.run: Run | None = None
+
+    async def execute(self, run: Run) -> AsyncIterator[Event]:
+        self.run = run
+        yield run.status("working")
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.stopped = True
+            raise
+
+
+async def started(talk: Talk, stuck: Stuck) -> hub.Task:
+    task = await talk.send("x", configuration=IMMEDIATELY)
+    await stuck.gate.reached()
+    return task
+
+
+async def test_a_running_task_is_stopped_and_canceled() -> None:
+    stuck = Stuck()
+    talk = Talk(agent_of(stuck.execute))
+    events = talk.events("x")
+    task = await anext(events)
+    await stuck.gate.reached()
+    canceled = await talk.cancel(task.id)
+    assert (canceled.id, canceled.status.state) == (task.id, CANCELED)
+    assert canceled.status.HasField("timestamp")
+    assert stuck.stopped
+    assert stuck.run is not None
+    assert stuck.run.cancelled
+    assert [shape(one) async for one in events] == [WORKING, CANCELED]
+    assert await talk.get(task.id) == canceled
+    assert talk.engine.live == 0
+
+
+async def test_a_blocked_sender_gets_the_canceled_task() -> None:
+    stuck = Stuck()
+    talk = Talk(agent_of(stuck.execute))
+    sending = asyncio.create_task(talk.send("x"))
+    await stuck.gate.reached()
+    (task,) = (await talk.list()).tasks
+    await talk.cancel(task.id)
+    assert (await sending).status.state == CANCELED
+
+
+async def test_a_task_that_waits_is_canceled_without_a_run() -> None:
+    talk = Talk(ScriptedAgent())
+    task = await talk.send("input")
+    events = talk.subscribe(task.id)
+    assert shape(await anext(events)) == ("task", INPUT)
+    assert (await talk.cancel(task.id)).status.state == CANCELED
+    assert [shape(one) async for one in events] == [CANCELED]
+    assert talk.engine.live == 0
+
+
+@pytest.mark.parametrize("text", ["task", "fail", "reject"])
+async def test_what_has_ended_cannot_be_canceled(text: str) -> None:
+    talk = Talk(ScriptedAgent())
+    task = await talk.send(text)
+    with refused(Reason.TASK_NOT_CANCELABLE):
+        await talk.cancel(task.id)
+    assert await talk.get(task.id) == task
+
+
+async def test_all_who_cancel_at_once_succeed_and_later_ones_do_not() -> None:
+    stuck = Stuck()
+    talk = Talk(agent_of(stuck.execute))
+    task = await started(talk, stuck)
+    answers = await asyncio.gather(*(talk.cancel(task.id) for _ in range(10)))
+    assert {answer.status.state for answer in answers} == {CANCELED}
+    assert len({answer.SerializeToString() for answer in answers}) == 1
+    with refused(Reason.TASK_NOT_CANCELABLE):
+        await talk.cancel(task.id)
+
+
+async def test_what_is_not_there_or_not_ones_own_cannot_be_canceled() -> None:
+    stuck = Stuck()
+    talk = Talk(agent_of(stuck.execute))
+    task = await talk.send("x", configuration=IMMEDIATELY, context=ALICE)
+    for task_id, context in ((task.id, BOB), (task.id, None), ("none", ALICE)):
+        with refused(Reason.TASK_NOT_FOUND):
+            await talk.cancel(task_id, context=context)
+    assert (await talk.cancel(task.id, context=ALICE)).status.state == CANCELED
+
+
+async def test_the_executors_cancel_speaks_first() -> None:
+    stuck = Stuck()
+    seen: list[Run] = []
+
+    async def cancel(run: Run) -> AsyncIterator[Event]:
+        seen.append(run)
+        assert not stuck.stopped
+        yield run.artifact("what there was", artifact_id="rest")
+        yield run.status("canceled", "as you wish")
+
+    talk = Talk(agent_of(stuck.execute, cancel))
+    events = talk.events("x")
+    task = await anext(events)
+    await stuck.gate.reached()
+    canceled = await talk.cancel(task.id, metadata={"why": "late"})
+    assert canceled.status.message.parts[0].text == "as you wish"
+    assert canceled.artifacts[0].artifact_id == "rest"
+    assert stuck.stopped
+    assert [shape(one) async for one in events] == [WORKING, "what there was", CANCELED]
+    (run,) = seen
+    assert (run.task_id, run.metadata["why"], run.text) == (task.id, "late", "")
+    assert run.task is not None
+    assert run.task.status.state == WORKING
+
+
+async def test_an_executor_may_refuse() -> None:
+    stuck = Stuck()
+
+    async def cancel(_: Run) -> AsyncIterator[Event]:
+        raise A2AError(Reason.TASK_NOT_CANCELABLE)
+        yield
+
+    talk = Talk(agent_of(stuck.execute, cancel))
+    task = await started(talk, stuck)
+    for _ in range(2):
+        with refused(Reason.TASK_NOT_CANCELABLE):
+            await talk.cancel(task.id)
+    assert (await talk.get(task.id)).status.state == WORKING
+    assert not stuck.stopped
+    await talk.close()
+
+
+async def test_a_cancel_that_crashes_cancels_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    stuck = Stuck()
+
+    async def cancel(_: Run) -> AsyncIterator[Event]:
+        raise RuntimeError("a secret of the agent")
+        yield
+
+    talk = Talk(agent_of(stuck.execute, cancel))
+    task = await started(talk, stuck)
+    assert (await talk.cancel(task.id)).status.state == CANCELED
+    assert stuck.stopped
+    assert "a secret of the agent" in caplog.text
+
+
+async def test_a_task_that_completes_first_was_not_canceled() -> None:
+    gate = Gate()
+    completed = asyncio.Event()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await gate.wait()
+        yield run.status("completed")
+        completed.set()
+
+    async def cancel(_: Run) -> AsyncIterator[Event]:
+        gate.open()
+        await completed.wait()
+        for event in ():
+            yield event
+
+    talk = Talk(agent_of(execute, cancel))
+    task = await talk.send("x", configuration=IMMEDIATELY)
+    await gate.reached()
+    with refused(Reason.TASK_NOT_CANCELABLE):
+        await talk.cancel(task.id)
+    assert (await talk.get(task.id)).status.state == COMPLETED
+
+
+async def test_an_executor_may_end_the_task_itself_when_it_is_cancelled() -> None:
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await run.wait_cancelled()
+        yield run.status("canceled", "I stopped")
+
+    async def cancel(run: Run) -> AsyncIterator[Event]:
+        await asyncio.sleep(0)  # `execute` has its turn
+        await asyncio.sleep(0)
+        for event in ():
+            yield event
+
+    talk = Talk(agent_of(execute, cancel))
+    events = talk.events("x")
+    task = await anext(events)
+    assert shape(await anext(events)) == WORKING
+    canceled = await talk.cancel(task.id)
+    assert canceled.status.message.parts[0].text == "I stopped"
+    assert shapes([one async for one in events]) == [CANCELED]
+
+
+async def test_an_executor_that_does_not_stop_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
+    stop = asyncio.Event()
+    deaf = asyncio.Event()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        while not stop.is_set():
+            try:
+                await stop.wait()
+            except asyncio.CancelledError:
+                deaf.set()
+        yield run.status("completed")
+
+    talk = Talk(agent_of(execute), patience=0.01)
+    events = talk.events("x")
+    task = await anext(events)
+    await anext(events)
+    assert (await talk.cancel(task.id)).status.state == CANCELED
+    assert deaf.is_set()
+    assert [shape(one) async for one in events] == [CANCELED]
+    stop.set()
+    await talk.close(PATIENCE)
+    assert (await talk.get(task.id)).status.state == CANCELED
+    assert len(caplog.records) == 2  # that it is deaf, and that what it said then is dropped
+
+
+async def test_messages_that_wait_for_a_canceled_task_are_refused() -> None:
+    stuck = Stuck()
+    talk = Talk(agent_of(stuck.execute))
+    task = await started(talk, stuck)
+    waiting = asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-2"))
+    await asyncio.sleep(0)
+    await talk.cancel(task.id)
+    with refused(Reason.UNSUPPORTED_OPERATION):
+        await waiting
+
+
+async def test_a_canceller_that_goes_away_has_cancelled() -> None:
+    gate = Gate()
+    stuck = Stuck()
+
+    async def cancel(run: Run) -> AsyncIterator[Event]:
+        await gate.wait()
+        yield run.status("canceled")
+
+    talk = Talk(agent_of(stuck.execute, cancel))
+    task = await started(talk, stuck)
+    events = talk.subscribe(task.id)
+    await anext(events)
+    cancelling = asyncio.create_task(talk.cancel(task.id))
+    await gate.reached()
+    cancelling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelling
+    gate.open()
+    assert shapes([one async for one in events]) == [CANCELED]
+
+
+async def test_a_canceled_task_takes_no_more_artifacts() -> None:
+    gate = Gate()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        try:
+            await gate.wait()
+        finally:
+            # Against the rules, and without effect: the generator is being closed.
+            gate.open()
+
+    talk = Talk(agent_of(execute))
+    task = await talk.send("x", configuration=IMMEDIATELY)
+    await gate.reached()
+    assert len((await talk.cancel(task.id)).artifacts) == 0

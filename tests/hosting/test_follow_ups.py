@@ -1,0 +1,234 @@
+"""Further messages to a task: which tasks take them, in which order they are worked on, and what the history holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from a2a_bridge.core.errors import Reason
+from a2a_bridge.hosting import Event, Run
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
+from tests.hosting.scene import (
+    AUTH,
+    COMPLETED,
+    FAILED,
+    IMMEDIATELY,
+    INPUT,
+    PATIENCE,
+    WORKING,
+    Gate,
+    Talk,
+    agent_of,
+    refused,
+    shape,
+    shapes,
+)
+
+
+@pytest.fixture
+def talk() -> Talk:
+    return Talk(ScriptedAgent())
+
+
+@pytest.mark.parametrize(("text", "state"), [("input", INPUT), ("auth", AUTH)])
+@pytest.mark.parametrize("named", [True, False])
+async def test_a_task_that_waits_goes_on(talk: Talk, text: str, state: int, named: bool) -> None:
+    task = await talk.send(text)
+    assert task.status.state == state
+    context = task.context_id if named else ""
+    done = await talk.send("blue", task_id=task.id, context_id=context, message_id="m-2")
+    assert (done.id, done.context_id, done.status.state) == (task.id, task.context_id, COMPLETED)
+    assert done.artifacts[0].parts[0].text == "blue"
+
+
+async def test_the_history_holds_both_sides_in_order(talk: Talk) -> None:
+    task = await talk.send("input which?")
+    done = await talk.send("blue", task_id=task.id, message_id="m-2")
+    assert [(one.message_id, one.role) for one in done.history] == [
+        ("m-1", hub.ROLE_USER),
+        ("re-m-1", hub.ROLE_AGENT),
+        ("m-2", hub.ROLE_USER),
+    ]
+    assert {(one.task_id, one.context_id) for one in done.history} == {(task.id, task.context_id)}
+
+
+async def test_several_in_a_row() -> None:
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        if run.text == "stop":
+            yield run.status("completed")
+        else:
+            yield run.status("input-required", f"{len(run.history)} so far")
+
+    talk = Talk(agent_of(execute))
+    task = await talk.send("0")
+    for number in range(1, 6):
+        task = await talk.send(str(number), task_id=task.id, message_id=f"m{number}")
+        assert task.status.state == INPUT
+    assert task.status.message.parts[0].text == "11 so far"
+    assert (await talk.send("stop", task_id=task.id, message_id="end")).status.state == COMPLETED
+
+
+async def test_a_run_sees_the_task_as_it_is() -> None:
+    seen: list[hub.Task | None] = []
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        seen.append(run.task)
+        yield run.artifact("x", artifact_id="a") if run.task is None else run.status("completed")
+        yield run.status("input-required" if run.task is None else "completed")
+
+    talk = Talk(agent_of(execute))
+    task = await talk.send("one")
+    await talk.send("two", task_id=task.id, message_id="m-2")
+    first, second = seen
+    assert first is None
+    assert second is not None
+    assert (second.id, second.status.state, second.artifacts[0].artifact_id) == (task.id, INPUT, "a")
+    assert [one.parts[0].text for one in second.history] == ["one", "two"]
+
+
+async def test_a_follow_up_streams_from_a_snapshot(talk: Talk) -> None:
+    task = await talk.send("input")
+    events = await talk.stream("blue", task_id=task.id, message_id="m-2")
+    assert shapes(events) == [("task", INPUT), WORKING, "blue", COMPLETED]
+    assert [one.message_id for one in events[0].history] == ["m-1", "re-m-1", "m-2"]
+
+
+async def test_a_follow_up_may_return_immediately(talk: Talk) -> None:
+    task = await talk.send("input")
+    events = talk.subscribe(task.id)
+    await anext(events)
+    begun = await talk.send("blue", task_id=task.id, configuration=IMMEDIATELY)
+    assert begun.status.state == INPUT
+    assert [shape(one) async for one in events] == [WORKING, "blue", COMPLETED]
+
+
+@pytest.mark.parametrize("text", ["task", "fail", "reject"])
+async def test_a_task_that_has_ended_takes_no_message(talk: Talk, text: str) -> None:
+    task = await talk.send(text)
+    for call in (talk.send("more", task_id=task.id), talk.stream("more", task_id=task.id)):
+        with refused(Reason.UNSUPPORTED_OPERATION):
+            await call
+    assert await talk.get(task.id) == task
+
+
+@pytest.mark.parametrize("agent", [ScriptedAgent, EchoAgent])
+async def test_an_unknown_task_takes_no_message(agent: type[EchoAgent]) -> None:
+    talk = Talk(agent())
+    for call in (talk.send("x", task_id="none"), talk.stream("x", task_id="none")):
+        with refused(Reason.TASK_NOT_FOUND):
+            await call
+
+
+async def test_another_context_than_the_tasks_is_refused(talk: Talk) -> None:
+    task = await talk.send("input")
+    with refused(Reason.INVALID_PARAMS, "message.contextId"):
+        await talk.send("x", task_id=task.id, context_id="other")
+    assert (await talk.get(task.id)) == task
+
+
+async def test_a_message_to_a_task_at_work_waits_its_turn() -> None:
+    gate = Gate()
+    order: list[str] = []
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        order.append(f"{run.text} begins")
+        yield run.status("working")
+        if run.task is None:
+            await gate.wait()
+        order.append(f"{run.text} ends")
+        yield run.status("input-required" if run.task is None else "completed", run.text)
+
+    talk = Talk(agent_of(execute))
+    first = talk.events("one")
+    task = await anext(first)
+    await gate.reached()
+    second = asyncio.create_task(talk.send("two", task_id=task.id, message_id="m-2"))
+    await asyncio.sleep(0)
+    stream = talk.events("three", task_id=task.id, message_id="m-3")
+    assert shape(await anext(stream)) == ("task", WORKING)
+    assert order == ["one begins"]
+    gate.open()
+    assert [shape(one) async for one in first] == [WORKING, INPUT]
+    assert (await second).status.state == COMPLETED
+    assert order == ["one begins", "one ends", "two begins", "two ends"]
+    # The third was never worked on; its stream shows how the task ended, past the question to the first.
+    assert [shape(one) async for one in stream] == [INPUT, WORKING, COMPLETED]
+
+
+async def test_a_message_whose_turn_comes_after_the_end_is_refused() -> None:
+    gate = Gate()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await gate.wait()
+        yield run.status("completed")
+
+    talk = Talk(agent_of(execute))
+    task = await talk.send("one", configuration=IMMEDIATELY)
+    await gate.reached()
+    second = asyncio.create_task(talk.send("two", task_id=task.id, message_id="m-2"))
+    await asyncio.sleep(0)
+    gate.open()
+    with refused(Reason.UNSUPPORTED_OPERATION):
+        await second
+
+
+async def test_a_task_keeps_only_so_many_messages_waiting() -> None:
+    gate = Gate()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await gate.wait()
+        yield run.status("completed")
+
+    talk = Talk(agent_of(execute), queue=2)
+    task = await talk.send("one", configuration=IMMEDIATELY)
+    await gate.reached()
+    for number in range(2):
+        await talk.send("more", task_id=task.id, message_id=f"m{number}", configuration=IMMEDIATELY)
+    with refused(Reason.RESOURCE_EXHAUSTED):
+        await talk.send("too much", task_id=task.id, message_id="m9")
+    gate.open()
+    await talk.close(PATIENCE)
+    assert "m9" not in [one.message_id for one in (await talk.get(task.id)).history]
+
+
+async def test_two_messages_at_once_to_a_task_that_waits_make_two_runs_in_turn() -> None:
+    runs: list[str] = []
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        runs.append(run.text)
+        yield run.status("working")
+        await asyncio.sleep(0)
+        yield run.status("input-required")
+
+    talk = Talk(agent_of(execute))
+    task = await talk.send("0")
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*(talk.send(str(n), task_id=task.id, message_id=f"m{n}") for n in range(1, 5)))
+    assert sorted(runs) == ["0", "1", "2", "3", "4"]
+    assert len((await talk.get(task.id)).history) == 5
+
+
+async def test_an_error_of_a_later_run_fails_the_task() -> None:
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        if run.task is not None:
+            raise RuntimeError("a secret of the agent")
+        yield run.status("input-required")
+
+    talk = Talk(agent_of(execute))
+    task = await talk.send("one")
+    assert (await talk.send("two", task_id=task.id)).status.state == FAILED
+
+
+async def test_a_run_that_has_nothing_to_say_leaves_a_waiting_task_waiting() -> None:
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        if run.task is None:
+            yield run.status("input-required")
+
+    talk = Talk(agent_of(execute))
+    task = await talk.send("one")
+    assert (await talk.send("two", task_id=task.id, message_id="m-2")).status.state == INPUT
