@@ -62,12 +62,11 @@ class _RewriteExtendedCard:
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         response = await self._service.unary(call)
-        if call.operation is GET_EXTENDED_AGENT_CARD:
-            card = cast("hub.AgentCard", response)
-            if self._only_missing and card.supported_interfaces:
-                return response
-            return cast("Res", rewrite(card, self._interfaces(call.context)))
-        return response
+        if call.operation is not GET_EXTENDED_AGENT_CARD or not isinstance(response, hub.AgentCard):
+            return response
+        if self._only_missing and response.supported_interfaces:
+            return response
+        return cast("Res", rewrite(response, self._interfaces(call.context)))
 
     def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
         return self._service.stream(call)

@@ -298,6 +298,7 @@ async def test_two_gateways_in_a_row(probe: Probe) -> None:
 async def test_an_integer_beyond_doubles_is_rounded_and_that_is_said_once(
     probe: Probe, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.WARNING, "a2a_bridge.runtime")
     monkeypatch.setattr(rounded, "count", 0)
     probe.on_unary = answering(
         hub.SendMessageResponse(message=hub.Message(message_id="m", role=hub.ROLE_AGENT))
