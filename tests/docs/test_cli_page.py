@@ -1,0 +1,81 @@
+"""docs/cli.md says what the command says of itself, and every command line in the documentation can be read."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+import pytest
+import typer.main
+
+from a2a_bridge.cli import app
+from a2a_bridge.cli.options import Exit
+from tests.docs.pages import DOCS, TEXTS, blocks, name, section, table
+
+PAGE = DOCS / "cli.md"
+ROOT_COMMAND: Any = typer.main.get_command(app)
+VERBS: dict[str, Any] = ROOT_COMMAND.commands
+
+
+def options(verb: str) -> dict[str, Any]:
+    """Flags of a verb -> option. `--help` is Click's own and has no parameter here."""
+    return {
+        ", ".join(sorted(option.opts, key=len, reverse=True)): option
+        for option in VERBS[verb].params
+        if option.param_type_name == "option"
+    }
+
+
+def default(option: Any) -> str:
+    value = option.default
+    if value is None or value is False or value == "" or callable(value):
+        return ""
+    return str(getattr(value, "value", value))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_flags_of_a_verb(verb: str) -> None:
+    rows = table(section(PAGE, verb), "flag", "variable", "default")
+    said = {flags: (variable, value) for flags, variable, value, _ in rows}
+    assert said.pop("--help, -h") == ("", "")
+    real = {flags: (str(option.envvar or ""), default(option)) for flags, option in options(verb).items()}
+    assert said == real
+
+
+def test_the_verbs() -> None:
+    said = [row[0] for row in table(PAGE.read_text(), "verb")]
+    assert [re.findall(r"\w+", cell)[0] for cell in said] == list(VERBS)
+
+
+def test_the_flags_before_a_verb() -> None:
+    said = set(re.findall(r"--[a-z-]+", PAGE.read_text().partition("## Targets")[0]))
+    real = {flag for option in ROOT_COMMAND.params for flag in option.opts if flag.startswith("--")}
+    assert said == real | {"--help"}
+
+
+def test_the_exit_codes() -> None:
+    codes = {int(code) for code, _ in table(section(PAGE, "Exit codes"), "code")}
+    assert codes == {int(code) for code in Exit} | {130, 141}
+
+
+LINES = [
+    (name(page), line.removeprefix("$ ").strip())
+    for page in TEXTS
+    for block in blocks(page, "console")
+    for line in block.body.splitlines()
+    if line.startswith("$ a2a-bridge ")
+]
+
+
+@pytest.mark.parametrize(("page", "line"), LINES)
+def test_a_command_line_can_be_read(page: str, line: str) -> None:
+    words = shlex.split(line, comments=True)[1:]
+    verb, arguments = words[0], words[1:]
+    # Reads flags and arguments as the command does, and raises what it would complain about.
+    VERBS[verb].make_context(verb, arguments)
+    assert page
+
+
+def test_there_are_command_lines() -> None:
+    assert len(LINES) > 10
