@@ -160,22 +160,27 @@ class A2AError(Exception):
         blame: Blame = Blame.CALLER,
         retry_after: float | None = None,
     ) -> None:
-        if not message.isascii():
-            # A lone surrogate, which neither protobuf nor JSON can carry, must not turn one error into another.
-            message = message.encode("utf-8", "replace").decode()
+        message = _carriable(message)
         super().__init__(message or reason.text)
         self.reason = reason
         self.message = message or reason.text
-        self.violations = tuple(violations)
-        self.metadata = dict(metadata or {})
+        self.violations = tuple(
+            Violation(_carriable(one.field), _carriable(one.description)) for one in violations
+        )
+        self.metadata = {_carriable(str(key)): _carriable(str(value)) for key, value in (metadata or {}).items()}
         self.details = tuple(details)
         self.code = reason.code if code is None else code
-        self.name = name or reason.name
+        self.name = _carriable(name) or reason.name
         self.blame = blame
         self.retry_after = retry_after
 
     def __repr__(self) -> str:
         return f"A2AError({self.name}, {self.message!r})"
+
+
+def _carriable(text: str) -> str:
+    # A lone surrogate, which neither protobuf nor JSON can carry, must not turn one error into another.
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def invalid_params(field: str, description: str) -> A2AError:

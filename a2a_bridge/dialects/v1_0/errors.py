@@ -6,10 +6,12 @@ then the text, which is the only mark that some peers leave; the bare status las
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from a2a_bridge.codec import dumps
+from a2a_bridge.codec import EncodeError, dumps
 from a2a_bridge.core.errors import DOMAIN, A2AError, Blame, GrpcStatus, Reason, Violation
 from a2a_bridge.dialects.dialect import ErrorReply
 from a2a_bridge.dialects.v1_0 import details as any_details
@@ -32,6 +34,12 @@ _BY_GRPC = {
     GrpcStatus.UNAVAILABLE: Reason.UNAVAILABLE,
     GrpcStatus.UNAUTHENTICATED: Reason.UNAUTHENTICATED,
 }
+
+#: a JSON-RPC number as the metadata of an ErrorInfo carries it; none is longer than 32 bits
+_NUMBER = re.compile(r"-?[0-9]{1,10}")
+
+#: the longest google.protobuf.Duration in seconds
+_LONGEST = 315_576_000_000
 
 #: 409 and 415 are how 1.0.0 spelled two errors that 1.0.1 sends with 400
 _BY_HTTP = {
@@ -89,8 +97,13 @@ def decode_jsonrpc(reply: ErrorReply[Any]) -> A2AError:
         details = data
     else:
         details = [] if data is None else [any_details.value(data)]
-    fallback = _BY_HTTP.get(reply.status, Reason.INTERNAL_ERROR) if code is None else None
-    return _decode(_text(body.get("message")) or reply.text, details, code=code, fallback=fallback)
+    message = _text(body.get("message")) or reply.text
+    by_status = _BY_HTTP.get(reply.status)
+    if code is None:
+        return _decode(message, details, fallback=by_status or Reason.INTERNAL_ERROR)
+    # Several reasons share a number and differ in the status, with which they then travel.
+    telling = by_status is not None and by_status.level == "http" and by_status.code == code
+    return _decode(message, details, code=code, by_code=by_status if telling else _BY_CODE.get(code))
 
 
 def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
@@ -131,34 +144,46 @@ def _json_details(error: A2AError) -> list[Any]:
         found.append({"@type": any_details.BAD_REQUEST, "fieldViolations": fields})
     if error.retry_after is not None:
         found.append({"@type": any_details.RETRY_INFO, "retryDelay": f"{error.retry_after:.3f}s"})
-    found.extend(error.details)
+    found.extend(map(_carriable, error.details))
     return found
 
 
+def _carriable(detail: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The detail, or a note in its place when it is too deep or no JSON: an error must not become another one."""
+    try:
+        dumps(dict(detail))
+    except EncodeError:
+        return any_details.value("a detail that JSON cannot carry was left out")
+    return detail
+
+
 def _decode(
-    message: str, details: list[Any], *, code: int | None = None, fallback: Reason | None = None
+    message: str,
+    details: list[Any],
+    *,
+    code: int | None = None,
+    by_code: Reason | None = None,
+    fallback: Reason | None = None,
 ) -> A2AError:
     info, violations, retry_after, rest = _sort(details)
     name = _text(info.get("reason"))
     raw = info.get("metadata")
-    # Peers put other values than strings there, although the schema has only strings.
-    metadata = (
-        {str(key): value if isinstance(value, str) else dumps(value).decode() for key, value in raw.items()}
-        if isinstance(raw, Mapping)
-        else {}
-    )
+    metadata = {str(key): _metadatum(value) for key, value in raw.items()} if isinstance(raw, Mapping) else {}
     # Our client sides say by this key how far a call got; a peer has no say in that.
     metadata.pop("phase", None)
-    if code is None and name.startswith("A2A_") and metadata.get("code", "").lstrip("-").isdigit():
+    if code is None and name.startswith("A2A_") and _NUMBER.fullmatch(metadata.get("code", "")):
         code = int(metadata["code"])
+        by_code = _BY_CODE.get(code)
     by_name = _BY_NAME.get(name) or _BY_NAME.get(name.removesuffix("_ERROR"))
-    reason = by_name or _BY_CODE.get(code) or _by_text(message) or fallback  # type: ignore[arg-type]
+    reason = by_name or by_code or _by_text(message) or fallback
     if reason in (Reason.INTERNAL_ERROR, Reason.INVALID_PARAMS) and not name:
         # Peers that use one number for everything still say in words what happened.
         reason = _by_text(message) or reason
     if code is not None and by_name is None and code not in _BY_CODE:
         name = name or f"A2A_{abs(code)}"
         metadata.setdefault("code", str(code))
+    if by_name is None and _text(info.get("domain")) not in ("", DOMAIN):
+        metadata.setdefault("domain", info["domain"])
     return A2AError(
         reason or Reason.INTERNAL_ERROR,
         message,
@@ -205,8 +230,19 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def _metadatum(value: Any) -> str:
+    # Peers put other values than strings there, although the schema has only strings.
+    if isinstance(value, str):
+        return value
+    try:
+        return dumps(value).decode()
+    except EncodeError:
+        return "too deep to be shown"
+
+
 def _seconds(value: Any) -> float | None:
     try:
-        return float(_text(value).removesuffix("s"))
+        seconds = float(_text(value).removesuffix("s"))
     except ValueError:
         return None
+    return max(seconds, 0.0) if math.isfinite(seconds) and seconds <= _LONGEST else None

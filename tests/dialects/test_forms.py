@@ -1,0 +1,229 @@
+"""The rows of 1.0: every operation in every form, its addresses, and what stands in paths and queries."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V1_0, Form
+from a2a_bridge.dialects.dialect import canonical_rows
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.pb.google_protobuf import Empty
+
+FORMS: dict[str, Form[Any, Any]] = {kind.name: V1_0.forms[kind] for kind in (JSONRPC, HTTP_JSON, GRPC)}
+METHODS = list(hub.DESCRIPTOR.services_by_name["A2AService"].methods)
+TENANT = {"tenant": "string"}
+CONFIG = "/tasks/{taskId}/pushNotificationConfigs"
+FILTERS = {
+    "contextId": "string",
+    "status": "enum",
+    "pageSize": "int",
+    "pageToken": "string",
+    "historyLength": "int",
+    "statusTimestampAfter": "timestamp",
+    "includeArtifacts": "bool",
+}
+PAGES = {"pageSize": "int", "pageToken": "string"}
+
+#: (operation, method, path, body?, query members besides the tenant)
+RULES: list[tuple[str, str, str, bool, dict[str, str]]] = [
+    ("SendMessage", "POST", "/message:send", True, {}),
+    ("SendStreamingMessage", "POST", "/message:stream", True, {}),
+    ("GetTask", "GET", "/tasks/{id}", False, {"historyLength": "int"}),
+    ("ListTasks", "GET", "/tasks", False, FILTERS),
+    ("CancelTask", "POST", "/tasks/{id}:cancel", True, {}),
+    ("SubscribeToTask", "GET", "/tasks/{id}:subscribe", False, {}),
+    ("SubscribeToTask", "POST", "/tasks/{id}:subscribe", True, {}),
+    ("CreateTaskPushNotificationConfig", "POST", CONFIG, True, {}),
+    ("GetTaskPushNotificationConfig", "GET", f"{CONFIG}/{{id}}", False, {}),
+    ("ListTaskPushNotificationConfigs", "GET", CONFIG, False, PAGES),
+    ("DeleteTaskPushNotificationConfig", "DELETE", f"{CONFIG}/{{id}}", False, {}),
+    ("GetExtendedAgentCard", "GET", "/extendedAgentCard", False, {}),
+]
+
+
+def operation_of(name: str) -> ops.Operation[Any, Any]:
+    return next(one for one in ops.ALL if one.name == name)
+
+
+@pytest.mark.parametrize("kind", list(FORMS))
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_every_operation_of_the_descriptor_has_one_row(kind: str, method: Any) -> None:
+    rows = [row for row in FORMS[kind].rows if row.operation.name == method.name]
+    assert len(rows) == 1
+    (row,) = rows
+    assert row.operation.request.DESCRIPTOR.full_name == method.input_type.full_name
+    assert row.operation.response.DESCRIPTOR.full_name == method.output_type.full_name
+    assert row.streaming is method.server_streaming
+    assert FORMS[kind].row(row.operation) is row
+
+
+@pytest.mark.parametrize("kind", list(FORMS))
+def test_a_form_has_no_further_rows(kind: str) -> None:
+    assert len(FORMS[kind].rows) == len(METHODS) == 11
+    assert FORMS[kind].row(ops.Unary("GetTask", hub.GetTaskRequest, hub.Task)) is None
+
+
+def test_method_names() -> None:
+    assert [row.address for row in FORMS["JSONRPC"].rows] == [one.name for one in ops.ALL]
+    assert [row.address for row in FORMS["GRPC"].rows] == [
+        f"/lf.a2a.v1.A2AService/{one.name}" for one in ops.ALL
+    ]
+
+
+def test_http_rules_with_and_without_a_tenant() -> None:
+    found = [
+        (row.operation.name, rule.method, rule.template, rule.body, dict(rule.query))
+        for row in FORMS["HTTP+JSON"].rows
+        for rule in row.address.rules
+    ]
+    plain = [
+        (name, method, path, body, query if body else query | TENANT)
+        for name, method, path, body, query in RULES
+    ]
+    tenant = [(name, method, "/{tenant}" + path, body, query) for name, method, path, body, query in RULES]
+    assert sorted(found, key=str) == sorted(plain + tenant, key=str)
+
+
+def test_clients_subscribe_with_get() -> None:
+    """Clients take the first rule that fits."""
+    row = FORMS["HTTP+JSON"].row(ops.SUBSCRIBE_TO_TASK)
+    assert row is not None
+    assert [rule.method for rule in row.address.rules] == ["GET", "GET", "POST", "POST"]
+
+
+def test_a_query_holds_no_messages_and_no_maps() -> None:
+    for row in FORMS["HTTP+JSON"].rows:
+        for rule in row.address.rules:
+            for member, kind in rule.query.items():
+                assert kind.removeprefix("[]") in {"string", "int", "bool", "enum", "timestamp"}, member
+                assert f"{{{member}}}" not in rule.template
+
+
+@pytest.mark.parametrize("kind", ["JSONRPC", "HTTP+JSON"])
+@pytest.mark.parametrize("wire", [None, {}])
+def test_a_deleted_config_may_be_answered_by_null_or_an_object(kind: str, wire: Any) -> None:
+    row = FORMS[kind].row(ops.DELETE_PUSH_CONFIG)
+    assert row is not None
+    assert row.decode_response(wire) == Empty()
+
+
+def test_a_deleted_config_is_answered_by_null_in_jsonrpc_only() -> None:
+    answers = {}
+    for kind, form in FORMS.items():
+        row = form.row(ops.DELETE_PUSH_CONFIG)
+        assert row is not None
+        answers[kind] = row.encode_response(Empty())
+    assert answers == {"JSONRPC": None, "HTTP+JSON": {}, "GRPC": b""}
+
+
+#: operation -> whether it needs params at all: whether any member is required
+NEEDS = {
+    "SendMessage": True,
+    "SendStreamingMessage": True,
+    "GetTask": True,
+    "ListTasks": False,
+    "CancelTask": True,
+    "SubscribeToTask": True,
+    "CreateTaskPushNotificationConfig": True,
+    "GetTaskPushNotificationConfig": True,
+    "ListTaskPushNotificationConfigs": True,
+    "GetExtendedAgentCard": False,
+    "DeleteTaskPushNotificationConfig": True,
+}
+
+
+@pytest.mark.parametrize("kind", ["JSONRPC", "HTTP+JSON"])
+@pytest.mark.parametrize(("name", "needed"), list(NEEDS.items()))
+def test_absent_params(kind: str, name: str, needed: bool) -> None:
+    row = FORMS[kind].row(operation_of(name))
+    assert row is not None
+    if not needed:
+        assert row.decode_request(None) == row.operation.request()
+        return
+    with pytest.raises(A2AError) as caught:
+        row.decode_request(None)
+    assert caught.value.reason is Reason.INVALID_PARAMS
+    assert [one.field for one in caught.value.violations] == [""]
+
+
+@pytest.mark.parametrize("kind", ["JSONRPC", "HTTP+JSON"])
+def test_bad_params_name_every_member_at_fault(kind: str) -> None:
+    row = FORMS[kind].row(ops.SEND_MESSAGE)
+    assert row is not None
+    with pytest.raises(A2AError) as caught:
+        row.decode_request({"message": {"messageId": 5, "parts": [{"text": False}]}})
+    error = caught.value
+    assert (error.reason, error.blame) == (Reason.INVALID_PARAMS, Blame.CALLER)
+    assert [one.field for one in error.violations] == ["message.messageId", "message.parts[0].text"]
+
+
+@pytest.mark.parametrize("kind", ["JSONRPC", "HTTP+JSON"])
+@pytest.mark.parametrize("wire", [{"task": 5}, [], "text", None, 3])
+def test_a_bad_answer_is_the_agents_fault(kind: str, wire: Any) -> None:
+    row = FORMS[kind].row(ops.SEND_MESSAGE)
+    assert row is not None
+    with pytest.raises(A2AError) as caught:
+        row.decode_response(wire)
+    assert (caught.value.reason, caught.value.blame) == (Reason.INVALID_AGENT_RESPONSE, Blame.PEER)
+
+
+def test_bytes_that_are_no_message() -> None:
+    row = FORMS["GRPC"].row(ops.SEND_MESSAGE)
+    assert row is not None
+    with pytest.raises(A2AError) as asked:
+        row.decode_request(b"\xff\xff")
+    assert asked.value.reason is Reason.PARSE_ERROR
+    with pytest.raises(A2AError) as answered:
+        row.decode_response(b"\xff\xff")
+    assert (answered.value.reason, answered.value.blame) == (Reason.INVALID_AGENT_RESPONSE, Blame.PEER)
+
+
+@pytest.mark.parametrize("kind", ["JSONRPC", "HTTP+JSON"])
+def test_what_json_cannot_say_is_refused_when_written(kind: str) -> None:
+    request = hub.SendMessageRequest()
+    request.message.parts.add().data.number_value = math.inf
+    response = hub.SendMessageResponse(message=request.message)
+    row = FORMS[kind].row(ops.SEND_MESSAGE)
+    assert row is not None
+    with pytest.raises(A2AError) as asked:
+        row.encode_request(request)
+    assert asked.value.reason is Reason.INVALID_PARAMS
+    assert [one.field for one in asked.value.violations] == ["message.parts[0].data"]
+    with pytest.raises(A2AError) as answered:
+        row.encode_response(response)
+    assert (answered.value.reason, answered.value.blame) == (Reason.INVALID_AGENT_RESPONSE, Blame.PEER)
+
+
+@pytest.mark.parametrize("kind", list(FORMS))
+def test_requests_and_responses_round_trip(kind: str) -> None:
+    request = hub.GetTaskRequest(id="t", tenant="acme", history_length=0)
+    response = hub.Task(id="t", context_id="c", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
+    row = FORMS[kind].row(ops.GET_TASK)
+    assert row is not None
+    assert row.decode_request(row.encode_request(request)) == request
+    assert row.decode_response(row.encode_response(response)) == response
+
+
+def test_canonical_rows_carry_json_under_the_operations_name() -> None:
+    rows = canonical_rows()
+    assert [row.address for row in rows] == [one.name for one in ops.ALL]
+    request = hub.GetTaskRequest(id="t", history_length=3)
+    row = rows[ops.ALL.index(ops.GET_TASK)]  # type: ignore[arg-type]
+    assert row.encode_request(request) == {"id": "t", "historyLength": 3}
+    assert row.decode_request({"id": "t", "historyLength": 3}) == request
+
+
+def test_cards_are_strict_json_of_the_hub() -> None:
+    card = hub.AgentCard(name="a", supported_interfaces=[hub.AgentInterface(url="x", protocol_version="1.0")])
+    assert V1_0.card.paths == ("/.well-known/agent-card.json",)
+    tree = V1_0.card.encode(card)
+    assert V1_0.card.decode(tree | {"preferredTransport": "JSONRPC"}) == card
+    with pytest.raises(A2AError) as caught:
+        V1_0.card.decode({"name": 5})
+    assert (caught.value.reason, caught.value.blame) == (Reason.INVALID_AGENT_RESPONSE, Blame.PEER)
+    assert "name" in caught.value.message
