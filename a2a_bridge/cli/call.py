@@ -54,16 +54,17 @@ def call(
     """
     # What follows loads protobuf and the transports, which --help and --version do without.
     from a2a_bridge.bindings import names
-    from a2a_bridge.cli import conversation
+    from a2a_bridge.cli.conversation import converse
     from a2a_bridge.cli.output import guarded
+    from a2a_bridge.cli.saying import How, Said
 
     known = (*names(), "all")
     if binding and binding not in known:
         raise typer.BadParameter(f"{binding!r} is none of {', '.join(known)}", param_hint="--binding")
-    said = conversation.Said(
+    said = Said(
         text=sys.stdin.read() if text == "-" else text, task=task, context=context, immediate=immediate
     )
-    how = conversation.How(
+    how = How(
         stream=stream,
         binding=binding,
         timeout=timeout,
@@ -73,4 +74,4 @@ def call(
         output=output,
     )
     with guarded(target, output):
-        raise typer.Exit(asyncio.run(conversation.converse(target, said, how)))
+        raise typer.Exit(asyncio.run(converse(target, said, how)))

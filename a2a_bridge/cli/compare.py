@@ -10,10 +10,10 @@ from a2a_bridge import runtime
 from a2a_bridge.bindings import names
 from a2a_bridge.cards import select
 from a2a_bridge.cli.canonical import canonical, differences
-from a2a_bridge.cli.conversation import How, Said, events_of
 from a2a_bridge.cli.options import Exit, Output
 from a2a_bridge.cli.output import data, document, error_document, exit_code, explain, talk
 from a2a_bridge.cli.reach import addressed
+from a2a_bridge.cli.saying import How, Said, events_of
 from a2a_bridge.cli.target import Target
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.gateway import rewrite

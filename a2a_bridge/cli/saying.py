@@ -1,0 +1,73 @@
+"""What to say to an agent and how to: the values that one call and a comparison of calls share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from a2a_bridge.bindings import DialOptions
+from a2a_bridge.cli.options import Output
+from a2a_bridge.codec import encoder
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peer import Peer, request_of
+
+encode_response = encoder(hub.SendMessageResponse)
+encode_event = encoder(hub.StreamResponse)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What to say, and where it belongs."""
+
+    text: str
+    task: str = ""
+    context: str = ""
+    immediate: bool = False
+
+    def request(self) -> hub.SendMessageRequest:
+        """A request with a new message id."""
+        return request_of(
+            (self.text,), task=self.task, context_id=self.context, return_immediately=self.immediate
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How to call and how to print. Times in seconds."""
+
+    stream: bool
+    binding: str
+    timeout: float | None
+    connect_timeout: float
+    parameters: Mapping[str, str]
+    verbose: bool
+    output: Output
+
+    def options(self) -> DialOptions:
+        """What the client side needs to know of it. No timeout means none: the user can interrupt."""
+        from a2a_bridge.cli.frames import show
+
+        return DialOptions(
+            timeout=self.timeout,
+            connect_timeout=self.connect_timeout,
+            parameters=self.parameters,
+            tap=show if self.verbose else None,
+        )
+
+    def context(self) -> CallContext:
+        """The context of a call, whose deadline the agent hears of too."""
+        return CallContext(deadline=None if self.timeout is None else time.monotonic() + self.timeout)
+
+
+async def events_of(peer: Peer, said: Said, how: How) -> AsyncIterator[Any]:
+    """The answer as JSON trees: one for a unary call, one for each event of a stream."""
+    if not how.stream:
+        yield encode_response(await peer.send_message(said.request(), how.context()))
+        return
+    async with aclosing(peer.send_streaming_message(said.request(), how.context())) as events:
+        async for event in events:
+            yield encode_event(event)
