@@ -86,9 +86,10 @@ class Engine:
         clock = clock or SystemClock()
         self._shop = Workshop(
             executor=agent.executor,
-            tasks=tasks or MemoryTaskStore(),
-            bus=bus or MemoryEventBus(clock=clock),
-            push_configs=push_configs or MemoryPushConfigStore(),
+            # Not `or`: an empty store may well be false.
+            tasks=MemoryTaskStore() if tasks is None else tasks,
+            bus=MemoryEventBus(clock=clock) if bus is None else bus,
+            push_configs=MemoryPushConfigStore() if push_configs is None else push_configs,
             push_sender=push_sender,
             clock=clock,
             patience=patience,

@@ -115,11 +115,16 @@ class Execution:
         async with self._lock:
             if self.ended:
                 raise already_ended(self.task)
+            before = self.snapshot()
             join(self.task, message)
             try:
                 await self._persist()
             except Overtaken:
                 raise A2AError(Reason.UNAVAILABLE, "the task was changed meanwhile; try again") from None
+            except Lost as error:
+                # The message was not taken, so the next who writes must not write it.
+                self.task.CopyFrom(before)
+                raise internal_error() from error
 
     def submit(self, ticket: Ticket) -> None:
         """Queues a message for the executor. Whoever calls it may find it worked off when it returns."""
@@ -151,6 +156,8 @@ class Execution:
             await asyncio.shield(self._cancellation)
         except Overtaken:
             log.debug("task %s was ended elsewhere while it was being canceled", self.task_id)
+        except Lost as error:
+            raise internal_error() from error
         task = self.snapshot()
         if task.status.state != hub.TASK_STATE_CANCELED:
             raise not_cancelable(task)
@@ -194,10 +201,8 @@ class Execution:
                     self._tickets.remove(ticket)
         except Overtaken:
             log.debug("the run of task %s gave way", self.task_id)
-        except Exception:
-            # Not the executor, whose errors end in `_perform`: a store or a bus does not work.
-            log.exception("task %s is lost to its callers", self.task_id)
-            self._give_up(internal_error())
+        except Lost:
+            log.debug("the run of task %s ended with its store", self.task_id)
 
     def _producer_done(self, producer: asyncio.Task[None]) -> None:
         # Not at the end of `_work`, which a cancellation may keep from ever beginning.
@@ -219,7 +224,7 @@ class Execution:
             _uncancel()
             log.warning("the run of task %s cancelled itself", self.task_id)
             await self._broken(ticket, CRASHED, internal_error())
-        except Overtaken:
+        except (Overtaken, Lost):
             raise
         except A2AError as error:
             await self._broken(ticket, error.message, error)
@@ -236,6 +241,12 @@ class Execution:
             await self._finished(ticket)
 
     async def _consume(self, ticket: Ticket, events: AsyncIterator[Event]) -> None:
+        if not hasattr(events, "__aiter__"):
+            # `async def execute` without a `yield` in it: the commonest mistake there is.
+            close = getattr(events, "close", None)
+            if close is not None:
+                close()
+            raise Misbehaviour(f"execute gave a {type(events).__name__}; it must be an async generator")
         count = 0
         try:
             async for event in events:
@@ -353,12 +364,20 @@ class Execution:
             await self._update(hub.StreamResponse(status_update=run.status(hub.TASK_STATE_FAILED, text)))
         except (IllegalTransition, Overtaken):
             log.debug("task %s ended before it could fail", self.task_id)
+        except Lost:
+            log.debug("task %s could not be failed", self.task_id)
 
     async def _persist(self) -> None:
         try:
             self._version = await self._workshop.tasks.update(self.scope, self._existing, self._version)
         except VersionConflict:
             await self._yield_to_store()
+        except Exception as error:
+            # Neither the executor nor a caller can help it, and nobody may be told what was not stored.
+            log.exception("task %s cannot be stored; its callers are sent away", self.task_id)
+            self._stopping = True
+            self._give_up(internal_error())
+            raise Lost from error
 
     async def _yield_to_store(self) -> None:
         """Somebody else has written the task, so it is theirs now: callers get what they have written."""
@@ -433,7 +452,7 @@ class Execution:
             try:
                 async for event in clean_up(run):
                     await self._take(event, None)
-            except (A2AError, Overtaken):
+            except (A2AError, Overtaken, Lost):
                 raise
             except Exception:
                 log.exception(
@@ -465,6 +484,10 @@ class Execution:
 
 class Overtaken(Exception):  # noqa: N818  it is no error: somebody else was first
     """The store holds a newer task than ours. Its readers have been told when this is raised."""
+
+
+class Lost(Exception):  # noqa: N818  it is the consequence of an error, which was logged
+    """The store does not work. All who waited have been told when this is raised."""
 
 
 def already_ended(task: hub.Task | None) -> A2AError:

@@ -110,6 +110,12 @@ class Talk:
         async with asyncio.timeout(PATIENCE):
             return await self.client.cancel_task(hub.CancelTaskRequest(id=task_id, **members), context)
 
+    async def rest(self) -> None:
+        """Returns when nothing is live any more."""
+        async with asyncio.timeout(PATIENCE):
+            while self.engine.live:  # noqa: ASYNC110  the engine tells nobody
+                await asyncio.sleep(0)
+
     async def close(self, grace: float = 0) -> None:
         async with asyncio.timeout(PATIENCE):
             await self.engine.close(grace)

@@ -67,7 +67,7 @@ async def test_a_running_task_is_stopped_and_canceled() -> None:
     assert stuck.run.cancelled
     assert [shape(one) async for one in events] == [WORKING, CANCELED]
     assert await talk.get(task.id) == canceled
-    assert talk.engine.live == 0
+    await talk.rest()
 
 
 async def test_a_blocked_sender_gets_the_canceled_task() -> None:
@@ -87,7 +87,7 @@ async def test_a_task_that_waits_is_canceled_without_a_run() -> None:
     assert shape(await anext(events)) == ("task", INPUT)
     assert (await talk.cancel(task.id)).status.state == CANCELED
     assert [shape(one) async for one in events] == [CANCELED]
-    assert talk.engine.live == 0
+    await talk.rest()
 
 
 @pytest.mark.parametrize("text", ["task", "fail", "reject"])

@@ -1,0 +1,64 @@
+"""What the card declares binds the engine: streaming, the extended card."""
+
+from __future__ import annotations
+
+import pytest
+
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.errors import Reason
+from a2a_bridge.hosting.decorator import ExtendedCard
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
+from tests.hosting.scene import ALICE, Talk, refused
+
+EXTENDED = hub.AgentCard(name="extended")
+
+
+@pytest.mark.parametrize("agent", [ScriptedAgent, EchoAgent])
+async def test_an_agent_that_does_not_stream_refuses_streams(agent: type[EchoAgent]) -> None:
+    talk = Talk(agent(streaming=False))
+    with refused(Reason.UNSUPPORTED_OPERATION):
+        await talk.stream("task")
+    with refused(Reason.UNSUPPORTED_OPERATION):
+        async for _ in talk.subscribe("none"):
+            pass
+    await talk.send("task")
+
+
+async def test_a_capability_that_is_not_said_is_not_there() -> None:
+    talk = Talk(ScriptedAgent(card=hub.AgentCard(name="bare")))
+    with refused(Reason.UNSUPPORTED_OPERATION):
+        await talk.stream("task")
+    with refused(Reason.UNSUPPORTED_OPERATION):
+        await talk.client.get_extended_agent_card()
+
+
+async def test_no_extended_card_is_unsupported() -> None:
+    with refused(Reason.UNSUPPORTED_OPERATION):
+        await Talk(ScriptedAgent()).client.get_extended_agent_card()
+
+
+async def test_an_extended_card_that_is_promised_but_missing() -> None:
+    card = hub.AgentCard(name="x", capabilities=hub.AgentCapabilities(extended_agent_card=True))
+    with refused(Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED):
+        await Talk(ScriptedAgent(card=card)).client.get_extended_agent_card()
+
+
+def made(context: CallContext) -> hub.AgentCard:
+    return hub.AgentCard(name="extended", description=context.principal.name if context.principal else "")
+
+
+async def made_slowly(context: CallContext) -> hub.AgentCard:
+    return made(context)
+
+
+@pytest.mark.parametrize("extended", [EXTENDED, made, made_slowly])
+async def test_the_extended_card_is_given(extended: ExtendedCard) -> None:
+    agent = ScriptedAgent(extended_card=extended)
+    assert agent.card.capabilities.extended_agent_card
+    card = await Talk(agent).client.get_extended_agent_card(None, ALICE)
+    assert card.name == "extended"
+    if extended is not EXTENDED:
+        assert card.description == "alice"
+    card.name = "changed"
+    assert EXTENDED.name == "extended"

@@ -1,0 +1,411 @@
+"""Executors that break the rules: their own task fails with a clear text, and nothing else breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core.errors import Reason
+from a2a_bridge.hosting import Event, Run
+from a2a_bridge.hosting.ports import Scope, Stored, VersionConflict
+from a2a_bridge.hosting.stores import MemoryTaskStore
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
+from tests.hosting.scene import (
+    CANCELED,
+    COMPLETED,
+    FAILED,
+    IMMEDIATELY,
+    INPUT,
+    PATIENCE,
+    SUBMITTED,
+    WORKING,
+    Gate,
+    Talk,
+    agent_of,
+    refused,
+    shape,
+    shapes,
+)
+
+Make = Callable[[Run], Any]
+
+
+def yielding(*events: Make) -> Any:
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        for make in events:
+            yield make(run)
+
+    return agent_of(execute)
+
+
+def working(run: Run) -> Event:
+    return run.status("working")
+
+
+def completed(run: Run) -> Event:
+    return run.status("completed")
+
+
+def said(run: Run) -> Event:
+    return run.reply("hello")
+
+
+def stranger(run: Run) -> Event:
+    return hub.TaskStatusUpdateEvent(task_id="other", status=hub.TaskStatus(state=WORKING))
+
+
+def elsewhere(run: Run) -> Event:
+    event = run.artifact("x")
+    event.context_id = "other"
+    return event
+
+
+def nothing(run: Run) -> Any:
+    return {"not": "an event"}
+
+
+def stateless(run: Run) -> Event:
+    return run.status(hub.TASK_STATE_UNSPECIFIED)
+
+
+def restarted(run: Run) -> Event:
+    return run.status("submitted")
+
+
+def nameless_piece(run: Run) -> Event:
+    event = run.artifact("x", append=True)
+    event.artifact.artifact_id = ""
+    return event
+
+
+@pytest.mark.parametrize("wrong", [said, stranger, elsewhere, nothing, stateless, restarted, nameless_piece])
+async def test_what_is_not_allowed_fails_the_task(wrong: Make, caplog: pytest.LogCaptureFixture) -> None:
+    talk = Talk(yielding(working, wrong, completed))
+    events = await talk.stream("x")
+    assert shapes(events) == [("task", SUBMITTED), WORKING, FAILED]
+    text = events[-1].status.message.parts[0].text
+    assert text.startswith("the agent broke the protocol: ")
+    assert (await talk.get(events[0].id)).status.state == FAILED
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    await talk.rest()
+
+
+def foreign_task(run: Run) -> Event:
+    return hub.Task(id="other", status=hub.TaskStatus(state=WORKING))
+
+
+def task_of_another_context(run: Run) -> Event:
+    return hub.Task(id=run.task_id, context_id="other")
+
+
+def answer_to_a_task(run: Run) -> Event:
+    message = run.reply("x")
+    message.task_id = "other"
+    return message
+
+
+def answer_elsewhere(run: Run) -> Event:
+    message = run.reply("x")
+    message.context_id = "other"
+    return message
+
+
+def empty_answer(run: Run) -> Event:
+    return run.reply()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        (foreign_task,),
+        (task_of_another_context,),
+        (answer_to_a_task,),
+        (answer_elsewhere,),
+        (empty_answer,),
+        (nothing,),
+        (said, said),
+        (said, working),
+        (said, lambda run: run.start()),
+        (),
+    ],
+)
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_what_is_not_allowed_before_there_is_a_task_is_the_callers_error(
+    wrong: tuple[Make, ...], streaming: bool
+) -> None:
+    talk = Talk(yielding(*wrong))
+    with refused(Reason.INVALID_AGENT_RESPONSE):
+        await (talk.stream("x") if streaming else talk.send("x"))
+    assert (await talk.list()).total_size == 0
+    await talk.rest()
+
+
+@pytest.mark.parametrize("wrong", [answer_to_a_task, answer_elsewhere, empty_answer])
+async def test_a_direct_executor_has_the_same_rules(wrong: Make) -> None:
+    class Direct:
+        async def reply(self, run: Run) -> Event:
+            return wrong(run)
+
+    agent = EchoAgent()
+    agent.executor = Direct()
+    with refused(Reason.INVALID_AGENT_RESPONSE):
+        await Talk(agent).send("x")
+
+
+async def test_a_direct_answer_that_names_its_run_is_no_answer_about_a_task() -> None:
+    def answer(run: Run) -> Event:
+        message = hub.Message(task_id=run.task_id, parts=[hub.Part(text="x")])
+        message.metadata.update({"n": 7})
+        return message
+
+    message = await Talk(yielding(answer)).send("x", context_id="c")
+    assert (message.task_id, message.context_id, message.role) == ("", "c", hub.ROLE_AGENT)
+    assert message.message_id
+    assert message.metadata["n"] == 7
+
+
+async def test_events_after_the_end_are_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    went_on = False
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        nonlocal went_on
+        yield run.status("completed")
+        went_on = True
+        yield run.status("working")
+
+    talk = Talk(agent_of(execute))
+    task = await talk.send("x")
+    assert task.status.state == COMPLETED
+    await talk.close(grace=PATIENCE)
+    assert went_on
+    assert (await talk.get(task.id)).status.state == COMPLETED
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
+async def test_what_follows_the_last_event_still_runs() -> None:
+    cleaned = asyncio.Event()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("completed")
+        cleaned.set()
+
+    await Talk(agent_of(execute)).send("x")
+    async with asyncio.timeout(PATIENCE):
+        await cleaned.wait()
+
+
+@pytest.mark.parametrize("state", ["submitted", "working"])
+async def test_a_task_is_not_left_working(state: str) -> None:
+    talk = Talk(yielding(lambda run: run.status(state)))
+    task = await talk.send("x")
+    assert task.status.state == FAILED
+    assert task.status.message.parts[0].text == "the agent ended without finishing the task"
+
+
+async def test_a_run_that_cancels_itself_fails_the_task() -> None:
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        raise asyncio.CancelledError
+
+    assert (await Talk(agent_of(execute)).send("x")).status.state == FAILED
+
+
+async def test_a_run_may_have_timeouts_around_its_events() -> None:
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        try:
+            async with asyncio.timeout(0.001):
+                yield run.status("working")
+                await asyncio.Event().wait()
+        except TimeoutError:
+            yield run.status("completed", "out of time")
+
+    task = await Talk(agent_of(execute)).send("x")
+    assert (task.status.state, task.status.message.parts[0].text) == (COMPLETED, "out of time")
+
+
+async def test_an_executor_that_forgot_to_yield_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def execute(run: Run) -> None:
+        return None
+
+    with refused(Reason.INVALID_AGENT_RESPONSE):
+        await Talk(agent_of(execute)).send("x")
+    assert "async generator" in caplog.text
+
+
+async def test_changing_an_event_after_it_was_yielded_changes_nothing() -> None:
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        task = run.start()
+        yield task
+        task.metadata.update({"smuggled": True})
+        update = run.status("working", "one")
+        yield update
+        update.status.message.parts[0].text = "two"
+        yield run.status("completed")
+
+    talk = Talk(agent_of(execute))
+    task, first, _ = await talk.stream("x")
+    assert not task.HasField("metadata")
+    assert first.status.message.parts[0].text == "one"
+    assert (await talk.get(task.id)).history[-1].parts[0].text == "one"
+
+
+async def test_a_snapshot_in_the_middle_is_merged() -> None:
+    def snapshot(run: Run) -> Event:
+        task = hub.Task(id=run.task_id, status=hub.TaskStatus(state=WORKING))
+        task.artifacts.add(artifact_id="b").parts.add(text="new")
+        task.metadata.update({"n": 1})
+        return task
+
+    talk = Talk(yielding(working, lambda run: run.artifact("old", artifact_id="a"), snapshot, completed))
+    events = await talk.stream("x")
+    assert shapes(events) == [("task", SUBMITTED), WORKING, "old", ("task", WORKING), COMPLETED]
+    assert [one.artifact_id for one in events[3].artifacts] == ["a", "b"]
+    assert [one.message_id for one in events[3].history] == ["m-1"]
+
+
+@pytest.mark.parametrize("state", [COMPLETED, FAILED, CANCELED, INPUT])
+async def test_the_first_task_may_be_at_rest_already(state: int) -> None:
+    talk = Talk(yielding(lambda run: hub.Task(id=run.task_id, status=hub.TaskStatus(state=state))))
+    assert (await talk.send("x")).status.state == state
+    assert shapes(await talk.stream("x")) == [("task", state)]
+
+
+async def test_a_failure_of_one_task_is_no_others() -> None:
+    talk = Talk(ScriptedAgent())
+    tasks = await asyncio.gather(
+        *(talk.send("illegal" if number % 2 else "task", message_id=f"m{number}") for number in range(20))
+    )
+    assert [task.status.state for task in tasks] == [COMPLETED, FAILED] * 10
+
+
+class Fickle(MemoryTaskStore):
+    """A store in which somebody else writes, or that breaks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.error: Exception | None = None
+
+    async def update(self, scope: Scope, task: hub.Task, expected: int, /) -> int:
+        if self.error is not None:
+            raise self.error
+        return await super().update(scope, task, expected)
+
+    async def meddle(self, task_id: str, state: hub.TaskState) -> None:
+        stored = await self.get(Scope(), task_id)
+        assert isinstance(stored, Stored)
+        stored.task.status.state = state
+        await super().update(Scope(), stored.task, stored.version)
+
+
+async def test_a_task_that_was_changed_elsewhere_is_left_to_whoever_changed_it() -> None:
+    gate = Gate()
+    store = Fickle()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await gate.wait()
+        yield run.status("completed")
+
+    talk = Talk(agent_of(execute), tasks=store)
+    events = talk.events("x")
+    task = await anext(events)
+    await anext(events)
+    await gate.reached()
+    await store.meddle(task.id, CANCELED)
+    gate.open()
+    assert [shape(one) async for one in events] == [("task", CANCELED)]
+    assert (await talk.get(task.id)).status.state == CANCELED
+    await talk.rest()
+
+
+@pytest.mark.parametrize(("state", "reason"), [(COMPLETED, Reason.TASK_NOT_CANCELABLE), (CANCELED, None)])
+async def test_cancelling_what_has_ended_elsewhere(state: hub.TaskState, reason: Reason | None) -> None:
+    gate = Gate()
+    store = Fickle()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await gate.wait()
+
+    talk = Talk(agent_of(execute), tasks=store)
+    task = await talk.send("x", configuration=IMMEDIATELY)
+    await gate.reached()
+    await store.meddle(task.id, state)
+    if reason is None:
+        assert (await talk.cancel(task.id)).status.state == CANCELED
+    else:
+        with refused(reason):
+            await talk.cancel(task.id)
+    await talk.rest()
+
+
+async def test_a_follow_up_that_comes_too_late_is_told_to_try_again() -> None:
+    gate = Gate()
+    store = Fickle()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await gate.wait()
+
+    talk = Talk(agent_of(execute), tasks=store)
+    task = await talk.send("x", configuration=IMMEDIATELY)
+    await gate.reached()
+    await store.meddle(task.id, COMPLETED)
+    with refused(Reason.UNAVAILABLE):
+        await talk.send("more", task_id=task.id, message_id="m-2")
+    gate.open()
+    await talk.close()
+
+
+async def test_a_store_that_breaks_is_an_internal_error(caplog: pytest.LogCaptureFixture) -> None:
+    gate = Gate()
+    store = Fickle()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await gate.wait()
+        yield run.status("completed")
+
+    talk = Talk(agent_of(execute), tasks=store)
+    sending = asyncio.create_task(talk.send("x"))
+    await gate.reached()
+    (task,) = (await talk.list()).tasks
+    watching = talk.subscribe(task.id)
+    await anext(watching)
+    store.error = OSError("no space left in /secret/place")
+    gate.open()
+    with refused(Reason.INTERNAL_ERROR) as caught:
+        await sending
+    with refused(Reason.INTERNAL_ERROR):
+        await anext(watching)
+    assert "secret" not in str(caught.value)
+    assert "no space left" in caplog.text
+    await talk.rest()
+
+
+async def test_a_full_store_refuses_new_tasks_and_forgets_ended_ones() -> None:
+    talk = Talk(ScriptedAgent(), tasks=MemoryTaskStore(most=2))
+    ended = [(await talk.send("task")).id for _ in range(3)]
+    with refused(Reason.TASK_NOT_FOUND):
+        await talk.get(ended[0])
+    assert (await talk.list()).total_size == 2
+    for _ in range(2):
+        await talk.send("input")
+    for call in (talk.send("task"), talk.stream("task")):
+        with refused(Reason.RESOURCE_EXHAUSTED):
+            await call
+    assert (await talk.send("message x")).parts[0].text == "x"
+
+
+async def test_a_conflict_when_a_task_begins_is_an_error() -> None:
+    class Taken(MemoryTaskStore):
+        async def create(self, scope: Scope, task: hub.Task, /) -> int:
+            raise VersionConflict(task.id)
+
+    with refused(Reason.INTERNAL_ERROR):
+        await Talk(ScriptedAgent(), tasks=Taken()).send("task")

@@ -1,0 +1,225 @@
+"""The four operations on push notification configs, and what a sender is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.hosting.ports import Scope
+from a2a_bridge.hosting.stores import MemoryPushConfigStore
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
+from tests.hosting.scene import ALICE, BOB, COMPLETED, SUBMITTED, WORKING, Talk, refused, shapes
+
+HOOK = "https://hook.example/"
+
+
+class Configs:
+    """The four operations in short."""
+
+    def __init__(self, talk: Talk, context: CallContext | None = None) -> None:
+        self._client = talk.client
+        self._context = context
+
+    async def create(self, task_id: str, config_id: str = "", url: str = HOOK, **members: Any) -> Any:
+        config = hub.TaskPushNotificationConfig(task_id=task_id, id=config_id, url=url, **members)
+        return await self._client.create_task_push_notification_config(config, self._context)
+
+    async def get(self, task_id: str, config_id: str) -> Any:
+        asked = hub.GetTaskPushNotificationConfigRequest(task_id=task_id, id=config_id)
+        return await self._client.get_task_push_notification_config(asked, self._context)
+
+    async def list(self, task_id: str, **members: Any) -> Any:
+        asked = hub.ListTaskPushNotificationConfigsRequest(task_id=task_id, **members)
+        return await self._client.list_task_push_notification_configs(asked, self._context)
+
+    async def delete(self, task_id: str, config_id: str) -> Any:
+        asked = hub.DeleteTaskPushNotificationConfigRequest(task_id=task_id, id=config_id)
+        return await self._client.delete_task_push_notification_config(asked, self._context)
+
+    def all(self, task_id: str) -> list[Any]:
+        return [self.create(task_id), self.get(task_id, "p"), self.list(task_id), self.delete(task_id, "p")]
+
+
+@pytest.fixture
+def talk() -> Talk:
+    return Talk(ScriptedAgent())
+
+
+@pytest.fixture
+async def task(talk: Talk) -> hub.Task:
+    return await talk.send("input")
+
+
+async def test_what_is_created_is_there(talk: Talk, task: hub.Task) -> None:
+    configs = Configs(talk)
+    login = hub.AuthenticationInfo(scheme="Bearer", credentials="secret")
+    made = await configs.create(task.id, "p", token="t", authentication=login)  # noqa: S106
+    assert (made.task_id, made.id, made.url, made.token, made.authentication) == (
+        task.id,
+        "p",
+        HOOK,
+        "t",
+        login,
+    )
+    assert await configs.get(task.id, "p") == made
+    assert list((await configs.list(task.id)).configs) == [made]
+
+
+async def test_a_config_without_an_id_gets_one_and_keeps_it(talk: Talk, task: hub.Task) -> None:
+    configs = Configs(talk)
+    first = await configs.create(task.id)
+    second = await configs.create(task.id, url="https://other.example/")
+    assert first.id
+    assert second.id not in ("", first.id)
+    assert (await configs.create(task.id)).id == first.id
+    assert len((await configs.list(task.id)).configs) == 2
+
+
+async def test_a_config_of_the_same_id_replaces_the_first(talk: Talk, task: hub.Task) -> None:
+    configs = Configs(talk)
+    await configs.create(task.id, "p")
+    await configs.create(task.id, "p", url="https://other.example/")
+    assert [one.url for one in (await configs.list(task.id)).configs] == ["https://other.example/"]
+
+
+async def test_deleting_may_be_repeated(talk: Talk, task: hub.Task) -> None:
+    configs = Configs(talk)
+    await configs.create(task.id, "p")
+    await configs.delete(task.id, "p")
+    await configs.delete(task.id, "p")
+    with refused(Reason.TASK_NOT_FOUND):
+        await configs.get(task.id, "p")
+
+
+async def test_without_the_capability_everything_is_refused() -> None:
+    talk = Talk(ScriptedAgent(push_notifications=False))
+    task = await talk.send("input")
+    for task_id in (task.id, "none"):
+        for call in Configs(talk).all(task_id):
+            with refused(Reason.PUSH_NOTIFICATION_NOT_SUPPORTED):
+                await call
+    inline = hub.SendMessageConfiguration(task_push_notification_config={"url": HOOK})
+    for call in (
+        talk.send("task", configuration=inline),
+        talk.stream("task", configuration=inline),
+        Talk(EchoAgent()).send("x", configuration=inline),
+    ):
+        with refused(Reason.PUSH_NOTIFICATION_NOT_SUPPORTED):
+            await call
+
+
+async def test_a_missing_or_foreign_task_has_no_configs(talk: Talk) -> None:
+    task = await talk.send("input", context=ALICE)
+    await Configs(talk, ALICE).create(task.id, "p")
+    for context, task_id in ((BOB, task.id), (None, task.id), (ALICE, "none")):
+        for call in Configs(talk, context).all(task_id):
+            with refused(Reason.TASK_NOT_FOUND):
+                await call
+    assert (await Configs(talk, ALICE).get(task.id, "p")).id == "p"
+
+
+async def test_a_config_needs_a_task(talk: Talk) -> None:
+    with refused(Reason.INVALID_PARAMS, "taskId"):
+        await Configs(talk).create("")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 100])
+async def test_pages_have_each_config_once(talk: Talk, task: hub.Task, size: int) -> None:
+    configs = Configs(talk)
+    for name in "cabed":
+        await configs.create(task.id, name)
+    found: list[str] = []
+    page = await configs.list(task.id, page_size=size)
+    while True:
+        assert len(page.configs) <= size
+        found += [one.id for one in page.configs]
+        if not page.next_page_token:
+            break
+        page = await configs.list(task.id, page_size=size, page_token=page.next_page_token)
+    assert found == list("cabed")
+    assert len((await configs.list(task.id)).configs) == 5
+
+
+async def test_bad_pages_are_refused(talk: Talk, task: hub.Task) -> None:
+    with refused(Reason.INVALID_PARAMS, "pageToken"):
+        await Configs(talk).list(task.id, page_token="never given")  # noqa: S106
+    with refused(Reason.INVALID_PARAMS, "pageSize"):
+        await Configs(talk).list(task.id, page_size=-1)
+
+
+@pytest.mark.parametrize("how", ["send", "stream", "follow-up"])
+async def test_a_config_may_come_with_the_message(talk: Talk, how: str) -> None:
+    inline = hub.SendMessageConfiguration(task_push_notification_config={"url": HOOK, "token": "t"})
+    if how == "stream":
+        task = (await talk.stream("input", configuration=inline))[0]
+    elif how == "send":
+        task = await talk.send("input", configuration=inline)
+    else:
+        task = await talk.send("input")
+        await talk.send("x", task_id=task.id, message_id="m-2", configuration=inline)
+    (config,) = (await Configs(talk).list(task.id)).configs
+    assert (config.task_id, config.url, config.token) == (task.id, HOOK, "t")
+    assert config.id
+
+
+async def test_a_config_in_a_message_needs_a_url(talk: Talk) -> None:
+    inline = hub.SendMessageConfiguration(task_push_notification_config={"token": "t"})
+    with refused(Reason.INVALID_PARAMS, "configuration.taskPushNotificationConfig.url"):
+        await talk.send("task", configuration=inline)
+
+
+async def test_a_task_has_so_many_configs_and_no_more() -> None:
+    talk = Talk(ScriptedAgent(), push_configs=MemoryPushConfigStore(most_per_task=2))
+    task = await talk.send("input")
+    configs = Configs(talk)
+    for name in "ab":
+        await configs.create(task.id, name)
+    with refused(Reason.RESOURCE_EXHAUSTED):
+        await configs.create(task.id, "c")
+    await configs.create(task.id, "b", url="https://other.example/")
+
+
+async def test_configs_are_kept_for_so_many_tasks() -> None:
+    store = MemoryPushConfigStore(most_tasks=2)
+    for number in range(3):
+        await store.put(Scope(), hub.TaskPushNotificationConfig(task_id=f"t{number}", id="p", url=HOOK))
+    assert [len(await store.list(Scope(), f"t{number}")) for number in range(3)] == [0, 1, 1]
+
+
+class Sender:
+    """Takes down what it is to send."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.sent: list[tuple[Scope, Any, list[str]]] = []
+        self._error = error
+
+    async def deliver(
+        self, scope: Scope, event: hub.StreamResponse, configs: Sequence[hub.TaskPushNotificationConfig], /
+    ) -> None:
+        member = getattr(event, event.WhichOneof("payload"))
+        self.sent.append((scope, member, [one.url for one in configs]))
+        if self._error is not None:
+            raise self._error
+
+
+async def test_a_sender_gets_every_event_of_a_task_that_has_configs() -> None:
+    sender = Sender()
+    talk = Talk(ScriptedAgent(), push_sender=sender)
+    await talk.send("task", context=ALICE)
+    assert sender.sent == []
+    inline = hub.SendMessageConfiguration(task_push_notification_config={"url": HOOK})
+    await talk.send("task x", context=ALICE, configuration=inline)
+    assert shapes([event for _, event, _ in sender.sent]) == [("task", SUBMITTED), WORKING, "x", COMPLETED]
+    assert {(scope, *urls) for scope, _, urls in sender.sent} == {(Scope("", "alice"), HOOK)}
+
+
+async def test_a_sender_that_fails_harms_no_task(caplog: pytest.LogCaptureFixture) -> None:
+    talk = Talk(ScriptedAgent(), push_sender=Sender(A2AError(Reason.UNAVAILABLE)))
+    inline = hub.SendMessageConfiguration(task_push_notification_config={"url": HOOK})
+    assert (await talk.send("task", configuration=inline)).status.state == COMPLETED
+    assert len(caplog.records) == 4
