@@ -162,7 +162,7 @@ def _caller(function: Callable[..., Any]) -> Callable[[Run], Any]:
     # The annotation may be text, and may name something that cannot be evaluated here.
     annotation = parameters[0].annotation
     named = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    if named.rpartition(".")[2] == "Run" or (
+    if named.strip("'\"").rpartition(".")[2] == "Run" or (
         annotation is inspect.Parameter.empty and parameters[0].name == "run"
     ):
         return function

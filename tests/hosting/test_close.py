@@ -1,0 +1,141 @@
+"""Closing the engine: no new work, what runs may finish, the rest is stopped and told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from a2a_bridge.core.errors import Reason
+from a2a_bridge.hosting import Event, Run
+from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent, SlowAgent
+from tests.hosting.scene import (
+    AUTH,
+    CANCELED,
+    COMPLETED,
+    FAILED,
+    IMMEDIATELY,
+    INPUT,
+    PATIENCE,
+    WORKING,
+    Gate,
+    Talk,
+    agent_of,
+    refused,
+    shape,
+)
+
+
+class Held:
+    """Works until its gate opens."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+
+    async def execute(self, run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await self.gate.wait()
+        yield run.status("completed")
+
+
+@pytest.mark.parametrize("agent", [EchoAgent, ScriptedAgent])
+async def test_a_closed_engine_takes_no_work_and_still_answers_questions(agent: type[EchoAgent]) -> None:
+    talk = Talk(agent())
+    task_id = ""
+    if agent is ScriptedAgent:
+        task_id = (await talk.send("task")).id
+        waiting = await talk.send("input")
+    await talk.close()
+    for call in (talk.send("x"), talk.stream("x")):
+        with refused(Reason.UNAVAILABLE):
+            await call
+    assert (await talk.list()).total_size == (2 if task_id else 0)
+    if task_id:
+        assert (await talk.get(task_id)).id == task_id
+        with refused(Reason.UNAVAILABLE):
+            await talk.send("x", task_id=waiting.id)
+        with refused(Reason.UNAVAILABLE):
+            await anext(talk.subscribe(waiting.id))
+
+
+async def test_what_runs_may_finish_within_the_grace() -> None:
+    held = Held()
+    talk = Talk(agent_of(held.execute))
+    sending = asyncio.create_task(talk.send("x"))
+    await held.gate.reached()
+    closing = asyncio.create_task(talk.close(PATIENCE))
+    await asyncio.sleep(0)
+    held.gate.open()
+    await closing
+    assert (await sending).status.state == COMPLETED
+    await talk.rest()
+
+
+async def test_what_does_not_finish_is_failed_and_everybody_told() -> None:
+    held = Held()
+    talk = Talk(agent_of(held.execute))
+    events = talk.events("x")
+    task = await anext(events)
+    await held.gate.reached()
+    blocked = asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-2"))
+    await asyncio.sleep(0)
+    await talk.close()
+    assert [shape(one) async for one in events] == [WORKING, FAILED]
+    assert (await talk.get(task.id)).status.message.parts[0].text
+    with refused(Reason.UNAVAILABLE):
+        await blocked
+    await talk.rest()
+
+
+async def test_a_direct_answer_of_a_run_is_given_up() -> None:
+    slow = SlowAgent()
+    agent = agent_of(slow.executor.execute)
+    talk = Talk(agent)
+    sending = asyncio.create_task(talk.send("x"))
+    await slow.running(1)
+    await talk.close()
+    with refused(Reason.UNAVAILABLE):
+        await sending
+    assert slow.cancelled == 1
+
+
+@pytest.mark.parametrize(("text", "state"), [("input", INPUT), ("auth", AUTH)])
+async def test_tasks_that_wait_stay_as_they_are_and_their_readers_are_told(text: str, state: int) -> None:
+    talk = Talk(ScriptedAgent())
+    task = await talk.send(text)
+    events = talk.subscribe(task.id)
+    await anext(events)
+    reading = asyncio.create_task(anext(events))
+    await asyncio.sleep(0)
+    await talk.close()
+    with refused(Reason.UNAVAILABLE):
+        await reading
+    assert (await talk.get(task.id)).status.state == state
+
+
+async def test_a_cancellation_under_way_is_waited_for() -> None:
+    gate = Gate()
+    held = Held()
+
+    async def cancel(run: Run) -> AsyncIterator[Event]:
+        await gate.wait()
+        yield run.status("canceled", "cleaned up")
+
+    talk = Talk(agent_of(held.execute, cancel))
+    task = await talk.send("x", configuration=IMMEDIATELY)
+    await held.gate.reached()
+    cancelling = asyncio.create_task(talk.cancel(task.id))
+    await gate.reached()
+    closing = asyncio.create_task(talk.close())
+    await asyncio.sleep(0)
+    gate.open()
+    await closing
+    assert (await cancelling).status.message.parts[0].text == "cleaned up"
+    assert (await talk.get(task.id)).status.state == CANCELED
+
+
+async def test_closing_twice_is_closing_once() -> None:
+    talk = Talk(ScriptedAgent())
+    await talk.close()
+    await talk.close()

@@ -1,0 +1,323 @@
+"""@agent: what a plain function becomes, and what it may give."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from a2a_bridge import hosting
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.messages import data_part
+from a2a_bridge.hosting import Agent, Run, agent
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.pb.google_protobuf import Value
+from tests.hosting.scene import (
+    COMPLETED,
+    FAILED,
+    INPUT,
+    REJECTED,
+    SUBMITTED,
+    WORKING,
+    Talk,
+    refused,
+    shapes,
+)
+
+
+@agent
+async def weather(city: str) -> str:
+    """Tells the weather.
+
+    Of any city.
+    """
+    return f"{city}: 21 °C"
+
+
+@agent
+async def slowly(run: Run) -> AsyncIterator[Any]:
+    """Looks first."""
+    yield "looking… "
+    yield f"{run.text}: "
+    yield "21 °C"
+
+
+async def test_the_card_comes_from_the_function() -> None:
+    card = weather.card
+    assert (card.name, card.description, card.version) == (
+        "weather",
+        "Tells the weather.\n\nOf any city.",
+        "1.0.0",
+    )
+    (skill,) = card.skills
+    assert (skill.id, skill.name, skill.description, list(skill.tags)) == (
+        "weather",
+        "weather",
+        "Tells the weather.",
+        ["weather"],
+    )
+    assert card.capabilities.streaming
+    assert not card.capabilities.push_notifications
+    assert list(card.default_input_modes) == list(card.default_output_modes) == ["text/plain"]
+    assert len(card.supported_interfaces) == 0
+
+
+async def test_the_card_says_what_the_decorator_says() -> None:
+    skill = hub.AgentSkill(id="s", name="S", description="d", tags=["t"])
+    extension = hub.AgentExtension(uri="https://e.example/1")
+    provider = hub.AgentProvider(url="https://p.example/", organization="P")
+
+    @agent(
+        name="Weather",
+        description="Tells it",
+        version="2.1",
+        skills=[skill],
+        streaming=False,
+        push_notifications=True,
+        extensions=[extension],
+        provider=provider,
+        output_modes=["application/json"],
+    )
+    async def any_name(text: str) -> str:
+        return text
+
+    card = any_name.card
+    assert (card.name, card.description, card.version, card.provider) == (
+        "Weather",
+        "Tells it",
+        "2.1",
+        provider,
+    )
+    assert list(card.skills) == [skill]
+    assert list(card.capabilities.extensions) == [extension]
+    assert (card.capabilities.streaming, card.capabilities.push_notifications) == (False, True)
+    assert list(card.default_output_modes) == ["application/json"]
+
+
+async def test_the_function_can_still_be_called() -> None:
+    assert await weather("Oslo") == "Oslo: 21 °C"
+    with pytest.raises(TypeError):
+        Agent(weather.executor, name="x")("Oslo")
+    assert isinstance(weather, Agent)
+    assert "weather" in repr(weather)
+    assert hosting.agent is agent
+
+
+async def test_what_it_returns_is_a_message() -> None:
+    message = await Talk(weather).send("Oslo", context_id="c")
+    assert (message.parts[0].text, message.role, message.context_id) == ("Oslo: 21 °C", hub.ROLE_AGENT, "c")
+
+
+def number(value: float) -> hub.Part:
+    return hub.Part(data=Value(number_value=value))
+
+
+@pytest.mark.parametrize(
+    ("given", "parts"),
+    [
+        ("text", [hub.Part(text="text")]),
+        ("", [hub.Part(text="")]),
+        (b"\x00\xff", [hub.Part(raw=b"\x00\xff")]),
+        (7, [number(7)]),
+        (0, [number(0)]),
+        ({"a": [1, None]}, [data_part({"a": [1, None]})]),
+        (["a", "b"], [data_part(["a", "b"])]),
+        ([], [data_part([])]),
+        (hub.Part(url="https://e.example/"), [hub.Part(url="https://e.example/")]),
+        ([hub.Part(text="a"), hub.Part(raw=b"b")], [hub.Part(text="a"), hub.Part(raw=b"b")]),
+        (hub.Message(message_id="m", parts=[hub.Part(text="m")]), [hub.Part(text="m")]),
+    ],
+)
+@pytest.mark.parametrize("task", [False, True])
+async def test_it_may_return_anything_that_makes_parts(given: Any, parts: list[hub.Part], task: bool) -> None:
+    @agent(task=task)
+    async def giving(_: str) -> Any:
+        return given
+
+    answer = await Talk(giving).send("x")
+    if not task:
+        assert list(answer.parts) == parts
+    elif isinstance(given, hub.Message):
+        assert list(answer.status.message.parts) == parts
+    else:
+        assert list(answer.artifacts[0].parts) == parts
+
+
+@pytest.mark.parametrize("given", [None, object(), {"a": object()}])
+async def test_what_makes_no_parts_is_an_error(given: Any) -> None:
+    @agent
+    async def giving(_: str) -> Any:
+        return given
+
+    with refused(Reason.INVALID_AGENT_RESPONSE if given is None else Reason.INTERNAL_ERROR):
+        await Talk(giving).send("x")
+
+
+async def test_a_function_with_task_works_on_a_task() -> None:
+    @agent(task=True)
+    async def working(text: str) -> str:
+        return text.upper()
+
+    events = await Talk(working).stream("abc")
+    assert shapes(events) == [("task", SUBMITTED), WORKING, "ABC", COMPLETED]
+    assert (events[2].append, events[2].last_chunk) == (False, True)
+
+
+async def test_what_a_generator_yields_are_the_chunks_of_one_artifact() -> None:
+    events = await Talk(slowly).stream("Oslo")
+    assert shapes(events) == [("task", SUBMITTED), WORKING, "looking… ", "Oslo: ", "21 °C", COMPLETED]
+    chunks = events[2:5]
+    assert [chunk.append for chunk in chunks] == [False, True, True]
+    assert len({chunk.artifact.artifact_id for chunk in chunks}) == 1
+    task = await Talk(slowly).send("Oslo")
+    assert [part.text for part in task.artifacts[0].parts] == ["looking… ", "Oslo: ", "21 °C"]
+
+
+async def test_a_generator_may_yield_events_and_messages_too() -> None:
+    @agent
+    async def full(run: Run) -> AsyncIterator[Any]:
+        yield run.reply("thinking")
+        yield run.artifact("own", artifact_id="own")
+        yield {"n": 7}
+        yield run.status("rejected", "not today")
+
+    events = await Talk(full).stream("x")
+    assert shapes(events) == [("task", SUBMITTED), WORKING, WORKING, "own", "", REJECTED]
+    assert events[2].status.message.parts[0].text == "thinking"
+    assert events[4].artifact.parts[0].data.struct_value["n"] == 7
+
+
+async def test_a_generator_may_ask_and_is_asked_again() -> None:
+    @agent
+    async def asking(run: Run) -> AsyncIterator[Any]:
+        if run.task is None:
+            yield run.status("input-required", "which?")
+        else:
+            yield f"{run.text} of {len(run.history)}"
+
+    talk = Talk(asking)
+    task = await talk.send("x")
+    assert task.status.state == INPUT
+    done = await talk.send("blue", task_id=task.id, message_id="m-2")
+    assert (done.status.state, done.artifacts[0].parts[0].text) == (COMPLETED, "blue of 3")
+
+
+async def test_a_generator_that_yields_nothing_completes() -> None:
+    @agent
+    async def silent(_: Run) -> AsyncIterator[str]:
+        for text in ():
+            yield text
+
+    task = await Talk(silent).send("x")
+    assert (task.status.state, len(task.artifacts)) == (COMPLETED, 0)
+
+
+async def test_an_empty_chunk_is_not_dropped_and_none_fails() -> None:
+    @agent
+    async def odd(text: str) -> AsyncIterator[Any]:
+        yield ""
+        if text == "none":
+            yield None
+
+    assert [part.text for part in (await Talk(odd).send("x")).artifacts[0].parts] == [""]
+    assert (await Talk(odd).send("none")).status.state == FAILED
+
+
+@pytest.mark.parametrize("task", [False, True])
+async def test_errors_of_the_protocol_reach_the_caller_or_fail_the_task(task: bool) -> None:
+    @agent(task=task)
+    async def refusing(_: str) -> str:
+        raise A2AError(Reason.UNAUTHENTICATED, "who are you?")
+
+    if task:
+        failed = await Talk(refusing).send("x")
+        assert (failed.status.state, failed.status.message.parts[0].text) == (FAILED, "who are you?")
+    else:
+        with refused(Reason.UNAUTHENTICATED):
+            await Talk(refusing).send("x")
+
+
+@pytest.mark.parametrize("kind", ["direct", "task", "generator"])
+async def test_other_errors_say_nothing(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def function(_: str) -> str:
+        raise ValueError("a secret of the agent")
+
+    async def generator(_: str) -> AsyncIterator[str]:
+        yield "first"
+        raise ValueError("a secret of the agent")
+
+    talk = Talk(agent(generator) if kind == "generator" else agent(task=kind == "task")(function))
+    if kind == "direct":
+        with refused(Reason.INTERNAL_ERROR) as caught:
+            await talk.send("x")
+        assert "secret" not in str(caught.value)
+    else:
+        task = await talk.send("x")
+        assert task.status.state == FAILED
+        assert "secret" not in str(task)
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    assert "a secret of the agent" in caplog.text
+
+
+async def test_the_parameter_decides_what_is_given() -> None:
+    @agent
+    async def by_name(run) -> str:
+        return type(run).__name__
+
+    @agent
+    async def by_annotation(given: hosting.Run) -> str:
+        return type(given).__name__
+
+    @agent
+    async def by_text_annotation(given: "hosting.Run") -> str:  # noqa: UP037
+        return type(given).__name__
+
+    @agent
+    async def a_text_called_run(run: str) -> str:
+        return type(run).__name__
+
+    @agent
+    async def bare(given) -> str:
+        return type(given).__name__
+
+    @agent
+    async def nothing() -> str:
+        return "nothing"
+
+    @agent
+    async def with_default(text: str, unit: str = "°C") -> str:
+        return text + unit
+
+    for made, expected in (
+        (by_name, "Run"),
+        (by_annotation, "Run"),
+        (by_text_annotation, "Run"),
+        (a_text_called_run, "str"),
+        (bare, "str"),
+        (nothing, "nothing"),
+        (with_default, "x°C"),
+    ):
+        assert (await Talk(made).send("x")).parts[0].text == expected
+
+
+def test_what_cannot_be_an_agent_is_refused_at_once() -> None:
+    def synchronous(text: str) -> str:
+        return text
+
+    async def greedy(one: str, two: str) -> str:
+        return one + two
+
+    for wrong in (synchronous, greedy):
+        with pytest.raises(TypeError):
+            agent(wrong)
+
+
+async def test_the_text_of_a_message_is_all_its_texts() -> None:
+    @agent
+    async def echo(text: str) -> str:
+        return text
+
+    parts = [hub.Part(text="a"), hub.Part(raw=b"x"), hub.Part(text="b")]
+    assert (await Talk(echo).send(parts=parts)).parts[0].text == "ab"

@@ -1,0 +1,110 @@
+"""Run: what an executor reads from it, and what its constructors make."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.hosting import Run
+from a2a_bridge.hosting.identifiers import new_id
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.hosting.scene import INPUT, SUBMITTED, WORKING, request
+
+
+def run_of(text: str = "hi", **members: object) -> Run:
+    return Run(request(text, **members), CallContext(), "task", "context")
+
+
+def test_what_came_in() -> None:
+    configuration = hub.SendMessageConfiguration(accepted_output_modes=["text/plain"])
+    run = run_of("hi", configuration=configuration, metadata={"n": 7})
+    assert (run.text, run.message.message_id, len(run.parts)) == ("hi", "m-1", 1)
+    assert list(run.accepted_output_modes) == ["text/plain"]
+    assert run.configuration == configuration
+    assert run.metadata["n"] == 7
+    assert [one.message_id for one in run.history] == ["m-1"]
+    assert not run.cancelled
+
+
+def test_a_cancellation_has_no_message() -> None:
+    run = Run(hub.CancelTaskRequest(id="task"), CallContext(), "task", "context", hub.Task(id="task"))
+    assert (run.text, len(run.parts), len(run.history), len(run.accepted_output_modes)) == ("", 0, 0, 0)
+    assert run.configuration == hub.SendMessageConfiguration()
+
+
+def test_a_reply() -> None:
+    message = run_of().reply("a", b"b", {"c": 1}, metadata={"n": 7})
+    assert [part.WhichOneof("content") for part in message.parts] == ["text", "raw", "data"]
+    assert (message.role, message.context_id) == (hub.ROLE_AGENT, "context")
+    assert message.message_id
+    assert message.metadata["n"] == 7
+    assert run_of().reply(message) is message
+
+
+def test_a_task_to_start_with() -> None:
+    task = run_of().start(metadata={"n": 7})
+    assert (task.id, task.context_id, task.status.state) == ("task", "context", SUBMITTED)
+    assert task.metadata["n"] == 7
+
+
+@pytest.mark.parametrize(
+    ("state", "number"),
+    [
+        ("working", WORKING),
+        ("input-required", INPUT),
+        ("input_required", INPUT),
+        ("TASK_STATE_WORKING", WORKING),
+        (INPUT, INPUT),
+    ],
+)
+def test_a_status_names_its_state(state: hub.TaskState | str, number: int) -> None:
+    event = run_of().status(state)
+    assert (event.task_id, event.context_id, event.status.state) == ("task", "context", number)
+    assert not event.status.HasField("message")
+
+
+def test_a_status_may_say_something() -> None:
+    event = run_of().status("working", "a", "b", metadata={"n": 7})
+    assert [part.text for part in event.status.message.parts] == ["a", "b"]
+    assert event.metadata["n"] == 7
+
+
+def test_a_state_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="sleeping"):
+        run_of().status("sleeping")
+
+
+def test_an_artifact() -> None:
+    event = run_of().artifact(
+        "a", 7, artifact_id="x", name="N", description="D", append=True, last=False,
+        metadata={"n": 7}, extensions=["https://e.example/1"],
+    )  # fmt: skip
+    artifact = event.artifact
+    assert (event.task_id, event.context_id, event.append, event.last_chunk) == (
+        "task",
+        "context",
+        True,
+        False,
+    )
+    assert (artifact.artifact_id, artifact.name, artifact.description) == ("x", "N", "D")
+    assert [part.WhichOneof("content") for part in artifact.parts] == ["text", "data"]
+    assert list(artifact.extensions) == ["https://e.example/1"]
+    assert artifact.metadata["n"] == 7
+    assert run_of().artifact("a").last_chunk
+    assert run_of().artifact("a").artifact.artifact_id != run_of().artifact("a").artifact.artifact_id
+
+
+async def test_waiting_for_a_cancellation() -> None:
+    run = run_of()
+    run.cancel()
+    await run.wait_cancelled()
+    assert run.cancelled
+
+
+def test_ids_are_of_version_4_and_never_twice() -> None:
+    made = [new_id() for _ in range(2000)]
+    form = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+    assert all(form.fullmatch(one) for one in made)
+    assert len(set(made)) == len(made)
