@@ -108,7 +108,11 @@ class Advertisement:
 
     def _url(self, one: Mounted, base_url: str) -> str:
         if one.family != "http":
-            return self._authority(one, base_url)
+            # gRPC addresses have no scheme in a card; what another transport's have is its own affair.
+            scheme, separator, _ = one.interface.url.partition("://")
+            if one.family == "grpc" or not separator:
+                return self._authority(one, base_url)
+            return f"{scheme}://{self._authority(one, base_url)}{one.path}"
         if self._public_url:
             return self._public_url + (one.path or "/")
         if base_url and one.address == self._card_address:
@@ -120,7 +124,14 @@ class Advertisement:
             return self._public_grpc
         host = one.address.host
         if self._public_url:
-            host = urlsplit(self._public_url).hostname or host
+            host = _host(self._public_url) or host
         elif host in WILDCARDS:
-            host = urlsplit(base_url).hostname or "127.0.0.1"
+            host = _host(base_url) or "127.0.0.1"
         return str(ListenAddress(host, one.address.port))
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:  # callers choose the Host header, and not every [...] is an address
+        return ""

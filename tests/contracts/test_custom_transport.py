@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from a2a_bridge.bindings import ListenAddress
+import os
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from a2a_bridge.bindings import GROUP, ListenAddress, find, names
+from a2a_bridge.cards import interface
+from a2a_bridge.runtime import connect, serve_agent
+from a2a_bridge.testing.agents import EchoAgent
 from a2a_bridge.testing.contracts import BindingContract
 from examples.custom_transport.a2a_tcp import BINDING
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "custom_transport"
 
 
 class TestTcpBinding(BindingContract):
@@ -13,3 +27,50 @@ class TestTcpBinding(BindingContract):
 
     def url(self, address: ListenAddress, path: str) -> str:
         return f"tcp://{address}"
+
+
+def test_the_example_runs_as_its_readme_says() -> None:
+    # All of its tests have run above; these few show that they run there as well.
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "test_contract.py",
+            "-k",
+            "deadline",
+        ],
+        cwd=EXAMPLE,
+        # Stands for `pip install -e .`, which would need a network.
+        env=os.environ | {"PYTHONPATH": str(EXAMPLE)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+
+
+def test_the_example_is_found_by_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"][GROUP]
+    points = [EntryPoint(name, value, GROUP) for name, value in declared.items()]
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    monkeypatch.setattr("a2a_bridge.bindings.entry_points", lambda *, group: points if group == GROUP else [])
+    found = find("TCP+JSON")
+    assert found.kind.name == "TCP+JSON"
+    assert "TCP+JSON" in names()
+
+
+async def test_an_agent_is_served_and_called_over_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [EntryPoint("TCP+JSON", "examples.custom_transport.a2a_tcp:BINDING", GROUP)]
+    monkeypatch.setattr("a2a_bridge.bindings.entry_points", lambda *, group: points)
+    own = interface("TCP+JSON", "tcp://127.0.0.1:0")
+    async with serve_agent(EchoAgent(), [interface("JSONRPC"), own]) as server:
+        assert [one.protocol_binding for one in server.card.supported_interfaces] == ["JSONRPC", "TCP+JSON"]
+        assert server.card.supported_interfaces[1].url.startswith("tcp://127.0.0.1:")
+        async with connect(server.card, binding="TCP+JSON") as peer:
+            assert (await peer.send("hello")).text == "hello"

@@ -25,7 +25,7 @@ from .wire import HEADER, KIND, check, exact, frame
 async def dial(
     interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
 ) -> AsyncIterator[Service]:
-    """A client side for a URL such as `tcp://host:port`. Raises LookupError when the version forbids the kind."""
+    """A client side for `tcp://host:port` or `host:port`. Raises LookupError when the version forbids the kind."""
     form = dialect.form(KIND)
     if form is None:
         raise LookupError(f"version {dialect.version} has no form for {KIND.name}")
@@ -44,7 +44,7 @@ class _Client:
         form: Form[str, Any],
         options: DialOptions,
     ) -> None:
-        url = urlsplit(interface.url)
+        url = urlsplit(interface.url if "://" in interface.url else f"//{interface.url}")
         self._address = (url.hostname or "", url.port or 0)
         self._tenant = interface.tenant
         self._version = dialect.version
