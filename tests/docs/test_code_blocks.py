@@ -17,7 +17,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from a2a_bridge import connect, serve
+from a2a_bridge import Agent, connect, serve
 from tests.docs.pages import PAGES, ROOT, Block, blocks, name
 
 WITH_CODE = [page for page in PAGES if blocks(page, "python")]
@@ -29,6 +29,17 @@ _PORTS = re.compile(r"(?<=127\.0\.0\.1):(?:8080|50051)\b")
 
 async def forever() -> None:
     """What README.md awaits; here it is over at once."""
+
+
+def weather_file(folder: Path) -> Agent:
+    """Writes the weather.py of README.md, and gives its agent."""
+    (block,) = (one for one in blocks(ROOT / "README.md", "python") if one.body.startswith("# weather.py"))
+    (folder / "weather.py").write_text(block.body)
+    names: dict[str, Any] = {"__name__": "weather"}
+    exec(block.body, names)  # noqa: S102
+    made = names["weather"]
+    assert isinstance(made, Agent)
+    return made
 
 
 async def run(block: Block, page: Path, names: dict[str, Any], folder: Path) -> None:
