@@ -34,7 +34,9 @@ class Reply:
         """The task's state such as "completed"; empty for a message."""
         if self.task is None:
             return ""
-        name = hub.TaskState.Name(self.task.status.state)
+        state = self.task.status.state
+        # Enums are open: a later version may have states that have no name here.
+        name = hub.TaskState.Name(state) if state in hub.TaskState.values() else str(state)
         return name.removeprefix("TASK_STATE_").lower().replace("_", "-")
 
 
@@ -42,7 +44,7 @@ class Peer(Client):
     """An agent one can talk to.
 
     card: the agent's card; of a bare address without a card, one that only lists that interface.
-    interface: the one in use; None for an agent in the same process.
+    interface: the one that is tried first; None for an agent in the same process.
     """
 
     def __init__(

@@ -166,13 +166,14 @@ async def serve_service(
         card = rewrite(card)
     plan = [_placed(one, options) for one in interfaces]
     hosts: dict[tuple[str, ListenAddress], Host] = {}
-    advertisement = Advertisement(card, plan, public_url=options.public_url, public_grpc=options.public_grpc)
-    service = compose(
-        service,
-        rewrite_extended_card(
-            lambda _: advertisement.card().supported_interfaces, only_missing=not rewrites_card
-        ),
+    advertisement = Advertisement(
+        card,
+        plan,
+        public_url=options.public_url,
+        public_grpc=options.public_grpc,
+        secure=options.host.tls is not None,
     )
+    service = compose(service, _addressed(advertisement, only_missing=not rewrites_card))
     service = guarded(service, card, options)
     for (family, address, path), group in _grouped(plan).items():
         host = hosts.get((family, address))
@@ -208,29 +209,38 @@ def asgi(
     """An agent as an ASGI 3 application: the HTTP bindings and the card, to be mounted anywhere.
 
     It needs no lifespan and no start: everything is made on the first request. Addresses in the card
-    follow the mount path and trusted forwarded headers. Only the paths of `interfaces` count.
+    follow the mount path and trusted forwarded headers. Only the paths of `interfaces` count. An extended
+    card gets addresses only with `public_url`, since a call does not tell how its caller reached us.
     """
     options = options or ServeOptions()
     engine = Engine(agent)
-    service = guarded(service_of(engine), agent.card, options)
+    plan = [replace(_placed(one, options), address=options.http) for one in interfaces]
+    advertisement = Advertisement(
+        agent.card,
+        plan,
+        card_address=options.http,
+        public_url=options.public_url,
+        public_grpc=options.public_grpc,
+    )
+    service = service_of(engine)
+    if options.public_url:
+        service = compose(service, _addressed(advertisement))
+    service = guarded(service, agent.card, options)
     host = asgi_host(options.host, close=engine.close)
-    plan = [_placed(one, options) for one in interfaces]
     for (family, _, path), group in _grouped(plan).items():
         if family != "http":
             raise ValueError("an ASGI application speaks HTTP bindings only; see add_to_server for gRPC")
         for kind, dialects in group.items():
             find(kind).mount(host, path, service, dialects)
-    _publish(
-        host,
-        Advertisement(
-            agent.card,
-            plan,
-            card_address=options.http,
-            public_url=options.public_url,
-            public_grpc=options.public_grpc,
-        ),
-    )
+    _publish(host, advertisement)
     return host
+
+
+def _addressed(advertisement: Advertisement, *, only_missing: bool = True) -> Middleware:
+    """Gives extended cards the interfaces of the public one."""
+    return rewrite_extended_card(
+        lambda _: advertisement.card().supported_interfaces, only_missing=only_missing
+    )
 
 
 def _publish(host: DocumentHost, advertisement: Advertisement) -> None:

@@ -54,7 +54,8 @@ class Advertisement:
 
     card: everything but the interfaces. mounted: what is served. card_address: the listener that serves
     the card itself. public_url: base URL of the HTTP interfaces as the outside sees it, without the mount
-    path. public_grpc: `host:port` of the gRPC interfaces as the outside sees them.
+    path. public_grpc: `host:port` of the gRPC interfaces as the outside sees them. secure: whether our own
+    HTTP listeners speak TLS.
     """
 
     def __init__(
@@ -65,12 +66,14 @@ class Advertisement:
         card_address: ListenAddress | None = None,
         public_url: str = "",
         public_grpc: str = "",
+        secure: bool = False,
     ) -> None:
         self._card = card
         self.mounted = tuple(mounted)
         self._card_address = card_address
         self._public_url = public_url.rstrip("/")
         self._public_grpc = public_grpc
+        self._scheme = "https" if secure else "http"
         self._documents: dict[str, bytes] = {}
 
     def settle(self, mounted: Sequence[Mounted], card_address: ListenAddress | None) -> None:
@@ -117,7 +120,7 @@ class Advertisement:
             return self._public_url + (one.path or "/")
         if base_url and one.address == self._card_address:
             return base_url + (one.path or "/")
-        return f"http://{self._authority(one, base_url)}{one.path or '/'}"
+        return f"{self._scheme}://{self._authority(one, base_url)}{one.path or '/'}"
 
     def _authority(self, one: Mounted, base_url: str) -> str:
         if self._public_grpc and one.interface.protocol_binding == GRPC.name:

@@ -73,7 +73,10 @@ class Resolver:
             tried.append(f"{location} answered {reply.status}")
             return None
         card = parse(reply, location)
-        if len(self._entries) >= self._limit:
+        if "no-store" in reply.headers.get("cache-control", "").lower():
+            self._entries.pop(location, None)
+            return card
+        if location not in self._entries and len(self._entries) >= self._limit:
             self._entries.pop(next(iter(self._entries)))
         self._entries[location] = _Entry(
             card, _validators(reply.headers), self._clock() + _max_age(reply.headers)
@@ -135,7 +138,7 @@ def parse_tree(tree: object, location: str) -> hub.AgentCard:
 def _max_age(headers: Mapping[str, str]) -> float:
     control = headers.get("cache-control", "").lower()
     found = _MAX_AGE.search(control)
-    return 0.0 if found is None or "no-store" in control or "no-cache" in control else float(found[1])
+    return 0.0 if found is None or "no-cache" in control else float(found[1])
 
 
 def _validators(headers: Mapping[str, str]) -> dict[str, str]:

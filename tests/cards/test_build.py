@@ -1,0 +1,177 @@
+"""The card that callers see: the mounted interfaces and no others, under addresses that work for that caller."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from a2a_bridge.bindings import ListenAddress
+from a2a_bridge.cards import Advertisement, Mounted, interface
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+CARD = hub.AgentCard(
+    name="a",
+    description="d",
+    version="1",
+    capabilities=hub.AgentCapabilities(streaming=True),
+    default_input_modes=["text/plain"],
+    default_output_modes=["text/plain"],
+    skills=[hub.AgentSkill(id="s", name="s", description="s", tags=["t"])],
+    supported_interfaces=[hub.AgentInterface(url="http://stale.example", protocol_binding="JSONRPC")],
+)
+HTTP = ListenAddress("127.0.0.1", 8080)
+OTHER = ListenAddress("127.0.0.1", 9090)
+WILD = ListenAddress("0.0.0.0", 8080)
+GRPC = ListenAddress("127.0.0.1", 50051)
+
+
+def http(path: str = "", address: ListenAddress = HTTP, binding: str = "JSONRPC", **more: Any) -> Mounted:
+    return Mounted(interface(binding, **more), "http", address, path)
+
+
+def grpc(address: ListenAddress = GRPC) -> Mounted:
+    return Mounted(interface("GRPC"), "grpc", address)
+
+
+def urls(mounted: list[Mounted], base: str = "", **options: Any) -> list[str]:
+    made = Advertisement(CARD, mounted, card_address=HTTP, **options).card(base)
+    return [one.url for one in made.supported_interfaces]
+
+
+def test_exactly_the_mounted_ones_in_their_order() -> None:
+    mounted = [grpc(), http(binding="HTTP+JSON", tenant="acme"), http("/a2a", version="1.0.1")]
+    made = Advertisement(CARD, mounted, card_address=HTTP).card()
+    assert [
+        (one.protocol_binding, one.url, one.protocol_version, one.tenant) for one in made.supported_interfaces
+    ] == [
+        ("GRPC", "127.0.0.1:50051", "1.0", ""),
+        ("HTTP+JSON", "http://127.0.0.1:8080/", "1.0", "acme"),
+        ("JSONRPC", "http://127.0.0.1:8080/a2a", "1.0", ""),
+    ]
+    assert made.name == "a"
+    assert len(CARD.supported_interfaces) == 1, "the agent's own card is left alone"
+
+
+def test_nothing_mounted_nothing_listed() -> None:
+    assert urls([]) == []
+
+
+@pytest.mark.parametrize(
+    ("base", "expected"),
+    [
+        ("", "http://127.0.0.1:8080/a2a"),
+        ("http://agent.example", "http://agent.example/a2a"),
+        ("https://agent.example/", "https://agent.example/a2a"),
+        ("https://agent.example:8443/agents/x%20y", "https://agent.example:8443/agents/x%20y/a2a"),
+        ("http://[::1]:8080", "http://[::1]:8080/a2a"),
+    ],
+)
+def test_the_address_that_the_caller_used(base: str, expected: str) -> None:
+    assert urls([http("/a2a")], base) == [expected]
+
+
+def test_a_root_interface_ends_with_a_slash() -> None:
+    assert urls([http()], "https://agent.example/x") == ["https://agent.example/x/"]
+
+
+def test_other_listeners_keep_their_own_address() -> None:
+    assert urls([http(), http("/b", OTHER), grpc()], "https://agent.example") == [
+        "https://agent.example/",
+        "http://127.0.0.1:9090/b",
+        "127.0.0.1:50051",
+    ]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
+@pytest.mark.parametrize(
+    ("base", "shown"),
+    [
+        ("", "127.0.0.1"),
+        ("http://agent.example:8080", "agent.example"),
+        ("http://[fe80::1]:8080", "[fe80::1]"),
+        ("http://[:::]:8080", "127.0.0.1"),
+    ],
+)
+def test_wildcards_are_never_shown(host: str, base: str, shown: str) -> None:
+    mounted = [http("/b", ListenAddress(host, 9090)), grpc(ListenAddress(host, 50051))]
+    assert urls(mounted, base) == [f"http://{shown}:9090/b", f"{shown}:50051"]
+
+
+@pytest.mark.parametrize("base", ["", "http://other.example"])
+def test_public_addresses_outweigh_everything(base: str) -> None:
+    mounted = [http("/a2a", WILD), http("", OTHER), grpc(ListenAddress("::", 50051))]
+    public = {"public_url": "https://agent.example/base/"}
+    assert urls(mounted, base, **public) == [
+        "https://agent.example/base/a2a",
+        "https://agent.example/base/",
+        "agent.example:50051",
+    ]
+    assert urls(mounted, base, **public, public_grpc="grpc.example:443")[2] == "grpc.example:443"
+    assert urls([grpc()], base, public_grpc="grpc.example:443") == ["grpc.example:443"]
+
+
+def test_listeners_with_tls() -> None:
+    assert urls([http("/a"), grpc()], secure=True) == ["https://127.0.0.1:8080/a", "127.0.0.1:50051"]
+
+
+def test_ipv6_listeners() -> None:
+    six = ListenAddress("::1", 8080)
+    assert urls([http("", six), grpc(ListenAddress("::1", 1))]) == ["http://[::1]:8080/", "[::1]:1"]
+
+
+def test_a_transport_of_ones_own_is_shown_by_its_address() -> None:
+    own = Mounted(interface("QUEUE"), "queue", ListenAddress("127.0.0.1", 5))
+    assert urls([own], public_grpc="grpc.example:1") == ["127.0.0.1:5"]
+
+
+def test_addresses_that_the_system_gave_are_put_in() -> None:
+    advertisement = Advertisement(CARD, [http("", ListenAddress("127.0.0.1", 0))])
+    before = advertisement.document("http://agent.example")
+    settled = ListenAddress("127.0.0.1", 4711)
+    advertisement.settle([http("", settled)], settled)
+    after = advertisement.document("http://agent.example")
+    assert b":0/" in before
+    assert json.loads(after)["supportedInterfaces"][0]["url"] == "http://agent.example/"
+    assert advertisement.card().supported_interfaces[0].url == "http://127.0.0.1:4711/"
+
+
+def test_documents_are_made_once_and_remembered_within_bounds() -> None:
+    advertisement = Advertisement(CARD, [http()], card_address=HTTP)
+    first = advertisement.document("http://host.example")
+    assert advertisement.document("http://host.example") is first
+    for number in range(500):
+        advertisement.document(f"http://{number}.example")
+    assert len(advertisement._documents) <= 64
+    assert advertisement.document("http://host.example") == first
+
+
+def test_where_the_card_is_published() -> None:
+    assert Advertisement(CARD, [http()]).paths() == ("/.well-known/agent-card.json",)
+    assert Advertisement(CARD, []).paths() == ("/.well-known/agent-card.json",)
+    unknown = Advertisement(CARD, [http(version="9.9"), http(version="odd")])
+    assert unknown.paths() == ("/.well-known/agent-card.json",)
+    assert [one.version for one in unknown.mounted] == ["9.9", "odd"]
+
+
+def test_a_card_of_1_0_has_no_member_of_another_version() -> None:
+    tree = json.loads(Advertisement(CARD, [http(), grpc()], card_address=HTTP).document("http://h.example"))
+    assert set(tree) == {
+        "name", "description", "version", "capabilities", "defaultInputModes", "defaultOutputModes", "skills",
+        "supportedInterfaces",
+    }  # fmt: skip
+    assert set(tree["supportedInterfaces"][0]) == {"url", "protocolBinding", "protocolVersion"}
+
+
+@pytest.mark.sdk
+def test_the_sdk_reads_the_card_strictly() -> None:
+    from a2a.types import a2a_pb2
+    from google.protobuf.json_format import ParseDict
+
+    advertisement = Advertisement(CARD, [http(), grpc()], card_address=HTTP)
+    tree = json.loads(advertisement.document("http://h.example"))
+    read = ParseDict(tree, a2a_pb2.AgentCard(), ignore_unknown_fields=False)
+    assert read.SerializeToString(deterministic=True) == advertisement.card(
+        "http://h.example"
+    ).SerializeToString(deterministic=True)

@@ -1,0 +1,211 @@
+"""Finding and remembering cards. The network is a table, the clock a number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from a2a_bridge.bindings import Fetched
+from a2a_bridge.cards import Resolver, resolve
+from a2a_bridge.cards.resolve import card_locations
+from a2a_bridge.codec import dumps
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.dialects import V1_0
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+WELL_KNOWN = "/.well-known/agent-card.json"
+HERE = f"http://a.example{WELL_KNOWN}"
+
+
+def card(name: str = "a") -> bytes:
+    made = hub.AgentCard(name=name)
+    made.supported_interfaces.add(url="http://a.example/", protocol_binding="JSONRPC", protocol_version="1.0")
+    return dumps(V1_0.card.encode(made))
+
+
+class Web:
+    """What is at which URL; everything else is 404. Remembers what was asked with which headers."""
+
+    def __init__(self, pages: Mapping[str, Fetched | bytes]) -> None:
+        self.pages = dict(pages)
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.now = 1000.0
+
+    async def fetch(self, url: str, headers: Mapping[str, str]) -> Fetched:
+        self.asked.append((url, dict(headers)))
+        page = self.pages.get(url, Fetched(404, {}, b""))
+        return Fetched(200, {}, page) if isinstance(page, bytes) else page
+
+    def resolver(self, **options: Any) -> Resolver:
+        return Resolver(self.fetch, clock=lambda: self.now, **options)
+
+
+def page(body: bytes | None = None, **headers: str) -> Fetched:
+    return Fetched(200, {name.replace("_", "-"): value for name, value in headers.items()}, body or card())
+
+
+async def failure(pages: Mapping[str, Fetched | bytes], url: str = "http://a.example") -> A2AError:
+    with pytest.raises(A2AError) as caught:
+        await resolve(url, Web(pages).fetch)
+    assert caught.value.blame is Blame.PEER
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("url", "locations"),
+    [
+        ("http://a.example", [HERE]),
+        ("http://a.example/", [HERE]),
+        ("http://a.example#top", [HERE]),
+        ("http://a.example/x/y/", [f"http://a.example/x/y{WELL_KNOWN}", HERE]),
+        ("https://[::1]:1/x", [f"https://[::1]:1/x{WELL_KNOWN}", f"https://[::1]:1{WELL_KNOWN}"]),
+        (HERE, [HERE]),
+        ("http://a.example/my-card.json", ["http://a.example/my-card.json"]),
+        ("http://a.example/card?id=5", ["http://a.example/card?id=5"]),
+    ],
+)
+def test_where_a_card_may_be(url: str, locations: list[str]) -> None:
+    assert card_locations(url) == locations
+
+
+async def test_a_base_is_tried_before_its_origin() -> None:
+    web = Web({f"http://a.example/x{WELL_KNOWN}": card("x"), HERE: card("origin")})
+    assert (await resolve("http://a.example/x", web.fetch)).name == "x"
+    assert (await resolve("http://a.example/y", web.fetch)).name == "origin"
+    assert [url for url, _ in web.asked] == [
+        f"http://a.example/x{WELL_KNOWN}",
+        f"http://a.example/y{WELL_KNOWN}",
+        HERE,
+    ]
+    assert set(web.asked[0][1]) == {"accept"}, "nobody's credentials"
+
+
+@pytest.mark.parametrize("status", [301, 302, 304, 307, 404, 410, 500, 503])
+async def test_what_is_no_card_is_passed_by(status: int) -> None:
+    error = await failure({HERE: Fetched(status, {"location": "http://evil.example"}, b"")})
+    assert error.reason is Reason.INVALID_AGENT_RESPONSE
+    assert f"{HERE} answered {status}" in error.message
+
+
+async def test_redirects_are_not_followed() -> None:
+    web = Web({HERE: Fetched(302, {"location": "http://b.example/card.json"}, b"")})
+    web.pages["http://b.example/card.json"] = card()
+    with pytest.raises(A2AError):
+        await resolve("http://a.example", web.fetch)
+    assert [url for url, _ in web.asked] == [HERE]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(401, Reason.UNAUTHENTICATED), (403, Reason.PERMISSION_DENIED)]
+)
+async def test_guarded_cards(status: int, reason: Reason) -> None:
+    assert (await failure({HERE: Fetched(status, {}, b"")})).reason is reason
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"<html>", b"[]", b"5", b"null", b'"x"', b"{}", b'{"name": 5}', b'{"name": "a"}', b'{"supportedInterfaces": []}',
+     b'{"supportedInterfaces": [5]}', b"\xff\xfe", b"[" * 5000],
+)  # fmt: skip
+async def test_what_is_there_is_not_a_card(body: bytes) -> None:
+    error = await failure({HERE: body})
+    assert error.reason is Reason.INVALID_AGENT_RESPONSE
+    assert len(error.message) < 400
+
+
+async def test_nobody_there() -> None:
+    async def fetch(url: str, headers: Mapping[str, str]) -> Fetched:
+        raise A2AError(Reason.UNAVAILABLE)
+
+    with pytest.raises(A2AError) as caught:
+        await resolve("http://a.example", fetch)
+    assert caught.value.reason is Reason.UNAVAILABLE
+
+
+async def test_fresh_cards_are_not_asked_for_again() -> None:
+    web = Web({HERE: page(cache_control="public, MAX-AGE=60")})
+    resolver = web.resolver()
+    first = await resolver.resolve("http://a.example")
+    web.now += 59.9
+    assert await resolver.resolve("http://a.example/") is first
+    assert len(web.asked) == 1
+    web.now += 0.2
+    await resolver.resolve("http://a.example")
+    assert len(web.asked) == 2
+
+
+async def test_stale_cards_are_asked_for_with_their_validators() -> None:
+    date = "Sat, 01 Aug 2026 00:00:00 GMT"
+    web = Web({HERE: page(etag='"1"', last_modified=date, cache_control="max-age=10")})
+    resolver = web.resolver()
+    first = await resolver.resolve("http://a.example")
+    web.now += 11
+    web.pages[HERE] = Fetched(304, {"cache-control": "max-age=30"}, b"")
+    assert await resolver.resolve("http://a.example") is first
+    assert web.asked[1][1] | {"accept": ""} == {
+        "accept": "",
+        "if-none-match": '"1"',
+        "if-modified-since": date,
+    }
+    web.now += 29
+    assert await resolver.resolve("http://a.example") is first
+    assert len(web.asked) == 2, "the answer made it fresh again"
+    web.now += 2
+    web.pages[HERE] = page(card("new"), etag='"2"')
+    assert (await resolver.resolve("http://a.example")).name == "new"
+
+
+@pytest.mark.parametrize(
+    "control", ["", "no-cache, max-age=60", "private", "max-age=", "x-max-age=60", "max-age=-1"]
+)
+async def test_headers_that_make_no_card_fresh(control: str) -> None:
+    web = Web({HERE: page(etag='"1"', cache_control=control)})
+    resolver = web.resolver()
+    await resolver.resolve("http://a.example")
+    await resolver.resolve("http://a.example")
+    assert [headers.get("if-none-match") for _, headers in web.asked] == [None, '"1"']
+
+
+async def test_what_must_not_be_stored_is_not() -> None:
+    web = Web({HERE: page(etag='"1"', cache_control="max-age=60")})
+    resolver = web.resolver()
+    await resolver.resolve("http://a.example")
+    web.now += 61
+    web.pages[HERE] = page(card("secret"), etag='"2"', cache_control="No-Store, max-age=60")
+    assert (await resolver.resolve("http://a.example")).name == "secret"
+    assert not resolver._entries
+    await resolver.resolve("http://a.example")
+    assert [headers.get("if-none-match") for _, headers in web.asked] == [None, '"1"', None]
+
+
+async def test_a_bounded_number_is_remembered() -> None:
+    hosts = [f"http://{number}.example" for number in range(3)]
+    web = Web({host + WELL_KNOWN: page(cache_control="max-age=60") for host in hosts})
+    resolver = web.resolver(limit=2)
+    for host in hosts:
+        await resolver.resolve(host)
+    assert list(resolver._entries) == [host + WELL_KNOWN for host in hosts[1:]]
+    await resolver.resolve(hosts[2])
+    assert len(web.asked) == 3
+
+
+async def test_renewing_one_card_forgets_no_other() -> None:
+    hosts = ["http://1.example", "http://2.example"]
+    web = Web({host + WELL_KNOWN: page() for host in hosts})
+    resolver = web.resolver(limit=2)
+    for host in (*hosts, hosts[1]):
+        await resolver.resolve(host)
+    assert set(resolver._entries) == {host + WELL_KNOWN for host in hosts}
+
+
+async def test_a_failure_leaves_what_is_known() -> None:
+    web = Web({HERE: page(etag='"1"')})
+    resolver = web.resolver()
+    first = await resolver.resolve("http://a.example")
+    web.pages[HERE] = Fetched(503, {}, b"")
+    with pytest.raises(A2AError):
+        await resolver.resolve("http://a.example")
+    web.pages[HERE] = Fetched(304, {}, b"")
+    assert await resolver.resolve("http://a.example") is first
