@@ -1,0 +1,126 @@
+"""Constructors of hub messages and questions to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from a2a_bridge.codec import DecodeError
+from a2a_bridge.core import messages
+from a2a_bridge.core.messages import (
+    data_part,
+    is_interrupted,
+    is_terminal,
+    message,
+    part_of,
+    payload_of,
+    raw_part,
+    task_id_of,
+    text_of,
+    text_part,
+    timestamp,
+)
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+@pytest.mark.parametrize(
+    ("given", "which"),
+    [
+        ("x", "text"),
+        ("", "text"),
+        (b"x", "raw"),
+        (b"", "raw"),
+        ({}, "data"),
+        ([], "data"),
+        (0, "data"),
+        (None, "data"),
+        (False, "data"),
+    ],
+)
+def test_anything_makes_a_part(given: Any, which: str) -> None:
+    assert part_of(given).WhichOneof("content") == which
+
+
+def test_a_part_stays_a_part() -> None:
+    part = hub.Part(url="https://e.example/")
+    assert part_of(part) is part
+
+
+def test_parts_with_more() -> None:
+    assert text_part("x", media_type="text/markdown").media_type == "text/markdown"
+    part = raw_part(b"x", filename="x.bin", media_type="image/png")
+    assert (part.raw, part.filename, part.media_type) == (b"x", "x.bin", "image/png")
+    assert data_part({"n": 7}, metadata={"a": 1}).metadata["a"] == 1
+    assert data_part({"n": 7}).data.struct_value["n"] == 7
+
+
+def test_what_is_no_json_makes_no_part() -> None:
+    with pytest.raises(DecodeError):
+        data_part(object())
+
+
+def test_a_message() -> None:
+    made = message(
+        hub.ROLE_AGENT, [text_part("x")], message_id="m", context_id="c", task_id="t", metadata={"n": 7}
+    )
+    assert (made.role, made.message_id, made.context_id, made.task_id) == (hub.ROLE_AGENT, "m", "c", "t")
+    assert made.metadata["n"] == 7
+    assert not message(hub.ROLE_USER, [], message_id="m").HasField("metadata")
+
+
+def test_the_text_of_things() -> None:
+    parts = [text_part("a"), raw_part(b"x"), text_part("b")]
+    task = hub.Task(status=hub.TaskStatus(message=hub.Message(parts=[text_part("status")])))
+    assert text_of(parts) == text_of(hub.Message(parts=parts)) == text_of(hub.Artifact(parts=parts)) == "ab"
+    assert text_of(task) == "status"
+    task.artifacts.add(parts=parts)
+    task.artifacts.add(parts=[text_part("c")])
+    assert text_of(task) == "abc"
+    assert text_of(hub.Task()) == ""
+
+
+@pytest.mark.parametrize("nanoseconds", [0, 1, 1_700_000_000_123_456_789, -1])
+def test_timestamps_are_exact(nanoseconds: int) -> None:
+    made = timestamp(nanoseconds)
+    assert made.ToNanoseconds() == nanoseconds
+    assert 0 <= made.nanos < 10**9
+
+
+def test_states_have_a_kind() -> None:
+    names = {name: (is_terminal(number), is_interrupted(number)) for name, number in hub.TaskState.items()}
+    assert names == {
+        "TASK_STATE_UNSPECIFIED": (False, False),
+        "TASK_STATE_SUBMITTED": (False, False),
+        "TASK_STATE_WORKING": (False, False),
+        "TASK_STATE_COMPLETED": (True, False),
+        "TASK_STATE_FAILED": (True, False),
+        "TASK_STATE_CANCELED": (True, False),
+        "TASK_STATE_REJECTED": (True, False),
+        "TASK_STATE_INPUT_REQUIRED": (False, True),
+        "TASK_STATE_AUTH_REQUIRED": (False, True),
+    }
+    assert {hub.TASK_STATE_SUBMITTED, hub.TASK_STATE_WORKING} == messages.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("response", "task_id"),
+    [
+        (hub.SendMessageResponse(task=hub.Task(id="t")), "t"),
+        (hub.SendMessageResponse(message=hub.Message(task_id="")), ""),
+        (hub.SendMessageResponse(), ""),
+        (hub.StreamResponse(task=hub.Task(id="t")), "t"),
+        (hub.StreamResponse(message=hub.Message(task_id="t")), "t"),
+        (hub.StreamResponse(status_update=hub.TaskStatusUpdateEvent(task_id="t")), "t"),
+        (hub.StreamResponse(artifact_update=hub.TaskArtifactUpdateEvent(task_id="t")), "t"),
+        (hub.StreamResponse(), ""),
+    ],
+)
+def test_responses_tell_their_task_and_what_they_hold(response: Any, task_id: str) -> None:
+    assert task_id_of(response) == task_id
+    which = response.WhichOneof("payload")
+    if which is None:
+        with pytest.raises(ValueError, match="payload"):
+            payload_of(response)
+    else:
+        assert payload_of(response) == getattr(response, which)

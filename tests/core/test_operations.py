@@ -1,0 +1,116 @@
+"""The eleven operations are those of the descriptor, and the two faces of a service have all of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator
+from typing import Any, get_type_hints
+
+import pytest
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.agent_api import METHODS, A2AService, Client, service_of
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.hosting import Engine
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.agents import EchoAgent
+
+RPCS = hub.DESCRIPTOR.services_by_name["A2AService"].methods
+NAMES = [operation.name for operation in ops.ALL]
+
+
+def snake(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+
+
+def methods(cls: type) -> set[str]:
+    return {name for name, _ in inspect.getmembers(cls, inspect.isfunction) if not name.startswith("_")}
+
+
+def test_all_are_the_rpcs_in_their_order() -> None:
+    assert [rpc.name for rpc in RPCS] == NAMES
+    assert len(NAMES) == len(set(NAMES)) == 11
+
+
+@pytest.mark.parametrize(("operation", "rpc"), list(zip(ops.ALL, RPCS, strict=True)), ids=NAMES)
+def test_each_has_the_messages_and_the_manner_of_its_rpc(
+    operation: ops.Operation[Any, Any], rpc: Any
+) -> None:
+    assert operation.request.DESCRIPTOR is rpc.input_type
+    assert operation.response.DESCRIPTOR is rpc.output_type
+    assert isinstance(operation, ops.Streaming if rpc.server_streaming else ops.Unary)
+    assert operation.name in repr(operation)
+
+
+def test_operations_are_values_with_an_identity() -> None:
+    twin = ops.Unary("GetTask", hub.GetTaskRequest, hub.Task)
+    assert twin != ops.GET_TASK
+    assert {ops.GET_TASK: 1}.get(twin) is None
+
+
+def test_every_operation_has_its_method_everywhere() -> None:
+    assert list(METHODS) == list(ops.ALL)
+    assert [snake(name) for name in NAMES] == list(METHODS.values())
+    assert methods(A2AService) == set(METHODS.values())
+    assert methods(Client) == set(METHODS.values())
+
+
+@pytest.mark.parametrize("operation", ops.ALL, ids=NAMES)
+def test_methods_take_and_give_what_their_operation_does(operation: ops.Operation[Any, Any]) -> None:
+    method = getattr(A2AService, METHODS[operation])
+    hints = get_type_hints(method)
+    assert hints["request"] is operation.request
+    assert hints["context"] is CallContext
+    given = hints["return"]
+    if isinstance(operation, ops.Streaming):
+        assert given == AsyncGenerator[operation.response, None]
+        assert not inspect.iscoroutinefunction(method)
+    else:
+        assert given is operation.response
+        assert inspect.iscoroutinefunction(method)
+
+
+def test_the_engine_is_a_service_of_all_of_them() -> None:
+    engine = Engine(EchoAgent())
+    assert all(callable(getattr(engine, name)) for name in METHODS.values())
+
+
+class Recorder:
+    """An agent that has every method and tells which one was called."""
+
+    def __getattr__(self, name: str) -> Any:
+        def streaming(request: Any, context: CallContext) -> Any:
+            async def events() -> AsyncGenerator[Any, None]:
+                yield name, request, context
+
+            return events()
+
+        async def unary(request: Any, context: CallContext) -> Any:
+            return name, request, context
+
+        stream = name in ("send_streaming_message", "subscribe_to_task")
+        return streaming if stream else unary
+
+
+@pytest.mark.parametrize("operation", ops.ALL, ids=NAMES)
+@pytest.mark.parametrize("given", [True, False])
+async def test_two_and_eleven_methods_are_one(operation: ops.Operation[Any, Any], given: bool) -> None:
+    client = Client(service_of(Recorder()))
+    request, context = operation.request(), CallContext(tenant="t")
+    answer = getattr(client, METHODS[operation])(request, *([context] if given else []))
+    name, seen, carried = await (anext(answer) if isinstance(operation, ops.Streaming) else answer)
+    assert (name, seen) == (METHODS[operation], request)
+    assert carried is context if given else carried.tenant == ""
+
+
+async def test_the_extended_card_may_be_asked_for_without_a_request() -> None:
+    name, request, _ = await Client(service_of(Recorder())).get_extended_agent_card()
+    assert (name, request) == ("get_extended_agent_card", hub.GetExtendedAgentCardRequest())
+
+
+async def test_an_operation_of_a_later_version_is_unsupported() -> None:
+    unknown = ops.Unary("Teleport", hub.GetTaskRequest, hub.Task)
+    with pytest.raises(A2AError) as caught:
+        await service_of(Recorder()).unary(Call(unknown, hub.GetTaskRequest(), CallContext()))
+    assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
