@@ -316,9 +316,9 @@ async def test_closing_ends_what_runs_and_says_so() -> None:
     assert (error.reason, error.blame) == (Reason.UNAVAILABLE, Blame.SELF)
 
 
-async def test_metadata_of_the_peer_becomes_the_reply() -> None:
+async def test_extensions_of_the_peer_become_the_reply() -> None:
     async def answer(_wire: bytes, context: Any) -> bytes:
-        await context.send_initial_metadata((("a2a-extensions", "u:1"), ("x-bin", b"1")))
+        await context.send_initial_metadata((("a2a-extensions", "u:1"), ("date", "now"), ("x-bin", b"1")))
         return b""
 
     async with peer(answer) as (address, _), dialling(address) as client:

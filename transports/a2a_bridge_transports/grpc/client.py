@@ -26,7 +26,7 @@ from a2a_bridge_transports.grpc.wire import (
     Pairs,
     error_reply,
     metadata_of,
-    parameters_of,
+    reply_parameters,
     says_unconnected,
     target_of,
     too_large,
@@ -113,7 +113,7 @@ class _Client:
             raise self._cut_off(rpc) from None
         received = await rpc.initial_metadata()
         if received:
-            call.context.reply.update(parameters_of(received))
+            call.context.reply.update(reply_parameters(received))
         return cast("Res", row.decode_response(answer))
 
     async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
@@ -124,7 +124,7 @@ class _Client:
             answer = await read()
             received = await rpc.initial_metadata()
             if received:
-                call.context.reply.update(parameters_of(received))
+                call.context.reply.update(reply_parameters(received))
             while answer is not eof:
                 vigil.heard = time.monotonic()
                 yield decode(answer)
@@ -173,8 +173,8 @@ class _Client:
 
     def _fail(self, error: Any, context: CallContext) -> NoReturn:
         """Raises what a status means; `reply` gets what came with it."""
-        context.reply.update(parameters_of(error.initial_metadata()))
-        context.reply.update(parameters_of(error.trailing_metadata()))
+        context.reply.update(reply_parameters(error.initial_metadata()))
+        context.reply.update(reply_parameters(error.trailing_metadata()))
         number: int = error.code().value[0]
         reply = error_reply(number, error.details(), error.trailing_metadata())
         raised = too_large(reply) or self._form.decode_error(reply)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from a2a_bridge.core.call import EXTENSIONS_PARAMETER
 from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason, Violation
 from a2a_bridge.dialects import ErrorReply
 
@@ -42,6 +43,14 @@ def parameters_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> dict[st
         if isinstance(value, str):
             found[name] = f"{found[name]}, {value}" if name in found else value
     return found
+
+
+def reply_parameters(metadata: Iterable[tuple[str, str | bytes]] | None) -> dict[str, str]:
+    """What a peer's metadata says to the caller: the extensions it activated (spec 3.2.6). All else is between us
+    and the peer, or a proxy before it, whose `date` would be no parameter of an HTTP answer.
+    """
+    extensions = parameters_of(metadata).get(EXTENSIONS_PARAMETER)
+    return {EXTENSIONS_PARAMETER: extensions} if extensions else {}
 
 
 def metadata_of(parameters: Mapping[str, str]) -> Pairs:
