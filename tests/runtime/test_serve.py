@@ -1,0 +1,238 @@
+"""serve() mounts what is declared, lists exactly that, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import grpc.aio
+import httpx
+import pytest
+
+from a2a_bridge import connect, interface, serve
+from a2a_bridge.bindings import ListenAddress
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.runtime import ServeOptions
+from tests.runtime.scene import BINDINGS, EXTENSION, PATIENCE, WELL_KNOWN, agent, closed_port
+
+RPC = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "SendMessage",
+    "params": {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}},
+}
+HEADERS = {"A2A-Version": "1.0"}
+
+
+def listed(card: hub.AgentCard) -> list[tuple[str, str]]:
+    return [(one.protocol_binding, one.url) for one in card.supported_interfaces]
+
+
+async def test_everything_by_default() -> None:
+    async with serve(agent()) as server:
+        assert listed(server.card) == [
+            ("JSONRPC", f"http://{server.http}/"),
+            ("HTTP+JSON", f"http://{server.http}/"),
+            ("GRPC", str(server.grpc)),
+        ]
+        async with httpx.AsyncClient(base_url=f"http://{server.http}", headers=HEADERS) as http:
+            assert (await http.post("/", json=RPC)).json()["result"]["message"]["parts"] == [{"text": "hi!"}]
+            assert (await http.post("/message:send", json=RPC["params"])).status_code == 200
+            found = (await http.get(WELL_KNOWN)).json()["supportedInterfaces"]
+            assert [(one["protocolBinding"], one["url"]) for one in found] == listed(server.card)
+
+
+async def test_what_is_not_declared_is_not_there() -> None:
+    async with serve(agent(), [interface("JSONRPC", "/rpc")]) as server:
+        assert server.grpc is None
+        assert listed(server.card) == [("JSONRPC", f"http://{server.http}/rpc")]
+        async with httpx.AsyncClient(base_url=f"http://{server.http}", headers=HEADERS) as http:
+            assert (await http.post("/message:send", json=RPC["params"])).status_code == 404
+            assert (await http.post("/", json=RPC)).status_code == 404
+            assert (await http.post("/rpc", json=RPC)).status_code == 200
+    async with serve(agent(), [interface("GRPC")]) as server:
+        assert server.http is None
+        assert listed(server.card) == [("GRPC", str(server.grpc))]
+
+
+async def test_several_paths_on_one_listener() -> None:
+    declared = [interface("HTTP+JSON", "/rest"), interface("JSONRPC", "/a"), interface("JSONRPC", "/b/")]
+    async with serve(agent(), declared) as server:
+        base = f"http://{server.http}"
+        assert listed(server.card) == [
+            ("HTTP+JSON", f"{base}/rest"),
+            ("JSONRPC", f"{base}/a"),
+            ("JSONRPC", f"{base}/b"),
+        ]
+        for one in server.card.supported_interfaces:
+            async with connect(one) as peer:
+                assert (await peer.send("hi")).text == "hi!"
+
+
+async def test_two_listeners() -> None:
+    port = closed_port()
+    declared = [
+        interface("JSONRPC"),
+        interface("HTTP+JSON", f"http://127.0.0.1:{port}/v1"),
+        interface("GRPC"),
+    ]
+    async with serve(agent(), declared) as server:
+        assert server.http is not None
+        assert server.http.port not in (0, port)
+        assert listed(server.card)[1] == ("HTTP+JSON", f"http://127.0.0.1:{port}/v1")
+        for one in server.card.supported_interfaces:
+            async with connect(one) as peer:
+                assert (await peer.send("hi")).text == "hi!"
+        async with httpx.AsyncClient(headers=HEADERS) as http:
+            assert (await http.post(f"http://127.0.0.1:{port}/", json=RPC)).status_code == 404
+
+
+async def test_the_options_say_where() -> None:
+    port = closed_port()
+    options = ServeOptions(
+        http=ListenAddress("127.0.0.1", port), public_url="https://pub.example/x", public_grpc="pub.example:9"
+    )
+    async with serve(agent(), options=options) as server:
+        assert server.http == ListenAddress("127.0.0.1", port)
+        assert listed(server.card) == [
+            ("JSONRPC", "https://pub.example/x/"),
+            ("HTTP+JSON", "https://pub.example/x/"),
+            ("GRPC", "pub.example:9"),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("declared", "error"),
+    [
+        (interface("CARRIER-PIGEON"), LookupError),
+        (interface(""), LookupError),
+        (interface("JSONRPC", version="0.3"), ValueError),
+        (interface("JSONRPC", version="nonsense"), ValueError),
+        (interface("JSONRPC", "http://"), ValueError),
+        (interface("JSONRPC", "http://:8080"), ValueError),
+        (interface("JSONRPC", "http://127.0.0.1:99999"), ValueError),
+        (interface("GRPC", "127.0.0.1:port"), ValueError),
+    ],
+)
+async def test_what_cannot_be_served_is_refused(declared: hub.AgentInterface, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        async with serve(agent(), [interface("JSONRPC"), declared]):
+            pytest.fail("it was served")
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "GRPC"])
+async def test_a_taken_port_leaves_nothing_open(binding: str) -> None:
+    mine = closed_port()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        declared = [interface("HTTP+JSON", f"127.0.0.1:{mine}"), interface(binding, f"127.0.0.1:{taken}")]
+        with pytest.raises(OSError):
+            async with serve(agent(), declared):
+                pytest.fail("it was served")
+    with pytest.raises(OSError):
+        await asyncio.open_connection("127.0.0.1", mine)
+    with socket.socket() as again:
+        again.bind(("127.0.0.1", mine))
+
+
+async def test_drain_may_be_repeated() -> None:
+    async with serve(agent()) as server:
+        async with asyncio.timeout(PATIENCE):
+            await server.drain(0)
+            await server.drain(5)
+        async with connect(f"{server.grpc}") as peer:
+            with pytest.raises(A2AError) as caught:
+                await peer.send("hi")
+        assert caught.value.reason is Reason.UNAVAILABLE
+
+
+async def test_drain_ends_what_runs() -> None:
+    async with serve(agent()) as server, connect(server.card) as peer:
+        events = peer.stream("hang")
+        async with asyncio.timeout(PATIENCE):
+            first = await anext(events)
+            assert first.WhichOneof("payload") == "task"
+            await server.drain(0)
+            with pytest.raises(A2AError) as caught:
+                async for _ in events:
+                    pass
+        assert caught.value.reason is Reason.UNAVAILABLE
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_extensions_tenants_and_deadlines_arrive(binding: str) -> None:
+    async with serve(agent()) as server, connect(server.card, binding=binding) as peer:
+        context = CallContext(parameters={"a2a-extensions": f"{EXTENSION}, https://unknown.example"})
+        reply = await peer.send("ext", context=context)
+        assert reply.text.split(",")[0] == EXTENSION
+        assert context.reply["a2a-extensions"] == EXTENSION
+        late = CallContext(deadline=0.0)
+        with pytest.raises(A2AError) as caught:
+            await peer.send("hi", context=late)
+        assert caught.value.reason is Reason.DEADLINE_EXCEEDED
+        request = hub.SendMessageRequest(tenant="acme")
+        request.message.CopyFrom(
+            hub.Message(message_id="m", role=hub.ROLE_USER, parts=[hub.Part(text="tenant")])
+        )
+        assert (await peer.send_message(request)).message.parts[0].text == "tenant=acme"
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_tenant_that_the_interface_names(binding: str) -> None:
+    async with serve(agent(), [interface(binding, tenant="acme")]) as server:
+        assert [one.tenant for one in server.card.supported_interfaces] == ["acme"]
+        async with connect(server.card) as peer:
+            assert (await peer.send("tenant")).text == "tenant=acme"
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_required_extension(binding: str) -> None:
+    required = agent(extensions=[hub.AgentExtension(uri=EXTENSION, required=True)])
+    async with serve(required) as server, connect(server.card, binding=binding) as peer:
+        with pytest.raises(A2AError) as caught:
+            await peer.send("hi")
+        assert caught.value.reason is Reason.EXTENSION_SUPPORT_REQUIRED
+        context = CallContext(parameters={"a2a-extensions": EXTENSION})
+        assert (await peer.send("hi", context=context)).text == "hi!"
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_the_extended_card_gets_addresses(binding: str) -> None:
+    async with serve(agent()) as server, connect(server.card, binding=binding) as peer:
+        extended = await peer.get_extended_agent_card()
+        assert extended.name == "extended"
+        assert listed(extended) == listed(server.card)
+
+
+async def test_further_middleware_is_innermost() -> None:
+    seen: list[str] = []
+
+    class Watching:
+        def __init__(self, inner: Any) -> None:
+            self._inner = inner
+            self.stream = inner.stream
+
+        async def unary(self, call: Any) -> Any:
+            seen.append(call.operation.name)
+            return await self._inner.unary(call)
+
+    async with serve(agent(), options=ServeOptions(middleware=(Watching,))) as server:
+        async with connect(server.card) as peer:
+            await peer.send("hi")
+            with pytest.raises(A2AError):
+                await peer.get_task(hub.GetTaskRequest())
+    assert seen == ["SendMessage"], "what is not valid is refused before"
+
+
+async def test_own_grpc_client_sees_the_port_of_the_card() -> None:
+    async with serve(agent()) as server:
+        async with grpc.aio.insecure_channel(server.card.supported_interfaces[2].url) as channel:
+            call = channel.unary_unary("/lf.a2a.v1.A2AService/GetTask")
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call(hub.GetTaskRequest(id="none").SerializeToString(), timeout=PATIENCE)
+            assert caught.value.code() is grpc.StatusCode.NOT_FOUND
