@@ -221,18 +221,20 @@ async def test_further_middleware_is_innermost() -> None:
             seen.append(call.operation.name)
             return await self._inner.unary(call)
 
-    async with serve(agent(), options=ServeOptions(middleware=(Watching,))) as server:
-        async with connect(server.card) as peer:
-            await peer.send("hi")
-            with pytest.raises(A2AError):
-                await peer.get_task(hub.GetTaskRequest())
+    options = ServeOptions(middleware=(Watching,))
+    async with serve(agent(), options=options) as server, connect(server.card) as peer:
+        await peer.send("hi")
+        with pytest.raises(A2AError):
+            await peer.get_task(hub.GetTaskRequest())
     assert seen == ["SendMessage"], "what is not valid is refused before"
 
 
-async def test_own_grpc_client_sees_the_port_of_the_card() -> None:
-    async with serve(agent()) as server:
-        async with grpc.aio.insecure_channel(server.card.supported_interfaces[2].url) as channel:
-            call = channel.unary_unary("/lf.a2a.v1.A2AService/GetTask")
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await call(hub.GetTaskRequest(id="none").SerializeToString(), timeout=PATIENCE)
-            assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+async def test_a_foreign_grpc_client_reaches_the_address_of_the_card() -> None:
+    async with (
+        serve(agent()) as server,
+        grpc.aio.insecure_channel(server.card.supported_interfaces[2].url) as channel,
+    ):
+        call = channel.unary_unary("/lf.a2a.v1.A2AService/GetTask")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call(hub.GetTaskRequest(id="none").SerializeToString(), timeout=PATIENCE)
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
