@@ -29,11 +29,12 @@ class _Deadline:
         limit = call.context.deadline
         if limit is None:
             return await self._service.unary(call)
+        bound = _until(limit)
         try:
-            async with asyncio.timeout(limit - monotonic()):
+            async with bound:
                 return await self._service.unary(call)
-        except TimeoutError:
-            raise A2AError(Reason.DEADLINE_EXCEEDED) from None
+        except TimeoutError as error:
+            raise _judged(error, bound) from None
 
     def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
         if call.context.deadline is None:
@@ -44,11 +45,25 @@ class _Deadline:
         async with aclosing(self._service.stream(call)) as events:
             while True:
                 # A timeout around the yield would cancel whatever the consumer is doing at that moment.
+                bound = _until(limit)
                 try:
-                    async with asyncio.timeout(limit - monotonic()):
+                    async with bound:
                         event = await anext(events)
                 except StopAsyncIteration:
                     return
-                except TimeoutError:
-                    raise A2AError(Reason.DEADLINE_EXCEEDED) from None
+                except TimeoutError as error:
+                    raise _judged(error, bound) from None
                 yield event
+
+
+def _until(limit: float) -> asyncio.Timeout:
+    """A timeout at the deadline. Raises DEADLINE_EXCEEDED when that has passed: nothing is begun in vain."""
+    left = limit - monotonic()
+    if left <= 0:
+        raise A2AError(Reason.DEADLINE_EXCEEDED)
+    return asyncio.timeout(left)
+
+
+def _judged(error: TimeoutError, bound: asyncio.Timeout) -> Exception:
+    """What a timeout means: the caller's deadline, or one of the service's own, which is its own affair."""
+    return A2AError(Reason.DEADLINE_EXCEEDED) if bound.expired() else error

@@ -1,4 +1,7 @@
-"""One log line per call: where it came in, what it was, how it ended, how long it took. No content, ever."""
+"""One log line per call: where it came in, what it was, on which task, how it ended, how long it took.
+
+No content, ever: nothing that a caller or an agent has written, apart from task ids.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,12 @@ from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service
+from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _log = logging.getLogger("a2a_bridge.access")
+
+#: longest id that is written whole
+_LONGEST_ID = 64
 
 
 def access_log(clock: Callable[[], float] = perf_counter) -> Middleware:
@@ -36,19 +43,16 @@ class _AccessLog:
     async def unary(self, call: Call[Req, Res], /) -> Res:
         if not _log.isEnabledFor(logging.INFO):
             return await self._service.unary(call)
-        began = self._clock()
-        outcome = "cancelled"
+        line = _Line(call, self._clock)
         try:
             response = await self._service.unary(call)
-            outcome = "ok"
-        except A2AError as error:
-            outcome = error.name
-            raise
-        except Exception:
-            outcome = "crash"
+            line.outcome = "ok"
+            line.saw(response)
+        except Exception as error:
+            line.failed(error)
             raise
         finally:
-            self._write(call, outcome, began)
+            line.write()
         return response
 
     def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
@@ -57,22 +61,76 @@ class _AccessLog:
         return self._logged(call)
 
     async def _logged(self, call: Call[Req, Res]) -> AsyncGenerator[Res, None]:
-        began = self._clock()
-        outcome, count = "closed by the caller", 0
+        line = _Line(call, self._clock)
+        count = 0
         try:
             async with aclosing(self._service.stream(call)) as events:
                 async for event in events:
                     count += 1
+                    line.saw(event)
                     yield event
-            outcome = "ok"
-        except A2AError as error:
-            outcome = error.name
+            line.outcome = "ok"
+        except Exception as error:
+            line.failed(error)
             raise
         finally:
-            self._write(call, f"{outcome} after {count} events", began)
+            line.write(f" {count} events")
 
-    def _write(self, call: Call[Any, Any], outcome: str, began: float) -> None:
-        origin = call.context.origin
+
+class _Line:
+    """What becomes of a call, as far as it is known. Cancelled is what nobody has said anything else about."""
+
+    __slots__ = ("_began", "_call", "_clock", "_state", "_task_id", "outcome")
+
+    def __init__(self, call: Call[Any, Any], clock: Callable[[], float]) -> None:
+        self._call = call
+        self._clock = clock
+        self._began = clock()
+        self._task_id = _asked_about(call.request)
+        self._state = hub.TASK_STATE_UNSPECIFIED
+        self.outcome = "cancelled"
+
+    def failed(self, error: Exception) -> None:
+        self.outcome = error.name if isinstance(error, A2AError) else "crash"
+
+    def saw(self, response: object) -> None:
+        """Notes the task a response is about, and its state."""
+        if isinstance(response, (hub.SendMessageResponse, hub.StreamResponse)):
+            which = response.WhichOneof("payload")
+            response = getattr(response, which) if which is not None else None
+        if isinstance(response, hub.Task):
+            self._task_id, self._state = response.id, response.status.state
+        elif isinstance(response, hub.TaskStatusUpdateEvent):
+            self._task_id, self._state = response.task_id, response.status.state
+
+    def write(self, more: str = "") -> None:
+        origin = self._call.context.origin
         cell = f"{origin.binding} {origin.version}".strip() or "in-process"
-        milliseconds = (self._clock() - began) * 1000
-        _log.info("%s %s %s %.1f ms", cell, call.operation.name, outcome, milliseconds)
+        task = f" task={_printable(self._task_id)}" if self._task_id else ""
+        state = f" state={_state_name(self._state)}" if self._state else ""
+        milliseconds = (self._clock() - self._began) * 1000
+        name = self._call.operation.name
+        _log.info("%s %s%s%s %s%s %.1f ms", cell, name, task, state, self.outcome, more, milliseconds)
+
+
+def _asked_about(request: Any) -> str:
+    if isinstance(request, hub.SendMessageRequest):
+        return request.message.task_id
+    if isinstance(request, (hub.GetTaskRequest, hub.CancelTaskRequest, hub.SubscribeToTaskRequest)):
+        return request.id
+    return str(getattr(request, "task_id", ""))
+
+
+def _printable(text: str) -> str:
+    # A caller chooses the ids it asks about; none of them may look like a line or a member of ours.
+    if text.isascii() and text.isprintable() and " " not in text and len(text) <= _LONGEST_ID:
+        return text
+    return ascii(text[:_LONGEST_ID]).replace(" ", "\\x20")
+
+
+def _state_name(state: int) -> str:
+    return (
+        hub.TaskState.Name(state).removeprefix("TASK_STATE_")
+        if state in hub.TaskState.values()
+        else str(state)
+    )

@@ -1,0 +1,69 @@
+"""validate(): REQUIRED members that are absent are named, all of them, and nothing is called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.middleware import validate
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.probe import Probe, answering, yielding
+from a2a_bridge.testing.samples import minimal
+from tests.middleware.scene import TASK, ask, refusal
+
+LACKING = [
+    (ops.SEND_MESSAGE, hub.SendMessageRequest(), ["message"]),
+    (
+        ops.SEND_MESSAGE,
+        hub.SendMessageRequest(message=hub.Message()),
+        ["message.messageId", "message.role", "message.parts"],
+    ),
+    (
+        ops.SEND_STREAMING_MESSAGE,
+        hub.SendMessageRequest(message=hub.Message(message_id="m", role=hub.ROLE_USER, parts=[hub.Part()])),
+        ["message.parts[0]"],
+    ),
+    (
+        ops.SEND_MESSAGE,
+        hub.SendMessageRequest(
+            message=minimal(hub.Message),
+            configuration=hub.SendMessageConfiguration(task_push_notification_config={"id": "p"}),
+        ),
+        ["configuration.taskPushNotificationConfig.url"],
+    ),
+    (ops.GET_TASK, hub.GetTaskRequest(), ["id"]),
+    (ops.CANCEL_TASK, hub.CancelTaskRequest(), ["id"]),
+    (ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(), ["id"]),
+    (ops.GET_PUSH_CONFIG, hub.GetTaskPushNotificationConfigRequest(), ["taskId", "id"]),
+    (ops.CREATE_PUSH_CONFIG, hub.TaskPushNotificationConfig(task_id="t"), ["url"]),
+]
+
+
+@pytest.fixture
+def probe() -> Probe:
+    probe = Probe()
+    probe.on_unary = answering(TASK)
+    probe.on_stream = yielding(TASK)
+    return probe
+
+
+@pytest.mark.parametrize(("operation", "request_", "fields"), LACKING)
+async def test_what_is_absent_is_named(
+    operation: Any, request_: Any, fields: list[str], probe: Probe
+) -> None:
+    with pytest.raises(A2AError) as caught:
+        await ask(validate()(probe), Call(operation, request_, CallContext()))
+    assert refusal(caught.value) == (Reason.INVALID_PARAMS, fields)
+    assert all(field in caught.value.message for field in fields)
+    assert probe.calls == []
+
+
+@pytest.mark.parametrize("operation", ops.ALL, ids=[operation.name for operation in ops.ALL])
+async def test_what_has_all_that_is_required_passes(operation: Any, probe: Probe) -> None:
+    call = Call(operation, minimal(operation.request), CallContext())
+    await ask(validate()(probe), call)
+    assert probe.calls == [call]
