@@ -126,6 +126,11 @@ def test_a_transport_of_ones_own_is_shown_by_its_address() -> None:
     assert urls([own], public_grpc="grpc.example:1") == ["127.0.0.1:5"]
 
 
+def test_a_transport_of_ones_own_keeps_its_scheme() -> None:
+    own = Mounted(interface("QUEUE", "queue://0.0.0.0:5/jobs"), "queue", ListenAddress("0.0.0.0", 5), "/jobs")
+    assert urls([own], "http://agent.example") == ["queue://agent.example:5/jobs"]
+
+
 def test_addresses_that_the_system_gave_are_put_in() -> None:
     advertisement = Advertisement(CARD, [http("", ListenAddress("127.0.0.1", 0))])
     before = advertisement.document("http://agent.example")

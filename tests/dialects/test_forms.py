@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.codec.plan import plan_of
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V1_0, Form
 from a2a_bridge.dialects.dialect import canonical_rows
+from a2a_bridge.dialects.v1_0.forms import _query_kind
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 
@@ -102,6 +104,24 @@ def test_a_query_holds_no_messages_and_no_maps() -> None:
             for member, kind in rule.query.items():
                 assert kind.removeprefix("[]") in {"string", "int", "bool", "enum", "timestamp"}, member
                 assert f"{{{member}}}" not in rule.template
+
+
+@pytest.mark.parametrize(
+    ("message", "member", "kind"),
+    [
+        (hub.SendMessageRequest, "message", ""),
+        (hub.SendMessageRequest, "metadata", ""),
+        (hub.AgentCard, "securitySchemes", ""),
+        (hub.Part, "raw", ""),
+        (hub.SendMessageConfiguration, "acceptedOutputModes", "[]string"),
+        (hub.SendMessageConfiguration, "returnImmediately", "bool"),
+        (hub.TaskStatus, "state", "enum"),
+        (hub.TaskStatus, "timestamp", "timestamp"),
+    ],
+)
+def test_what_a_query_can_hold(message: type[Any], member: str, kind: str) -> None:
+    (field,) = [one for one in plan_of(message).fields if one.json_name == member]
+    assert _query_kind(field) == kind
 
 
 @pytest.mark.parametrize("kind", ["JSONRPC", "HTTP+JSON"])

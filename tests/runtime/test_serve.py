@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from a2a_bridge import connect, interface, serve
-from a2a_bridge.bindings import ListenAddress
+from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -70,6 +70,25 @@ async def test_several_paths_on_one_listener() -> None:
         for one in server.card.supported_interfaces:
             async with connect(one) as peer:
                 assert (await peer.send("hi")).text == "hi!"
+
+
+async def test_an_interface_may_be_declared_twice() -> None:
+    declared = [interface("JSONRPC"), interface("JSONRPC", "/", version="1.0.1", tenant="acme")]
+    async with serve(agent(), declared) as server:
+        assert [one.tenant for one in server.card.supported_interfaces] == ["", "acme"]
+        async with connect(server.card.supported_interfaces[1]) as peer:
+            assert (await peer.send("tenant")).text == "tenant=acme"
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_the_hosts_limits_hold_on_every_binding(binding: str) -> None:
+    options = ServeOptions(host=HostOptions(max_body=1000))
+    async with serve(agent(), options=options) as server, connect(server.card, binding=binding) as peer:
+        with pytest.raises(A2AError) as caught:
+            await peer.send("x" * 5000)
+        assert caught.value.reason is Reason.REQUEST_TOO_LARGE
+        assert caught.value.metadata == {"limit": "1000"}
+        assert (await peer.send("hi")).text == "hi!"
 
 
 async def test_two_listeners() -> None:
