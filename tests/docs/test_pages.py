@@ -34,7 +34,12 @@ def test_the_names_of_the_library() -> None:
 
 
 def test_the_middleware() -> None:
-    said = prose(DOCS / "library.md").rpartition("`a2a_bridge.middleware` has")[2].partition("bounds")[0].replace("`serve`", "")
+    said = (
+        prose(DOCS / "library.md")
+        .rpartition("`a2a_bridge.middleware` has")[2]
+        .partition("bounds")[0]
+        .replace("`serve`", "")
+    )
     assert set(re.findall(r"`(\w+)`", said)) == set(middleware.__all__)
 
 
