@@ -165,6 +165,10 @@ async def serve_service(
         note_signatures(card)
         card = rewrite(card)
     plan = [_placed(one, options) for one in interfaces]
+    for one in interfaces:
+        # Serving it in the clear would be worse than not serving it.
+        if one.url.lower().startswith("https://") and options.host.tls is None:
+            raise ValueError(f"{one.url!r} needs TLS, and HostOptions.tls is not set")
     hosts: dict[tuple[str, ListenAddress], Host] = {}
     advertisement = Advertisement(
         card,

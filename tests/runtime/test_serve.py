@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
+from pathlib import Path
 from typing import Any
 
 import grpc.aio
@@ -11,7 +13,7 @@ import httpx
 import pytest
 
 from a2a_bridge import connect, interface, serve
-from a2a_bridge.bindings import HostOptions, ListenAddress
+from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -134,11 +136,14 @@ async def test_the_options_say_where() -> None:
         (interface("JSONRPC", "http://:8080"), ValueError),
         (interface("JSONRPC", "http://127.0.0.1:99999"), ValueError),
         (interface("GRPC", "127.0.0.1:port"), ValueError),
+        (interface("GRPC", "/twice"), ValueError),
+        (interface("JSONRPC", WELL_KNOWN), ValueError),
+        (interface("JSONRPC", "https://127.0.0.1:0"), ValueError),
     ],
 )
 async def test_what_cannot_be_served_is_refused(declared: hub.AgentInterface, error: type[Exception]) -> None:
     with pytest.raises(error):
-        async with serve(agent(), [interface("JSONRPC"), declared]):
+        async with serve(agent(), [interface("JSONRPC"), interface("GRPC"), declared]):
             pytest.fail("it was served")
 
 
@@ -157,6 +162,19 @@ async def test_a_taken_port_leaves_nothing_open(binding: str) -> None:
         await asyncio.open_connection("127.0.0.1", mine)
     with socket.socket() as again:
         again.bind(("127.0.0.1", mine))
+
+
+async def test_tls_shows_in_the_card() -> None:
+    pem = Path(__file__).parents[1] / "transports" / "http_tls.pem"
+    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    theirs.load_cert_chain(pem)
+    options = ServeOptions(host=HostOptions(tls=theirs))
+    dial = DialOptions(tls=ssl.create_default_context(cafile=str(pem)))
+    async with serve(agent(), [interface("JSONRPC", "https://127.0.0.1:0/a")], options) as server:
+        assert listed(server.card) == [("JSONRPC", f"https://{server.http}/a")]
+        async with connect(f"https://{server.http}", options=dial) as peer:
+            assert peer.card == server.card
+            assert (await peer.send("hi")).text == "hi!"
 
 
 async def test_drain_may_be_repeated() -> None:
