@@ -13,6 +13,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from time import monotonic
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -48,7 +49,8 @@ class ServeOptions:
 
     http, grpc: where interfaces listen whose declaration names no host. public_url, public_grpc: what
     the card says instead of the listening addresses. grace: seconds running calls get when the server is
-    left. middleware: further middleware, innermost, listed from the outside in.
+    left. middleware: further middleware, innermost, listed from the outside in. grpc_tls: server
+    credentials for gRPC, which cannot use the `host.tls` that HTTP takes.
     """
 
     http: ListenAddress = field(default_factory=ListenAddress)
@@ -58,6 +60,13 @@ class ServeOptions:
     public_grpc: str = ""
     grace: float = 10.0
     middleware: tuple[Middleware, ...] = ()
+    grpc_tls: Any = None
+
+    def host_of(self, family: str) -> HostOptions:
+        """The options of the hosts of a binding family."""
+        if family == "grpc" and self.grpc_tls is not None:
+            return replace(self.host, tls=self.grpc_tls)
+        return self.host
 
 
 #: what is mounted when nothing is declared: JSON-RPC at `/`, HTTP+JSON at the root paths, and gRPC
@@ -101,8 +110,10 @@ class Server:
         if self._drained:
             return
         self._drained = True
+        end = monotonic() + grace
         await asyncio.gather(*(host.drain(grace) for host in self._hosts.values()))
-        await self._close(grace)
+        # Tasks that go on without callers get what is left of the same grace.
+        await self._close(max(0.0, end - monotonic()))
 
 
 def guarded(service: Service, card: hub.AgentCard, options: ServeOptions) -> Service:
@@ -184,7 +195,7 @@ async def serve_service(
         for kind, dialects in group.items():
             binding = find(kind)
             if host is None:
-                host = hosts[family, address] = binding.host(address, options.host)
+                host = hosts[family, address] = binding.host(address, options.host_of(family))
             binding.mount(host, path, service, dialects)
     http = next((host for (family, _), host in hosts.items() if family == "http"), None)
     if http is not None:

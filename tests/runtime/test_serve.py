@@ -177,6 +177,25 @@ async def test_tls_shows_in_the_card() -> None:
             assert (await peer.send("hi")).text == "hi!"
 
 
+async def test_both_families_can_have_tls_at_once() -> None:
+    pem = Path(__file__).parents[1] / "transports" / "http_tls.pem"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    key_at = pem.read_bytes().index(b"-----BEGIN PRIVATE KEY-----")
+    certificate_at = pem.read_bytes().index(b"-----BEGIN CERTIFICATE-----")
+    blocks = sorted([key_at, certificate_at])
+    first, second = pem.read_bytes()[blocks[0] : blocks[1]], pem.read_bytes()[blocks[1] :]
+    key, certificate = (second, first) if certificate_at < key_at else (first, second)
+    options = ServeOptions(
+        host=HostOptions(tls=context), grpc_tls=grpc.ssl_server_credentials([(key, certificate)])
+    )
+    dial = DialOptions(tls=ssl.create_default_context(cafile=str(pem)))
+    async with serve(agent(), options=options) as server:
+        for binding in ("JSONRPC", "HTTP+JSON", "GRPC"):
+            async with connect(server.card, binding=binding, options=dial) as peer:
+                assert (await peer.send("hi")).text == "hi!"
+
+
 async def test_drain_may_be_repeated() -> None:
     async with serve(agent()) as server:
         async with asyncio.timeout(PATIENCE):
