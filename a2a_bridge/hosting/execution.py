@@ -131,7 +131,7 @@ class Execution:
         self._tickets.append(ticket)
         self.waiting.append(ticket)
         if self.task is not None and ticket.wants is not Wants.OUTCOME:
-            ticket.settle(self._response(ticket))
+            self._settle(ticket)
         if self.producer is None or self.producer.done():
             self.producer = _spawn(self._work(), f"a2a task {self.task_id}")
             self.producer.add_done_callback(self._producer_done)
@@ -269,7 +269,7 @@ class Execution:
         elif self.task.status.state in RUNNING:
             await self._fail(UNFINISHED)
         else:
-            ticket.settle(self._response(ticket))
+            self._settle(ticket)
 
     async def _broken(self, ticket: Ticket, text: str, error: A2AError) -> None:
         if self.task is None:
@@ -293,7 +293,8 @@ class Execution:
                 own_artifact(update, self.task_id, self.context_id)
                 async with self._lock:
                     advance(self._existing, update)
-                    await self._publish(response)
+                    if self._observed:
+                        await self._publish(response)
             case hub.Task():
                 await self._take_task(event)
             case hub.Message():
@@ -304,13 +305,14 @@ class Execution:
                 raise Misbehaviour(f"{type(event).__name__} is not an event")
 
     async def _take_task(self, event: hub.Task) -> None:
-        response = hub.StreamResponse(task=event)
-        own_task(response.task, self.task_id, self.context_id, self._workshop.clock)
+        task = hub.Task()
+        task.CopyFrom(event)
+        own_task(task, self.task_id, self.context_id, self._workshop.clock)
         if self.task is None:
-            await self._create(response.task)
+            await self._create(task)
             return
         async with self._lock:
-            advance_to(self._existing, response.task)
+            advance_to(self._existing, task)
             await self._persist()
             await self._publish(hub.StreamResponse(task=self.task))
         self._settle_by_state()
@@ -328,8 +330,10 @@ class Execution:
         if ticket is None:
             raise RuntimeError("a task is created by a run")
         message = ticket.run.message
-        own = next((one for one in task.history if one.message_id == message.message_id), None)
-        if own is None:
+        for own in task.history:
+            if own.message_id == message.message_id:
+                break
+        else:
             own = task.history.add()
             own.CopyFrom(message)
         own.task_id, own.context_id = self.task_id, self.context_id
@@ -343,9 +347,10 @@ class Execution:
             self.task = task
         finally:
             self._creating = False
-        await self._publish(hub.StreamResponse(task=task))
+        if self._observed:
+            await self._publish(hub.StreamResponse(task=task))
         if ticket.wants is not Wants.OUTCOME:
-            ticket.settle(self._response(ticket))
+            self._settle(ticket)
         self._settle_by_state()
 
     async def _update(self, response: hub.StreamResponse) -> None:
@@ -355,7 +360,8 @@ class Execution:
         async with self._lock:
             advance(self._existing, update)
             await self._persist()
-            await self._publish(response)
+            if self._observed:
+                await self._publish(response)
         self._settle_by_state()
 
     async def _fail(self, text: str) -> None:
@@ -390,10 +396,14 @@ class Execution:
             self.task, self._version = stored
             await self._publish(hub.StreamResponse(task=self.task))
             for ticket in self._tickets:
-                ticket.settle(self._response(ticket))
+                self._settle(ticket)
             self._tickets.clear()
             self._workshop.bus.end(self.task_id)
         raise Overtaken
+
+    @property
+    def _observed(self) -> bool:
+        return self._workshop.push_sender is not None or self._workshop.bus.heard(self.task_id)
 
     async def _publish(self, response: hub.StreamResponse) -> None:
         workshop = self._workshop
@@ -416,18 +426,22 @@ class Execution:
             raise RuntimeError("there is no task yet")
         return self.task
 
-    def _response(self, ticket: Ticket) -> hub.SendMessageResponse | None:
-        return None if ticket.wants is Wants.STREAM else hub.SendMessageResponse(task=self.task)
+    def _settle(self, ticket: Ticket) -> None:
+        """Answers with the task as it is now, if the sender still waits for it."""
+        if not ticket.answer.done():
+            ticket.settle(None if ticket.wants is Wants.STREAM else hub.SendMessageResponse(task=self.task))
 
     def _settle_by_state(self) -> None:
         state = self._existing.status.state
         if state in TERMINAL:
             for ticket in self._tickets:
-                begun = ticket.begun_at is not None
-                ticket.settle(self._response(ticket) if begun else already_ended(self.task))
+                if ticket.begun_at is None:
+                    ticket.settle(already_ended(self.task))
+                else:
+                    self._settle(ticket)
             self._tickets.clear()
         elif state in INTERRUPTED and self._current is not None:
-            self._current.settle(self._response(self._current))
+            self._settle(self._current)
 
     def _give_up(self, error: A2AError) -> None:
         for ticket in self._tickets:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from a2a_bridge.core.messages import timestamp
 from a2a_bridge.hosting.clock import Clock
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -67,7 +66,8 @@ def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> Non
 
 def _own_state(status: hub.TaskStatus, task_id: str, context_id: str, clock: Clock) -> None:
     if not status.HasField("timestamp"):
-        status.timestamp.CopyFrom(timestamp(clock.now()))
+        stamp = status.timestamp
+        stamp.seconds, stamp.nanos = divmod(clock.now(), 1_000_000_000)
     if status.HasField("message"):
         _own_message(status.message)
         _own_ids(status.message, task_id, context_id)
