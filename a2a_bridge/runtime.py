@@ -175,6 +175,8 @@ async def serve_service(
     if rewrites_card:
         note_signatures(card)
         card = rewrite(card)
+    if not interfaces:
+        raise ValueError("no interfaces are declared, so there is nothing to serve")
     plan = [_placed(one, options) for one in interfaces]
     for one in interfaces:
         # Serving it in the clear would be worse than not serving it.

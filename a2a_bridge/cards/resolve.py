@@ -47,10 +47,21 @@ class Resolver:
         the card is guarded, INVALID_AGENT_RESPONSE when what is there is not a card.
         """
         tried: list[str] = []
-        for location in card_locations(url):
-            card = await self._at(location, tried)
-            if card is not None:
-                return card
+        *earlier, last = card_locations(url)
+        for location in earlier:
+            try:
+                card = await self._at(location, tried)
+            except A2AError as error:
+                # A site that answers any path with its front page has said nothing about its origin's card.
+                if error.reason is not Reason.INVALID_AGENT_RESPONSE:
+                    raise
+                tried.append(error.message)
+            else:
+                if card is not None:
+                    return card
+        card = await self._at(last, tried)
+        if card is not None:
+            return card
         raise A2AError(
             Reason.INVALID_AGENT_RESPONSE, f"no agent card at {url}: {'; '.join(tried)}", blame=Blame.PEER
         )

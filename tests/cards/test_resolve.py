@@ -89,6 +89,12 @@ async def test_what_is_no_card_is_passed_by(status: int) -> None:
     assert f"{HERE} answered {status}" in error.message
 
 
+@pytest.mark.parametrize("front", [b"<!doctype html>", b"[]", b'{"name": "not a card"}'])
+async def test_a_front_page_at_any_path_does_not_hide_the_card_of_the_origin(front: bytes) -> None:
+    web = Web({f"http://a.example/app{WELL_KNOWN}": front, HERE: card("origin")})
+    assert (await resolve("http://a.example/app", web.fetch)).name == "origin"
+
+
 async def test_redirects_are_not_followed() -> None:
     web = Web({HERE: Fetched(302, {"location": "http://b.example/card.json"}, b"")})
     web.pages["http://b.example/card.json"] = card()

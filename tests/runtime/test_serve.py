@@ -177,6 +177,12 @@ async def test_tls_shows_in_the_card() -> None:
             assert (await peer.send("hi")).text == "hi!"
 
 
+async def test_nothing_declared_is_nothing_to_serve() -> None:
+    with pytest.raises(ValueError, match="no interfaces"):
+        async with serve(agent(), []):
+            pytest.fail("it was served")
+
+
 async def test_both_families_can_have_tls_at_once() -> None:
     pem = Path(__file__).parents[1] / "transports" / "http_tls.pem"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
