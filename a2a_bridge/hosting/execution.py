@@ -389,6 +389,8 @@ class Execution:
         """Somebody else has written the task, so it is theirs now: callers get what they have written."""
         log.warning("task %s was changed elsewhere; its run here ends", self.task_id)
         self._stopping = True
+        if self.producer is not None and self.producer is not asyncio.current_task():
+            self.producer.cancel()
         stored = await self._workshop.tasks.get(self.scope, self.task_id)
         if stored is None:
             self._give_up(A2AError(Reason.TASK_NOT_FOUND, metadata={"taskId": self.task_id}))
