@@ -167,7 +167,9 @@ class A2AError(Exception):
         self.violations = tuple(
             Violation(_carriable(one.field), _carriable(one.description)) for one in violations
         )
-        self.metadata = {_carriable(str(key)): _carriable(str(value)) for key, value in (metadata or {}).items()}
+        self.metadata = {
+            _carriable(str(key)): _carriable(str(value)) for key, value in (metadata or {}).items()
+        }
         self.details = tuple(details)
         self.code = reason.code if code is None else code
         self.name = _carriable(name) or reason.name
