@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from time import monotonic
@@ -32,6 +32,7 @@ from a2a_bridge.bindings import (
 from a2a_bridge.cards import Advertisement, Candidate, Mounted, interface, resolve, select
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.agent_api import service_of
+from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.dialects import Dialect, by_version
 from a2a_bridge.gateway import Route, Router, dialled, note_signatures, rewrite, rewrite_extended_card
@@ -226,8 +227,8 @@ def asgi(
     """An agent as an ASGI 3 application: the HTTP bindings and the card, to be mounted anywhere.
 
     It needs no lifespan and no start: everything is made on the first request. Addresses in the card
-    follow the mount path and trusted forwarded headers. Only the paths of `interfaces` count. An extended
-    card gets addresses only with `public_url`, since a call does not tell how its caller reached us.
+    follow the mount path and trusted forwarded headers, in an extended card that names none too. Only the
+    paths of `interfaces` count.
     """
     options = options or ServeOptions()
     engine = Engine(agent)
@@ -239,10 +240,7 @@ def asgi(
         public_url=options.public_url,
         public_grpc=options.public_grpc,
     )
-    service = service_of(engine)
-    if options.public_url:
-        service = compose(service, _addressed(advertisement))
-    service = guarded(service, agent.card, options)
+    service = guarded(compose(service_of(engine), _addressed(advertisement)), agent.card, options)
     host = asgi_host(options.host, close=engine.close)
     for (family, _, path), group in _grouped(plan).items():
         if family != "http":
@@ -254,10 +252,14 @@ def asgi(
 
 
 def _addressed(advertisement: Advertisement, *, only_missing: bool = True) -> Middleware:
-    """Gives extended cards the interfaces of the public one."""
-    return rewrite_extended_card(
-        lambda _: advertisement.card().supported_interfaces, only_missing=only_missing
-    )
+    """Gives extended cards the interfaces of the public one, as the caller would have been shown them."""
+    # With several listeners a call may come by another one than the card, whose base URL says nothing here.
+    alone = len({one.address for one in advertisement.mounted if one.family == "http"}) == 1
+
+    def interfaces(context: CallContext) -> Iterable[hub.AgentInterface]:
+        return advertisement.card(context.origin.base_url if alone else "").supported_interfaces
+
+    return rewrite_extended_card(interfaces, only_missing=only_missing)
 
 
 def _publish(host: DocumentHost, advertisement: Advertisement) -> None:

@@ -38,12 +38,14 @@ class Principal:
 class Origin:
     """Where a call entered: binding name (`JSONRPC`…), protocol version (`1.0`…), peer address if known.
 
+    base_url: of the application as the caller used it (scheme, host, mount path), where the transport has such.
     All empty for a call made in-process.
     """
 
     binding: str = ""
     version: str = ""
     peer: str = ""
+    base_url: str = ""
 
 
 IN_PROCESS = Origin()

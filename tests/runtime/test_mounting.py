@@ -103,6 +103,14 @@ async def test_a_public_url_is_shown_and_given_to_extended_cards() -> None:
         assert listed(extended) == listed(card)
 
 
+async def test_extended_cards_follow_the_caller_too() -> None:
+    async with browser(within("Starlette", asgi(agent()))) as http:
+        card = (await http.get("/agents/shows" + WELL_KNOWN)).json()
+        extended = (await http.get("/agents/shows/extendedAgentCard")).json()
+        assert listed(card)[0][1] == "https://host.example/agents/shows/"
+        assert listed(extended) == listed(card)
+
+
 async def test_grpc_is_no_asgi() -> None:
     with pytest.raises(ValueError, match="add_to_server"):
         asgi(agent(), [interface("GRPC")])

@@ -271,6 +271,31 @@ async def test_the_extended_card_gets_addresses(binding: str) -> None:
         assert listed(extended) == listed(server.card)
 
 
+async def test_the_extended_card_follows_the_caller() -> None:
+    options = ServeOptions(host=HostOptions(trust_forwarded=("127.0.0.1",)))
+    headers = HEADERS | {"X-Forwarded-Host": "pub.example", "X-Forwarded-Proto": "https"}
+    async with (
+        serve(agent(), options=options) as server,
+        httpx.AsyncClient(base_url=f"http://{server.http}", headers=headers) as http,
+    ):
+        public = (await http.get(WELL_KNOWN)).json()["supportedInterfaces"]
+        extended = (await http.get("/extendedAgentCard")).json()["supportedInterfaces"]
+    assert public[0]["url"] == "https://pub.example/"
+    assert extended == public
+
+
+async def test_the_listener_of_an_extended_card_does_not_stand_for_another() -> None:
+    declared = [
+        interface("JSONRPC", "http://127.0.0.1:0"),
+        interface("HTTP+JSON", f"http://127.0.0.1:{closed_port()}"),
+    ]
+    async with serve(agent(), declared) as server:
+        rest = server.card.supported_interfaces[1].url
+        async with httpx.AsyncClient(headers=HEADERS) as http:
+            extended = (await http.get(f"{rest}extendedAgentCard")).json()["supportedInterfaces"]
+        assert [one["url"] for one in extended] == [url for _, url in listed(server.card)]
+
+
 async def test_further_middleware_is_innermost() -> None:
     seen: list[str] = []
 

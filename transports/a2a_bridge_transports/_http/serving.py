@@ -89,7 +89,7 @@ class ServerSide(Generic[Index]):
             request.parameters(),
             None,
             deadline_of(request.headers, time.monotonic()),
-            _origin(self._kind, table.dialect.version, request.peer),
+            _origin(self._kind, table.dialect.version, request.peer, request.base_url()),
         )
 
     def failure(self, request: Request, error: BaseException, name: str) -> A2AError:
@@ -134,5 +134,5 @@ def error_headers(error: A2AError) -> Headers:
 
 
 @lru_cache(maxsize=1024)
-def _origin(kind: str, version: str, peer: str) -> Origin:
-    return Origin(kind, version, peer)
+def _origin(kind: str, version: str, peer: str, base_url: str) -> Origin:
+    return Origin(kind, version, peer, base_url)
