@@ -133,8 +133,11 @@ class Execution:
         if self.task is not None and ticket.wants is not Wants.OUTCOME:
             self._settle(ticket)
         if self.producer is None or self.producer.done():
-            self.producer = _spawn(self._work(), f"a2a task {self.task_id}")
-            self.producer.add_done_callback(self._producer_done)
+            producer = self.producer = _spawn(self._work(), f"a2a task {self.task_id}")
+            if producer.done():  # it began at once (see _EAGER) and never had to wait
+                self._producer_done(producer)
+            else:
+                producer.add_done_callback(self._producer_done)
 
     def abandon(self, ticket: Ticket) -> None:
         """The sender of a message has gone. A run that has not made a task has nobody to work for."""

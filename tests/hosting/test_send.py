@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -182,11 +183,16 @@ async def test_a_caller_that_leaves_before_the_run_has_begun_leaves_nothing() ->
     talk = Talk(agent_of(execute))
     sending = asyncio.create_task(talk.send("x"))
     await asyncio.sleep(0)  # it has made the run's task, which has not had a turn
-    sending.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await sending
+    if sys.version_info >= (3, 12):
+        # There a run begins within its sender's turn, so nobody can leave before it has.
+        assert ((await sending).status.state, len(began)) == (hub.TASK_STATE_FAILED, 1)
+    else:
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        assert (began, (await talk.list()).total_size) == ([], 0)
     await talk.close()
-    assert (began, (await talk.list()).total_size, talk.engine.live) == ([], 0, 0)
+    assert talk.engine.live == 0
 
 
 @pytest.mark.parametrize("text", ["error UNSUPPORTED_OPERATION", "error UNAUTHENTICATED"])

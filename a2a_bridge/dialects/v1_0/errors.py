@@ -148,13 +148,26 @@ def _json_details(error: A2AError) -> list[Any]:
     return found
 
 
+#: levels of a detail that are passed on: some readers give up far earlier than writers
+_DEEPEST = 200
+_LEFT_OUT = any_details.value("a detail that JSON cannot carry was left out")
+
+
 def _carriable(detail: Mapping[str, Any]) -> Mapping[str, Any]:
     """The detail, or a note in its place when it is too deep or no JSON: an error must not become another one."""
     try:
         dumps(dict(detail))
     except EncodeError:
-        return any_details.value("a detail that JSON cannot carry was left out")
-    return detail
+        return _LEFT_OUT
+    return detail if _within(detail, _DEEPEST) else _LEFT_OUT
+
+
+def _within(tree: Any, levels: int) -> bool:
+    if isinstance(tree, Mapping):
+        return levels > 0 and all(_within(one, levels - 1) for one in tree.values())
+    if isinstance(tree, (list, tuple)):
+        return levels > 0 and all(_within(one, levels - 1) for one in tree)
+    return True
 
 
 def _decode(
