@@ -42,7 +42,6 @@ from a2a_bridge.hosting.ports import (
     PushConfigStore,
     PushSender,
     Scope,
-    Stored,
     Subscription,
     TaskQuery,
     TaskStore,
@@ -215,15 +214,7 @@ class Engine:
 
     async def _execution(self, scope: Scope, message: hub.Message) -> Execution:
         """The execution of an existing task. Raises for a task that is foreign, ended or of another context."""
-        execution = self._live_one(scope, message.task_id)
-        if execution is None or execution.task is None:
-            stored = await self._shop.tasks.get(scope, message.task_id)
-            # Somebody may have brought it to life in the meantime.
-            execution = self._live_one(scope, message.task_id)
-            if execution is None:
-                if stored is None:
-                    raise task_not_found(message.task_id)
-                execution = self._revived(scope, stored)
+        execution = await self._found(scope, message.task_id)
         if message.context_id not in ("", execution.context_id):
             raise invalid_params("message.contextId", "is not the context of this task")
         if execution.ended:
@@ -232,9 +223,20 @@ class Engine:
             raise A2AError(Reason.RESOURCE_EXHAUSTED, "too many messages wait for this task", retry_after=1.0)
         return execution
 
-    def _revived(self, scope: Scope, stored: Stored) -> Execution:
-        task = stored.task
-        return Execution(self._shop, scope, task.id, task.context_id, self._on_idle, stored)
+    async def _found(self, scope: Scope, task_id: str) -> Execution:
+        """The execution of a task: the live one, else one over what is stored. Raises TASK_NOT_FOUND."""
+        execution = self._live_one(scope, task_id)
+        if execution is not None and execution.task is not None:
+            return execution
+        stored = await self._shop.tasks.get(scope, task_id)
+        # Somebody may have brought it to life in the meantime.
+        execution = self._live_one(scope, task_id)
+        if execution is None and stored is not None:
+            task = stored.task
+            return Execution(self._shop, scope, task.id, task.context_id, self._on_idle, stored)
+        if execution is None or execution.task is None:
+            raise task_not_found(task_id)
+        return execution
 
     async def _join(self, execution: Execution, ticket: Ticket) -> None:
         """Makes an execution known, and puts the message into the history of a task that exists."""
@@ -305,18 +307,8 @@ class Engine:
 
     async def cancel_task(self, request: hub.CancelTaskRequest, context: CallContext, /) -> hub.Task:
         """Spec 3.1.5. All who cancel at once get the canceled task; whoever comes later, TASK_NOT_CANCELABLE."""
-        scope = scope_of(request, context)
-        execution = self._live_one(scope, request.id)
-        if execution is None or execution.task is None:
-            stored = await self._shop.tasks.get(scope, request.id)
-            execution = self._live_one(scope, request.id)
-            if execution is None:
-                if stored is None:
-                    raise task_not_found(request.id)
-                execution = self._revived(scope, stored)
-        if execution.task is None:
-            raise task_not_found(request.id)
-        if execution.ended:
+        execution = await self._found(scope_of(request, context), request.id)
+        if execution.task is not None and execution.ended:
             raise not_cancelable(execution.task)
         self._live[execution.task_id] = execution
         return await execution.cancel(Run(request, context, execution.task_id, execution.context_id))

@@ -38,9 +38,13 @@ def full(cls: type[M], choice: str = "") -> M:
 
 
 def minimal(cls: type[M], choice: str = "") -> M:
-    """A sample with nothing but the REQUIRED members at every depth, and `choice` of a oneof."""
+    """A sample with nothing but the REQUIRED members at every depth, and `choice` of a oneof.
+
+    A response that has to hold one of several members holds the first if there is no choice.
+    """
     message = cls()
-    _fill(message, choice, required_only=True)
+    payload = cls.DESCRIPTOR.oneofs_by_name.get("payload")
+    _fill(message, choice or (payload.fields[0].name if payload is not None else ""), required_only=True)
     return message
 
 

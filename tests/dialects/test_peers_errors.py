@@ -60,11 +60,24 @@ def test_without_a_number_the_status_speaks(code: Any) -> None:
 
 @pytest.mark.parametrize("body", [None, 5, "text", [], [1], True, 1.5])
 def test_a_body_that_is_no_error_object(body: Any) -> None:
-    assert (rpc(body, 401, "who?").reason, rpc(body, 401, "who?").message) == (Reason.UNAUTHENTICATED, "who?")
-    assert (rest(401, body, "who?").reason, rest(401, body, "who?").message) == (
-        Reason.UNAUTHENTICATED,
-        "who?",
-    )
+    for error in (rpc(body, 401, "who?"), rest(401, body, "who?")):
+        assert (error.reason, error.message) == (Reason.UNAUTHENTICATED, Reason.UNAUTHENTICATED.text)
+        assert error.__notes__ == ["the peer said: who?"]
+
+
+@pytest.mark.parametrize("form", [RPC, REST, PROTO])
+def test_what_a_peer_says_outside_of_any_format_goes_no_further(form: Any) -> None:
+    """A stack trace or an address inside the agent's network is not for the callers of a gateway."""
+    trace = "Traceback (most recent call last): KeyError at /srv/agent.py"
+    error = form.decode_error(ErrorReply(2 if form is PROTO else 500, None, trace))
+    for other in (RPC, REST, PROTO):
+        sent = other.encode_error(error).body
+        assert b"Traceback" not in (sent if isinstance(sent, bytes) else dumps(sent))
+    assert error.reason is Reason.INTERNAL_ERROR
+
+
+def test_words_outside_of_any_format_still_tell_the_reason() -> None:
+    assert rest(404, None, "TaskNotFoundError: Task not found").reason is Reason.TASK_NOT_FOUND
 
 
 @pytest.mark.parametrize("data", [5, "text", True, 1.5, {"a": [1]}, [1, {"b": None}], [{"no": "type"}], []])
@@ -167,7 +180,10 @@ def test_bare_http_statuses(status: int, reason: Reason) -> None:
 @pytest.mark.parametrize("body", [None, b"", b"\xff"])
 def test_bare_grpc_statuses(status: int, reason: Reason, body: bytes | None) -> None:
     error = PROTO.decode_error(ErrorReply(status, body, "words"))
-    assert (error.reason, error.message, error.blame) == (reason, "words", Blame.PEER)
+    # What a server says whose code has raised is not repeated.
+    known = 0 <= status <= 16 and status != 2
+    assert (error.reason, error.blame) == (reason, Blame.PEER)
+    assert error.message == ("words" if known else reason.text)
 
 
 def test_the_message_of_the_details_outweighs_that_of_the_status() -> None:
@@ -196,9 +212,9 @@ def test_status_names_of_http_json(name: Any, status: int, reason: Reason) -> No
         ({"type": "about:blank", "title": "Gone", "status": 404, "detail": "no such task"}, "no such task"),
         ({"title": "Gone"}, "Gone"),
         ({"message": "Gone"}, "Gone"),
-        ({"detail": [{"loc": ["body"], "msg": "field required"}]}, "raw"),
-        ({"error": "Gone"}, "raw"),
-        ({}, "raw"),
+        ({"detail": [{"loc": ["body"], "msg": "field required"}]}, Reason.METHOD_NOT_FOUND.text),
+        ({"error": "Gone"}, Reason.METHOD_NOT_FOUND.text),
+        ({}, Reason.METHOD_NOT_FOUND.text),
     ],
 )
 def test_problem_json_and_its_like(body: Any, message: str) -> None:

@@ -135,8 +135,18 @@ async def test_an_unknown_operation(raw: Any, name: str) -> None:
             assert details_of(error)[0] == "METHOD_NOT_FOUND"
 
 
+@pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage", "GetAgentCard"])
+async def test_the_package_of_another_version_is_told_so(raw: Any, probe: Probe, method: str) -> None:
+    """It is how a caller of 0.3 finds out; it sends no A2A-Version, because its version has none."""
+    for make in (raw.unary_unary, raw.unary_stream):
+        error = await refused(make(f"/a2a.v1.A2AService/{method}")(b"anything"))
+        assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert details_of(error)[0] == "VERSION_NOT_SUPPORTED"
+    assert not probe.calls
+
+
 async def test_other_services_are_not_ours(raw: Any) -> None:
-    error = await refused(raw.unary_unary("/a2a.v1.A2AService/SendMessage")(b""))
+    error = await refused(raw.unary_unary("/some.package.OtherService/SendMessage")(b""))
     assert error.code() is grpc.StatusCode.UNIMPLEMENTED
     assert "grpc-status-details-bin" not in dict(error.trailing_metadata())
 

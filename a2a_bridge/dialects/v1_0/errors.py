@@ -97,10 +97,10 @@ def decode_jsonrpc(reply: ErrorReply[Any]) -> A2AError:
         details = data
     else:
         details = [] if data is None else [any_details.value(data)]
-    message = _text(body.get("message")) or reply.text
+    message = _text(body.get("message"))
     by_status = _BY_HTTP.get(reply.status)
     if code is None:
-        return _decode(message, details, fallback=by_status or Reason.INTERNAL_ERROR)
+        return _decode(message, details, fallback=by_status or Reason.INTERNAL_ERROR, aside=reply.text)
     # Several reasons share a number and differ in the status, with which they then travel.
     telling = by_status is not None and by_status.level == "http" and by_status.code == code
     return _decode(message, details, code=code, by_code=by_status if telling else _BY_CODE.get(code))
@@ -119,13 +119,16 @@ def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
         # NOT_FOUND is a missing task as well as a missing path; only the body of an agent says so.
         return _decode(message, details, fallback=fallback or _BY_HTTP.get(reply.status))
     message = _text(body.get("detail")) or _text(body.get("message")) or _text(body.get("title"))
-    return _decode(message or reply.text, [], fallback=_BY_HTTP.get(reply.status))
+    return _decode(message, [], fallback=_BY_HTTP.get(reply.status), aside=reply.text)
 
 
 def decode_grpc(reply: ErrorReply[bytes]) -> A2AError:
     """A google.rpc.Status, or a bare status and its message."""
     message, details = any_details.parse_status(reply.body) if reply.body else ("", [])
     status = GrpcStatus(reply.status) if reply.status in set(GrpcStatus) else GrpcStatus.UNKNOWN
+    if status is GrpcStatus.UNKNOWN and not details:
+        # What servers answer when their code raised, often with the text of the exception.
+        return _decode("", [], aside=message or reply.text)
     return _decode(message or reply.text, details, fallback=_BY_GRPC.get(status))
 
 
@@ -177,7 +180,13 @@ def _decode(
     code: int | None = None,
     by_code: Reason | None = None,
     fallback: Reason | None = None,
+    aside: str = "",
 ) -> A2AError:
+    """The error that a peer's answer means.
+
+    aside: what the peer said outside of any error format, such as an HTML page or a stack trace. It may give the
+    reason away but goes no further than a note on the exception, which no binding sends.
+    """
     info, violations, retry_after, rest = _sort(details)
     name = _text(info.get("reason"))
     raw = info.get("metadata")
@@ -188,7 +197,7 @@ def _decode(
         code = int(metadata["code"])
         by_code = _BY_CODE.get(code)
     by_name = _BY_NAME.get(name) or _BY_NAME.get(name.removesuffix("_ERROR"))
-    reason = by_name or by_code or _by_text(message) or fallback
+    reason = by_name or by_code or _by_text(message or aside) or fallback
     if reason in (Reason.INTERNAL_ERROR, Reason.INVALID_PARAMS) and not name:
         # Peers that use one number for everything still say in words what happened.
         reason = _by_text(message) or reason
@@ -197,7 +206,7 @@ def _decode(
         metadata.setdefault("code", str(code))
     if by_name is None and _text(info.get("domain")) not in ("", DOMAIN):
         metadata.setdefault("domain", info["domain"])
-    return A2AError(
+    error = A2AError(
         reason or Reason.INTERNAL_ERROR,
         message,
         violations=violations,
@@ -208,6 +217,9 @@ def _decode(
         blame=Blame.PEER,
         retry_after=retry_after,
     )
+    if aside:
+        error.add_note(f"the peer said: {aside[:500]}")
+    return error
 
 
 def _sort(

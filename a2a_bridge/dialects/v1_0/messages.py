@@ -38,12 +38,13 @@ def response_decoder(cls: type[Message]) -> Callable[[Any], Any]:
     """JSON tree → response. Raises INVALID_AGENT_RESPONSE, blaming the peer; null is an Empty."""
     decode = decoder(cls)
     empty = cls is Empty
+    check = _payload_check(cls)
 
     def decode_response(wire: Any) -> Any:
         if wire is None and empty:
             return Empty()
         try:
-            return decode(wire)
+            return check(decode(wire))
         except DecodeError as error:
             raise A2AError(
                 Reason.INVALID_AGENT_RESPONSE,
@@ -97,15 +98,34 @@ def bytes_request_decoder(cls: type[Message]) -> Callable[[bytes], Any]:
 def bytes_response_decoder(cls: type[Message]) -> Callable[[bytes], Any]:
     """Protobuf bytes → response. Raises INVALID_AGENT_RESPONSE, blaming the peer."""
     parse = cls.FromString
+    check = _payload_check(cls)
 
     def decode_response(wire: bytes) -> Any:
         try:
-            return parse(wire)
+            return check(parse(wire))
         except ProtobufDecodeError:
             text = f"the agent's answer is not a {cls.DESCRIPTOR.full_name}"
             raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
 
     return decode_response
+
+
+def _payload_check(cls: type[Message]) -> Callable[[Any], Any]:
+    """A function that gives its message back, or refuses one whose oneof `payload` is empty (spec 3.2.1)."""
+    if "payload" not in cls.DESCRIPTOR.oneofs_by_name:
+        return _as_it_is
+
+    def check(message: Any) -> Any:
+        if message.WhichOneof("payload") is None:
+            text = f"the agent's answer is a {cls.DESCRIPTOR.name} that holds none of its members"
+            raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+        return message
+
+    return check
+
+
+def _as_it_is(message: Any) -> Any:
+    return message
 
 
 def _invalid_params(error: DecodeError) -> A2AError:

@@ -227,7 +227,10 @@ def redirected(status: int, headers: Mapping[str, str]) -> A2AError | None:
     """What a redirect means here: nothing follows it, so the interface's URL is wrong."""
     if not 300 <= status < 400:
         return None
-    return _unavailable(f"the agent redirects to {headers.get('Location', 'nowhere')[:200]!r}", "call")
+    error = _unavailable("the agent answered with a redirect, which is not followed", "call")
+    # The address may be inside the agent's network: it is for the log of whoever dialled, not for callers.
+    error.add_note(f"it leads to {headers.get('Location', 'nowhere')[:200]!r}")
+    return error
 
 
 def text_of(data: bytes) -> str:

@@ -61,6 +61,8 @@ class GrpcHost:
         await _check_bindable(self._address)
         server = grpc.aio.server(options=_options(self._options))
         names = tuple(name for handlers in self._handlers for name in handlers.services)
+        if self._handlers:
+            self._handlers[-1].refuse_others()
         server.add_generic_rpc_handlers(tuple(self._handlers))
         self._health.names.update(names)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)

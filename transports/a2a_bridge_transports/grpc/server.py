@@ -20,7 +20,7 @@ from a2a_bridge.core.call import NO_PARAMETERS, VERSION_PARAMETER, Call, CallCon
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error, request_too_large
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row
-from a2a_bridge.dialects.detect import detect
+from a2a_bridge.dialects.detect import detect, version_not_supported
 from a2a_bridge_transports.grpc.wire import metadata_of, parameters_of, status_of
 
 log = logging.getLogger("a2a_bridge.grpc")
@@ -28,6 +28,8 @@ log = logging.getLogger("a2a_bridge.grpc")
 _STATUS = {int(code.value[0]): code for code in grpc.StatusCode}
 #: how many spellings of the version one dialect remembers as good
 _SPELLINGS = 16
+#: every version's service is called this; its package tells the version
+_SERVICE = ".A2AService"
 
 Handler = Callable[[bytes, Any], Awaitable[Any]]
 Answer = Callable[[bytes, Any, CallContext], Awaitable[Any]]
@@ -51,10 +53,17 @@ class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyp
     """All rows of some dialects, found by full path; unknown operations of their services get an A2A error."""
 
     def __init__(
-        self, service: Service, dialects: Sequence[Dialect], *, max_body: int, running: Running | None = None
+        self,
+        service: Service,
+        dialects: Sequence[Dialect],
+        *,
+        max_body: int,
+        running: Running | None = None,
     ) -> None:
         self._known: dict[str, Any] = {}
         self._prefixes: dict[str, Any] = {}
+        self._side: _Side | None = None
+        self._other: Any = None
         offered = tuple(dialects)
         for dialect in offered:
             form = dialect.form(GRPC)
@@ -68,6 +77,7 @@ class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyp
                 self._prefixes[row.address.rpartition("/")[0]] = grpc.stream_stream_rpc_method_handler(
                     side.unknown
                 )
+            self._side = self._side or side
 
     @property
     def addresses(self) -> frozenset[str]:
@@ -79,10 +89,22 @@ class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyp
         """The full names of the protobuf services served."""
         return tuple(prefix.removeprefix("/") for prefix in self._prefixes)
 
+    def refuse_others(self) -> None:
+        """Answers calls to A2A services of other packages with VERSION_NOT_SUPPORTED.
+
+        For the last handlers of a server that is ours: elsewhere somebody else may serve those packages.
+        """
+        if self._side is not None:
+            self._other = grpc.stream_stream_rpc_method_handler(self._side.other_version)
+
     def service(self, handler_call_details: Any) -> Any:
         """The handler of a path; None leaves the path to other handlers, and to grpcio in the end."""
         method: str = handler_call_details.method
-        return self._known.get(method) or self._prefixes.get(method.rpartition("/")[0])
+        found = self._known.get(method)
+        if found is not None:
+            return found
+        service = method.rpartition("/")[0]
+        return self._prefixes.get(service) or (self._other if service.endswith(_SERVICE) else None)
 
 
 @dataclass(slots=True, eq=False)
@@ -145,6 +167,14 @@ class _Side:
 
         async def handle(_wire: bytes, _context: Any, _call_context: CallContext) -> None:
             raise A2AError(Reason.METHOD_NOT_FOUND)
+
+        await self._guarded(handle)(b"", context)
+
+    async def other_version(self, _requests: Any, context: Any) -> None:
+        """Answers a caller of the A2A service in a package, and so a version, that is not served here."""
+
+        async def handle(_wire: bytes, _context: Any, _call_context: CallContext) -> None:
+            raise version_not_supported("", self.offered)
 
         await self._guarded(handle)(b"", context)
 
