@@ -277,6 +277,7 @@ def add_to_server(
 ) -> Engine:
     """Adds an agent's gRPC service to a grpc.aio server that the caller starts and stops.
 
+    Where that server is reached is not known here, so an extended card shows the interfaces it was given.
     health, reflection: add these services too. Returns the engine; await its `close(grace)` after the
     server has stopped to let running tasks finish.
     """
