@@ -29,9 +29,9 @@ async def echo(request: web.Request) -> web.Response:
 async def events(request: web.Request) -> web.StreamResponse:
     await request.read()
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
-    await response.prepare(request)
     # A load generator leaves in the middle of streams when its time is over.
     with contextlib.suppress(ConnectionResetError):
+        await response.prepare(request)
         for _ in range(agent.EVENTS):
             await response.write(EVENT)
         await response.write_eof()
