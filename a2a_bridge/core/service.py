@@ -10,9 +10,10 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.operations import Req, Res
 
 
@@ -36,3 +37,9 @@ def compose(service: Service, *middleware: Middleware) -> Service:
     for wrap in reversed(middleware):
         service = wrap(service)
     return service
+
+
+async def refused_stream(error: A2AError) -> AsyncGenerator[Any, None]:
+    """What `stream` returns when it refuses a call: a generator that raises `error` when iterated."""
+    raise error
+    yield  # type: ignore[unreachable]  # what makes this a generator

@@ -15,7 +15,7 @@ from typing import Any
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, invalid_params
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Service, refused_stream
 
 
 class Route:
@@ -49,7 +49,7 @@ class Router:
         try:
             service, routed = self._route(call)
         except A2AError as error:
-            return _refused(error)
+            return refused_stream(error)
         return service.stream(routed)
 
     def _route(self, call: Call[Req, Res]) -> tuple[Service, Call[Req, Res]]:
@@ -71,8 +71,3 @@ def _without_tenant(call: Call[Req, Res]) -> Call[Req, Res]:
     request.CopyFrom(call.request)
     request.ClearField("tenant")
     return Call(call.operation, request, call.context.replace(tenant=""))
-
-
-async def _refused(error: A2AError) -> AsyncGenerator[Any, None]:
-    raise error
-    yield  # type: ignore[unreachable]  # what makes this a generator

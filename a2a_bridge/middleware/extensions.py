@@ -11,7 +11,7 @@ from typing import Any
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD, Req, Res
-from a2a_bridge.core.service import Middleware, Service
+from a2a_bridge.core.service import Middleware, Service, refused_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -43,7 +43,7 @@ class _Extensions:
 
     def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
         refusal = self._negotiate(call)
-        return self._service.stream(call) if refusal is None else _refused(refusal)
+        return self._service.stream(call) if refusal is None else refused_stream(refusal)
 
     def _negotiate(self, call: Call[Any, Any]) -> A2AError | None:
         declared = call.context.extensions
@@ -59,8 +59,3 @@ class _Extensions:
         if active:
             call.context.reply[EXTENSIONS_PARAMETER] = ", ".join(active)
         return None
-
-
-async def _refused(error: A2AError) -> AsyncGenerator[Any, None]:
-    raise error
-    yield  # type: ignore[unreachable]  # what makes this a generator

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Any
 
 from a2a_bridge.codec import missing_required
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason, Violation
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Middleware, Service
+from a2a_bridge.core.service import Middleware, Service, refused_stream
 
 
 def validate() -> Middleware:
@@ -30,7 +29,7 @@ class _Validate:
     def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
         missing = missing_required(call.request)
         if missing:
-            return _refused(_refusal(missing))
+            return refused_stream(_refusal(missing))
         return self._service.stream(call)
 
 
@@ -38,8 +37,3 @@ def _refusal(missing: list[str]) -> A2AError:
     violations = [Violation(path, "is required") for path in missing]
     text = f"{', '.join(missing)}: required"
     return A2AError(Reason.INVALID_PARAMS, text, violations=violations)
-
-
-async def _refused(error: A2AError) -> AsyncGenerator[Any, None]:
-    raise error
-    yield  # type: ignore[unreachable]  # what makes this a generator
