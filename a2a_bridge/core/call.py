@@ -24,6 +24,8 @@ def _no_parameters() -> Mapping[str, str]:
 
 VERSION_PARAMETER = "a2a-version"
 EXTENSIONS_PARAMETER = "a2a-extensions"
+#: what a request of an older version said that no 1.0 message has a place for: ASCII JSON, bounded (see dialects)
+ASIDE_PARAMETER = "x-a2a-bridge-aside"
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,15 @@ GRPC: Kind[str, bytes] = Kind("GRPC")
 
 @dataclass(frozen=True, slots=True)
 class Row(Generic[Address, Wire]):
-    """One operation in one form. Decoders raise A2AError INVALID_PARAMS, or InexactNumber (see codec)."""
+    """One operation in one form. Decoders raise A2AError INVALID_PARAMS, or InexactNumber (see codec).
+
+    Some requests and responses say what the hub's message has no place for, not even a metadata Struct. It travels
+    beside the message, as service parameters:
+    aside, recall: what a request says beside its message (server side); a request with that in it (client side).
+    aside_response, recall_response: the same for a response, from the client side to the server side.
+    Each is None where there is nothing of the kind, which is nearly everywhere. Bindings call aside and recall
+    only; what to do with parameters they leave to others.
+    """
 
     operation: ops.Operation[Any, Any]
     address: Address
@@ -65,6 +73,10 @@ class Row(Generic[Address, Wire]):
     decode_request: Callable[[Wire], Any]
     encode_response: Callable[[Any], Wire]
     decode_response: Callable[[Wire], Any]
+    aside: Callable[[Wire], Mapping[str, str]] | None = None
+    recall: Callable[[Wire, Mapping[str, str]], Wire] | None = None
+    aside_response: Callable[[Wire], Mapping[str, str]] | None = None
+    recall_response: Callable[[Wire, Mapping[str, str]], Wire] | None = None
 
     @property
     def streaming(self) -> bool:
@@ -117,13 +129,37 @@ class Loss:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class PushForm:
+    """How a version spells a push notification.
+
+    media_type: of the body. encode: an event, or a task, as the body. decode: the reverse; raises
+    INVALID_PARAMS. whole_tasks: the body is always a Task, so who sends an update has to have the task at hand.
+    """
+
+    media_type: str
+    encode: Callable[[hub.StreamResponse], JsonObject]
+    decode: Callable[[JsonObject], hub.StreamResponse]
+    whole_tasks: bool = False
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
-    """One protocol version. `version` is Major.Minor (or Major.Minor.Patch where that is the identity)."""
+    """One protocol version. `version` is Major.Minor (or Major.Minor.Patch where that is the identity).
+
+    declares: whether its callers say their version (spec 1.0, 3.6.1); who says none speaks an older one.
+    extensions: names of the parameter that lists extensions. All are read, and all are sent.
+    final_events: whether a stream ends with a status event that says `final`, instead of just ending.
+    losses: what it cannot say, not even with a residue.
+    """
 
     version: str
     card: CardForm
     forms: Mapping[Kind[Any, Any], Form[Any, Any]]
+    push: PushForm | None = None
+    declares: bool = True
+    extensions: tuple[str, ...] = ("a2a-extensions",)
+    final_events: bool = False
     losses: tuple[Loss, ...] = ()
     #: used for a binding nobody has written a form for; None forbids such bindings
     canonical: Form[str, Any] | None = None
