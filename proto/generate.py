@@ -28,6 +28,7 @@ DESCRIPTORS = "descriptors.binpb"
 #: output module -> proto files of one package, in the order their classes are listed
 MODULES = {
     "lf_a2a_v1": ("lf/a2a/v1/a2a.proto",),
+    "a2a_v1": ("a2a/v1/a2a.proto",),
     "google_rpc": ("google/rpc/status.proto", "google/rpc/error_details.proto"),
 }
 

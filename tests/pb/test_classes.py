@@ -12,14 +12,14 @@ import pytest
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from a2a_bridge.pb import _pool, google_protobuf, google_rpc, lf_a2a_v1
+from a2a_bridge.pb import _pool, a2a_v1, google_protobuf, google_rpc, lf_a2a_v1
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
 
-MODULES = (lf_a2a_v1, google_rpc, google_protobuf)
+MODULES = (lf_a2a_v1, a2a_v1, google_rpc, google_protobuf)
 #: How deep filled() goes; messages refer to themselves.
 DEPTH = 3
 
@@ -79,8 +79,9 @@ def is_repeated(field: Any) -> bool:
 
 
 def test_the_modules_hold_every_message_of_their_files() -> None:
-    assert {m.name for m in lf_a2a_v1.DESCRIPTOR.message_types_by_name.values()} <= set(lf_a2a_v1.__all__)
-    assert len(ALL) > 60
+    for module in (lf_a2a_v1, a2a_v1):
+        assert {m.name for m in module.DESCRIPTOR.message_types_by_name.values()} <= set(module.__all__)
+    assert len(ALL) > 110
 
 
 @pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.DESCRIPTOR.full_name)
