@@ -37,7 +37,7 @@ from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.dialects import Dialect, by_version
 from a2a_bridge.gateway import Route, Router, dialled, note_signatures, rewrite, rewrite_extended_card
 from a2a_bridge.hosting import Agent, Engine
-from a2a_bridge.middleware import access_log, deadline, extensions, validate
+from a2a_bridge.middleware import Usage, access_log, deadline, extensions, usage, validate
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
 
@@ -51,7 +51,7 @@ class ServeOptions:
     http, grpc: where interfaces listen whose declaration names no host. public_url, public_grpc: what
     the card says instead of the listening addresses. grace: seconds running calls get when the server is
     left. middleware: further middleware, innermost, listed from the outside in. grpc_tls: server
-    credentials for gRPC, which cannot use the `host.tls` that HTTP takes.
+    credentials for gRPC, which cannot use the `host.tls` that HTTP takes. usage: counts callers, if given.
     """
 
     http: ListenAddress = field(default_factory=ListenAddress)
@@ -62,6 +62,7 @@ class ServeOptions:
     grace: float = 10.0
     middleware: tuple[Middleware, ...] = ()
     grpc_tls: Any = None
+    usage: Usage | None = None
 
     def host_of(self, family: str) -> HostOptions:
         """The options of the hosts of a binding family."""
@@ -120,7 +121,10 @@ class Server:
 def guarded(service: Service, card: hub.AgentCard, options: ServeOptions) -> Service:
     """A service behind the middleware that every served one gets: checks that no binding should repeat."""
     rounded.on_first = _log_rounding
-    return compose(service, access_log(), deadline(), validate(), extensions(card), *options.middleware)
+    counted = () if options.usage is None else (usage(options.usage),)
+    return compose(
+        service, *counted, access_log(), deadline(), validate(), extensions(card), *options.middleware
+    )
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ from a2a_bridge.cli.card import card
 from a2a_bridge.cli.gateway import gateway
 from a2a_bridge.cli.options import EXIT_CODES
 from a2a_bridge.cli.serve import serve
+from a2a_bridge.cli.usage import usage
 
 DISTRIBUTION = "a2a-transport-bridge"
 
@@ -29,6 +30,7 @@ app.command()(serve)
 app.command()(gateway)
 app.command()(call)
 app.command()(card)
+app.command()(usage)
 
 
 def _print_version(asked: bool) -> None:

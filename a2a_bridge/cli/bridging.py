@@ -23,6 +23,7 @@ async def bridge(
     *,
     file: Path | None,
     binding: str,
+    version: str,
     grace: float,
 ) -> None:
     """Serves `target` until told to stop. Raises A2AError when the agent cannot be reached or used."""
@@ -32,27 +33,35 @@ async def bridge(
             f"{target.place} is Python code, not a running agent",
             f"a2a-bridge serve {target.place}",
         )
-    card = card_file(file) if file is not None else await card_of(target, options)
+    card = card_file(file) if file is not None else await card_of(target, options, version)
     candidates = select(
-        upstream_card(target, card, file is not None, binding), known=names(), binding=binding
+        upstream_card(target, card, file is not None, binding, version),
+        known=names(),
+        binding=binding,
+        version=version,
     )
     for one in candidates:
         talk(
             f"upstream: {one.interface.protocol_binding} {one.interface.protocol_version} {one.interface.url}"
         )
     await run(
-        runtime.serve_gateway(card, candidates, listening.interfaces, listening.options, options), grace
+        runtime.serve_gateway(card, candidates, listening.interfaces, listening.options, options),
+        grace,
+        listening.counting,
     )
 
 
-def upstream_card(target: Target, card: hub.AgentCard, from_file: bool, binding: str) -> hub.AgentCard:
+def upstream_card(
+    target: Target, card: hub.AgentCard, from_file: bool, binding: str, version: str
+) -> hub.AgentCard:
     """The card whose interfaces are dialled.
 
     An address that was given is dialled as it is: a gRPC one always, a URL where the card came from a file
     (as JSON-RPC, if no other binding was asked for). Else the card says where.
     """
     if target.sort is Sort.GRPC:
-        return hub.AgentCard(supported_interfaces=[grpc_interface(target.place)])
+        return hub.AgentCard(supported_interfaces=[grpc_interface(target.place, version)])
     if target.sort is Sort.URL and from_file:
-        return hub.AgentCard(supported_interfaces=[interface(binding or "JSONRPC", target.place)])
+        address = interface(binding or "JSONRPC", target.place, version=version or "1.0")
+        return hub.AgentCard(supported_interfaces=[address])
     return card

@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
-from a2a_bridge.cli.options import PREFIX, ConnectTimeout, Header, Output, OutputFormat, parameters
+from a2a_bridge.cli.options import (
+    PREFIX,
+    A2aVersion,
+    ConnectTimeout,
+    Header,
+    Output,
+    OutputFormat,
+    parameters,
+)
 
 
 def call(
@@ -26,6 +34,7 @@ def call(
             help="The binding to use; all calls every interface of the card and compares the answers.",
         ),
     ] = "",
+    a2a_version: A2aVersion = "",
     task: Annotated[str, typer.Option(metavar="ID", help="The task to continue.")] = "",
     context: Annotated[str, typer.Option(metavar="ID", help="The context to continue.")] = "",
     immediate: Annotated[
@@ -56,6 +65,7 @@ def call(
     from a2a_bridge.bindings import names
     from a2a_bridge.cli.conversation import converse
     from a2a_bridge.cli.output import guarded
+    from a2a_bridge.cli.reach import version_of
     from a2a_bridge.cli.saying import How, Said
 
     known = (*names(), "all")
@@ -70,6 +80,7 @@ def call(
         timeout=timeout,
         connect_timeout=connect_timeout,
         parameters=parameters(header),
+        version=version_of(a2a_version),
         verbose=verbose,
         output=output,
     )

@@ -43,7 +43,8 @@ async def compare(target: Target, said: Said, how: How) -> Exit:
 
 
 async def _compare(card: hub.AgentCard, said: Said, how: How) -> Exit:
-    answers = [await _ask(card, candidate.interface, said, how) for candidate in select(card, known=names())]
+    candidates = select(card, known=names(), version=how.version)
+    answers = [await _ask(card, candidate.interface, said, how) for candidate in candidates]
     for answer in answers[1:]:
         answer.different = differences(answers[0].result, answer.result)
     if how.output is Output.JSON:

@@ -30,7 +30,7 @@ async def converse(target: str, said: Said, how: How) -> Exit:
 
 
 async def _one(target: str, said: Said, how: How) -> Exit:
-    async with reached(parse(target), how.binding, how.options()) as peer:
+    async with reached(parse(target), how.binding, how.options(), how.version) as peer:
         started = time.monotonic()
         if how.stream:
             task = await _stream(peer, said, how)

@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 
 from a2a_bridge.cli.options import (
+    ALL_VERSIONS,
     PREFIX,
+    A2aVersion,
     ConnectTimeout,
     ForwardedAllowIps,
     Grace,
@@ -22,6 +24,9 @@ from a2a_bridge.cli.options import (
     NoHttp,
     PublicGrpc,
     PublicUrl,
+    UsageFile,
+    UsageListen,
+    Versions,
     parameters,
 )
 
@@ -45,13 +50,17 @@ def gateway(
             help="The binding to use upstream; the card's first else.",
         ),
     ] = "",
+    a2a_version: A2aVersion = "",
     http: Http = "127.0.0.1:8080",
     grpc: Grpc = "127.0.0.1:50051",
     no_http: NoHttp = False,
     no_grpc: NoGrpc = False,
+    versions: Versions = ALL_VERSIONS,
     public_url: PublicUrl = "",
     public_grpc: PublicGrpc = "",
     forwarded_allow_ips: ForwardedAllowIps = "",
+    usage_file: UsageFile = None,
+    usage_listen: UsageListen = "",
     header: Header = None,
     forward: Annotated[
         list[str] | None,
@@ -75,6 +84,7 @@ def gateway(
     from a2a_bridge.cli.bridging import bridge
     from a2a_bridge.cli.listening import Listening
     from a2a_bridge.cli.output import guarded
+    from a2a_bridge.cli.reach import version_of
     from a2a_bridge.cli.running import configure_logging
     from a2a_bridge.cli.target import parse
 
@@ -86,6 +96,9 @@ def gateway(
         public_url=public_url,
         public_grpc=public_grpc,
         forwarded_allow_ips=forwarded_allow_ips,
+        versions=versions,
+        usage_file=usage_file,
+        usage_listen=usage_listen,
     )
     known = DialOptions()
     options = DialOptions(
@@ -99,6 +112,12 @@ def gateway(
     with guarded(target):
         asyncio.run(
             bridge(
-                parse(target), listening, options, file=card, binding=binding, grace=timeout_graceful_shutdown
+                parse(target),
+                listening,
+                options,
+                file=card,
+                binding=binding,
+                version=version_of(a2a_version),
+                grace=timeout_graceful_shutdown,
             )
         )

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import typer
 
 from a2a_bridge import runtime
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.cards import interface
+from a2a_bridge.cli.counting import Counting
 from a2a_bridge.cli.options import listen_address
+from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, Dialect, by_version
+from a2a_bridge.middleware import Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """What to mount, and how."""
+    """What to mount, and how. counting: None when nobody counts callers."""
 
     interfaces: list[hub.AgentInterface]
     options: runtime.ServeOptions
+    counting: Counting | None = None
 
     @classmethod
     def of(
@@ -31,23 +36,54 @@ class Listening:
         public_url: str,
         public_grpc: str,
         forwarded_allow_ips: str,
+        versions: str,
+        usage_file: Path | None,
+        usage_listen: str,
     ) -> Listening:
-        """JSON-RPC at `/` and HTTP+JSON at the root paths of one listener, gRPC on another.
+        """JSON-RPC at `/` and HTTP+JSON at the root paths of one listener, gRPC on another, in each version.
 
         Raises typer.BadParameter.
         """
         if no_http and no_grpc:
             raise typer.BadParameter("with --no-http too there is nothing to serve", param_hint="--no-grpc")
         mounted: list[hub.AgentInterface] = []
-        if not no_http:
-            url = f"http://{ListenAddress(*listen_address(http, '--http'))}"
-            mounted += [interface("JSONRPC", f"{url}/"), interface("HTTP+JSON", url)]
-        if not no_grpc:
-            mounted.append(interface("GRPC", str(ListenAddress(*listen_address(grpc, "--grpc")))))
+        url = f"http://{ListenAddress(*listen_address(http, '--http'))}"
+        target = str(ListenAddress(*listen_address(grpc, "--grpc")))
+        for dialect in _dialects(versions):
+            version = dialect.version
+            if not no_http and dialect.form(JSONRPC) is not None:
+                mounted.append(interface("JSONRPC", f"{url}/", version=version))
+            if not no_http and dialect.form(HTTP_JSON) is not None:
+                mounted.append(interface("HTTP+JSON", url, version=version))
+            if not no_grpc and dialect.form(GRPC) is not None:
+                mounted.append(interface("GRPC", target, version=version))
+        if not mounted:
+            raise typer.BadParameter(
+                f"{versions} cannot be served over what is left", param_hint="--versions"
+            )
         if public_url and not public_url.startswith(("http://", "https://")):
             raise typer.BadParameter(f"{public_url!r} is not an http(s) URL", param_hint="--public-url")
         trusted = tuple(part.strip() for part in forwarded_allow_ips.split(",") if part.strip())
+        counting = None
+        if usage_file is not None or usage_listen:
+            listen = ListenAddress(*listen_address(usage_listen, "--usage-listen")) if usage_listen else None
+            counting = Counting(Usage(), usage_file, listen)
         options = runtime.ServeOptions(
-            host=HostOptions(trust_forwarded=trusted), public_url=public_url, public_grpc=public_grpc
+            host=HostOptions(trust_forwarded=trusted),
+            public_url=public_url,
+            public_grpc=public_grpc,
+            usage=counting.table if counting is not None else None,
         )
-        return cls(mounted, options)
+        return cls(mounted, options, counting)
+
+
+def _dialects(versions: str) -> list[Dialect]:
+    """The dialects of `--versions`, each once. Raises typer.BadParameter."""
+    found = []
+    for text in filter(None, map(str.strip, versions.split(","))):
+        dialect = by_version(text)
+        if dialect is None:
+            known = ", ".join(one.version for one in KNOWN)
+            raise typer.BadParameter(f"{text!r} is none of {known}", param_hint="--versions")
+        found.append(dialect)
+    return list(dict.fromkeys(found))

@@ -7,6 +7,7 @@ imports nothing but Typer.
 from __future__ import annotations
 
 from enum import Enum, IntEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -108,6 +109,40 @@ ConnectTimeout = Annotated[
     float,
     typer.Option(
         metavar="SECONDS", min=0.001, envvar=PREFIX + "CONNECT_TIMEOUT", help="How long connecting may take."
+    ),
+]
+
+A2aVersion = Annotated[
+    str,
+    typer.Option(
+        "--a2a-version",
+        metavar="VERSION",
+        envvar=PREFIX + "A2A_VERSION",
+        help="The protocol version to speak to the agent; the card's first else.",
+    ),
+]
+Versions = Annotated[
+    str,
+    typer.Option(
+        metavar="VERSION,…",
+        envvar=PREFIX + "VERSIONS",
+        help="The protocol versions to serve: any of 1.0, 0.3, 0.2.5 and 0.1.",
+    ),
+]
+#: 0.1 has to be asked for: it needs memory of its callers' ids
+ALL_VERSIONS = "1.0"
+UsageFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        envvar=PREFIX + "USAGE_FILE",
+        help="Keep counts of callers in this file, across restarts; see `usage`.",
+    ),
+]
+UsageListen = Annotated[
+    str,
+    typer.Option(
+        metavar="HOST:PORT", envvar=PREFIX + "USAGE_LISTEN", help="Show counts of callers here; see `usage`."
     ),
 ]
 

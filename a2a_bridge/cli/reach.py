@@ -7,6 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, http_fetch
 from a2a_bridge.cards import interface, resolve
@@ -16,6 +18,7 @@ from a2a_bridge.cli.output import talk
 from a2a_bridge.cli.target import BadTarget, Sort, Target
 from a2a_bridge.codec import JsonSyntaxError, loads
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.dialects import KNOWN, by_version
 from a2a_bridge.gateway import synthesised
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
@@ -26,7 +29,18 @@ _NO_CARD = frozenset(
 )
 
 
-async def card_of(target: Target, options: DialOptions) -> hub.AgentCard:
+def version_of(text: str) -> str:
+    """`--a2a-version` as the dialects name it, empty when it was not given. Raises typer.BadParameter."""
+    if not text:
+        return ""
+    dialect = by_version(text)
+    if dialect is None:
+        known = ", ".join(one.version for one in KNOWN)
+        raise typer.BadParameter(f"{text!r} is none of {known}", param_hint="--a2a-version")
+    return dialect.version
+
+
+async def card_of(target: Target, options: DialOptions, version: str = "") -> hub.AgentCard:
     """The card of an agent to reach. Raises A2AError; BadTarget for a file that holds none.
 
     A bare gRPC address is asked for its extended card; if it has none to show, the least card stands in.
@@ -37,7 +51,7 @@ async def card_of(target: Target, options: DialOptions) -> hub.AgentCard:
     if target.sort is Sort.CARD:
         return card_file(Path(target.place))
     if target.sort is Sort.GRPC:
-        return await _card_over_grpc(target.place, options)
+        return await _card_over_grpc(target.place, options, version)
     raise BadTarget(f"{target.place} is an agent in Python code, which has no address; serve it first")
 
 
@@ -51,9 +65,9 @@ def card_file(path: Path) -> hub.AgentCard:
         raise BadTarget(f"{path} holds no agent card: {error}") from None
 
 
-def grpc_interface(place: str) -> hub.AgentInterface:
-    """The interface behind a bare gRPC address."""
-    return interface("GRPC", place)
+def grpc_interface(place: str, version: str = "") -> hub.AgentInterface:
+    """The interface behind a bare gRPC address, which does not say what it speaks: the newest, unless told."""
+    return interface("GRPC", place, version=version or KNOWN[0].version)
 
 
 @asynccontextmanager
@@ -67,7 +81,9 @@ async def addressed(target: Target, options: DialOptions) -> AsyncIterator[hub.A
 
 
 @asynccontextmanager
-async def reached(target: Target, binding: str, options: DialOptions) -> AsyncIterator[Peer]:
+async def reached(
+    target: Target, binding: str, options: DialOptions, version: str = ""
+) -> AsyncIterator[Peer]:
     """A peer to talk to. An agent in code is called without a socket, unless a binding is asked for.
 
     Raises A2AError, or BadTarget.
@@ -77,14 +93,16 @@ async def reached(target: Target, binding: str, options: DialOptions) -> AsyncIt
         if target.is_code and not binding:
             what = load(target)
         elif target.sort is Sort.GRPC:
-            what = grpc_interface(target.place)
+            what = grpc_interface(target.place, version)
         else:
             what = await stack.enter_async_context(addressed(target, options))
-        yield await stack.enter_async_context(runtime.connect(what, binding=binding, options=options))
+        yield await stack.enter_async_context(
+            runtime.connect(what, binding=binding, version=version, options=options)
+        )
 
 
-async def _card_over_grpc(place: str, options: DialOptions) -> hub.AgentCard:
-    address = grpc_interface(place)
+async def _card_over_grpc(place: str, options: DialOptions, version: str) -> hub.AgentCard:
+    address = grpc_interface(place, version)
     async with runtime.connect(address, options=options) as peer:
         try:
             return await peer.get_extended_agent_card()

@@ -8,11 +8,14 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
 
 from a2a_bridge.cli.options import Exit, LogLevel
 from a2a_bridge.cli.output import data, fail, talk
+
+if TYPE_CHECKING:
+    from a2a_bridge.cli.counting import Counting
 
 logger = logging.getLogger(__name__)
 
@@ -27,18 +30,24 @@ def configure_logging(level: LogLevel) -> None:
     logging.getLogger("a2a_bridge").setLevel(level.value.upper())
 
 
-async def run(opening: AbstractAsyncContextManager[Any], grace: float) -> None:
+async def run(
+    opening: AbstractAsyncContextManager[Any], grace: float, counting: Counting | None = None
+) -> None:
     """Serves until SIGINT or SIGTERM, then drains; a second signal ends the process at once.
 
     Prints the ready line when the sockets listen. Raises typer.Exit when they cannot.
     """
-    with _stop_signals() as stop:
+    async with AsyncExitStack() as stack:
+        stop = stack.enter_context(_stop_signals())
+        usage = None
         try:
+            if counting is not None:
+                usage = await stack.enter_async_context(counting.open())
             server = await opening.__aenter__()
         except OSError as error:
             raise fail(Exit.USAGE, f"cannot listen: {error}", "another port, or port 0 for any") from error
         try:
-            data(ready_line(server))
+            data(ready_line(server) + (f" usage=http://{usage}" if usage is not None else ""))
             _announce(server)
             await stop.wait()
             logger.info("draining for at most %g s", grace)

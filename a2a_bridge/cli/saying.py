@@ -37,7 +37,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How to call and how to print. Times in seconds."""
+    """How to call and how to print. Times in seconds. version: of the protocol; empty for the card's choice."""
 
     stream: bool
     binding: str
@@ -46,6 +46,7 @@ class How:
     parameters: Mapping[str, str]
     verbose: bool
     output: Output
+    version: str = ""
 
     def options(self) -> DialOptions:
         """What the client side needs to know of it. No timeout means none: the user can interrupt."""

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from a2a_bridge.cli.options import (
+    ALL_VERSIONS,
     ForwardedAllowIps,
     Grace,
     Grpc,
@@ -18,6 +19,9 @@ from a2a_bridge.cli.options import (
     NoHttp,
     PublicGrpc,
     PublicUrl,
+    UsageFile,
+    UsageListen,
+    Versions,
 )
 
 
@@ -30,9 +34,12 @@ def serve(
     grpc: Grpc = "127.0.0.1:50051",
     no_http: NoHttp = False,
     no_grpc: NoGrpc = False,
+    versions: Versions = ALL_VERSIONS,
     public_url: PublicUrl = "",
     public_grpc: PublicGrpc = "",
     forwarded_allow_ips: ForwardedAllowIps = "",
+    usage_file: UsageFile = None,
+    usage_listen: UsageListen = "",
     timeout_graceful_shutdown: Grace = 10.0,
     log_level: Level = LogLevel.WARNING,
 ) -> None:
@@ -62,6 +69,9 @@ def serve(
         public_url=public_url,
         public_grpc=public_grpc,
         forwarded_allow_ips=forwarded_allow_ips,
+        versions=versions,
+        usage_file=usage_file,
+        usage_listen=usage_listen,
     )
     configure_logging(log_level)
     with guarded(target):
@@ -73,4 +83,4 @@ def serve(
                 f"a2a-bridge gateway {target}",
             )
         opening = runtime.serve_agent(load(parsed), listening.interfaces, listening.options)
-        asyncio.run(run(opening, timeout_graceful_shutdown))
+        asyncio.run(run(opening, timeout_graceful_shutdown, listening.counting))

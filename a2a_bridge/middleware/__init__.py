@@ -4,6 +4,7 @@ from a2a_bridge.middleware.deadline import deadline
 from a2a_bridge.middleware.extensions import extensions
 from a2a_bridge.middleware.limits import limits
 from a2a_bridge.middleware.logging import access_log
+from a2a_bridge.middleware.usage import Usage, usage
 from a2a_bridge.middleware.validate import validate
 
-__all__ = ["access_log", "deadline", "extensions", "limits", "validate"]
+__all__ = ["Usage", "access_log", "deadline", "extensions", "limits", "usage", "validate"]

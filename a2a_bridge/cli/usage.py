@@ -1,0 +1,162 @@
+"""`a2a-bridge usage`: who still calls what, so that an owner knows when an old cell can be switched off."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from a2a_bridge.cli.options import ConnectTimeout, Header, Output, OutputFormat, parameters
+
+if TYPE_CHECKING:
+    from a2a_bridge.bindings import DialOptions
+    from a2a_bridge.middleware.usage import Count
+
+_AGE = re.compile(r"([0-9]{1,6})([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def usage(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="The listener of --usage-listen (URL or :PORT), or the file of --usage-file.",
+            metavar="URL|FILE",
+        ),
+    ],
+    *,
+    a2a_version: Annotated[
+        str, typer.Option("--a2a-version", metavar="VERSION", help="Only callers of this version.")
+    ] = "",
+    binding: Annotated[str, typer.Option(metavar="BINDING", help="Only callers over this binding.")] = "",
+    since: Annotated[
+        str,
+        typer.Option(metavar="AGE", help="Only what was called within this time: 90s, 15m, 12h, 30d, 8w."),
+    ] = "",
+    by_operation: Annotated[
+        bool, typer.Option("--by-operation", help="One line for each operation, instead of each caller.")
+    ] = False,
+    connect_timeout: ConnectTimeout = 10.0,
+    header: Header = None,
+    output: OutputFormat = Output.TEXT,
+) -> None:
+    """Show who calls a gateway or an agent: callers by version and binding, and when they last did.
+
+    Such as:
+
+      a2a-bridge usage usage.json
+
+      a2a-bridge usage :9100 --a2a-version 0.3 --since 30d
+    """
+    from a2a_bridge.bindings import DialOptions
+    from a2a_bridge.cli.output import data, document, guarded
+    from a2a_bridge.middleware.usage import FORMAT
+
+    window = _window(since)
+    options = DialOptions(connect_timeout=connect_timeout, parameters=parameters(header))
+    with guarded(source, output):
+        counts, now = _read(source, options)
+        oldest = now - window if window is not None else float("-inf")
+        chosen = [
+            one
+            for one in counts
+            if a2a_version in ("", one.version) and binding in ("", one.binding) and one.last >= oldest
+        ]
+        if output is Output.JSON:
+            from dataclasses import asdict
+
+            document({"format": FORMAT, "now": now, "usage": [asdict(one) for one in chosen]})
+        else:
+            data("\n".join(_table(chosen, now, by_operation)))
+
+
+def _window(since: str) -> int | None:
+    if not since:
+        return None
+    found = _AGE.fullmatch(since)
+    if found is None:
+        raise typer.BadParameter(f"{since!r} is no time such as 12h or 30d", param_hint="--since")
+    return int(found[1]) * _SECONDS[found[2]]
+
+
+def _read(source: str, options: DialOptions) -> tuple[list[Count], float]:
+    """The counts, and the time on the clock that they were taken by."""
+    from a2a_bridge.cli.target import BadTarget
+    from a2a_bridge.codec import JsonSyntaxError, loads
+    from a2a_bridge.middleware.usage import counts_of
+
+    if source.startswith(":"):
+        source = f"http://127.0.0.1{source}"
+    if "://" in source:
+        content = asyncio.run(_fetch(source, options))
+    else:
+        try:
+            content = Path(source).read_bytes()
+        except OSError as error:
+            raise BadTarget(f"{source} cannot be read: {error.strerror}") from None
+    try:
+        tree: Any = loads(content)
+        counts = counts_of(tree)
+        return counts, float(tree["now"])
+    except (JsonSyntaxError, ValueError, KeyError, TypeError) as error:
+        raise BadTarget(f"{source} holds no usage counts: {error}") from None
+
+
+async def _fetch(url: str, options: DialOptions) -> bytes:
+    from urllib.parse import urlsplit
+
+    from a2a_bridge.bindings import http_fetch
+    from a2a_bridge.cli.counting import PATH
+    from a2a_bridge.cli.target import BadTarget
+
+    if urlsplit(url).path in ("", "/"):
+        url = url.rstrip("/") + PATH
+    async with http_fetch(options) as fetch:
+        reply = await fetch(url, {"accept": "application/json"})
+    if reply.status != 200:
+        raise BadTarget(f"{url} answered {reply.status}; is it what --usage-listen opened?")
+    return reply.body
+
+
+def _table(counts: Iterable[Count], now: float, by_operation: bool) -> list[str]:
+    """Cells in the order of version and binding, the oldest version first; callers by when they last called."""
+    rows: dict[tuple[str, ...], tuple[int, int, float]] = {}
+    for one in counts:
+        who: tuple[str, ...] = (
+            one.version,
+            one.binding,
+            f"{one.principal} {one.client}".strip() or "(unnamed)",
+        )
+        key = (*who, one.operation) if by_operation else who
+        calls, errors, last = rows.get(key, (0, 0, 0.0))
+        rows[key] = (calls + one.calls, errors + one.errors, max(last, one.last))
+    if not rows:
+        return ["no calls"]
+    names = [
+        "VERSION",
+        "BINDING",
+        "CALLER",
+        *(["OPERATION"] if by_operation else []),
+        "CALLS",
+        "ERRORS",
+        "LAST",
+    ]
+    lines = [names]
+    for key, (calls, errors, last) in sorted(rows.items(), key=lambda row: (row[0][:2], -row[1][2])):
+        lines.append([*key, str(calls), str(errors), _ago(now - last)])
+    widths = [max(len(line[column]) for line in lines) for column in range(len(names))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+
+
+def _ago(seconds: float) -> str:
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * length:
+            return f"{int(seconds // length)}{unit} ago"
+    return f"{max(0, int(seconds))}s ago"
