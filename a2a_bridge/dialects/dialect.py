@@ -91,12 +91,15 @@ class ErrorReply(Generic[Wire]):
     status: HTTP status for JSONRPC and HTTP+JSON, gRPC status number for GRPC.
     body: JSON-RPC error object; HTTP+JSON error body; serialized google.rpc.Status. None when a peer sent
         nothing that can be read.
-    text: what a peer said beside the body (gRPC status message, raw HTTP body); empty when encoding.
+    text: what a peer said beside the body (gRPC status message, raw HTTP body). When encoding: the gRPC status
+        message if it is another than the error's, else empty.
+    operation: what was asked for, where that is known; some versions use one status for several errors.
     """
 
     status: int
     body: Wire | None
     text: str = ""
+    operation: ops.Operation[Any, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

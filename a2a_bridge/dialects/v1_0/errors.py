@@ -17,12 +17,12 @@ from a2a_bridge.dialects.dialect import ErrorReply
 from a2a_bridge.dialects.v1_0 import details as any_details
 
 _BY_NAME = {reason.name: reason for reason in Reason}
-_BY_CODE = {reason.code: reason for reason in reversed(Reason)}
-_BY_CODE[Reason.INVALID_REQUEST.code] = Reason.INVALID_REQUEST
-_BY_CODE[Reason.INTERNAL_ERROR.code] = Reason.INTERNAL_ERROR
-_BY_TEXT = {reason.text.lower(): reason for reason in Reason if reason.level == "a2a"}
+BY_CODE = {reason.code: reason for reason in reversed(Reason)}
+BY_CODE[Reason.INVALID_REQUEST.code] = Reason.INVALID_REQUEST
+BY_CODE[Reason.INTERNAL_ERROR.code] = Reason.INTERNAL_ERROR
+BY_TEXT = {reason.text.lower(): reason for reason in Reason if reason.level == "a2a"}
 
-_BY_GRPC = {
+BY_GRPC = {
     GrpcStatus.CANCELLED: Reason.CANCELLED,
     GrpcStatus.INVALID_ARGUMENT: Reason.INVALID_PARAMS,
     GrpcStatus.DEADLINE_EXCEEDED: Reason.DEADLINE_EXCEEDED,
@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,10}")
 _LONGEST = 315_576_000_000
 
 #: 409 and 415 are how 1.0.0 spelled two errors that 1.0.1 sends with 400
-_BY_HTTP = {
+BY_HTTP = {
     400: Reason.INVALID_REQUEST,
     401: Reason.UNAUTHENTICATED,
     403: Reason.PERMISSION_DENIED,
@@ -63,7 +63,7 @@ _BY_HTTP = {
 
 def encode_jsonrpc(error: A2AError) -> ErrorReply[Any]:
     """The JSON-RPC error object; HTTP 200 except for what concerns intermediaries (level "http")."""
-    body = {"code": error.code, "message": error.message, "data": _json_details(error)}
+    body = {"code": error.code, "message": error.message, "data": json_details(error)}
     return ErrorReply(error.reason.http if error.reason.level == "http" else 200, body)
 
 
@@ -75,7 +75,7 @@ def encode_http_json(error: A2AError) -> ErrorReply[Any]:
             "code": reason.http,
             "status": reason.grpc.name,
             "message": error.message,
-            "details": _json_details(error),
+            "details": json_details(error),
         }
     }
     return ErrorReply(reason.http, body)
@@ -83,7 +83,7 @@ def encode_http_json(error: A2AError) -> ErrorReply[Any]:
 
 def encode_grpc(error: A2AError) -> ErrorReply[bytes]:
     """A serialized google.rpc.Status for `grpc-status-details-bin` (spec 10.6)."""
-    status = any_details.status(error.reason.grpc, error.message, _json_details(error))
+    status = any_details.status(error.reason.grpc, error.message, json_details(error))
     return ErrorReply(int(error.reason.grpc), status)
 
 
@@ -98,12 +98,12 @@ def decode_jsonrpc(reply: ErrorReply[Any]) -> A2AError:
     else:
         details = [] if data is None else [any_details.value(data)]
     message = _text(body.get("message"))
-    by_status = _BY_HTTP.get(reply.status)
+    by_status = BY_HTTP.get(reply.status)
     if code is None:
-        return _decode(message, details, fallback=by_status or Reason.INTERNAL_ERROR, aside=reply.text)
+        return from_details(message, details, fallback=by_status or Reason.INTERNAL_ERROR, aside=reply.text)
     # Several reasons share a number and differ in the status, with which they then travel.
     telling = by_status is not None and by_status.level == "http" and by_status.code == code
-    return _decode(message, details, code=code, by_code=by_status if telling else _BY_CODE.get(code))
+    return from_details(message, details, code=code, by_code=by_status if telling else BY_CODE.get(code))
 
 
 def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
@@ -115,11 +115,11 @@ def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
         details = [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
         message = _text(inner.get("message"))
         name = _text(inner.get("status"))
-        fallback = _BY_GRPC.get(GrpcStatus[name]) if name in GrpcStatus.__members__ else None
+        fallback = BY_GRPC.get(GrpcStatus[name]) if name in GrpcStatus.__members__ else None
         # NOT_FOUND is a missing task as well as a missing path; only the body of an agent says so.
-        return _decode(message, details, fallback=fallback or _BY_HTTP.get(reply.status))
+        return from_details(message, details, fallback=fallback or BY_HTTP.get(reply.status))
     message = _text(body.get("detail")) or _text(body.get("message")) or _text(body.get("title"))
-    return _decode(message, [], fallback=_BY_HTTP.get(reply.status), aside=reply.text)
+    return from_details(message, [], fallback=BY_HTTP.get(reply.status), aside=reply.text)
 
 
 def decode_grpc(reply: ErrorReply[bytes]) -> A2AError:
@@ -128,11 +128,12 @@ def decode_grpc(reply: ErrorReply[bytes]) -> A2AError:
     status = GrpcStatus(reply.status) if reply.status in set(GrpcStatus) else GrpcStatus.UNKNOWN
     if status is GrpcStatus.UNKNOWN and not details:
         # What servers answer when their code raised, often with the text of the exception.
-        return _decode("", [], aside=message or reply.text)
-    return _decode(message or reply.text, details, fallback=_BY_GRPC.get(status))
+        return from_details("", [], aside=message or reply.text)
+    return from_details(message or reply.text, details, fallback=BY_GRPC.get(status))
 
 
-def _json_details(error: A2AError) -> list[Any]:
+def json_details(error: A2AError) -> list[Any]:
+    """All that an error says beside its message, as ProtoJSON of Any; the ErrorInfo is the first."""
     info = {
         "@type": any_details.ERROR_INFO,
         "reason": error.name,
@@ -173,7 +174,7 @@ def _within(tree: Any, levels: int) -> bool:
     return True
 
 
-def _decode(
+def from_details(
     message: str,
     details: list[Any],
     *,
@@ -181,9 +182,11 @@ def _decode(
     by_code: Reason | None = None,
     fallback: Reason | None = None,
     aside: str = "",
+    texts: Mapping[str, Reason] = BY_TEXT,
 ) -> A2AError:
     """The error that a peer's answer means.
 
+    texts: what gives a reason away where nothing better does, in lower case.
     aside: what the peer said outside of any error format, such as an HTML page or a stack trace. It may give the
     reason away but goes no further than a note on the exception, which no binding sends.
     """
@@ -195,13 +198,13 @@ def _decode(
     metadata.pop("phase", None)
     if code is None and name.startswith("A2A_") and _NUMBER.fullmatch(metadata.get("code", "")):
         code = int(metadata["code"])
-        by_code = _BY_CODE.get(code)
+        by_code = BY_CODE.get(code)
     by_name = _BY_NAME.get(name) or _BY_NAME.get(name.removesuffix("_ERROR"))
-    reason = by_name or by_code or _by_text(message or aside) or fallback
+    reason = by_name or by_code or _by_text(message or aside, texts) or fallback
     if reason in (Reason.INTERNAL_ERROR, Reason.INVALID_PARAMS) and not name:
         # Peers that use one number for everything still say in words what happened.
-        reason = _by_text(message) or reason
-    if code is not None and by_name is None and code not in _BY_CODE:
+        reason = _by_text(message, texts) or reason
+    if code is not None and by_name is None and code not in BY_CODE:
         name = name or f"A2A_{abs(code)}"
         metadata.setdefault("code", str(code))
     if by_name is None and _text(info.get("domain")) not in ("", DOMAIN):
@@ -212,7 +215,7 @@ def _decode(
         violations=violations,
         metadata=metadata,
         details=rest,
-        code=code if code not in _BY_CODE else None,
+        code=code if code not in BY_CODE else None,
         name=name,
         blame=Blame.PEER,
         retry_after=retry_after,
@@ -246,9 +249,9 @@ def _sort(
     return info, violations, retry_after, rest
 
 
-def _by_text(message: str) -> Reason | None:
+def _by_text(message: str, texts: Mapping[str, Reason]) -> Reason | None:
     lowered = message.lower()
-    return next((reason for text, reason in _BY_TEXT.items() if text in lowered), None)
+    return next((reason for text, reason in texts.items() if text in lowered), None)
 
 
 def _text(value: Any) -> str:
