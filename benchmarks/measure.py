@@ -63,7 +63,10 @@ def load_row(work: Work, plan: Plan, cores: Cores, on_step: Steps) -> dict[str, 
         upstream = ""
         if work.gateway:
             upstream = stack.enter_context(Server("upstream", cores.other)).address("grpc")
-        servers = {name: stack.enter_context(Server(name, cores.server, upstream)) for name in SIDES}
+        servers = {
+            name: stack.enter_context(Server(name, cores.server, upstream, legacy=work.legacy))
+            for name in SIDES
+        }
         sides = [_prepare(work, name, server) for name, server in servers.items()]
         for side in sides:
             if side.name == "bare":

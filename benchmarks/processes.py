@@ -139,8 +139,11 @@ class Child:
 class Server(Child):
     """A server under test. It starts on any core, because imports take seconds, and then stays on its own."""
 
-    def __init__(self, side: str, core: int | None, upstream: str = "") -> None:
-        super().__init__(f"benchmarks.servers.{side}", ["--upstream", upstream] if upstream else [], None)
+    def __init__(self, side: str, core: int | None, upstream: str = "", *, legacy: bool = False) -> None:
+        arguments = ["--upstream", upstream] if upstream else []
+        if legacy and side != "bare":
+            arguments.append("--legacy")
+        super().__init__(f"benchmarks.servers.{side}", arguments, None)
         self._core = core
         self._words: dict[str, str] | None = None
 

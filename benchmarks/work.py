@@ -15,6 +15,8 @@ from benchmarks import agent
 from benchmarks.processes import BenchmarkError
 from benchmarks.tools import Target
 
+#: callers of 0.3 do not say their version
+LEGACY_HEADERS = {"Content-Type": "application/json"}
 JSON_HEADERS = {"Content-Type": "application/json", "A2A-Version": agent.VERSION}
 GRPC_HEADERS = {"content-type": "application/grpc", "te": "trailers", "a2a-version": agent.VERSION}
 MESSAGE_ID = "5b1c6b0e-6c1f-4b0a-9d0e-4f3b6a1c2d3e"
@@ -31,6 +33,7 @@ class Work:
     goal: our rate over the SDK's that we mean to reach; None when the row is only informative.
     gateway: the server under test stands before a gRPC agent.
     twin: much like another row, so that a quick run does without it.
+    legacy: the load is a client of version 0.3, and the servers speak that beside 1.0.
     """
 
     title: str
@@ -42,6 +45,7 @@ class Work:
     per_answer: int = 1
     gateway: bool = False
     twin: bool = False
+    legacy: bool = False
 
     @property
     def unit(self) -> str:
@@ -59,6 +63,9 @@ class Work:
             body = b"\0" + len(wire).to_bytes(4, "big") + wire
             return Target("POST", address, grpc_path(self.operation), GRPC_HEADERS, body)
         params = {"id": task_id} if self.operation == "GetTask" else send_json(self.text)
+        if self.legacy:
+            frame = {"jsonrpc": "2.0", "id": 1, "method": self.operation, "params": send_legacy(self.text)}
+            return Target("POST", address, "/", LEGACY_HEADERS, octets(frame))
         if self.kind == "JSONRPC":
             frame = {"jsonrpc": "2.0", "id": 1, "method": self.operation, "params": params}
             return Target("POST", address, "/", JSON_HEADERS, octets(frame))
@@ -86,6 +93,11 @@ def send(text: str) -> hub.SendMessageRequest:
 
 def send_json(text: str) -> dict[str, Any]:
     return {"message": {"messageId": MESSAGE_ID, "role": "ROLE_USER", "parts": [{"text": text}]}}
+
+
+def send_legacy(text: str) -> dict[str, Any]:
+    parts = [{"kind": "text", "text": text}]
+    return {"message": {"kind": "message", "messageId": MESSAGE_ID, "role": "user", "parts": parts}}
 
 
 def octets(value: Any) -> bytes:
@@ -133,6 +145,31 @@ def is_stream(events: list[Any]) -> None:
     _expect("chunks", chunks, [[{"text": agent.CHUNK}]] * agent.CHUNKS)
 
 
+def is_legacy_message(events: list[Any]) -> None:
+    _expect("number of answers", len(events), 1)
+    message = events[0]
+    _expect("kind and role", (message["kind"], message["role"]), ("message", "agent"))
+    _expect("parts", message["parts"], [{"kind": "text", "text": agent.ECHO}])
+
+
+def is_legacy_task(events: list[Any]) -> None:
+    _expect("number of answers", len(events), 1)
+    task = events[0]
+    _expect("kind and state", (task["kind"], task["status"]["state"]), ("task", "completed"))
+    parts = [artifact["parts"] for artifact in task["artifacts"]]
+    _expect("artifacts", parts, [[{"kind": "text", "text": agent.ANSWER}]])
+    _expect("history", [message["messageId"] for message in task["history"]], [MESSAGE_ID])
+
+
+def is_legacy_stream(events: list[Any]) -> None:
+    _expect("number of events", len(events), agent.EVENTS)
+    _expect("first state", (events[0]["kind"], events[0]["status"]["state"]), ("task", "submitted"))
+    _expect("last state", (events[-1]["status"]["state"], events[-1]["final"]), ("completed", True))
+    chunks = [event["artifact"]["parts"] for event in events[2:-1]]
+    _expect("chunks", chunks, [[{"kind": "text", "text": agent.CHUNK}]] * agent.CHUNKS)
+
+
+LEGACY_SEND, LEGACY_STREAM = "message/send", "message/stream"
 SEND, STREAM, GET = "SendMessage", "SendStreamingMessage", "GetTask"
 
 WORK = (
@@ -148,4 +185,27 @@ WORK = (
     Work("gRPC task", "GRPC", SEND, agent.TASK, 3.5, is_response_task),
     Work("gRPC stream", "GRPC", STREAM, agent.STREAM, 3.5, is_stream, agent.EVENTS),
     Work("gateway JSON-RPC to gRPC", "JSONRPC", SEND, agent.ECHO, 4.0, is_message, gateway=True),
+    Work("0.3 JSON-RPC message", "JSONRPC", LEGACY_SEND, agent.ECHO, 6.0, is_legacy_message, legacy=True),
+    Work("0.3 JSON-RPC task", "JSONRPC", LEGACY_SEND, agent.TASK, 5.0, is_legacy_task, legacy=True),
+    Work(
+        "0.3 JSON-RPC stream",
+        "JSONRPC",
+        LEGACY_STREAM,
+        agent.STREAM,
+        None,
+        is_legacy_stream,
+        agent.EVENTS,
+        twin=True,
+        legacy=True,
+    ),
+    Work(
+        "gateway 0.3 JSON-RPC to 1.0 gRPC",
+        "JSONRPC",
+        LEGACY_SEND,
+        agent.ECHO,
+        4.0,
+        is_legacy_message,
+        gateway=True,
+        legacy=True,
+    ),
 )

@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from a2a_bridge.cards import interface, select
 from a2a_bridge.hosting import Agent, AgentExecutor, Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import Server, serve_agent, serve_gateway
+from a2a_bridge.runtime import EVERYTHING, Server, serve_agent, serve_gateway
 from benchmarks import agent
 from benchmarks.servers.listening import ready
 
@@ -47,9 +47,14 @@ class Executor(AgentExecutor):
         yield run.status("completed")
 
 
-def measured(upstream: str) -> AbstractAsyncContextManager[Server]:
+def measured(upstream: str, *, legacy: bool) -> AbstractAsyncContextManager[Server]:
+    interfaces = [
+        *EVERYTHING,
+        *(interface(one.protocol_binding, version="0.3") for one in EVERYTHING if legacy),
+    ]
     if not upstream:
-        return serve_agent(Agent(Executor(), name="Measured", description="Answers as fast as it can."))
+        agent_ = Agent(Executor(), name="Measured", description="Answers as fast as it can.")
+        return serve_agent(agent_, interfaces)
     card = hub.AgentCard(
         name="Measured",
         description="Answers as fast as it can.",
@@ -57,13 +62,15 @@ def measured(upstream: str) -> AbstractAsyncContextManager[Server]:
         capabilities=hub.AgentCapabilities(streaming=True),
         supported_interfaces=[interface("GRPC", upstream)],
     )
-    return serve_gateway(card, select(card, known=["GRPC"]))
+    return serve_gateway(card, select(card, known=["GRPC"]), interfaces)
 
 
 async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--upstream", default="", help="host:port of a gRPC agent to be a gateway for")
-    async with measured(parser.parse_args().upstream) as server:
+    parser.add_argument("--legacy", action="store_true", help="serve version 0.3 beside 1.0")
+    arguments = parser.parse_args()
+    async with measured(arguments.upstream, legacy=arguments.legacy) as server:
         assert server.http is not None
         assert server.grpc is not None
         ready(http=server.http.port, grpc=server.grpc.port)

@@ -126,7 +126,9 @@ def card(*, http: str = "", grpc_address: str = "") -> a2a_pb2.AgentCard:
 async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--upstream", help="host:port of a gRPC agent to be a gateway for")
-    upstream = parser.parse_args().upstream
+    parser.add_argument("--legacy", action="store_true", help="serve version 0.3 beside 1.0")
+    arguments = parser.parse_args()
+    upstream = arguments.upstream
     opened, http = listen()
     grpc_server = grpc.aio.server()
     port = grpc_server.add_insecure_port(f"{LOOPBACK}:0")
@@ -140,7 +142,7 @@ async def main() -> None:
     app = Starlette(
         routes=[
             *create_agent_card_routes(public),
-            *create_jsonrpc_routes(handler, "/"),
+            *create_jsonrpc_routes(handler, "/", enable_v0_3_compat=arguments.legacy),
             *create_rest_routes(handler),
         ]
     )
