@@ -10,24 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-
-class Scope(NamedTuple):
-    """Whose things: the tenant of the call and the name of its principal. Both may be empty."""
-
-    tenant: str = ""
-    owner: str = ""
-
-
-def scope_of(request: Any, context: CallContext) -> Scope:
-    """The scope of a call. `request` is any request of the protocol: all have a tenant."""
-    principal = context.principal
-    return Scope(context.tenant or request.tenant, "" if principal is None else principal.name)
+__all__ = [
+    "EventBus",
+    "PushConfigStore",
+    "PushSender",
+    "Scope",
+    "Stored",
+    "Subscription",
+    "TaskPage",
+    "TaskQuery",
+    "TaskStore",
+    "VersionConflict",
+    "scope_of",
+]
 
 
 class Stored(NamedTuple):

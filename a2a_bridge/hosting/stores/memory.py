@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import TERMINAL
-from a2a_bridge.hosting.paging import PageTokens
+from a2a_bridge.core.paging import PageTokens
 from a2a_bridge.hosting.ports import Scope, Stored, TaskPage, TaskQuery, VersionConflict
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
