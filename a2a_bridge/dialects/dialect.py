@@ -65,6 +65,10 @@ class Row(Generic[Address, Wire]):
     aside_response, recall_response: the same for a response, from the client side to the server side.
     Each is None where there is nothing of the kind, which is nearly everywhere. Bindings call aside and recall
     only; what to do with parameters they leave to others.
+
+    Some versions have several spellings of one operation, and answer in the one they were asked in:
+    spelled: the row for one request, given that and the caller's parameters (server side, before decode_request;
+    for the whole call, errors aside). None where there is one spelling only. Clients use the row as it is.
     """
 
     operation: ops.Operation[Any, Any]
@@ -77,6 +81,7 @@ class Row(Generic[Address, Wire]):
     recall: Callable[[Wire, Mapping[str, str]], Wire] | None = None
     aside_response: Callable[[Wire], Mapping[str, str]] | None = None
     recall_response: Callable[[Wire, Mapping[str, str]], Wire] | None = None
+    spelled: Callable[[Wire, Mapping[str, str]], Row[Address, Wire]] | None = None
 
     @property
     def streaming(self) -> bool:
