@@ -1,0 +1,334 @@
+"""Errors as 0.3 spells them on each binding (spec 0.3.0, section 8). Not their details: those are 1.0's.
+
+The text of 0.3 defines numbers and default messages; what HTTP+JSON and gRPC look like is what its servers do: own
+HTTP statuses, own gRPC statuses, `TypeName: message` as the status message. Rules:
+
+1. What goes out says all that the hub's error says. JSON-RPC gets `data` only where number and message would be read
+   as something else, so that an error of 0.3 passes as it came; the other bindings get the 1.0 details always.
+2. `data` of any JSON type is one detail, a google.protobuf.Value, and becomes bare `data` again.
+3. Coming in, ErrorInfo.reason decides; then a type's name at the start of the message; then the number; then a
+   default message; then the status, by what was asked for where one status stands for several errors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.errors import A2AError, GrpcStatus, Reason
+from a2a_bridge.dialects.dialect import ErrorReply
+from a2a_bridge.dialects.v1_0 import details as any_details
+from a2a_bridge.dialects.v1_0.errors import (
+    BY_CODE,
+    BY_GRPC,
+    BY_HTTP,
+    BY_TEXT,
+    from_details,
+    json_details,
+)
+
+#: reason → the type's name, which gRPC servers put before the message
+NAMES: Mapping[Reason, str] = {
+    Reason.TASK_NOT_FOUND: "TaskNotFoundError",
+    Reason.TASK_NOT_CANCELABLE: "TaskNotCancelableError",
+    Reason.PUSH_NOTIFICATION_NOT_SUPPORTED: "PushNotificationNotSupportedError",
+    Reason.UNSUPPORTED_OPERATION: "UnsupportedOperationError",
+    Reason.CONTENT_TYPE_NOT_SUPPORTED: "ContentTypeNotSupportedError",
+    Reason.INVALID_AGENT_RESPONSE: "InvalidAgentResponseError",
+    Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: "AuthenticatedExtendedCardNotConfiguredError",
+    Reason.EXTENSION_SUPPORT_REQUIRED: "ExtensionSupportRequiredError",
+    Reason.VERSION_NOT_SUPPORTED: "VersionNotSupportedError",
+    Reason.PARSE_ERROR: "JSONParseError",
+    Reason.INVALID_REQUEST: "InvalidRequestError",
+    Reason.METHOD_NOT_FOUND: "MethodNotFoundError",
+    Reason.INVALID_PARAMS: "InvalidParamsError",
+    Reason.INTERNAL_ERROR: "InternalError",
+}
+_BY_NAME = {name: reason for reason, name in NAMES.items()} | {
+    "ExtendedAgentCardNotConfiguredError": Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED,
+}
+_REASONS = frozenset(reason.name for reason in Reason)
+
+#: default messages that are not the hub's; each is exchanged for the other on the way
+TEXTS: Mapping[Reason, str] = {
+    Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: "Authenticated Extended Card is not configured",
+    Reason.PARSE_ERROR: "Invalid JSON payload",
+    Reason.INVALID_REQUEST: "Request payload validation error",
+}
+
+#: statuses that are not the hub's
+HTTP: Mapping[Reason, int] = {
+    Reason.TASK_NOT_CANCELABLE: 409,
+    Reason.PUSH_NOTIFICATION_NOT_SUPPORTED: 501,
+    Reason.UNSUPPORTED_OPERATION: 501,
+    Reason.CONTENT_TYPE_NOT_SUPPORTED: 415,
+    Reason.INVALID_AGENT_RESPONSE: 502,
+    Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: 404,
+    Reason.INVALID_PARAMS: 422,
+}
+GRPC: Mapping[Reason, GrpcStatus] = {
+    Reason.TASK_NOT_CANCELABLE: GrpcStatus.UNIMPLEMENTED,
+    Reason.PUSH_NOTIFICATION_NOT_SUPPORTED: GrpcStatus.UNIMPLEMENTED,
+    Reason.UNSUPPORTED_OPERATION: GrpcStatus.UNIMPLEMENTED,
+    Reason.CONTENT_TYPE_NOT_SUPPORTED: GrpcStatus.UNIMPLEMENTED,
+    Reason.PARSE_ERROR: GrpcStatus.INTERNAL,
+    Reason.METHOD_NOT_FOUND: GrpcStatus.NOT_FOUND,
+}
+
+#: what the text of 0.3 has a number for
+KNOWN = frozenset(NAMES) - {Reason.EXTENSION_SUPPORT_REQUIRED, Reason.VERSION_NOT_SUPPORTED}
+
+_VALUE = any_details.PREFIX + "google.protobuf.Value"
+_NAME = re.compile(r"([A-Za-z]{1,60}Error)(?:: ?|$)")
+_BY_DEFAULT_TEXT = {
+    text.lower(): reason
+    for reason in NAMES
+    if reason.level == "rpc"
+    for text in (reason.text, TEXTS.get(reason, reason.text))
+}
+_TEXTS = {**BY_TEXT, **{text.lower(): reason for reason, text in TEXTS.items() if reason.level == "a2a"}}
+#: how servers say that there is no such route or rpc
+_NO_ROUTE = frozenset(
+    {"", "not found", "method not found", "no route", "page not found", "404 page not found"}
+)
+_NO_RPC = re.compile(r"method|unimplemented|not implement|unknown service", re.IGNORECASE)
+
+_PUSH = frozenset(
+    {ops.CREATE_PUSH_CONFIG, ops.GET_PUSH_CONFIG, ops.LIST_PUSH_CONFIGS, ops.DELETE_PUSH_CONFIG}
+)
+_OF_A_TASK = _PUSH | {ops.GET_TASK, ops.CANCEL_TASK, ops.SUBSCRIBE_TO_TASK}
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """The errors of an older version on all bindings.
+
+    known: the reasons that its callers know by their number. Others keep theirs and are explained by details.
+    """
+
+    known: frozenset[Reason] = KNOWN
+
+    def encode_jsonrpc(self, error: A2AError) -> ErrorReply[Any]:
+        """The JSON-RPC error object; HTTP 200 except for what concerns intermediaries (level "http")."""
+        reason = error.reason
+        info, *rest = json_details(error)
+        body: dict[str, Any] = {"code": error.code, "message": _own_text(reason, error.message)}
+        reply: ErrorReply[Any] = ErrorReply(reason.http if reason.level == "http" else 200, body)
+        if rest:
+            body["data"] = _data(rest)
+        if reason not in self.known or not _same(self.decode_jsonrpc(reply), error):
+            body["data"] = [info, *rest]
+        return reply
+
+    def encode_http_json(self, error: A2AError) -> ErrorReply[Any]:
+        """`message`, which is all that callers of 0.3 look for, beside the `error` object of 1.0."""
+        reason = error.reason
+        status = HTTP.get(reason, reason.http)
+        text = _own_text(reason, error.message)
+        inner = {
+            "code": status,
+            "status": reason.grpc.name,
+            "message": text,
+            "details": json_details(error),
+        }
+        return ErrorReply(status, {"message": text, "error": inner})
+
+    def encode_grpc(self, error: A2AError) -> ErrorReply[bytes]:
+        """A status whose message starts with the type's name, and a google.rpc.Status that says the same."""
+        reason = error.reason
+        status = GRPC.get(reason, reason.grpc)
+        text = _own_text(reason, error.message)
+        if reason in NAMES:
+            text = f"{NAMES[reason]}: {text}"
+        return ErrorReply(int(status), any_details.status(status, text, json_details(error)), text)
+
+    def decode_jsonrpc(self, reply: ErrorReply[Any]) -> A2AError:
+        """A JSON-RPC error object, or an HTTP error without one."""
+        body = reply.body if isinstance(reply.body, Mapping) else {}
+        message = _string(body.get("message"))
+        details = _details(body)
+        code = _number(body.get("code"))
+        if code is None:
+            return _hub_text(_by_status(reply, message, details))
+        by_status = BY_HTTP.get(reply.status)
+        # Several reasons share a number and differ in the status, with which they then travel.
+        telling = by_status is not None and by_status.level == "http" and by_status.code == code
+        by_code = by_status if telling else None
+        return _hub_text(_by_number(code, message, details, by_code))
+
+    def decode_http_json(self, reply: ErrorReply[Any]) -> A2AError:
+        """`message`, an `error` of either version, a framework's own `detail`, or a bare status."""
+        body = reply.body if isinstance(reply.body, Mapping) else {}
+        inner = body.get("error")
+        if isinstance(inner, Mapping):
+            found = inner.get("details")
+            details = [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+            message = _string(inner.get("message")) or _string(body.get("message"))
+            body = {**inner, "message": message}
+        else:
+            details = _details(body)
+            message = next(
+                (
+                    text
+                    for name in ("message", "error", "detail", "title")
+                    if (text := _string(body.get(name)))
+                ),
+                "",
+            )
+        code = _number(body.get("code"))
+        if code is not None and code < 0:  # some servers send the number of JSON-RPC here
+            return _hub_text(_by_number(code, message, details))
+        return _hub_text(_by_status(reply, message, details))
+
+    def decode_grpc(self, reply: ErrorReply[bytes]) -> A2AError:
+        """A google.rpc.Status, or a bare status and its message, which may start with the type's name."""
+        message, details = any_details.parse_status(reply.body) if reply.body else ("", [])
+        message = message or reply.text
+        status = GrpcStatus(reply.status) if reply.status in set(GrpcStatus) else GrpcStatus.UNKNOWN
+        named = _named(message)
+        info = _info(details)
+        if info and named is not None:
+            agrees = named.name == info if info in _REASONS else GRPC.get(named, named.grpc) == status
+            named = named if agrees else None
+        if named is not None:
+            message = _NAME.sub("", message, count=1)
+        elif status is GrpcStatus.UNKNOWN and not details:
+            # What servers answer when their code raised, often with the text of the exception.
+            return from_details("", [], aside=message, texts=_TEXTS)
+        fallback = _by_grpc_status(status, message, reply.operation)
+        return _hub_text(
+            from_details(message, details, by_code=named, fallback=fallback, texts={} if info else _TEXTS)
+        )
+
+
+def _by_number(code: int, message: str, details: list[Any], reason: Reason | None = None) -> A2AError:
+    """What an answer with a number of JSON-RPC means. `reason`: what is known better than by the number."""
+    named, texts = _words(message, details)
+    by_code = reason or named or BY_CODE.get(code)
+    return from_details(message, details, code=code, by_code=by_code, texts=texts)
+
+
+def _by_status(reply: ErrorReply[Any], message: str, details: list[Any]) -> A2AError:
+    """What an answer without a number means."""
+    named, texts = _words(message or reply.text, details)
+    return from_details(
+        message,
+        details,
+        by_code=named or (_BY_DEFAULT_TEXT.get(message.lower()) if texts else None),
+        fallback=_by_http_status(reply.status, message, reply.operation),
+        aside=reply.text if not message else "",
+        texts=texts,
+    )
+
+
+def _words(message: str, details: list[Any]) -> tuple[Reason | None, Mapping[str, Reason]]:
+    """What the words of an error may tell: the reason that a name at the start says, and known texts. Nothing where
+    an ErrorInfo speaks, even with a name that is unknown here.
+    """
+    return (_named(message), _TEXTS) if not _info(details) else (None, {})
+
+
+def _info(details: list[Any]) -> str:
+    """ErrorInfo.reason; empty when there is none."""
+    infos = (one.get("reason") for one in details if one.get("@type") == any_details.ERROR_INFO)
+    return _string(next(infos, ""))
+
+
+def _data(details: list[Any]) -> Any:
+    """Details as `data`: bare where there is nothing but what a caller or agent of 0.3 once put there."""
+    if len(details) == 1 and details[0].keys() == {"@type", "value"} and details[0]["@type"] == _VALUE:
+        bare = details[0]["value"]
+        if not _are_details(bare):
+            return bare
+    return details
+
+
+def _details(body: Mapping[str, Any]) -> list[Any]:
+    if "data" not in body:
+        return []
+    data = body["data"]
+    return data if _are_details(data) else [any_details.value(data)]
+
+
+def _are_details(data: Any) -> bool:
+    return (
+        isinstance(data, list)
+        and bool(data)
+        and all(isinstance(one, Mapping) and isinstance(one.get("@type"), str) for one in data)
+    )
+
+
+def _named(message: str) -> Reason | None:
+    match = _NAME.match(message)
+    return _BY_NAME.get(match[1]) if match else None
+
+
+def _by_http_status(status: int, message: str, operation: ops.Operation[Any, Any] | None) -> Reason | None:
+    """What a status means. 404, 501 and 502 stand for several errors."""
+    if status == 404:
+        return _not_found(message, operation)
+    if status == 501:
+        return Reason.PUSH_NOTIFICATION_NOT_SUPPORTED if operation in _PUSH else Reason.UNSUPPORTED_OPERATION
+    if status == 502 and message:  # a proxy has no words for us
+        return Reason.INVALID_AGENT_RESPONSE
+    return Reason.INVALID_PARAMS if status == 422 else BY_HTTP.get(status)
+
+
+def _by_grpc_status(
+    status: GrpcStatus, message: str, operation: ops.Operation[Any, Any] | None
+) -> Reason | None:
+    if status is GrpcStatus.NOT_FOUND:
+        return _not_found(message or "task", operation)
+    if status is not GrpcStatus.UNIMPLEMENTED or not message or _NO_RPC.search(message):
+        return BY_GRPC.get(status)
+    if operation is ops.CANCEL_TASK:
+        return Reason.TASK_NOT_CANCELABLE
+    return Reason.PUSH_NOTIFICATION_NOT_SUPPORTED if operation in _PUSH else Reason.UNSUPPORTED_OPERATION
+
+
+def _not_found(message: str, operation: ops.Operation[Any, Any] | None) -> Reason:
+    """A missing task, card or route: by what was asked for, and by whether anybody who knows of tasks answered."""
+    if operation is ops.GET_EXTENDED_AGENT_CARD:
+        return Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED
+    text = message.lower().strip(" .!")
+    if text in _NO_ROUTE or not ("task" in text or operation in _OF_A_TASK):
+        return Reason.METHOD_NOT_FOUND
+    return Reason.TASK_NOT_FOUND
+
+
+def _own_text(reason: Reason, message: str) -> str:
+    return TEXTS.get(reason, message) if message == reason.text else message
+
+
+def _hub_text(error: A2AError) -> A2AError:
+    if error.message == TEXTS.get(error.reason):
+        error.message = error.reason.text
+    return error
+
+
+def _same(left: A2AError, right: A2AError) -> bool:
+    """Whether two errors are the same but for their message."""
+    return _members(left) == _members(right)
+
+
+def _members(error: A2AError) -> tuple[Any, ...]:
+    details = [dict(one) for one in error.details]
+    return error.reason, error.name, error.code, error.metadata, error.violations, details, error.retry_after
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _string(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+_OWN = Spelling()
+
+encode_jsonrpc, decode_jsonrpc = _OWN.encode_jsonrpc, _OWN.decode_jsonrpc
+encode_http_json, decode_http_json = _OWN.encode_http_json, _OWN.decode_http_json
+encode_grpc, decode_grpc = _OWN.encode_grpc, _OWN.decode_grpc
