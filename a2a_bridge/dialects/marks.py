@@ -13,7 +13,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.dialects.dialect import JSONRPC, Dialect
@@ -92,7 +92,8 @@ def _final_states(dialect: Dialect) -> frozenset[int]:
         return frozenset(_FINAL_STATES)
     found = set()
     for state in hub.TaskState.values():
-        update = hub.TaskStatusUpdateEvent(task_id="t", context_id="c", status=hub.TaskStatus(state=state))
+        update = hub.TaskStatusUpdateEvent(task_id="t", context_id="c")
+        update.status.state = cast("hub.TaskState", state)
         tree: Any = row.encode_response(hub.StreamResponse(status_update=update))
         if tree.get("final") is True:
             found.add(state)

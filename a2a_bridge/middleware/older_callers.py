@@ -1,0 +1,181 @@
+"""What callers of 0.x expect and 1.0 does differently, where telling it takes memory or a second call. No spelling.
+
+Rules:
+1. A 0.x stream ends with an event that says `final`: nothing follows it, and where none came one is made up, with
+   the status known last and a mark (see `dialects.marks`).
+2. A snapshot that a bridge made up for 1.0 callers is dropped again; its status counts.
+3. Getting a push config without an id means the first one, or the one whose id is the task's (what agents of the
+   time called it). Lists of push configs have no pages.
+4. All other callers pass by a single look at the version they speak.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from typing import Any, cast
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.service import Middleware, Service
+from a2a_bridge.dialects import KNOWN, Dialect
+from a2a_bridge.dialects.marks import (
+    CLOSING,
+    SNAPSHOT,
+    Finality,
+    finality,
+    say_final,
+    synthesise,
+    synthesised,
+)
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+logger = logging.getLogger(__name__)
+
+#: most pages of push configs that are put together into one list
+PAGES = 100
+
+_LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
+
+
+def older_callers(dialects: Iterable[Dialect] = KNOWN) -> Middleware:
+    """Middleware for services that are offered in `dialects`; the service itself when all of those are 1.0.
+
+    It belongs outside of checks for REQUIRED members, because 0.x requires less.
+    """
+    older = {dialect.version: finality(dialect) for dialect in dialects if dialect.final_events}
+
+    def wrap(service: Service) -> Service:
+        return _OlderCallers(service, older) if older else service
+
+    return wrap
+
+
+class _OlderCallers:
+    def __init__(self, service: Service, older: dict[str, Finality]) -> None:
+        self._service = service
+        self._older = older
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        if call.context.origin.version in self._older:
+            request: Any = call.request
+            if call.operation is ops.LIST_PUSH_CONFIGS:
+                return cast("Res", await self._whole_list(call))
+            if call.operation is ops.GET_PUSH_CONFIG and not request.id:
+                return cast("Res", await self._first_config(call))
+        return await self._service.unary(call)
+
+    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        is_final = self._older.get(call.context.origin.version)
+        if is_final is None:
+            return self._service.stream(call)
+        return cast("AsyncGenerator[Res, None]", self._ending_final(call, is_final))
+
+    async def _ending_final(
+        self, call: Call[Any, Any], is_final: Finality
+    ) -> AsyncGenerator[hub.StreamResponse, None]:
+        known = _LastKnown(call.request)
+        async with aclosing(self._service.stream(call)) as events:
+            async for event in events:
+                which = known.note(event)
+                if which == "task" and synthesised(event.task) == SNAPSHOT:
+                    continue
+                yield event
+                if which == "status_update" and is_final(event.status_update):
+                    return
+        if known.spoke_of_task:
+            yield hub.StreamResponse(status_update=await self._closing(call, known, is_final))
+
+    async def _closing(
+        self, call: Call[Any, Any], known: _LastKnown, is_final: Finality
+    ) -> hub.TaskStatusUpdateEvent:
+        update = hub.TaskStatusUpdateEvent(task_id=known.task_id, context_id=known.context_id)
+        if known.status is None:
+            await self._ask(call, known)
+        if known.status is not None:
+            update.status.CopyFrom(known.status)
+        if not is_final(update):
+            say_final(update, True)
+        synthesise(update, CLOSING)
+        return update
+
+    async def _ask(self, call: Call[Any, Any], known: _LastKnown) -> None:
+        """Gets the status of a task that only artifacts were heard of. Not getting it is no failure."""
+        request = hub.GetTaskRequest(id=known.task_id, tenant=call.request.tenant, history_length=0)
+        try:
+            task = await self._service.unary(Call(ops.GET_TASK, request, call.context.replace(reply={})))
+        except A2AError as error:
+            logger.debug("the status of task %s is unknown: %s", known.task_id, error)
+        else:
+            known.status = task.status
+
+    async def _first_config(self, call: Call[Any, Any]) -> hub.TaskPushNotificationConfig:
+        request = call.request
+        listing = hub.ListTaskPushNotificationConfigsRequest(task_id=request.task_id, tenant=request.tenant)
+        wanted = request.task_id
+        try:
+            page = await self._service.unary(
+                Call(ops.LIST_PUSH_CONFIGS, listing, call.context.replace(reply={}))
+            )
+        except A2AError as error:
+            if error.reason not in _LACKING:
+                raise
+        else:
+            if page.configs:
+                if not page.configs[0].id:  # 0.x agents need not name them
+                    return page.configs[0]
+                wanted = page.configs[0].id
+        named = hub.GetTaskPushNotificationConfigRequest(
+            task_id=request.task_id, id=wanted, tenant=request.tenant
+        )
+        return await self._service.unary(Call(ops.GET_PUSH_CONFIG, named, call.context))
+
+    async def _whole_list(self, call: Call[Any, Any]) -> hub.ListTaskPushNotificationConfigsResponse:
+        """All pages in one. Raises INVALID_AGENT_RESPONSE for an agent that never comes to the last one."""
+        response = await self._service.unary(call)
+        if call.request.page_size or not response.next_page_token:
+            return cast("hub.ListTaskPushNotificationConfigsResponse", response)
+        whole = hub.ListTaskPushNotificationConfigsResponse(configs=response.configs)
+        request = hub.ListTaskPushNotificationConfigsRequest()
+        request.CopyFrom(call.request)
+        for _ in range(PAGES - 1):
+            request.page_token = response.next_page_token
+            context = call.context.replace(reply={})
+            response = await self._service.unary(Call(ops.LIST_PUSH_CONFIGS, request, context))
+            whole.configs.extend(response.configs)
+            if not response.next_page_token:
+                return whole
+        text = f"the agent has more than {PAGES} pages of push notification configs"
+        raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+
+
+class _LastKnown:
+    """What a stream has told of its task so far."""
+
+    __slots__ = ("context_id", "spoke_of_task", "status", "task_id")
+
+    def __init__(self, request: Any) -> None:
+        # Whoever subscribes names a task that exists, even if nothing is said about it.
+        self.spoke_of_task = isinstance(request, hub.SubscribeToTaskRequest)
+        self.task_id = request.id if isinstance(request, hub.SubscribeToTaskRequest) else ""
+        self.context_id = ""
+        self.status: hub.TaskStatus | None = None
+
+    def note(self, event: hub.StreamResponse) -> str | None:
+        """Remembers what an event tells; which event it is."""
+        which: str | None = event.WhichOneof("payload")
+        if which == "task":
+            self.task_id, self.context_id = event.task.id, event.task.context_id
+            self.status = event.task.status
+            self.spoke_of_task = True
+        elif which == "status_update":
+            update = event.status_update
+            self.task_id, self.context_id, self.status = update.task_id, update.context_id, update.status
+            self.spoke_of_task = True
+        elif which == "artifact_update":
+            self.task_id, self.context_id = event.artifact_update.task_id, event.artifact_update.context_id
+            self.spoke_of_task = True
+        return which
