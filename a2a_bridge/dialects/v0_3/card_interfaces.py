@@ -1,0 +1,132 @@
+"""Where an agent is reached, as 0.x cards say it: one address and further ones, all of one version.
+
+Rules (A2A 0.3, 5.5.5 and 5.6):
+1. `url` with `preferredTransport` comes first, then `additionalInterfaces` in order, repetitions included. All have
+   the card's `protocolVersion`, as it is written there.
+2. A transport that is not given is JSONRPC.
+3. The other way the interfaces of 0.x are listed, the main one first. What these members cannot say (tenants,
+   several versions, interfaces of 1.0) stands beside them in the `supportedInterfaces` of 1.0, and is read there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
+from a2a_bridge.codec.values import describe
+from a2a_bridge.dialects.detect import normalise
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+DEFAULT_TRANSPORT = "JSONRPC"
+
+_decode = decoder(hub.AgentInterface)
+_encode = encoder(hub.AgentInterface)
+
+#: how a version writes itself in `protocolVersion`, where the interface says no more than Major.Minor
+_SPELLED = {"0.3": "0.3.0", "0.2": "0.2.5"}
+_TEXTS = ("url", "protocolBinding", "protocolVersion", "tenant")
+
+
+def decode_interfaces(tree: JsonObject, version: str) -> list[hub.AgentInterface]:
+    """The interfaces of a 0.x card. `version`: of a card that names none. Raises DecodeError."""
+    told = _supported(tree.get("supportedInterfaces"))
+    if told is not None:
+        return told
+    version = text(tree, "protocolVersion", "") or version
+    found = []
+    url = text(tree, "url", "")
+    transport = text(tree, "preferredTransport", "")
+    if url:
+        found.append(_interface(url, transport, version))
+    more = tree.get("additionalInterfaces")
+    if more is None:
+        return found
+    if type(more) is not list:
+        raise DecodeError("additionalInterfaces", f"expected an array, got {describe(more)}")
+    for index, one in enumerate(more):
+        path = f"additionalInterfaces[{index}]"
+        if type(one) is not dict:
+            raise DecodeError(path, f"expected an object, got {describe(one)}")
+        found.append(_interface(text(one, "url", path), text(one, "transport", path), version))
+    return found
+
+
+def encode_interfaces(interfaces: Sequence[hub.AgentInterface], version: str) -> JsonObject:
+    """The members of a 0.x card about its interfaces, for a reader of `version`, such as "0.3.0"."""
+    members = _members(interfaces, version)
+    if decode_interfaces(members, version) != list(interfaces):
+        members["supportedInterfaces"] = [_encode(one) for one in interfaces]
+    return members
+
+
+def is_old(interface: hub.AgentInterface) -> bool:
+    """Whether an interface speaks a version before 1.0."""
+    return (normalise(interface.protocol_version) or "").startswith("0.")
+
+
+def main_interface(interfaces: Sequence[hub.AgentInterface], version: str = "") -> hub.AgentInterface | None:
+    """The interface that `url` names: the first of `version`, else of the newest 0.x version, else the first."""
+    # With nothing of 0.x a reader is still better off with an address, which may well take its version too.
+    old = [one for one in interfaces if is_old(one)] or list(interfaces[:1])
+    family = normalise(version)
+    of_family = [one for one in old if normalise(one.protocol_version) == family]
+    return max(of_family or old, key=_minor, default=None)  # of equals, the first
+
+
+def spelled(version: str) -> str:
+    """How `protocolVersion` writes a version: with its patch, where that is known."""
+    return _SPELLED.get(version.strip(), version)
+
+
+def text(tree: JsonObject, name: str, path: str) -> str:
+    """A string member of the object at `path`, empty when absent. Raises DecodeError."""
+    value = tree.get(name)
+    if value is None:
+        return ""
+    if type(value) is not str:
+        raise DecodeError(f"{path}.{name}" if path else name, f"expected a string, got {describe(value)}")
+    return value
+
+
+def _members(interfaces: Sequence[hub.AgentInterface], version: str) -> JsonObject:
+    main = main_interface(interfaces, version)
+    if main is None:
+        return {"protocolVersion": version, "url": "", "preferredTransport": DEFAULT_TRANSPORT}
+    members: JsonObject = {
+        "protocolVersion": spelled(main.protocol_version) if is_old(main) else version,
+        "url": main.url,
+        "preferredTransport": main.protocol_binding,
+    }
+    others = [one for one in interfaces if is_old(one) and one is not main]
+    if others:
+        members["additionalInterfaces"] = [
+            {"url": one.url, "transport": one.protocol_binding} for one in others
+        ]
+    return members
+
+
+def _minor(interface: hub.AgentInterface) -> int:
+    version = normalise(interface.protocol_version)
+    return int(version.partition(".")[2]) if version else -1
+
+
+def _interface(url: str, transport: str, version: str) -> hub.AgentInterface:
+    return hub.AgentInterface(
+        url=url, protocol_binding=transport or DEFAULT_TRANSPORT, protocol_version=version
+    )
+
+
+def _supported(value: Json) -> list[hub.AgentInterface] | None:
+    # To a 0.x card this is just an unknown member, which may hold anything.
+    if type(value) is not list or not value:
+        return None
+    found: list[hub.AgentInterface] = []
+    for one in value:
+        if type(one) is not dict:
+            return None
+        picked: dict[str, Any] = {name: one[name] for name in _TEXTS if name in one}
+        if any(type(member) is not str for member in picked.values()):
+            return None
+        found.append(_decode(picked))
+    return found
