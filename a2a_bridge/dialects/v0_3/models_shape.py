@@ -1,0 +1,278 @@
+"""What all 0.x models share: names, tolerance, and the way from a JSON tree and back. It declares no type of the
+specification.
+
+Rules:
+1. Attributes are snake_case, members of the JSON camelCase. Constructors and attributes take either, JSON does not.
+2. Members that nobody declared are kept (`model_extra`) and written again.
+3. null for an optional member means that it is absent, and is not written; for a required one it is wrong.
+4. Nothing is converted: 1 is neither "1" nor true. As in JSON Schema, 1.0 is an integer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from functools import cache
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    RootModel,
+    Strict,
+    Tag,
+    ValidationError,
+)
+from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from a2a_bridge.codec import Json, JsonObject
+from a2a_bridge.codec.inspect import member
+from a2a_bridge.codec.values import describe
+from a2a_bridge.core.errors import A2AError, Reason, Violation
+
+#: Comes first in the tags of unions, which pydantic mixes into its paths. No member begins like this.
+_TAG = "\0"
+#: The type of our own errors about scalars, and the beginning of those about unions: a member follows.
+_SCALAR = "a2a scalar"
+_UNION = "a2a union "
+#: where our models live
+_DIALECTS = __name__.rpartition(".")[0].rpartition(".")[0]
+#: findings per tree; what is wrong with the next thousand parts helps nobody
+_MOST = 20
+
+
+class Null:
+    """Marks a member that is written even when it is null."""
+
+
+def wire_name(attribute: str) -> str:
+    """The member that an attribute stands for; `in_` is spelled so because `in` is a keyword."""
+    return to_camel(attribute.removesuffix("_"))
+
+
+class A2ABaseModel(BaseModel):
+    """The root of all models."""
+
+    model_config = ConfigDict(
+        alias_generator=wire_name,
+        extra="allow",
+        serialize_by_alias=True,
+        validate_by_alias=True,
+        validate_by_name=True,
+    )
+
+    if not TYPE_CHECKING:  # type checkers know the snake_case names only, and are right to
+
+        def __getattr__(self, name: str) -> Any:
+            attribute = _attributes(type(self)).get(name)
+            return super().__getattr__(name) if attribute is None else getattr(self, attribute)
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(_attributes(type(self)).get(name, name), value)
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def read(model: type[M], tree: Json) -> M:
+    """A tree as a model. Raises A2AError INVALID_PARAMS with the paths of the members at fault."""
+    try:
+        return model.model_validate(tree, by_alias=True, by_name=False)
+    except ValidationError as error:
+        violations = _violations(error)
+    text = "; ".join(
+        f"{one.field}: {one.description}" if one.field else one.description for one in violations
+    )
+    raise A2AError(Reason.INVALID_PARAMS, text, violations=violations)
+
+
+def check(model: type[BaseModel], tree: Json) -> list[Violation]:
+    """What is wrong with a tree, up to twenty findings; nothing when it is a `model`."""
+    try:
+        model.model_validate(tree, by_alias=True, by_name=False)
+    except ValidationError as error:
+        return _violations(error)
+    return []
+
+
+def write(model: BaseModel) -> Any:
+    """A model as the tree that travels: an object for all but a few roots."""
+    if isinstance(model, RootModel):
+        return _written(model.root)
+    tree: JsonObject = {}
+    for name, wire, free, null in _layout(type(model)):
+        value = getattr(model, name)
+        if value is not None:
+            tree[wire] = value if free and not isinstance(value, BaseModel) else _written(value)
+        elif null:
+            tree[wire] = None
+    if model.model_extra:
+        tree.update(model.model_extra)
+    return tree
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return write(value)
+    if isinstance(value, list):
+        return [_written(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _written(item) for name, item in value.items()}
+    return value.value if isinstance(value, Enum) else value
+
+
+@cache
+def _attributes(model: type[BaseModel]) -> Mapping[str, str]:
+    """Wire name -> attribute, where they differ."""
+    return {
+        field.alias: name
+        for name, field in model.model_fields.items()
+        if field.alias is not None and field.alias != name
+    }
+
+
+@cache
+def _layout(model: type[BaseModel]) -> tuple[tuple[str, str, bool, bool], ...]:
+    """Per field: attribute, member, whether any JSON may stand there, whether null is written."""
+    return tuple(
+        (
+            name,
+            field.alias or name,
+            _free(field.annotation),
+            any(isinstance(item, Null) for item in field.metadata),
+        )
+        for name, field in model.model_fields.items()
+    )
+
+
+def _free(annotation: Any) -> bool:
+    if annotation is Any:
+        return True
+    composed = get_origin(annotation) in (dict, Union, UnionType, Annotated)
+    return composed and any(map(_free, get_args(annotation)))
+
+
+# Scalars
+
+
+def _integer(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise PydanticCustomError(_SCALAR, "{text}", {"text": f"expected an integer, got {describe(value)}"})
+    if isinstance(value, float) and not value.is_integer():
+        raise PydanticCustomError(_SCALAR, "expected an integer, got a fraction")
+    return int(value)
+
+
+def _request_id(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        text = f"expected a string or an integer, got {describe(value)}"
+        raise PydanticCustomError(_SCALAR, "{text}", {"text": text})
+    return value
+
+
+def _nullable_id(value: Any) -> Any:
+    return value if value is None else _request_id(value)
+
+
+Text: TypeAlias = Annotated[str, Strict()]
+Flag: TypeAlias = Annotated[bool, Strict()]
+Integer: TypeAlias = Annotated[int, BeforeValidator(_integer)]
+RequestId: TypeAlias = Annotated[str | int, BeforeValidator(_request_id)]
+ResponseId: TypeAlias = Annotated[str | int | None, BeforeValidator(_nullable_id), Null()]
+
+
+# Unions
+
+
+def tag(name: str) -> Tag:
+    """Marks a branch of a union; `name` is the class."""
+    return Tag(_TAG + name)
+
+
+def by(
+    choose: Callable[[Mapping[str, Any]], str], expected: str, about: str = "", known: Iterable[str] = ()
+) -> Discriminator:
+    """What decides between the branches of a union.
+
+    choose: an object -> the name of the branch, "" for none. expected: what to say when there is none.
+    about: the member that names the branch; where it is there and wrong, its `known` values are told instead.
+    """
+
+    def decide(value: Any) -> str | None:
+        if isinstance(value, BaseModel):
+            # The same type of another version bears the same name; a user's own subclass does not.
+            ours = (cls.__name__ for cls in type(value).__mro__ if cls.__module__.startswith(_DIALECTS))
+            return _TAG + next(ours, "")
+        name = choose(value) if isinstance(value, Mapping) else ""
+        return _TAG + name if name else None
+
+    values = f"is none of {', '.join(known)}"
+    return Discriminator(
+        decide,
+        custom_error_type=_UNION + about,
+        custom_error_message=expected,
+        custom_error_context={"known": values if known else expected},
+    )
+
+
+def has(tree: Mapping[str, Any], *names: str) -> bool:
+    """Whether all these members are there; null is not there."""
+    return all(tree.get(name) is not None for name in names)
+
+
+# Errors
+
+
+def _violations(error: ValidationError) -> list[Violation]:
+    return [_violation(one) for one in error.errors(include_url=False)[:_MOST]]
+
+
+def _violation(error: ErrorDetails) -> Violation:
+    path = _path(error["loc"])
+    kind, given = error["type"], error["input"]
+    if not kind.startswith(_UNION):
+        return Violation(path, _problem(error))
+    if not isinstance(given, Mapping):
+        return Violation(path, f"expected an object, got {describe(given)}")
+    about = kind.removeprefix(_UNION)
+    if about and has(given, about):
+        return Violation(member(path, about), error["ctx"]["known"])
+    return Violation(path, error["msg"])
+
+
+def _path(location: Iterable[int | str]) -> str:
+    path = ""
+    for item in location:
+        if isinstance(item, int):
+            path = f"{path}[{item}]"
+        elif not item.startswith(_TAG):
+            path = member(path, item)
+    return path
+
+
+def _problem(error: ErrorDetails) -> str:
+    got = describe(error["input"])
+    match error["type"]:
+        case "missing":
+            return "is required"
+        case "string_type" | "string_sub_type":
+            return f"expected a string, got {got}"
+        case "bool_type":
+            return f"expected true or false, got {got}"
+        case "list_type":
+            return f"expected an array, got {got}"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return f"expected an object, got {got}"
+        case "literal_error":
+            return f"must be {error['ctx']['expected'].replace(chr(39), chr(34))}"
+        case "enum" if isinstance(error["input"], str):
+            return f"is none of {error['ctx']['expected'].replace(chr(39), '').replace(' or ', ', ')}"
+        case "enum":
+            return f"expected a string, got {got}"
+        case "none_required":
+            return f"expected null, got {got}"
+    return error["msg"]
