@@ -15,7 +15,7 @@ from struct import Struct as Layout
 from typing import Any
 
 from a2a_bridge.codec.errors import InexactNumber, Irregular
-from a2a_bridge.codec.text import DOUBT_ABOVE, DOUBT_BELOW, Json
+from a2a_bridge.codec.text import DOUBT_ABOVE, DOUBT_BELOW, ExactFloat, Json
 from a2a_bridge.codec.wire import VARINT
 
 LEVELS = 90
@@ -56,12 +56,18 @@ def nearest(number: int) -> float:
         raise Irregular from None
 
 
-def writers(to_double: Callable[[int], float]) -> tuple[Write, Write, Write]:
+def writers(
+    to_double: Callable[[int], float], from_exact: Callable[[ExactFloat], float] | None = None
+) -> tuple[Write, Write, Write]:
     """The functions that write the bodies of Struct, Value and ListValue.
 
     They take the JSON value and how many levels may follow, and raise `Irregular` for what is not JSON and for
     what is nested too deeply, and `InexactNumber`.
+
+    from_exact: if given, every double is asked for its text: a plain one is in doubt, and the function decides
+    about an exact one.
     """
+    low, high = (DOUBT_BELOW, DOUBT_ABOVE) if from_exact is None else (0.0, 0.0)
 
     def struct(members: Any, levels: int) -> str:
         if type(members) is not dict or levels < OBJECT_LEVELS:
@@ -101,7 +107,7 @@ def writers(to_double: Callable[[int], float]) -> tuple[Write, Write, Write]:
             if not -EXACT_INTEGER <= item <= EXACT_INTEGER:
                 item = to_double(item)
             return "\x11" + _pack(item).decode("latin-1")
-        if kind is float and DOUBT_BELOW < item < DOUBT_ABOVE:
+        if kind is float and low < item < high:
             return "\x11" + _pack(item).decode("latin-1")
         if kind is dict:
             body = struct(item, levels)
@@ -116,6 +122,8 @@ def writers(to_double: Callable[[int], float]) -> tuple[Write, Write, Write]:
         if isinstance(item, float) and item - item == 0:  # neither NaN nor infinite
             if kind is float:
                 raise InexactNumber("a number may have been rounded by the JSON parser")
+            if from_exact is not None and isinstance(item, ExactFloat):
+                item = from_exact(item)
             return "\x11" + _pack(item).decode("latin-1")
         raise Irregular
 

@@ -128,7 +128,7 @@ FAULTS = [
     _text("deep", _DEEP),
     _text("deep and closed", _DEEP + "]" * 100_000),
     _text("not utf-8", b'{"message": "\xc3\x28"}'),
-    _text("lone surrogate", '{"message": "\\ud800"}'),
+    _text("lone surrogate and no end", '{"message": "\\ud800'),
     _text("single quotes", "{'message': 1}"),
     _text("comment", "{} // no"),
     # Readable, and the wrong type.
@@ -137,6 +137,7 @@ FAULTS = [
     _sent("parts a string", ("message.parts",), {"message": _message(parts="x")}),
     _sent("part a string", ("message.parts[0]",), {"message": _message(parts=["x"])}),
     _sent("text a number", ("message.parts[0].text",), {"message": _message(parts=[{"text": 7}])}),
+    _sent("half of a surrogate pair", ("message.messageId",), {"message": _message(messageId="\ud800")}),
     _sent("raw no base64", ("message.parts[0].raw",), {"message": _message(parts=[{"raw": "é"}])}),
     _sent("raw a list", ("message.parts[0].raw",), {"message": _message(parts=[{"raw": []}])}),
     _sent("metadata a list", ("message.metadata",), {"message": _message(metadata=[])}),

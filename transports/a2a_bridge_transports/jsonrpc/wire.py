@@ -5,6 +5,7 @@ Rules (JSON-RPC 2.0; A2A 1.0.1 section 9):
    have: it is refused, and so nothing happens unanswered. Fractions and ids above 1 KiB are refused.
 2. There are no batches.
 3. Ids go back as they came, integers of any size included. Where none could be read, the answer's id is null.
+4. Halves of surrogate pairs, which no protobuf string and few JSON libraries take, are refused in ids and methods.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def parse(body: bytes) -> Frame:
     if tree.get("jsonrpc") != "2.0":
         raise Malformed(A2AError(Reason.INVALID_REQUEST, 'jsonrpc has to be "2.0"'), token)
     method = tree.get("method")
-    if type(method) is not str or not method:
+    if type(method) is not str or not method or not _is_unicode(method):
         raise Malformed(A2AError(Reason.INVALID_REQUEST, "method has to be a string"), token)
     return Frame(token, method, tree.get("params"))
 
@@ -107,10 +108,17 @@ def not_a_response(problem: str) -> A2AError:
     return A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
 
 
+def _is_unicode(text: str) -> bool:
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
 def _token(value: object, body: bytes) -> bytes:
     if isinstance(value, float):  # a fraction, or an integer beyond 64 bits
         value = cast("JsonObject", loads_exact(body))["id"]
-    if isinstance(value, str):
+    if isinstance(value, str) and _is_unicode(value):
         token = dumps(value)
         if len(token) <= MAX_ID:
             return token
