@@ -1,0 +1,109 @@
+"""Which tasks have passed through a gateway, for agents that cannot list them. It holds no content of tasks.
+
+Rules:
+1. An entry is ids, a state and a time, a few hundred bytes; of more than `most`, those unseen for longest go.
+2. A caller sees entries of its own scope only. Where nobody authenticates callers, the scope is a digest of the
+   credentials they send: whoever sends others sees none of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.scope import Scope, scope_of
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+@dataclass(slots=True)
+class Seen:
+    """What is known of a task. time: of its status, or when it was seen; nanoseconds since the epoch."""
+
+    task_id: str
+    context_id: str
+    state: hub.TaskState
+    time: int
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """Where it stands in a list: by time, ties by id."""
+        return self.time, self.task_id
+
+
+class TaskIndex:
+    """The tasks of one agent. now: nanoseconds since the epoch."""
+
+    def __init__(self, most: int, now: Callable[[], int]) -> None:
+        self._most = most
+        self._now = now
+        self._shelves: dict[Scope, dict[str, Seen]] = {}
+        self._order: OrderedDict[tuple[Scope, str], None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def note(self, scope: Scope, task_id: str, context_id: str, status: hub.TaskStatus | None = None) -> Seen:
+        """Remembers a task that was seen, with its status if that was seen too."""
+        shelf = self._shelves.setdefault(scope, {})
+        seen = shelf.get(task_id)
+        if seen is None:
+            seen = shelf[task_id] = Seen(task_id, context_id, hub.TASK_STATE_UNSPECIFIED, self._now())
+            self._order[scope, task_id] = None
+            if len(self._order) > self._most:
+                self.forget(*next(iter(self._order)))
+        else:
+            self._order.move_to_end((scope, task_id))
+        if context_id:
+            seen.context_id = context_id
+        if status is not None:
+            stamp = status.timestamp
+            changed = seen.state != status.state
+            seen.state = status.state
+            if status.HasField("timestamp"):
+                seen.time = stamp.seconds * 1_000_000_000 + stamp.nanos
+            elif changed:
+                seen.time = self._now()
+        return seen
+
+    def note_event(self, scope: Scope, event: hub.StreamResponse | hub.SendMessageResponse) -> None:
+        """Remembers the task that an answer or an event speaks about, if any."""
+        which = event.WhichOneof("payload")
+        if which == "task":
+            self.note_task(scope, event.task)
+        elif isinstance(event, hub.StreamResponse) and which == "status_update":
+            update = event.status_update
+            self.note(scope, update.task_id, update.context_id, update.status)
+        elif isinstance(event, hub.StreamResponse) and which == "artifact_update":
+            self.note(scope, event.artifact_update.task_id, event.artifact_update.context_id)
+
+    def note_task(self, scope: Scope, task: hub.Task) -> Seen:
+        """Remembers a task."""
+        return self.note(scope, task.id, task.context_id, task.status)
+
+    def forget(self, scope: Scope, task_id: str) -> None:
+        """Forgets a task, if it is known."""
+        if (scope, task_id) not in self._order:
+            return
+        del self._order[scope, task_id]
+        shelf = self._shelves[scope]
+        del shelf[task_id]
+        if not shelf:
+            del self._shelves[scope]
+
+    def of(self, scope: Scope) -> Iterable[Seen]:
+        """All that is known of a scope, the newest first."""
+        return sorted(self._shelves.get(scope, {}).values(), key=lambda seen: seen.place, reverse=True)
+
+
+def visible_to(request: Any, context: CallContext) -> Scope:
+    """The scope of a call behind a gateway, which passes credentials on without knowing whose they are."""
+    scope = scope_of(request, context)
+    credentials = context.parameters.get("authorization")
+    if scope.owner or not credentials:
+        return scope
+    digest = hashlib.blake2b(credentials.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+    return Scope(scope.tenant, f"credentials {digest}")

@@ -1,0 +1,265 @@
+"""An agent of an older version as if it were of the newest: what it lacks is answered here, or refused clearly.
+
+Only agents whose dialect lacks something are wrapped; an agent of 1.0 is not. Rules:
+1. ListTasks is answered from the tasks that have passed through this process (see `index`), which is refreshed
+   from the agent where it matters. What it costs the agent is bounded: REFRESHED + one page of GetTask calls.
+2. History is cut here as the caller asked, because 0.x agents read `historyLength: 0` in several ways.
+3. Everything else the version lacks is UNSUPPORTED_OPERATION, said in words, before the agent is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, cast
+
+from a2a_bridge.bindings import DialOptions
+from a2a_bridge.cards.select import Candidate
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
+from a2a_bridge.core.messages import is_terminal
+from a2a_bridge.core.operations import Operation, Req, Res
+from a2a_bridge.core.paging import PageTokens
+from a2a_bridge.core.scope import Scope
+from a2a_bridge.core.service import Service, refused_stream
+from a2a_bridge.dialects import KNOWN, Dialect
+from a2a_bridge.dialects.marks import finality
+from a2a_bridge.gateway.index import Seen, TaskIndex, visible_to
+from a2a_bridge.gateway.streams import begun_by_a_task
+from a2a_bridge.gateway.upstream import Dial, dial
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: tasks that a gateway remembers for each agent that cannot list them
+REMEMBERED = 10_000
+#: tasks that have not ended and are looked at again before they are filtered and sorted, the newest first
+REFRESHED = 100
+_AT_ONCE = 8
+_PAGE = 50
+_LARGEST_PAGE = 100
+
+#: what a version has and many of its agents have not, on some bindings at least
+_OFTEN_MISSING = (
+    ops.CREATE_PUSH_CONFIG,
+    ops.GET_PUSH_CONFIG,
+    ops.LIST_PUSH_CONFIGS,
+    ops.DELETE_PUSH_CONFIG,
+    ops.GET_EXTENDED_AGENT_CARD,
+)
+_GONE = (Reason.TASK_NOT_FOUND, Reason.PERMISSION_DENIED, Reason.UNAUTHENTICATED)
+
+
+def polyfilled(*, remembered: int = REMEMBERED, dial: Dial = dial) -> Dial:
+    """How to dial the interfaces of one agent so that all of them answer like 1.0; see `dialled`.
+
+    remembered: for how many tasks ListTasks can answer; 0 makes it UNSUPPORTED_OPERATION.
+    """
+    index = TaskIndex(remembered, time.time_ns) if remembered else None
+
+    @asynccontextmanager
+    async def dial_polyfilled(candidate: Candidate, options: DialOptions) -> AsyncIterator[Service]:
+        async with dial(candidate, options) as service:
+            yield polyfill(service, candidate, index)
+
+    return dial_polyfilled
+
+
+def polyfill(service: Service, candidate: Candidate, index: TaskIndex | None) -> Service:
+    """The client side of an interface with what its version lacks; as it is when it lacks nothing."""
+    dialect = candidate.dialect
+    named = candidate.interface.protocol_binding
+    form = next((form for kind, form in dialect.forms.items() if kind.name == named), dialect.canonical)
+    lacking = [one for one in ops.ALL if form is None or form.row(one) is None]
+    if not lacking and not dialect.final_events:
+        return service
+    return _Polyfill(service, dialect, frozenset(lacking), index)
+
+
+class _Polyfill:
+    def __init__(
+        self,
+        service: Service,
+        dialect: Dialect,
+        lacking: frozenset[Operation[Any, Any]],
+        index: TaskIndex | None,
+    ) -> None:
+        self._service = service
+        self._version = dialect.version
+        self._is_final = finality(dialect)
+        self._older = {dialect.version, *(one.version for one in KNOWN if one.final_events)}
+        self._lacking = lacking
+        self._index = index if ops.LIST_TASKS in lacking else None
+        self._lists = _Lists(service, self._index) if self._index is not None else None
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        if call.operation in self._lacking:
+            if call.operation is ops.LIST_TASKS and self._lists is not None:
+                return cast("Res", await self._lists.answer(call))
+            raise self._lacks(call.operation)
+        try:
+            response = await self._service.unary(call)
+        except A2AError as error:
+            if call.operation in _OFTEN_MISSING and error.reason is Reason.METHOD_NOT_FOUND:
+                raise self._lacks(call.operation) from error
+            raise
+        self._look_at(call, response)
+        return response
+
+    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        if call.operation in self._lacking:
+            return refused_stream(self._lacks(call.operation))
+        return cast("AsyncGenerator[Res, None]", self._stream(call))
+
+    async def _stream(self, call: Call[Any, Any]) -> AsyncGenerator[hub.StreamResponse, None]:
+        scope = visible_to(call.request, call.context) if self._index is not None else None
+        limit = self._history_limit(call)
+        if call.context.origin.version in self._older:
+            source = self._service.stream(call)
+        else:
+            source = begun_by_a_task(self._service, call, self._is_final)
+        async with aclosing(source) as events:
+            async for event in events:
+                if self._index is not None and scope is not None:
+                    self._index.note_event(scope, event)
+                if limit is not None and event.HasField("task"):
+                    _cut(event.task, limit)
+                yield event
+
+    def _look_at(self, call: Call[Any, Any], response: Any) -> None:
+        """Remembers the task in an answer, and gives it as much history as the caller wants."""
+        if isinstance(response, hub.SendMessageResponse):
+            if not response.HasField("task"):
+                return
+            task = response.task
+        elif isinstance(response, hub.Task):
+            task = response
+        else:
+            return
+        if self._index is not None:
+            self._index.note_task(visible_to(call.request, call.context), task)
+        limit = self._history_limit(call)
+        if limit is not None:
+            _cut(task, limit)
+
+    def _history_limit(self, call: Call[Any, Any]) -> int | None:
+        """How many messages a caller of 1.0 wants; None for all, and for others, who get what the agent gives."""
+        request = call.request
+        source = request.configuration if isinstance(request, hub.SendMessageRequest) else request
+        if not isinstance(source, (hub.SendMessageConfiguration, hub.GetTaskRequest)):
+            return None
+        if not source.HasField("history_length") or call.context.origin.version in self._older:
+            return None
+        return source.history_length
+
+    def _lacks(self, operation: Operation[Any, Any]) -> A2AError:
+        return A2AError(
+            Reason.UNSUPPORTED_OPERATION,
+            f"the agent speaks A2A {self._version} and does not offer {operation.name}",
+            metadata={"operation": operation.name},
+            blame=Blame.PEER,
+        )
+
+
+class _Lists:
+    """ListTasks (spec 3.1.4) for an agent that does not know it."""
+
+    def __init__(self, service: Service, index: TaskIndex) -> None:
+        self._service = service
+        self._index = index
+        self._tokens = PageTokens()
+
+    async def answer(self, call: Call[Any, Any]) -> hub.ListTasksResponse:
+        request: hub.ListTasksRequest = call.request
+        size = _page_size(request)
+        since = request.status_timestamp_after if request.HasField("status_timestamp_after") else None
+        earliest = None if since is None else since.seconds * 1_000_000_000 + since.nanos
+        scope = visible_to(request, call.context)
+        query = repr((*scope, request.context_id, int(request.status), earliest))
+        after: tuple[int, str] | None = None
+        fresh: dict[str, hub.Task] = {}
+        if request.page_token:
+            place, _, task_id = self._tokens.read(request.page_token, query).partition(" ")
+            after = int(place), task_id
+        else:
+            running = [one for one in self._known(scope, request) if not is_terminal(one.state)]
+            fresh = await self._refreshed(call, scope, running[:REFRESHED])
+
+        def fits(seen: Seen) -> bool:
+            return request.status in (0, seen.state) and (earliest is None or seen.time >= earliest)
+
+        matching = [one for one in self._known(scope, request) if fits(one)]
+        # Places as of now: what is looked at below may move, and must not be skipped or repeated for that.
+        rest = [(one.place, one) for one in matching if after is None or one.place < after]
+        page = rest[:size]
+        missing = [one for _, one in page if one.task_id not in fresh]
+        fresh |= await self._refreshed(call, scope, missing)
+        tasks = [fresh[one.task_id] for _, one in page if one.task_id in fresh and fits(one)]
+        for task in tasks:
+            if not request.include_artifacts:
+                task.ClearField("artifacts")
+            if request.HasField("history_length"):
+                _cut(task, request.history_length)
+        token = ""
+        if len(rest) > size:
+            time, task_id = page[-1][0]
+            token = self._tokens.issue(f"{time} {task_id}", query)
+        return hub.ListTasksResponse(
+            tasks=tasks, next_page_token=token, page_size=size, total_size=len(matching)
+        )
+
+    def _known(self, scope: Scope, request: hub.ListTasksRequest) -> list[Seen]:
+        wanted = request.context_id
+        return [one for one in self._index.of(scope) if wanted in ("", one.context_id)]
+
+    async def _refreshed(self, call: Call[Any, Any], scope: Scope, wanted: list[Seen]) -> dict[str, hub.Task]:
+        """The tasks as the agent has them now; without those it no longer has, or not for this caller."""
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def get(seen: Seen) -> hub.Task | None:
+            request = hub.GetTaskRequest(id=seen.task_id, tenant=call.request.tenant)
+            if call.request.HasField("history_length"):
+                request.history_length = call.request.history_length
+            context = call.context.replace(reply={})
+            async with slots:
+                try:
+                    task = await self._service.unary(Call(ops.GET_TASK, request, context))
+                except A2AError as error:
+                    if error.reason not in _GONE:
+                        raise
+                    self._index.forget(scope, seen.task_id)
+                    return None
+            self._index.note_task(scope, task)
+            return task
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                asked = [group.create_task(get(one)) for one in wanted]
+        except* A2AError as errors:
+            failed: BaseException = errors
+            while isinstance(failed, BaseExceptionGroup):
+                failed = failed.exceptions[0]
+            raise failed from None
+        return {task.id: task for one in asked if (task := one.result()) is not None}
+
+
+def _page_size(request: hub.ListTasksRequest) -> int:
+    """The page size asked for. Raises INVALID_PARAMS for what the specification does not allow."""
+    size = request.page_size if request.HasField("page_size") else _PAGE
+    if not 1 <= size <= _LARGEST_PAGE:
+        raise invalid_params("pageSize", f"must be from 1 to {_LARGEST_PAGE}")
+    if request.status not in hub.TaskState.values():
+        raise invalid_params("status", "is not a task state")
+    if request.HasField("history_length") and request.history_length < 0:
+        raise invalid_params("historyLength", "must not be negative")
+    return size
+
+
+def _cut(task: hub.Task, limit: int) -> None:
+    """Leaves the newest `limit` messages (spec 3.2.4)."""
+    if 0 <= limit < len(task.history):
+        del task.history[: len(task.history) - limit]
+
+
+__all__ = ["REFRESHED", "REMEMBERED", "polyfill", "polyfilled"]

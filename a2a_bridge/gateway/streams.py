@@ -1,0 +1,109 @@
+"""Streams of a 0.x agent as 1.0 callers expect them: a task comes first, and `final` is the end. It keeps nothing.
+
+Rules:
+1. An update that comes first is preceded by a made-up snapshot with a mark (see `dialects.marks`): what the agent
+   knows of the task, as far as it is not still to come as events; or what the update itself tells.
+2. A stream ends after a final event, whatever its state says. A closing event that a bridge made up is dropped.
+3. Nothing else changes: several tasks or messages in a row pass as they are.
+4. Subscribing to a task that has ended is UNSUPPORTED_OPERATION (spec 3.1.6), which costs one look at the task.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.messages import is_terminal
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects.marks import CLOSING, SNAPSHOT, Finality, synthesise, synthesised
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+logger = logging.getLogger(__name__)
+
+_UPDATES = ("status_update", "artifact_update")
+
+
+async def begun_by_a_task(
+    service: Service, call: Call[Any, Any], is_final: Finality
+) -> AsyncGenerator[hub.StreamResponse, None]:
+    """The stream of a call, which `service` answers in 0.x ways."""
+    if call.operation is ops.SUBSCRIBE_TO_TASK:
+        await _check_running(service, call)
+    begun = False
+    async with aclosing(service.stream(call)) as events:
+        async for event in events:
+            which = event.WhichOneof("payload")
+            if which == "status_update" and synthesised(event.status_update) == CLOSING:
+                return
+            if not begun and which in _UPDATES:
+                yield hub.StreamResponse(task=await _snapshot(service, call, event))
+            begun = True
+            yield event
+            if which == "status_update" and is_final(event.status_update):
+                return
+
+
+async def _check_running(service: Service, call: Call[Any, Any]) -> None:
+    """Raises UNSUPPORTED_OPERATION for a task that has ended, TASK_NOT_FOUND for none."""
+    try:
+        task = await _get(service, call, call.request.id)
+    except A2AError as error:
+        if error.reason is Reason.TASK_NOT_FOUND:
+            raise
+        logger.debug("the state of task %s is unknown: %s", call.request.id, error)
+        return
+    if is_terminal(task.status.state):
+        text = "the task has ended; there is nothing to subscribe to"
+        raise A2AError(Reason.UNSUPPORTED_OPERATION, text, metadata={"taskId": call.request.id})
+
+
+async def _snapshot(service: Service, call: Call[Any, Any], first: hub.StreamResponse) -> hub.Task:
+    """The task as it was before the first event, as well as that can be known."""
+    update: Any = getattr(first, first.WhichOneof("payload") or "")
+    try:
+        task = await _get(service, call, update.task_id)
+    except A2AError as error:
+        logger.debug("the snapshot of task %s is made of its first event: %s", update.task_id, error)
+        task = hub.Task(id=update.task_id, context_id=update.context_id)
+    else:
+        _without_what_comes(task, call, update)
+    if isinstance(update, hub.TaskStatusUpdateEvent):
+        # Not the agent's: it may be far ahead of its events by now.
+        task.status.CopyFrom(update.status)
+    elif task.status.state == hub.TASK_STATE_UNSPECIFIED or is_terminal(task.status.state):
+        task.status.Clear()
+        task.status.state = hub.TASK_STATE_WORKING
+    synthesise(task, SNAPSHOT)
+    return task
+
+
+def _without_what_comes(task: hub.Task, call: Call[Any, Any], update: Any) -> None:
+    """Takes out of a task what its events will bring, or whoever adds up would have it twice."""
+    if isinstance(call.request, hub.SendMessageRequest) and not call.request.message.task_id:
+        del task.artifacts[:]  # a task that has just begun: everything is still to come
+        return
+    if not isinstance(update, hub.TaskArtifactUpdateEvent):
+        return
+    for place, artifact in enumerate(task.artifacts):
+        if artifact.artifact_id != update.artifact.artifact_id:
+            continue
+        count = len(update.artifact.parts)
+        if not update.append:
+            del task.artifacts[place]
+        elif count and list(artifact.parts[-count:]) == list(update.artifact.parts):
+            del artifact.parts[-count:]
+        return
+
+
+async def _get(service: Service, call: Call[Any, Any], task_id: str) -> hub.Task:
+    request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant)
+    configuration = getattr(call.request, "configuration", None)
+    if configuration is not None and configuration.HasField("history_length"):
+        request.history_length = configuration.history_length
+    # A stream that found its agent must not look elsewhere because of this.
+    return await service.unary(Call(ops.GET_TASK, request, call.context.replace(reply={})))

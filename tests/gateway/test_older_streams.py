@@ -1,0 +1,166 @@
+"""Streams of 0.x agents as callers of 1.0 get them: a task first, `final` is the end, no ended task to subscribe to."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext, Origin
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.service import compose
+from a2a_bridge.dialects.marks import CLOSING, SNAPSHOT, say_final, synthesise, synthesised
+from a2a_bridge.middleware import older_callers
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.probe import Probe, yielding
+from tests.gateway.test_polyfill import OLD, agent_of
+
+WORKING = hub.TASK_STATE_WORKING
+COMPLETED = hub.TASK_STATE_COMPLETED
+INPUT = hub.TASK_STATE_INPUT_REQUIRED
+MESSAGE = hub.StreamResponse(message=hub.Message(message_id="m", role=hub.ROLE_AGENT))
+
+
+def status(state: Any = WORKING, *, final: bool | None = None) -> hub.StreamResponse:
+    update = hub.TaskStatusUpdateEvent(task_id="t", context_id="c", status=hub.TaskStatus(state=state))
+    if final is not None:
+        say_final(update, final)
+    return hub.StreamResponse(status_update=update)
+
+
+def piece(text: str, *, append: bool = True) -> hub.StreamResponse:
+    update = hub.TaskArtifactUpdateEvent(task_id="t", context_id="c", append=append)
+    update.artifact.CopyFrom(artifact(text))
+    return hub.StreamResponse(artifact_update=update)
+
+
+def artifact(*texts: str, artifact_id: str = "a") -> hub.Artifact:
+    return hub.Artifact(artifact_id=artifact_id, parts=[hub.Part(text=text) for text in texts])
+
+
+def task(state: Any = WORKING, *artifacts: hub.Artifact) -> hub.Task:
+    history = [hub.Message(message_id="q")]
+    return hub.Task(
+        id="t", context_id="c", status=hub.TaskStatus(state=state), artifacts=artifacts, history=history
+    )
+
+
+class Agent:
+    """Streams `events`, and has `task` to show, if any."""
+
+    def __init__(self, *events: Any, task: hub.Task | None = None) -> None:
+        self.probe = Probe()
+        self.probe.on_stream = yielding(*events)
+        self.probe.on_unary = self._get
+        self._task = task
+
+    async def _get(self, call: Call[Any, Any]) -> Any:
+        assert call.operation is ops.GET_TASK
+        if self._task is None:
+            raise A2AError(Reason.UNAVAILABLE)
+        copy = hub.Task()
+        copy.CopyFrom(self._task)
+        return copy
+
+    @property
+    def asked(self) -> int:
+        return sum(call.operation is ops.GET_TASK for call in self.probe.calls)
+
+    async def stream(self, request: Any = None, version: str = "1.0") -> list[Any]:
+        request = request or hub.SendMessageRequest()
+        sending = isinstance(request, hub.SendMessageRequest)
+        operation: Any = ops.SEND_STREAMING_MESSAGE if sending else ops.SUBSCRIBE_TO_TASK
+        call = Call(operation, request, CallContext(origin=Origin("JSONRPC", version)))
+        service = compose(agent_of(self.probe).service, older_callers([OLD]))
+        async with asyncio.timeout(10), aclosing(service.stream(call)) as events:
+            return [event async for event in events]
+
+
+FOLLOW_UP = hub.SendMessageRequest(message={"task_id": "t"})
+SUBSCRIBE = hub.SubscribeToTaskRequest(id="t")
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [MESSAGE],
+        [hub.StreamResponse(task=task()), status(), status(COMPLETED)],
+        [hub.StreamResponse(task=task()), hub.StreamResponse(task=task()), MESSAGE, MESSAGE, status(INPUT)],
+        [],
+    ],
+)
+async def test_what_begins_well_passes_as_it_is(events: list[Any]) -> None:
+    agent = Agent(*events)
+    assert await agent.stream() == events
+    assert agent.asked == 0
+
+
+async def test_an_update_is_preceded_by_what_the_agent_knows() -> None:
+    agent = Agent(status(), status(COMPLETED), task=task(COMPLETED, artifact("all")))
+    first, *rest = await agent.stream()
+    assert rest == [status(), status(COMPLETED)]
+    assert synthesised(first.task) == SNAPSHOT
+    assert (first.task.id, first.task.context_id) == ("t", "c")
+    # As of the first event, not as of now: what is still to come must not be there already.
+    assert first.task.status.state == WORKING
+    assert not first.task.artifacts
+    assert [one.message_id for one in first.task.history] == ["q"]
+
+
+async def test_an_update_has_to_do_when_the_agent_does_not_tell() -> None:
+    for event, state in ((status(INPUT), INPUT), (piece("x"), WORKING)):
+        first, *rest = await Agent(event).stream()
+        assert rest == [event]
+        assert (first.task.id, first.task.context_id, first.task.status.state) == ("t", "c", state)
+
+
+@pytest.mark.parametrize("request_", [FOLLOW_UP, SUBSCRIBE], ids=["follow-up", "subscribe"])
+async def test_pieces_that_came_before_are_in_the_snapshot_and_none_is_there_twice(request_: Any) -> None:
+    known = task(WORKING, artifact("before", artifact_id="b"), artifact("1", "2", "3"))
+    first, *_ = await Agent(piece("3"), task=known).stream(request_)
+    assert list(first.task.artifacts) == [artifact("before", artifact_id="b"), artifact("1", "2")]
+    known = task(WORKING, artifact("new"))
+    first, *_ = await Agent(piece("new", append=False), task=known).stream(request_)
+    assert not first.task.artifacts
+
+
+@pytest.mark.parametrize("end", [status(final=True), status(COMPLETED), status(INPUT)])
+async def test_a_final_event_is_the_end(end: Any) -> None:
+    agent = Agent(hub.StreamResponse(task=task()), status(INPUT, final=False), end, status(), MESSAGE)
+    assert await agent.stream() == [hub.StreamResponse(task=task()), status(INPUT, final=False), end]
+    await agent.probe.running(0)
+
+
+async def test_a_closing_event_made_up_by_another_bridge_is_dropped() -> None:
+    closing = status(final=True)
+    synthesise(closing.status_update, CLOSING)
+    agent = Agent(hub.StreamResponse(task=task()), closing)
+    assert await agent.stream() == [hub.StreamResponse(task=task())]
+    # and who needs one gets one
+    got = await Agent(hub.StreamResponse(task=task()), closing).stream(version="0.3")
+    assert [one.WhichOneof("payload") for one in got] == ["task", "status_update"]
+
+
+async def test_a_task_that_has_ended_cannot_be_subscribed_to() -> None:
+    agent = Agent(status(COMPLETED), task=task(COMPLETED))
+    with pytest.raises(A2AError) as caught:
+        await agent.stream(SUBSCRIBE)
+    assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
+    assert not [call for call in agent.probe.calls if call.operation is ops.SUBSCRIBE_TO_TASK]
+
+
+async def test_callers_of_0_x_get_what_the_agent_sends() -> None:
+    agent = Agent(status(COMPLETED), task=task(COMPLETED))
+    assert await agent.stream(SUBSCRIBE, version="0.3") == [status(COMPLETED)]
+    assert agent.asked == 0
+
+
+async def test_a_caller_that_hangs_up_ends_the_agents_stream() -> None:
+    agent = Agent(status(), status(), status())
+    call = Call(ops.SEND_STREAMING_MESSAGE, hub.SendMessageRequest(), CallContext())
+    async with aclosing(agent_of(agent.probe).service.stream(call)) as events:
+        await anext(events)
+    await agent.probe.running(0)

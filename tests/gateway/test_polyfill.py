@@ -1,0 +1,319 @@
+"""What an agent of an older version lacks: lists of tasks, and clear words for the rest."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from a2a_bridge.cards import Candidate, interface
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.agent_api import Client, service_of
+from a2a_bridge.core.call import Call, CallContext, Origin, Principal
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.scope import Scope
+from a2a_bridge.dialects import JSONRPC, V1_0, Dialect, Form
+from a2a_bridge.gateway.index import TaskIndex
+from a2a_bridge.gateway.polyfill import polyfill
+from a2a_bridge.hosting import Engine
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.pb.google_protobuf import Timestamp
+from a2a_bridge.testing.agents import ScriptedAgent
+from a2a_bridge.testing.probe import Probe, answering, yielding
+
+PATIENCE = 10.0
+
+
+def lacking(*operations: Any) -> Dialect:
+    """0.3, say, as far as gateways care: some operations, and final events."""
+    full = V1_0.forms[JSONRPC]
+    rows = tuple(row for row in full.rows if row.operation not in operations)
+    form = Form(rows, full.encode_error, full.decode_error)
+    return Dialect("0.3", V1_0.card, {JSONRPC: form}, final_events=True)
+
+
+OLD = lacking(ops.LIST_TASKS)
+NEAR = interface("JSONRPC", "http://near")
+
+
+def agent_of(service: Any, dialect: Dialect = OLD, most: int = 100) -> Client:
+    index = TaskIndex(most, Clock().now) if most else None
+    return Client(polyfill(service, Candidate(NEAR, dialect), index))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self._now = 0
+
+    def now(self) -> int:
+        self._now += 1
+        return self._now
+
+
+class Agent:
+    """Tasks that are made by sending, with what a test says about them."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, hub.Task] = {}
+        self.asked: list[str] = []
+        self.probe = Probe()
+        self.probe.on_unary = self._answer
+
+    async def _answer(self, call: Call[Any, Any]) -> Any:
+        if call.operation is ops.SEND_MESSAGE:
+            return hub.SendMessageResponse(task=self.tasks[call.request.message.message_id])
+        assert call.operation is ops.GET_TASK
+        self.asked.append(call.request.id)
+        task = self.tasks.get(call.request.id)
+        if task is None:
+            raise A2AError(Reason.TASK_NOT_FOUND)
+        copy = hub.Task()
+        copy.CopyFrom(task)
+        return copy
+
+    def task(
+        self, task_id: str, state: Any = hub.TASK_STATE_COMPLETED, second: int = 0, **members: Any
+    ) -> None:
+        status = hub.TaskStatus(state=state)
+        if second:
+            status.timestamp.CopyFrom(Timestamp(seconds=second))
+        self.tasks[task_id] = hub.Task(id=task_id, status=status, **members)
+
+
+async def send(client: Client, *task_ids: str, context: CallContext | None = None) -> None:
+    for task_id in task_ids:
+        message = hub.Message(message_id=task_id, role=hub.ROLE_USER, parts=[hub.Part(text="x")])
+        await client.send_message(hub.SendMessageRequest(message=message), context)
+
+
+async def ids(client: Client, context: CallContext | None = None, **members: Any) -> list[str]:
+    async with asyncio.timeout(PATIENCE):
+        response = await client.list_tasks(hub.ListTasksRequest(**members), context)
+    return [task.id for task in response.tasks]
+
+
+def test_an_agent_that_lacks_nothing_is_not_wrapped() -> None:
+    probe = Probe()
+    assert polyfill(probe, Candidate(NEAR, V1_0), None) is probe
+
+
+async def test_tasks_are_listed_by_the_time_of_their_status() -> None:
+    agent = Agent()
+    for task_id, second in (("a", 5), ("b", 9), ("c", 7), ("d", 7)):
+        agent.task(task_id, second=second)
+    client = agent_of(agent.probe)
+    assert await ids(client) == []
+    await send(client, "a", "b", "c", "d")
+    response = await client.list_tasks(hub.ListTasksRequest())
+    assert [task.id for task in response.tasks] == ["b", "d", "c", "a"]
+    assert (response.total_size, response.page_size, response.next_page_token) == (4, 50, "")
+
+
+async def test_pages_follow_each_other_and_their_tokens_belong_to_the_query() -> None:
+    agent = Agent()
+    for number in range(5):
+        agent.task(f"t{number}", second=number + 1, context_id="c")
+    client = agent_of(agent.probe)
+    await send(client, *agent.tasks)
+    found, token = [], ""
+    for size in (2, 2, 1):
+        response = await client.list_tasks(hub.ListTasksRequest(page_size=2, page_token=token))
+        assert (len(response.tasks), response.total_size) == (size, 5)
+        found += [task.id for task in response.tasks]
+        token = response.next_page_token
+    assert found == ["t4", "t3", "t2", "t1", "t0"]
+    assert token == ""
+    first = await client.list_tasks(hub.ListTasksRequest(page_size=2))
+    for request in (
+        hub.ListTasksRequest(page_size=2, page_token="x"),  # noqa: S106
+        hub.ListTasksRequest(page_size=2, page_token=first.next_page_token, context_id="c"),
+        hub.ListTasksRequest(page_size=0),
+        hub.ListTasksRequest(page_size=101),
+        hub.ListTasksRequest(history_length=-1),
+    ):
+        with pytest.raises(A2AError) as caught:
+            await client.list_tasks(request)
+        assert caught.value.reason is Reason.INVALID_PARAMS
+
+
+async def test_filters() -> None:
+    agent = Agent()
+    agent.task("a", hub.TASK_STATE_COMPLETED, 3, context_id="x")
+    agent.task("b", hub.TASK_STATE_FAILED, 5, context_id="x")
+    agent.task("c", hub.TASK_STATE_COMPLETED, 7, context_id="y")
+    client = agent_of(agent.probe)
+    await send(client, "a", "b", "c")
+    assert await ids(client, context_id="x") == ["b", "a"]
+    assert await ids(client, status=hub.TASK_STATE_COMPLETED) == ["c", "a"]
+    assert await ids(client, status_timestamp_after=Timestamp(seconds=5)) == ["c", "b"]  # that time counts
+    assert await ids(client, context_id="z") == []
+
+
+async def test_what_runs_is_looked_at_again_before_it_is_filtered_and_what_has_ended_is_not() -> None:
+    agent = Agent()
+    agent.task("a", hub.TASK_STATE_WORKING, 3)
+    agent.task("b", hub.TASK_STATE_COMPLETED, 5)
+    client = agent_of(agent.probe)
+    await send(client, "a", "b")
+    agent.task("a", hub.TASK_STATE_COMPLETED, 9)
+    assert await ids(client, status=hub.TASK_STATE_COMPLETED) == ["a", "b"]
+    agent.asked.clear()
+    assert await ids(client, status=hub.TASK_STATE_WORKING) == []
+    assert agent.asked == []
+
+
+async def test_artifacts_and_history_only_as_asked_for() -> None:
+    agent = Agent()
+    messages = [hub.Message(message_id=str(number)) for number in range(4)]
+    agent.task("a", artifacts=[hub.Artifact(artifact_id="1")], history=messages)
+    client = agent_of(agent.probe)
+    await send(client, "a")
+    [task] = (await client.list_tasks(hub.ListTasksRequest())).tasks
+    assert not task.artifacts
+    assert len(task.history) == 4
+    asked = hub.ListTasksRequest(include_artifacts=True, history_length=2)
+    [task] = (await client.list_tasks(asked)).tasks
+    assert [one.artifact_id for one in task.artifacts] == ["1"]
+    assert [one.message_id for one in task.history] == ["2", "3"]
+
+
+async def test_tasks_the_agent_has_forgotten_are_left_out_for_good() -> None:
+    agent = Agent()
+    agent.task("a", second=1)
+    agent.task("b", second=2)
+    client = agent_of(agent.probe)
+    await send(client, "a", "b")
+    del agent.tasks["b"]
+    assert await ids(client) == ["a"]
+    agent.asked.clear()
+    assert await ids(client) == ["a"]
+    assert agent.asked == ["a"]
+
+
+async def test_an_agent_that_cannot_be_asked_fails_the_list() -> None:
+    agent = Agent()
+    agent.task("a")
+    client = agent_of(agent.probe)
+    await send(client, "a")
+    agent.probe.on_unary = answering(A2AError(Reason.UNAVAILABLE))
+    with pytest.raises(A2AError) as caught:
+        await ids(client)
+    assert caught.value.reason is Reason.UNAVAILABLE
+
+
+async def test_callers_see_their_own_tasks_only() -> None:
+    agent = Agent()
+    client = agent_of(agent.probe)
+    callers = {
+        "alice": CallContext(principal=Principal("alice")),
+        "bob": CallContext(principal=Principal("bob")),
+        "x": CallContext(parameters={"authorization": "Bearer x"}),
+        "y": CallContext(parameters={"authorization": "Bearer y"}),
+        "acme": CallContext(tenant="acme"),
+        "anybody": CallContext(),
+    }
+    for name, context in callers.items():
+        agent.task(name)
+        await send(client, name, context=context)
+    for name, context in callers.items():
+        assert await ids(client, context) == [name]
+
+
+async def test_tasks_are_seen_in_streams_too() -> None:
+    agent = Agent()
+    client = agent_of(agent.probe)
+    update = hub.TaskStatusUpdateEvent(task_id="s", context_id="c")
+    piece = hub.TaskArtifactUpdateEvent(task_id="p", context_id="c")
+    task = hub.StreamResponse(task=hub.Task(id="t", context_id="c"))
+    for task_id in "spt":
+        agent.task(task_id, context_id="c")
+    agent.probe.on_stream = yielding(
+        hub.StreamResponse(status_update=update), hub.StreamResponse(artifact_update=piece), task
+    )
+    async for _ in client.send_streaming_message(hub.SendMessageRequest()):
+        pass
+    assert sorted(await ids(client, context_id="c")) == ["p", "s", "t"]
+
+
+def test_the_memory_is_bounded() -> None:
+    index = TaskIndex(3, Clock().now)
+    scopes = [Scope("", "a"), Scope("", "b")]
+    for number in range(6):
+        index.note(scopes[number % 2], str(number), "c")
+        index.note(scopes[1], "1", "c")  # seen again and again
+    assert len(index) == 3
+    left = [[one.task_id for one in index.of(scope)] for scope in scopes]
+    assert left == [["4"], ["5", "1"]]
+
+
+async def test_without_memory_listing_is_refused() -> None:
+    client = agent_of(Probe(), most=0)
+    with pytest.raises(A2AError) as caught:
+        await ids(client)
+    assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
+    assert "0.3" in caught.value.message
+    assert "ListTasks" in caught.value.message
+
+
+async def test_what_a_version_lacks_is_refused_before_the_agent_is_asked() -> None:
+    probe = Probe()
+    client = agent_of(probe, lacking(ops.GET_EXTENDED_AGENT_CARD, ops.SUBSCRIBE_TO_TASK))
+    with pytest.raises(A2AError) as caught:
+        await client.get_extended_agent_card()
+    assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
+    with pytest.raises(A2AError) as caught:
+        await anext(client.subscribe_to_task(hub.SubscribeToTaskRequest(id="t")))
+    assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
+    assert probe.calls == []
+
+
+async def test_what_an_agent_lacks_although_its_version_has_it_is_said_clearly() -> None:
+    probe = Probe()
+    probe.on_unary = answering(A2AError(Reason.METHOD_NOT_FOUND, blame=Blame.PEER))
+    client = agent_of(probe)
+    with pytest.raises(A2AError) as caught:
+        await client.list_task_push_notification_configs(
+            hub.ListTaskPushNotificationConfigsRequest(task_id="t")
+        )
+    assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
+    with pytest.raises(A2AError) as caught:
+        await client.get_task(hub.GetTaskRequest(id="t"))
+    assert caught.value.reason is Reason.METHOD_NOT_FOUND
+
+
+@pytest.mark.parametrize(("limit", "left"), [(0, 0), (2, 2), (9, 4), (None, 4)])
+async def test_history_is_cut_for_agents_that_do_not(limit: int | None, left: int) -> None:
+    agent = Agent()
+    client = agent_of(agent.probe)
+    request = hub.GetTaskRequest(id="a", history_length=limit)
+    agent.task("a", history=[hub.Message(message_id=str(number)) for number in range(4)])
+    assert len((await client.get_task(request)).history) == left
+    agent.probe.on_stream = yielding(
+        hub.StreamResponse(task=await client.get_task(hub.GetTaskRequest(id="a")))
+    )
+    sent = hub.SendMessageRequest(configuration={"history_length": limit})
+    async for event in client.send_streaming_message(sent):
+        assert len(event.task.history) == left
+
+
+async def test_history_for_older_callers_is_the_agents_affair() -> None:
+    agent = Agent()
+    agent.task("a", history=[hub.Message(message_id="m")])
+    context = CallContext(origin=Origin("JSONRPC", "0.3"))
+    task = await agent_of(agent.probe).get_task(hub.GetTaskRequest(id="a", history_length=0), context)
+    assert len(task.history) == 1
+
+
+async def test_a_whole_agent_behind_it() -> None:
+    engine = Engine(ScriptedAgent())
+    client = agent_of(service_of(engine), replace(OLD, version="0.2.5"))
+    for text in ("task", "input", "fail"):
+        message = hub.Message(message_id=text, role=hub.ROLE_USER, parts=[hub.Part(text=text)])
+        await client.send_message(hub.SendMessageRequest(message=message))
+    response = await client.list_tasks(hub.ListTasksRequest())
+    own = await Client(service_of(engine)).list_tasks(hub.ListTasksRequest())
+    assert list(response.tasks) == list(own.tasks)
+    assert len(own.tasks) >= 2
+    await engine.close()
