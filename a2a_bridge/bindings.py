@@ -120,11 +120,19 @@ class Host(Protocol):
 Document = Callable[[str], bytes]
 
 
+#: (path below the receiver's, header names in lower case, body) → HTTP status. Raises A2AError to refuse.
+Receive = Callable[[str, Mapping[str, str], bytes], Awaitable[int]]
+
+
 class DocumentHost(Host, Protocol):
-    """A host that can also serve documents: every HTTP host."""
+    """A host that can also serve documents and take posts: every HTTP host."""
 
     def publish(self, path: str, document: Document) -> None:
         """Serves `document` at an absolute path with ETag, Cache-Control and conditional requests."""
+        ...
+
+    def receive(self, path: str, receive: Receive) -> None:
+        """Hands every POST below an absolute path to `receive`; the answer is its status without a body."""
         ...
 
 
@@ -169,6 +177,9 @@ class Fetched:
 
 #: (url, request headers) → response. Raises A2AError UNAVAILABLE when there is none.
 Fetch = Callable[[str, Mapping[str, str]], Awaitable[Fetched]]
+
+#: (url, request headers, body) → response. Raises A2AError when there is none.
+Post = Callable[[str, Mapping[str, str], bytes], Awaitable[Fetched]]
 
 GROUP = "a2a_bridge.bindings"
 PACKAGE = "a2a_bridge_transports"
@@ -222,3 +233,9 @@ def http_fetch(options: DialOptions) -> AbstractAsyncContextManager[Fetch]:
     """A Fetch over the HTTP session of the transports, for cards. It follows no redirect."""
     session = importlib.import_module(f"{PACKAGE}._http.session")
     return cast("AbstractAsyncContextManager[Fetch]", session.fetcher(options))
+
+
+def http_post(options: DialOptions) -> AbstractAsyncContextManager[Post]:
+    """A Post over the HTTP session of the transports, for webhooks. It follows no redirect."""
+    session = importlib.import_module(f"{PACKAGE}._http.session")
+    return cast("AbstractAsyncContextManager[Post]", session.poster(options))

@@ -88,13 +88,15 @@ def _final_states(dialect: Dialect) -> frozenset[int]:
     """The states that a dialect calls final, asked of the dialect: 0.2 has one more than 0.3."""
     form = dialect.form(JSONRPC)
     row = next((one for one in form.rows if one.streaming), None) if form is not None else None
-    if row is None or not dialect.final_events:
+    if row is None:
         return frozenset(_FINAL_STATES)
     found = set()
+    told = False
     for state in hub.TaskState.values():
         update = hub.TaskStatusUpdateEvent(task_id="t", context_id="c")
         update.status.state = cast("hub.TaskState", state)
         tree: Any = row.encode_response(hub.StreamResponse(status_update=update))
+        told = told or "final" in tree
         if tree.get("final") is True:
             found.add(state)
-    return frozenset(found)
+    return frozenset(found) if told else frozenset(_FINAL_STATES)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, JSONRPC, Dialect
-from a2a_bridge.dialects.v1_0 import card, forms
+from a2a_bridge.dialects.v1_0 import card, forms, push
 
 DIALECT = Dialect(
     version="1.0",
     card=card.FORM,
     forms={JSONRPC: forms.JSONRPC_FORM, HTTP_JSON: forms.HTTP_JSON_FORM, GRPC: forms.GRPC_FORM},
+    push=push.FORM,
     canonical=forms.JSONRPC_FORM,
 )
 

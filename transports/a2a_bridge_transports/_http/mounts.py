@@ -13,8 +13,8 @@ import logging
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from a2a_bridge.bindings import Document, HostOptions
-from a2a_bridge.core.errors import internal_error
+from a2a_bridge.bindings import Document, HostOptions, Receive
+from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge_transports._http.exchange import (
     JSON,
     Handler,
@@ -48,6 +48,7 @@ class Mounts:
         #: no longer ready: the readiness probe fails and connections are not kept
         self.draining = False
         self._exact: dict[str, Mapping[str, Handler]] = {}
+        self._beside: set[str] = set()
         self._trees: list[tuple[str, Handler]] = []
         self._probes: dict[str, Mapping[str, Handler]] = {
             "/livez": {"GET": self._live, "HEAD": self._live},
@@ -57,9 +58,21 @@ class Mounts:
     def mount(self, path: str, methods: Mapping[str, Handler]) -> None:
         """Serves one path, with and without a trailing slash. Raises ValueError when something is there."""
         exact = canonical(path)
-        if exact in self._exact:
+        if exact in self._exact and exact not in self._beside:
             raise ValueError(f"something is mounted at {exact or '/'} already")
+        self._beside.discard(exact)
         self._exact[exact] = self._exact[exact + "/"] = methods
+
+    def mount_beside(self, path: str, methods: Mapping[str, Handler]) -> None:
+        """Serves a path that follows from another one's. Where several mounts lay claim to it, or somebody has mounted
+        something there on purpose, it is nobody's: one service must not answer for another.
+        """
+        exact = canonical(path)
+        if exact not in self._exact:
+            self._beside.add(exact)
+            self._exact[exact] = self._exact[exact + "/"] = methods
+        elif exact in self._beside:
+            self._exact[exact] = self._exact[exact + "/"] = {"GET": _refuse_path}
 
     def mount_tree(self, path: str, handler: Handler) -> None:
         """Serves everything below a path that nothing else serves. Raises ValueError when something does."""
@@ -73,6 +86,10 @@ class Mounts:
         """Serves a JSON document at an absolute path. Raises ValueError when something is there."""
         served = _Published(document, self.options.cors)
         self.mount(path, {"GET": served.get, "HEAD": served.get, "OPTIONS": served.options})
+
+    def receive(self, path: str, receive: Receive) -> None:
+        """Hands posts below an absolute path to a function. Raises ValueError when something is there."""
+        self.mount_tree(path, _Received(canonical(path), receive).handle)
 
     def find(self, method: str, path: str) -> Handler:
         """Who answers a request; a handler that refuses it when nobody does."""
@@ -150,6 +167,27 @@ class _Published:
             ("Access-Control-Max-Age", "86400"),
         )
         return Reply(204, self._cors + preflight)
+
+
+class _Received:
+    """A function that takes posts."""
+
+    def __init__(self, prefix: str, receive: Receive) -> None:
+        self._below = len(prefix)
+        self._receive = receive
+
+    async def handle(self, request: Request) -> Reply:
+        if request.method != "POST":
+            return refuse(not_allowed(["POST"]))
+        try:
+            body = await request.read()
+            status = await self._receive(request.path[self._below :], request.parameters(), body)
+        except A2AError as error:
+            return refuse(error)
+        except Exception:  # noqa: BLE001  it is the application's function
+            _log.exception("what was posted to %s could not be received", request.path[: self._below])
+            return refuse(internal_error())
+        return Reply(status, ())
 
 
 def _matches(asked: str | None, tag: str) -> bool:

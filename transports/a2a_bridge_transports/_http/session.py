@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import aiohttp
 from yarl import URL
 
-from a2a_bridge.bindings import DialOptions, Fetch, Fetched, Frame
+from a2a_bridge.bindings import DialOptions, Fetch, Fetched, Frame, Post
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge_transports._http import sse
@@ -251,6 +251,18 @@ async def fetcher(options: DialOptions) -> AsyncIterator[Fetch]:
             return Fetched(fetched.status, names, fetched.body)
 
         yield fetch
+
+
+@asynccontextmanager
+async def poster(options: DialOptions) -> AsyncIterator[Post]:
+    """A Post with a session of its own."""
+    async with opened(options) as session:
+        exchanger = Exchanger(session, options)
+
+        async def post(url: str, headers: Mapping[str, str], body: bytes) -> Fetched:
+            return await exchanger.call("POST", parsed(url), headers, body, options.timeout)
+
+        yield post
 
 
 def parsed(url: str) -> URL:

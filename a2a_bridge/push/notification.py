@@ -1,0 +1,95 @@
+"""A push notification as one HTTP request, in the version of whoever registered for it. It sends nothing.
+
+Rules:
+1. `X-A2A-Notification-Token` whenever there is a token, `Authorization` whenever there are credentials (spec 4.3.2
+   of 0.3, 4.3.3 of 1.0): receivers of every version know both.
+2. What cannot stand in a header or is no http(s) URL is refused when a config is registered, not when it is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from a2a_bridge.codec import dumps
+from a2a_bridge.core.errors import A2AError, invalid_params
+from a2a_bridge.dialects import V1_0, by_version
+from a2a_bridge.dialects.dialect import PushForm
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105  a name
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """An HTTP POST."""
+
+    url: str
+    headers: dict[str, str]
+    body: bytes
+
+
+def form_of(version: str) -> PushForm:
+    """How a version spells notifications; how 1.0 does for one that is not known or has no form."""
+    dialect = by_version(version) if version else None
+    form = dialect.push if dialect is not None else None
+    if form is None:
+        form = V1_0.push
+    if form is None:
+        raise LookupError("1.0 has a form for push notifications")
+    return form
+
+
+def notification(
+    config: hub.TaskPushNotificationConfig,
+    event: hub.StreamResponse,
+    task: hub.Task | None,
+    version: str,
+) -> Notification:
+    """What to send to a config because of an event.
+
+    task: the task after the event, for versions whose notifications are whole tasks. Where nobody knows it, None:
+    then it is made of what the event tells.
+    """
+    form = form_of(version)
+    if form.whole_tasks and not event.HasField("task") and not event.HasField("message"):
+        event = hub.StreamResponse(task=task if task is not None else task_of(event))
+    headers = {"Content-Type": form.media_type}
+    if config.token:
+        headers[TOKEN_HEADER] = config.token
+    login = config.authentication
+    if login.scheme and login.credentials:
+        headers["Authorization"] = f"{login.scheme} {login.credentials}"
+    return Notification(config.url, headers, dumps(form.encode(event)))
+
+
+def task_of(event: hub.StreamResponse) -> hub.Task:
+    """A task of what an update tells about it."""
+    if event.HasField("artifact_update"):
+        piece = event.artifact_update
+        task = hub.Task(id=piece.task_id, context_id=piece.context_id, artifacts=[piece.artifact])
+        task.status.state = hub.TASK_STATE_WORKING
+        return task
+    update = event.status_update
+    return hub.Task(id=update.task_id, context_id=update.context_id, status=update.status)
+
+
+def deliverable(config: hub.TaskPushNotificationConfig) -> A2AError | None:
+    """Why nothing can be sent to a config: INVALID_PARAMS naming the member at fault; None when it can."""
+    try:
+        parts = urlsplit(config.url)
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        fine = fine and parts.username is None  # which would be a second Authorization
+    except ValueError:
+        fine = False
+    if not fine or not config.url.isprintable() or " " in config.url:
+        return invalid_params("url", "is not an http or https URL")
+    login = config.authentication
+    for name, text in (
+        ("token", config.token),
+        ("authentication.scheme", login.scheme),
+        ("authentication.credentials", login.credentials),
+    ):
+        if not text.isascii() or (text and not text.isprintable()):
+            return invalid_params(name, "cannot stand in an HTTP header")
+    return None

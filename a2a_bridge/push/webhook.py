@@ -1,0 +1,72 @@
+"""Posting one notification, a few times if need be, within a bounded time. Not a queue and not a guard.
+
+Rules:
+1. No redirects; what is not http(s) is not posted. Addresses inside the own network are not refused: whoever lets
+   callers register webhooks lets them reach what this process reaches, which is why nothing here is on by default.
+2. 2xx is an acknowledgement (spec 4.3). 4xx except 408 and 429 is a refusal; anything else is worth another attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from a2a_bridge.bindings import Post
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.push.notification import Notification
+
+logger = logging.getLogger("a2a_bridge.push")
+
+_AGAIN = (408, 429)
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """How notifications are posted. Times in seconds.
+
+    attempts: how often at most. pause: before the second attempt, doubled before each further one. timeout: for all
+    attempts of one notification together.
+    """
+
+    post: Post
+    attempts: int = 3
+    pause: float = 0.5
+    timeout: float = 15.0
+
+    async def send(self, notification: Notification) -> bool:
+        """Whether the receiver has acknowledged the notification. It raises nothing but cancellation."""
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await self._send(notification)
+        except TimeoutError:
+            logger.warning(
+                "a push notification was not acknowledged by %s within %s s",
+                _host(notification),
+                self.timeout,
+            )
+            return False
+
+    async def _send(self, notification: Notification) -> bool:
+        outcome = ""
+        for attempt in range(self.attempts):
+            if attempt:
+                await asyncio.sleep(self.pause * 2 ** (attempt - 1))
+            try:
+                reply = await self.post(notification.url, notification.headers, notification.body)
+            except A2AError as error:
+                outcome = str(error)
+                continue
+            if 200 <= reply.status < 300:
+                return True
+            outcome = f"HTTP {reply.status}"
+            if 300 <= reply.status < 500 and reply.status not in _AGAIN:
+                break
+        logger.warning("a push notification was not taken by %s: %s", _host(notification), outcome)
+        return False
+
+
+def _host(notification: Notification) -> str:
+    """Whom the log may name: paths and queries of webhooks are often secrets."""
+    return urlsplit(notification.url).hostname or "nobody"
