@@ -122,11 +122,18 @@ class Form(Generic[Address, Wire]):
 
 @dataclass(frozen=True, slots=True)
 class CardForm:
-    """How a version spells the agent card, and where it looks for it."""
+    """How a version spells the agent card, and where it looks for it.
+
+    claims: whether a card that names no version is of this one, where it can be told.
+    beside: its members as they stand in a card of 1.0 that older readers understand too; None for what `encode`
+    gives. Members of both have to mean the same: what is in the card already stays.
+    """
 
     paths: tuple[str, ...]
     encode: Callable[[hub.AgentCard], JsonObject]
     decode: Callable[[JsonObject], hub.AgentCard]
+    claims: Callable[[JsonObject], bool] | None = None
+    beside: Callable[[hub.AgentCard], JsonObject] | None = None
 
 
 @dataclass(frozen=True, slots=True)
