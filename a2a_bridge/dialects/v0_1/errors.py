@@ -1,0 +1,124 @@
+"""Errors as 0.1 numbers them. Numbers -32006 to -32009 mean something else since 0.2, so errors go by name.
+
+Rules:
+1. Coming in, ErrorInfo.reason decides, then what 0.1 calls the number, then what 0.3 makes of the rest. The number
+   is remembered as `legacyCode` where the hub has another for the same.
+2. Going out, that number stands again, if it means the error in 0.1; else the number that does.
+3. What 0.1 has no number for gets the nearest one, and `data` that says what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.dialects.dialect import ErrorReply
+from a2a_bridge.dialects.v0_3 import errors as v0_3
+from a2a_bridge.dialects.v1_0 import details as any_details
+from a2a_bridge.dialects.v1_0.errors import json_details
+
+#: in ErrorInfo.metadata: the number that 0.1 gave the error
+LEGACY_CODE = "legacyCode"
+
+#: number → what it means in 0.1, in prose and schema, and the text that goes with it
+MEANINGS: Mapping[int, tuple[Reason, str]] = {
+    -32700: (Reason.PARSE_ERROR, "Invalid JSON payload"),
+    -32600: (Reason.INVALID_REQUEST, "Request payload validation error"),
+    -32601: (Reason.METHOD_NOT_FOUND, "Method not found"),
+    -32602: (Reason.INVALID_PARAMS, "Invalid parameters"),
+    -32603: (Reason.INTERNAL_ERROR, "Internal error"),
+    -32001: (Reason.TASK_NOT_FOUND, "Task not found"),
+    -32002: (Reason.TASK_NOT_CANCELABLE, "Task cannot be canceled"),
+    -32003: (Reason.PUSH_NOTIFICATION_NOT_SUPPORTED, "Push Notification is not supported"),
+    -32004: (Reason.UNSUPPORTED_OPERATION, "This operation is not supported"),
+    -32005: (Reason.CONTENT_TYPE_NOT_SUPPORTED, "Incompatible content types"),
+    -32006: (Reason.UNSUPPORTED_OPERATION, "Streaming is not supported"),
+    -32007: (Reason.UNAUTHENTICATED, "Authentication required"),
+    -32008: (Reason.PERMISSION_DENIED, "Authorization failed"),
+    -32009: (Reason.UNSUPPORTED_OPERATION, "The task's state does not allow this"),
+    -32010: (Reason.RESOURCE_EXHAUSTED, "Rate limit exceeded"),
+    -32011: (Reason.UNAVAILABLE, "A required resource is unavailable"),
+}
+
+#: reason → number; not those that say why an operation is not supported
+NUMBERS: Mapping[Reason, int] = {
+    **{reason: number for number, (reason, _) in MEANINGS.items() if number not in (-32006, -32009)},
+    # What 0.1 has no name for.
+    Reason.INVALID_AGENT_RESPONSE: -32603,
+    Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: -32004,
+    Reason.EXTENSION_SUPPORT_REQUIRED: -32004,
+    Reason.VERSION_NOT_SUPPORTED: -32600,
+    Reason.REQUEST_TOO_LARGE: -32600,
+    Reason.DEADLINE_EXCEEDED: -32603,
+    Reason.CANCELLED: -32603,
+}
+
+
+def encode_jsonrpc(error: A2AError) -> ErrorReply[Any]:
+    """The JSON-RPC error object."""
+    reply = v0_3.encode_jsonrpc(error)
+    body: dict[str, Any] = dict(reply.body or {})
+    legacy = error.metadata.get(LEGACY_CODE, "")
+    if legacy and _means(legacy, error.reason):
+        body["code"] = int(legacy)
+    elif error.code == error.reason.code:
+        body["code"] = NUMBERS[error.reason]
+    bare = replace(reply, body={"code": body["code"], "message": body["message"]})
+    if not error.details and _same(decode_jsonrpc(bare), error):
+        return bare
+    body.setdefault("data", json_details(error))
+    return replace(reply, body=body)
+
+
+def decode_jsonrpc(reply: ErrorReply[Any]) -> A2AError:
+    """A JSON-RPC error object, or an HTTP error without one."""
+    body = reply.body if isinstance(reply.body, Mapping) else {}
+    code = body.get("code")
+    meaning = MEANINGS.get(code) if type(code) is int else None
+    if meaning is None or _named(body):
+        return v0_3.decode_jsonrpc(reply)
+    reason, text = meaning
+    # Read under the number that the reason has in the hub, with what else the peer said.
+    error = v0_3.decode_jsonrpc(replace(reply, body={**body, "code": reason.code}))
+    message = body.get("message")
+    metadata = {**error.metadata, LEGACY_CODE: str(code)} if code != reason.code else error.metadata
+    return A2AError(
+        reason,
+        message if isinstance(message, str) and message else text,
+        violations=error.violations,
+        metadata=metadata,
+        details=error.details,
+        blame=Blame.PEER,
+        retry_after=error.retry_after,
+    )
+
+
+def _named(body: Mapping[str, Any]) -> bool:
+    """Whether the details name a reason, as another bridge writes them."""
+    data = body.get("data")
+    if not isinstance(data, list):
+        return False
+    infos = [one for one in data if isinstance(one, Mapping) and one.get("@type") == any_details.ERROR_INFO]
+    return any(isinstance(one.get("reason"), str) for one in infos)
+
+
+def _means(number: str, reason: Reason) -> bool:
+    return any(str(code) == number and meant is reason for code, (meant, _) in MEANINGS.items())
+
+
+def _same(left: A2AError, right: A2AError) -> bool:
+    """Whether two errors mean the same to a program, apart from the number they came with."""
+    return (left.reason, left.name, left.code, _told(left), left.violations, left.retry_after) == (
+        right.reason,
+        right.name,
+        right.code,
+        _told(right),
+        right.violations,
+        right.retry_after,
+    )
+
+
+def _told(error: A2AError) -> Mapping[str, str]:
+    return {name: value for name, value in error.metadata.items() if name != LEGACY_CODE}

@@ -1,0 +1,188 @@
+"""Stream events and answers of 0.1 ↔ those of 0.3: JSON trees on both sides. Streams as a whole are not its business.
+
+Rules:
+1. A stream of 0.1 holds status events and artifact events only, and an answer to a message is always a task. A
+   message is wrapped in a completed status that carries it, with MARK, by which it is unwrapped.
+2. The chunk flags stand in the artifact in 0.1 and in the event in 0.3.
+3. A whole task has no place in a stream: `gateway.identity` splits it before. One that comes here nevertheless
+   becomes its status; what a peer sends as one is read as one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from a2a_bridge.dialects.v0_1.messages import (
+    MESSAGE,
+    decode_artifact,
+    decode_message,
+    decode_task,
+    down_status,
+    encode_artifact,
+    encode_message,
+    encode_task,
+    mark_of,
+    up_status,
+    with_mark,
+    with_status_message,
+)
+from a2a_bridge.dialects.v0_1.stash import Unit, decode_unit, encode_unit
+
+_NULLABLE = frozenset({"metadata", "sessionId", "contextId", "taskId"})
+_CHUNK = ("append", "lastChunk")
+
+
+def decode_event(wire: Any) -> Any:
+    """An event of a stream of 0.1 as one of 0.3."""
+    if type(wire) is not dict:
+        return wire
+    if "artifact" in wire:
+        return _decode_artifact_event(wire)
+    if "status" not in wire and "parts" in wire:
+        return decode_message(wire, "")
+    if "final" in wire or not wire.keys() & {"artifacts", "history", "sessionId"}:
+        return _decode_status_event(wire)
+    return decode_task(wire)
+
+
+def encode_event(tree: Any) -> Any:
+    """An event of a stream of 0.3 as one of 0.1."""
+    if type(tree) is not dict:
+        return tree
+    match tree.get("kind"):
+        case "artifact-update":
+            return _encode_artifact_event(tree)
+        case "message":
+            return _encode_status_event({**_wrapped(tree), "kind": "status-update", "final": True})
+        case "task":
+            members = ("id", "contextId", "status", "metadata")
+            made = {name: tree[name] for name in members if name in tree}
+            made["taskId"] = made.pop("id", None)
+            return _encode_status_event(made)
+    return _encode_status_event(tree)
+
+
+def decode_result(wire: Any) -> Any:
+    """The answer to a message, a task of 0.1, as a task or message of 0.3."""
+    if type(wire) is dict and (message := _unwrapped(wire)) is not None:
+        return message
+    return decode_task(wire)
+
+
+def encode_result(tree: Any) -> Any:
+    """The answer to a message of 0.3 as a task of 0.1."""
+    if type(tree) is dict and tree.get("kind") == "message":
+        made = _wrapped(tree)
+        return encode_task({**made, "id": made.pop("taskId")})
+    return encode_task(tree)
+
+
+def _wrapped(message: Unit) -> Unit:
+    """A message as what stands for it: the members that a status event and a task share."""
+    # Who answers a call knows which task was asked for; here is only what the message itself says.
+    context = message.get("contextId")
+    made = {
+        "taskId": message.get("taskId") or message.get("messageId", ""),
+        "contextId": context if type(context) is str else "",
+        "status": {"state": "completed", "message": message},
+    }
+    return with_mark(made, {MESSAGE: True})
+
+
+def _unwrapped(wire: Unit) -> Any:
+    """The message in a task or event that stands for one; None for any other."""
+    status = wire.get("status")
+    if mark_of(wire) != {MESSAGE: True} or type(status) is not dict or status.get("state") != "completed":
+        return None
+    said = status.get("message")
+    return decode_message(said, str(wire.get("id"))) if type(said) is dict else None
+
+
+def _decode_status_event(wire: Unit) -> Any:
+    message = _unwrapped(wire)
+    if message is not None:
+        return message
+    where = wire.get("id")
+    status = wire.get("status")
+    said = status.get("message") if type(status) is dict else None
+    made = decode_unit(_plain(wire, said), _up_status_event, _down_status_event)
+    return with_status_message(_said(made, said), lambda one: decode_message(one, f"{where}/status"))
+
+
+def _encode_status_event(tree: Unit) -> Unit:
+    status = tree.get("status")
+    said = status.get("message") if type(status) is dict else None
+    made = encode_unit(_plain(tree, said), _up_status_event, _down_status_event)
+    return with_status_message(_said(made, said), encode_message)
+
+
+def _plain(unit: Unit, said: Any) -> Unit:
+    """The unit without what its status says."""
+    if said is None:
+        return unit
+    status = {name: value for name, value in unit["status"].items() if name != "message"}
+    return {**unit, "status": status}
+
+
+def _said(unit: Unit, said: Any) -> Unit:
+    return unit if said is None else {**unit, "status": {**unit["status"], "message": said}}
+
+
+def _decode_artifact_event(wire: Unit) -> Any:
+    artifact = wire["artifact"]
+    flags = {}
+    if type(artifact) is dict:
+        flags = {name: artifact[name] for name in _CHUNK if name in artifact}
+    made = decode_unit({**wire, "artifact": flags}, _up_artifact_event, _down_artifact_event)
+    inner = {name: value for name, value in artifact.items() if name not in flags} if flags else artifact
+    return {**made, "artifact": decode_artifact(inner, "artifact")}
+
+
+def _encode_artifact_event(tree: Unit) -> Unit:
+    made = encode_unit({**tree, "artifact": {}}, _up_artifact_event, _down_artifact_event)
+    artifact = encode_artifact(tree.get("artifact"))
+    if type(artifact) is dict:
+        artifact = {**artifact, **made["artifact"]}
+    return {**made, "artifact": artifact}
+
+
+def _up_common(wire: Unit) -> Unit:
+    made = {name: value for name, value in wire.items() if value is not None or name not in _NULLABLE}
+    if "id" in made:
+        made["taskId"] = made.pop("id")
+    session = made.pop("sessionId", made.get("contextId", ""))
+    return {**made, "contextId": session}
+
+
+def _down_common(tree: Unit) -> Unit:
+    made = {name: value for name, value in tree.items() if name not in ("kind", "contextId", "taskId")}
+    if "taskId" in tree:
+        made["id"] = tree["taskId"]
+    if tree.get("contextId") not in (None, ""):
+        made["sessionId"] = tree["contextId"]
+    return made
+
+
+def _up_status_event(wire: Unit) -> Unit:
+    made = _up_common(wire)
+    if made.get("final") is None:
+        made["final"] = False
+    return {**up_status(made), "kind": "status-update"}
+
+
+def _down_status_event(tree: Unit) -> Unit:
+    return down_status(_down_common(tree))
+
+
+def _up_artifact_event(wire: Unit) -> Unit:
+    made = _up_common(wire)
+    flags = made.get("artifact")
+    if type(flags) is dict:
+        made |= {name: value for name, value in flags.items() if value is not None}
+    return {**made, "artifact": {}, "kind": "artifact-update"}
+
+
+def _down_artifact_event(tree: Unit) -> Unit:
+    made = _down_common(tree)
+    flags = {name: made.pop(name) for name in _CHUNK if name in made}
+    return {**made, "artifact": flags}

@@ -1,0 +1,294 @@
+"""Messages, artifacts, tasks and their status of 0.1 ↔ those of 0.3: JSON trees on both sides.
+
+Rules:
+1. A null member is an absent one. `sessionId` is `contextId`; what 0.1 has no member for goes along under the name
+   it has in 0.3, which readers of 0.1 ignore and readers of this module take back.
+2. A message of 0.1 has no id. It gets one of the form `v0.1-<where>-<what>` that depends on nothing but where it
+   stands and what it says, so that a repeated request has the same ids; such an id does not go back.
+3. The identity of an artifact is its index: `artifactId` is `index-<n>`.
+4. The states `rejected` and `auth-required` are `failed` and `input-required`, and MARK in the metadata of the
+   task or event says so, for a reader that knows better.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from a2a_bridge.codec import DecodeError
+from a2a_bridge.dialects.v0_1.parts import decode_part, encode_part
+from a2a_bridge.dialects.v0_1.stash import STASH, Unit, decode_unit, encode_unit
+
+#: in the metadata of tasks and events on a wire of 0.1: what they really are
+MARK = STASH
+#: in MARK: the true state; and that the task or event stands for a message (0.1 has no other answer)
+STATE = "state"
+MESSAGE = "message"
+
+_DOWNGRADED = {"rejected": "failed", "auth-required": "input-required"}
+_SYNTHETIC = re.compile(r"v0\.1-[0-9a-f]{12}-([0-9a-f]{20})")
+_INDEX = re.compile(r"index-(0|-?[1-9][0-9]{0,17})")
+
+
+def artifact_id(index: int) -> str:
+    """The artifact id of an index."""
+    return f"index-{index}"
+
+
+def index_of(artifact_id: Any) -> int | None:
+    """The index in an artifact id; None for an id of another form."""
+    match = _INDEX.fullmatch(artifact_id) if type(artifact_id) is str else None
+    return int(match[1]) if match else None
+
+
+def message_id(role: Any, parts: Any, metadata: Any, where: str) -> str:
+    """The id of a message of 0.1 that stands at `where`, such as the task's id. From 0.3 parts."""
+    return f"v0.1-{_digest(where)[:12]}-{_digest([role, parts, metadata])[:20]}"
+
+
+def placed(message_id: str, where: str) -> str:
+    """A synthetic message id for another place; ids of other forms stay as they are."""
+    match = _SYNTHETIC.fullmatch(message_id)
+    return f"v0.1-{_digest(where)[:12]}-{match[1]}" if match else message_id
+
+
+def decode_message(wire: Any, where: str) -> Any:
+    """A message of 0.1 as one of 0.3. where: tells equal messages apart."""
+    if type(wire) is not dict:
+        return wire
+    made = _with_children(wire, ("parts",), lambda bare: decode_unit(bare, _up_message, _down_message))
+    if type(made.get("parts")) is list:
+        made["parts"] = [decode_part(part) for part in made["parts"]]
+    if "messageId" not in made:
+        made["messageId"] = message_id(made.get("role"), made.get("parts"), made.get("metadata"), where)
+    return made
+
+
+def encode_message(tree: Any) -> Any:
+    """A message of 0.3 as one of 0.1."""
+    if type(tree) is not dict:
+        return tree
+    tree = dict(tree)
+    match = _SYNTHETIC.fullmatch(tree["messageId"]) if type(tree.get("messageId")) is str else None
+    if match and _digest([tree.get("role"), tree.get("parts"), tree.get("metadata")])[:20] == match[1]:
+        del tree["messageId"]
+    made = _with_children(tree, ("parts",), lambda bare: encode_unit(bare, _up_message, _down_message))
+    if type(made.get("parts")) is list:
+        made["parts"] = [encode_part(part) for part in made["parts"]]
+    return made
+
+
+def decode_artifact(wire: Any, path: str) -> Any:
+    """An artifact of 0.1 as one of 0.3. Raises DecodeError for an index that is none."""
+    if type(wire) is not dict:
+        return wire
+    index = wire.get("index")
+    if index is not None and (isinstance(index, bool) or not isinstance(index, (int, float)) or index % 1):
+        raise DecodeError(f"{path}.index", "expected an integer")
+    if index is not None and abs(index) >= 10**18:
+        raise DecodeError(f"{path}.index", "is out of range")
+
+    def down(bare: Unit) -> Unit:
+        return _down_artifact(bare, _NOWHERE)
+
+    made = _with_children(wire, ("parts",), lambda bare: decode_unit(bare, _up_artifact, down))
+    if type(made.get("parts")) is list:
+        made["parts"] = [decode_part(part) for part in made["parts"]]
+    return made
+
+
+def encode_artifact(tree: Any, place: int = 0) -> Any:
+    """An artifact of 0.3 as one of 0.1. place: the index to give it if its id holds none."""
+    if type(tree) is not dict:
+        return tree
+
+    def down(bare: Unit) -> Unit:
+        return _down_artifact(bare, place)
+
+    made = _with_children(tree, ("parts",), lambda bare: encode_unit(bare, _up_artifact, down))
+    if type(made.get("parts")) is list:
+        made["parts"] = [encode_part(part) for part in made["parts"]]
+    return made
+
+
+def decode_task(wire: Any) -> Any:
+    """A task of 0.1 as one of 0.3."""
+    if type(wire) is not dict:
+        return wire
+    where = wire.get("id") if type(wire.get("id")) is str else ""
+    made = _with_children(wire, _OF_TASK, lambda bare: decode_unit(bare, _up_task, _down_task))
+    if type(made.get("history")) is list:
+        made["history"] = [
+            decode_message(one, f"{where}/history/{place}") for place, one in enumerate(made["history"])
+        ]
+    if type(made.get("artifacts")) is list:
+        made["artifacts"] = [
+            decode_artifact(one, f"artifacts[{place}]") for place, one in enumerate(made["artifacts"])
+        ]
+    return with_status_message(made, lambda one: decode_message(one, f"{where}/status"))
+
+
+def encode_task(tree: Any) -> Any:
+    """A task of 0.3 as one of 0.1."""
+    if type(tree) is not dict:
+        return tree
+    made = _with_children(tree, _OF_TASK, lambda bare: encode_unit(bare, _up_task, _down_task))
+    if type(made.get("history")) is list:
+        made["history"] = [encode_message(one) for one in made["history"]]
+    if type(made.get("artifacts")) is list:
+        taken = {index_of(one.get("artifactId")) for one in made["artifacts"] if type(one) is dict}
+        artifacts, place = [], 0
+        for one in made["artifacts"]:
+            while place in taken:
+                place += 1
+            artifacts.append(encode_artifact(one, place))
+            if type(one) is dict and index_of(one.get("artifactId")) is None:
+                place += 1
+        made["artifacts"] = artifacts
+    return with_status_message(made, encode_message)
+
+
+def up_status(unit: Unit) -> Unit:
+    """The status in a task or event of 0.1 without its nulls, and with its true state."""
+    status = unit.get("status")
+    if type(status) is not dict:
+        return unit
+    status = {
+        name: value for name, value in status.items() if value is not None or name not in _NULLABLE_STATUS
+    }
+    unit = {**unit, "status": status}
+    mark = mark_of(unit)
+    state = mark.get(STATE) if len(mark) == 1 else None
+    if type(state) is str and _DOWNGRADED.get(state) == status.get("state"):
+        status["state"] = state
+        unit = without_mark(unit)
+    return unit
+
+
+def down_status(unit: Unit) -> Unit:
+    """The reverse: states that 0.1 lacks are replaced, and the metadata says what they were."""
+    status = unit.get("status")
+    state = status.get("state") if type(status) is dict else None
+    if type(status) is not dict or type(state) is not str or state not in _DOWNGRADED:
+        return unit
+    unit = {**unit, "status": {**status, "state": _DOWNGRADED[state]}}
+    return with_mark(unit, {STATE: state})
+
+
+def mark_of(unit: Unit) -> dict[str, Any]:
+    """MARK in the metadata of a task or event; empty when there is none."""
+    metadata = unit.get("metadata")
+    mark = metadata.get(MARK) if type(metadata) is dict else None
+    return mark if type(mark) is dict else {}
+
+
+def with_mark(unit: Unit, mark: dict[str, Any]) -> Unit:
+    """A copy whose metadata holds MARK. One that holds it already, or has no proper metadata, stays as it is."""
+    metadata = unit.get("metadata")
+    if metadata is not None and (type(metadata) is not dict or MARK in metadata):
+        return unit
+    return {**unit, "metadata": {**(metadata or {}), MARK: mark}}
+
+
+def without_mark(unit: Unit) -> Unit:
+    """A copy without MARK, and without metadata if there was nothing else."""
+    metadata = {name: value for name, value in unit["metadata"].items() if name != MARK}
+    unit = {**unit, "metadata": metadata}
+    if not metadata:
+        del unit["metadata"]
+    return unit
+
+
+def with_status_message(unit: Unit, code: Callable[[Any], Any]) -> Unit:
+    """A copy whose status message went through `code`."""
+    status = unit.get("status")
+    if type(status) is not dict or "message" not in status:
+        return unit
+    return {**unit, "status": {**status, "message": code(status["message"])}}
+
+
+_OF_TASK = ("history", "artifacts")
+#: no index at all, so that the one beside an id of another form is always noted
+_NOWHERE = object()
+_NULLABLE_STATUS = frozenset({"message", "timestamp"})
+
+
+def _with_children(unit: Unit, names: tuple[str, ...], code: Callable[[Unit], Unit]) -> Unit:
+    """`unit` coded without the units inside it, which come through as they are; null ones count as absent."""
+    children = {name: unit[name] for name in names if unit.get(name) is not None}
+    status = unit.get("status")
+    said = status.get("message") if type(status) is dict else None
+    bare = {name: value for name, value in unit.items() if name not in children}
+    if said is not None and type(status) is dict:
+        bare["status"] = {name: value for name, value in status.items() if name != "message"}
+    made = code(bare)
+    if said is not None:
+        made = {**made, "status": {**made["status"], "message": said}}
+    return {**made, **children}
+
+
+def _up_message(wire: Unit) -> Unit:
+    made = {name: value for name, value in wire.items() if value is not None or name not in _NULLABLE_MESSAGE}
+    return {**made, "kind": "message"}
+
+
+def _down_message(tree: Unit) -> Unit:
+    return {name: value for name, value in tree.items() if name != "kind"}
+
+
+_NULLABLE_MESSAGE = frozenset({"metadata", "messageId", "taskId", "contextId", "parts"})
+
+
+def _up_artifact(wire: Unit) -> Unit:
+    made = {
+        name: value for name, value in wire.items() if value is not None or name not in _NULLABLE_ARTIFACT
+    }
+    index = made.pop("index", 0)
+    made.setdefault("artifactId", artifact_id(int(index)))
+    return made
+
+
+def _down_artifact(tree: Unit, place: Any) -> Unit:
+    made = dict(tree)
+    index = index_of(made.get("artifactId"))
+    if index is not None:
+        del made["artifactId"]
+    return {**made, "index": place if index is None else index}
+
+
+_NULLABLE_ARTIFACT = frozenset(
+    {"name", "description", "metadata", "index", "append", "lastChunk", "artifactId"}
+)
+
+
+def _up_task(wire: Unit) -> Unit:
+    made = {name: value for name, value in wire.items() if value is not None or name not in _NULLABLE_TASK}
+    session = made.pop("sessionId", made.get("contextId", ""))
+    return {**up_status(made), "contextId": session, "kind": "task"}
+
+
+def _down_task(tree: Unit) -> Unit:
+    made = {name: value for name, value in tree.items() if name not in ("kind", "contextId")}
+    if tree.get("contextId") not in (None, ""):
+        made["sessionId"] = tree["contextId"]
+    return down_status(made)
+
+
+_NULLABLE_TASK = frozenset({"sessionId", "contextId", "artifacts", "history", "metadata"})
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(_without_stashes(value), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _without_stashes(value: Any) -> Any:
+    # How a part was spelled is no difference in what it says.
+    if type(value) is list:
+        return [_without_stashes(one) for one in value]
+    if type(value) is dict:
+        return {name: _without_stashes(one) for name, one in value.items() if name != STASH}
+    return value

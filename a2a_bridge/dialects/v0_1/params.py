@@ -1,0 +1,214 @@
+"""Parameters of 0.1 ↔ parameters of 0.3, push notification configs included: JSON trees on both sides.
+
+Rules:
+1. The id of the task a message is for stands in the parameters, and is the caller's own. As `message.taskId` it goes
+   up as it is; whether the agent knows it is the business of `gateway.identity`.
+2. No `historyLength` asks for no history in 0.1 and for all of it in 1.0: absent is 0 there, and absent there is
+   EVERYTHING here.
+3. A task of 0.1 has one push notification config, without an id. In the hub its id is ONLY_CONFIG.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from a2a_bridge.dialects.v0_1.messages import decode_message, encode_message
+from a2a_bridge.dialects.v0_1.stash import Unit, decode_unit, encode_unit
+
+#: the id of the config of a task that a caller of 0.1 has set
+ONLY_CONFIG = "v0.1"
+#: a historyLength that asks for the whole history
+EVERYTHING = 2**31 - 1
+
+_IDS = ("taskId", "contextId")
+_NULLABLE_SEND = frozenset(
+    {"sessionId", "metadata", "pushNotification", "historyLength", "acceptedOutputModes", "configuration"}
+)
+_NULLABLE_TASK = frozenset({"historyLength", "metadata", "pushNotificationConfigId"})
+
+
+def decode_send(wire: Any) -> Any:
+    """TaskSendParams as MessageSendParams."""
+    if type(wire) is not dict:
+        return wire
+    message = wire.get("message")
+    if type(message) is not dict:
+        return decode_unit({**wire, "message": {}}, _up_send, _down_send) | {"message": message}
+    # Ids in the message are none of 0.1; those in the parameters count.
+    aside = {name: message[name] for name in _IDS if name in message}
+    made = decode_unit({**wire, "message": aside}, _up_send, _down_send)
+    rest = {name: value for name, value in message.items() if name not in aside}
+    where = wire.get("id")
+    return {
+        **made,
+        "message": {**decode_message(rest, where if type(where) is str else ""), **made["message"]},
+    }
+
+
+def encode_send(tree: Any) -> Any:
+    """MessageSendParams as TaskSendParams."""
+    if type(tree) is not dict:
+        return tree
+    message = tree.get("message")
+    if type(message) is not dict:
+        return encode_unit({**tree, "message": {}}, _up_send, _down_send) | {"message": message}
+    ids = {name: message[name] for name in _IDS if name in message}
+    made = encode_unit({**tree, "message": ids}, _up_send, _down_send)
+    rest = encode_message({name: value for name, value in message.items() if name not in ids})
+    return {**made, "message": {**rest, **made["message"]}}
+
+
+def decode_query(wire: Any) -> Any:
+    """TaskQueryParams, for a task that is to be shown."""
+    return decode_unit(wire, _up_query, _down_query) if type(wire) is dict else wire
+
+
+def encode_query(tree: Any) -> Any:
+    """The reverse."""
+    return encode_unit(tree, _up_query, _down_query) if type(tree) is dict else tree
+
+
+def decode_id(wire: Any) -> Any:
+    """TaskIdParams, and TaskQueryParams whose length is ignored."""
+    return decode_unit(wire, _without_nulls, dict) if type(wire) is dict else wire
+
+
+def encode_id(tree: Any) -> Any:
+    """The reverse."""
+    return encode_unit(tree, _without_nulls, dict) if type(tree) is dict else tree
+
+
+def decode_config_query(wire: Any) -> Any:
+    """TaskIdParams as a question for the one config of a task."""
+    return decode_unit(wire, _up_config_query, _down_config_query) if type(wire) is dict else wire
+
+
+def encode_config_query(tree: Any) -> Any:
+    """The reverse."""
+    return encode_unit(tree, _up_config_query, _down_config_query) if type(tree) is dict else tree
+
+
+def decode_task_config(wire: Any) -> Any:
+    """TaskPushNotificationConfig."""
+    return decode_unit(wire, _up_task_config, _down_task_config) if type(wire) is dict else wire
+
+
+def encode_task_config(tree: Any) -> Any:
+    """The reverse. A config without a URL is none at all: null."""
+    if type(tree) is not dict:
+        return tree
+    made = encode_unit(tree, _up_task_config, _down_task_config)
+    config = made.get("pushNotificationConfig")
+    if type(config) is dict and not config.get("url"):
+        made["pushNotificationConfig"] = None
+    return made
+
+
+def _up_send(wire: Unit) -> Unit:
+    made = {name: value for name, value in wire.items() if value is not None or name not in _NULLABLE_SEND}
+    ids = dict(wire["message"])
+    ids = {name: value for name, value in ids.items() if value is not None}
+    for name, target in (("id", "taskId"), ("sessionId", "contextId")):
+        if name in made:
+            ids[target] = made.pop(name)
+    given = made.pop("configuration", None)
+    length = made.pop("historyLength", 0)
+    known: Unit = {} if length == EVERYTHING else {"historyLength": length}
+    if "acceptedOutputModes" in made:
+        known["acceptedOutputModes"] = made.pop("acceptedOutputModes")
+    if "pushNotification" in made:
+        known["pushNotificationConfig"] = _up_config(made.pop("pushNotification"))
+    if given is not None and type(given) is not dict:
+        made["configuration"] = given
+    elif known or given is not None:
+        made["configuration"] = {**(given or {}), **known}
+    return {**made, "message": ids}
+
+
+def _down_send(tree: Unit) -> Unit:
+    made = dict(tree)
+    ids = dict(tree["message"])
+    for name, target in (("id", "taskId"), ("sessionId", "contextId")):
+        if target in ids:
+            made[name] = ids.pop(target)
+    made["message"] = ids
+    given = made.pop("configuration", None)
+    if given is not None and type(given) is not dict:
+        return {**made, "configuration": given}
+    rest = dict(given or {})
+    length = rest.pop("historyLength", EVERYTHING)
+    if type(length) is not int or length:
+        made["historyLength"] = length
+    if "pushNotificationConfig" in rest:
+        made["pushNotification"] = _down_config(rest.pop("pushNotificationConfig"))
+    if rest or given == {}:
+        made["configuration"] = rest
+    return made
+
+
+def _up_query(wire: Unit) -> Unit:
+    made = _without_nulls(wire)
+    length = made.pop("historyLength", 0)
+    return made if length == EVERYTHING else {**made, "historyLength": length}
+
+
+def _down_query(tree: Unit) -> Unit:
+    made = dict(tree)
+    length = made.pop("historyLength", EVERYTHING)
+    return made if type(length) is int and not length else {**made, "historyLength": length}
+
+
+def _without_nulls(wire: Unit) -> Unit:
+    return {name: value for name, value in wire.items() if value is not None or name not in _NULLABLE_TASK}
+
+
+def _up_config_query(wire: Unit) -> Unit:
+    return {"pushNotificationConfigId": ONLY_CONFIG, **_without_nulls(wire)}
+
+
+def _down_config_query(tree: Unit) -> Unit:
+    made = dict(tree)
+    if made.get("pushNotificationConfigId") in (ONLY_CONFIG, "", None):
+        made.pop("pushNotificationConfigId", None)
+    return made
+
+
+def _up_task_config(wire: Unit) -> Unit:
+    made = dict(wire)
+    if "id" in made:
+        made["taskId"] = made.pop("id")
+    if "pushNotificationConfig" in made:
+        made["pushNotificationConfig"] = _up_config(made["pushNotificationConfig"])
+    return made
+
+
+def _down_task_config(tree: Unit) -> Unit:
+    made = dict(tree)
+    if "taskId" in made:
+        made["id"] = made.pop("taskId")
+    if "pushNotificationConfig" in made:
+        made["pushNotificationConfig"] = _down_config(made["pushNotificationConfig"])
+    return made
+
+
+def _up_config(config: Any) -> Any:
+    """PushNotificationConfig, which has no id and may have nulls."""
+    if type(config) is not dict:
+        return config
+    made = {
+        name: value
+        for name, value in config.items()
+        if value is not None or name not in ("id", "token", "authentication")
+    }
+    authentication = made.get("authentication")
+    if type(authentication) is dict and authentication.get("credentials", "") is None:
+        made["authentication"] = {
+            name: value for name, value in authentication.items() if name != "credentials"
+        }
+    return {"id": ONLY_CONFIG, **made}
+
+
+def _down_config(config: Any) -> Any:
+    if type(config) is not dict or config.get("id") != ONLY_CONFIG:
+        return config
+    return {name: value for name, value in config.items() if name != "id"}

@@ -1,0 +1,196 @@
+"""Parts of 0.1 ↔ parts of 0.3: JSON trees on both sides. It checks nothing that the reader of 0.3 checks.
+
+0.1 tells parts apart by `type`, 0.3 by `kind`. Text, file and data parts are the same otherwise. An early description
+of 0.1 names further types without their members; they are read by open rules, and so is every unknown type:
+
+1. What points somewhere or holds bytes becomes a file part; all else becomes a data part, with a media type of ours
+   unless it is plain JSON.
+2. `origType` in the part's metadata keeps the type's name, and with it the part goes back as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from a2a_bridge.dialects.v0_1.stash import Unit, decode_unit, encode_unit
+
+ORIGINAL_TYPE = "origType"
+FORM_MEDIA_TYPE = "application/x-a2a-form+json"
+ACTION_MEDIA_TYPE = "application/x-a2a-action+json"
+OTHER_MEDIA_TYPE = "application/x-a2a-part+json"
+JSON_MEDIA_TYPE = "application/json"
+
+_PLAIN = ("text", "file", "data")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """A part whose content is somewhere else, or bytes: names of the members, the usual one first."""
+
+    uri: Sequence[str]
+    octets: Sequence[str] = ()
+    media_type: str = ""
+
+    def decode(self, wire: Unit) -> Unit | None:
+        """The members of a file part; None when the part has no content of this sort."""
+        rest = dict(wire)
+        file: dict[str, Any] = {}
+        for target, names in (("uri", self.uri), ("bytes", self.octets)):
+            for name in names:
+                if type(rest.get(name)) is str and not file:
+                    file[target] = rest.pop(name)
+        if not file:
+            return None
+        for name in ("name", "mimeType"):
+            if type(rest.get(name)) is str:
+                file[name] = rest.pop(name)
+        if self.media_type:
+            file.setdefault("mimeType", self.media_type)
+        return {"kind": "file", "file": file, **_without_nulls(rest, ("name", "mimeType"))}
+
+    def encode(self, tree: Unit) -> Unit | None:
+        """The reverse; None when a file part is not what `decode` makes."""
+        rest = dict(tree)
+        file = rest.pop("file", None)
+        if rest.pop("kind", None) != "file" or type(file) is not dict:
+            return None
+        file = dict(file)
+        if self.media_type and file.get("mimeType") == self.media_type:
+            del file["mimeType"]
+        if "uri" in file and "bytes" not in file:
+            content = {self.uri[0]: file.pop("uri")}
+        elif "bytes" in file and "uri" not in file and self.octets:
+            content = {self.octets[0]: file.pop("bytes")}
+        else:
+            return None
+        if not file.keys() <= {"name", "mimeType"} or (content | file).keys() & rest.keys():
+            return None
+        return content | file | rest
+
+
+@dataclass(frozen=True, slots=True)
+class _Json:
+    """A part that holds any JSON value under one member."""
+
+    names: Sequence[str] = ("json", "data")
+
+    def decode(self, wire: Unit) -> Unit | None:
+        rest = dict(wire)
+        for name in self.names:
+            # Only objects: what else JSON has cannot be the data of a part of 0.3.
+            if type(rest.get(name)) is dict:
+                return {"kind": "data", "data": rest.pop(name), "mediaType": JSON_MEDIA_TYPE, **rest}
+        return None
+
+    def encode(self, tree: Unit) -> Unit | None:
+        rest = dict(tree)
+        if rest.pop("kind", None) != "data" or rest.pop("mediaType", None) != JSON_MEDIA_TYPE:
+            return None
+        return {self.names[0]: rest.pop("data", None), **rest}
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """A part whose members, all of them, are the data."""
+
+    media_type: str
+
+    def decode(self, wire: Unit) -> Unit:
+        data = {name: value for name, value in wire.items() if name != "metadata"}
+        made: Unit = {"kind": "data", "data": data, "mediaType": self.media_type}
+        if "metadata" in wire:
+            made["metadata"] = wire["metadata"]
+        return made
+
+    def encode(self, tree: Unit) -> Unit | None:
+        rest = dict(tree)
+        data = rest.pop("data", None)
+        if rest.pop("kind", None) != "data" or rest.pop("mediaType", None) != self.media_type:
+            return None
+        if type(data) is not dict or data.keys() & {"type", "kind", "metadata", *rest}:
+            return None
+        return {**data, **rest}
+
+
+_REFERENCE = _Reference(("uri", "url"))
+_MEDIA = _Reference(("uri", "url"), ("bytes", "data"))
+_OTHER = _Members(OTHER_MEDIA_TYPE)
+#: the types of the early description by their names without "Part"
+_RULES: dict[str, _Reference | _Json | _Members] = {
+    "uri": _REFERENCE,
+    "iframe": _Reference(("src", "url", "uri"), media_type="text/html"),
+    "video": _MEDIA,
+    "audio": _MEDIA,
+    "json": _Json(),
+    "form": _Members(FORM_MEDIA_TYPE),
+    "action": _Members(ACTION_MEDIA_TYPE),
+}
+
+
+def decode_part(wire: Any) -> Any:
+    """A part of 0.1 as one of 0.3."""
+    return decode_unit(wire, _decode, _encode) if type(wire) is dict else wire
+
+
+def encode_part(tree: Any) -> Any:
+    """A part of 0.3 as one of 0.1."""
+    return encode_unit(tree, _decode, _encode) if type(tree) is dict else tree
+
+
+def _decode(wire: Unit) -> Unit:
+    rest = dict(wire)
+    if rest.get("type") is None:
+        rest.pop("type", None)
+        # Peers of the time between the versions, and peers that leave the type to the reader.
+        kind = rest.get("kind") or next((name for name in _PLAIN if name in rest), None)
+        return _plain({**rest, "kind": kind}) if kind is not None else _other(rest, "")
+    kind = rest.pop("type")
+    if type(kind) is not str or kind in _PLAIN:
+        return _plain({**rest, "kind": kind})
+    return _other(rest, kind)
+
+
+def _plain(part: Unit) -> Unit:
+    file = part.get("file")
+    if type(file) is dict:
+        part["file"] = _without_nulls(file, ("name", "mimeType", "bytes", "uri"))
+    return _without_nulls(part, ("metadata",))
+
+
+def _other(wire: Unit, kind: str) -> Unit:
+    rule = _rule(kind)
+    made = (rule.decode(wire) if rule is not None else None) or _OTHER.decode(wire)
+    metadata = made.get("metadata")
+    if metadata is None or type(metadata) is dict:
+        made["metadata"] = {**(metadata or {}), ORIGINAL_TYPE: kind}
+    return made
+
+
+def _encode(tree: Unit) -> Unit:
+    rest = dict(tree)
+    metadata = rest.get("metadata")
+    if type(metadata) is dict and type(metadata.get(ORIGINAL_TYPE)) is str:
+        kind = metadata[ORIGINAL_TYPE]
+        inner = {name: value for name, value in metadata.items() if name != ORIGINAL_TYPE}
+        if inner:
+            rest["metadata"] = inner
+        else:
+            del rest["metadata"]
+        for rule in (_rule(kind), _OTHER):
+            made = rule.encode(rest) if rule is not None and kind not in _PLAIN else None
+            # A part of another author that only looks like one of ours stays what it is.
+            if made is not None and "type" not in made:
+                return {"type": kind, **made}
+        rest["metadata"] = metadata
+    kind = rest.pop("kind", None)
+    return {"type": kind, **rest}
+
+
+def _rule(kind: str) -> _Reference | _Json | _Members | None:
+    return _RULES.get(kind.lower().removesuffix("part"))
+
+
+def _without_nulls(members: Unit, names: Sequence[str]) -> Unit:
+    return {name: value for name, value in members.items() if value is not None or name not in names}

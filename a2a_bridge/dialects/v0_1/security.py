@@ -1,0 +1,122 @@
+"""AgentAuthentication of 0.1 ↔ `securitySchemes` and `security` of 0.3. Nobody is authenticated here.
+
+Rules:
+1. Each name in `schemes` is one scheme of that name and one alternative: Bearer, Basic and names nobody knows are
+   HTTP schemes, ApiKey is a key in the header X-API-Key, OAuth2 has flows.
+2. `credentials` may be JSON with further, non-secret details: `in` and `name` of the key, `flows`; at the top, or
+   under the scheme's name. Anything else in it is for people.
+3. The reverse names the schemes in the order in which they are required.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from a2a_bridge.codec import DecodeError, EncodeError, JsonSyntaxError, dumps, loads
+from a2a_bridge.dialects.v0_1.stash import Unit, same
+
+API_KEY_HEADER = "X-API-Key"
+
+_PLACES = ("header", "query", "cookie")
+_FLOWS = ("authorizationCode", "clientCredentials", "implicit", "password")
+_NAMES = {
+    "apiKey": "ApiKey",
+    "oauth2": "OAuth2",
+    "openIdConnect": "OpenIdConnect",
+    "mutualTLS": "MutualTLS",
+}
+
+
+def decode_authentication(authentication: Any) -> Unit:
+    """The members `securitySchemes` and `security`; none where nothing is required. Raises DecodeError."""
+    if type(authentication) is not dict:
+        raise DecodeError("authentication", "expected an object")
+    names = authentication.get("schemes")
+    if type(names) is not list:
+        raise DecodeError("authentication.schemes", "expected an array")
+    for place, name in enumerate(names):
+        if type(name) is not str:
+            raise DecodeError(f"authentication.schemes[{place}]", "expected a string")
+    if not names:
+        return {}
+    details = _details(authentication.get("credentials"))
+    return {
+        "securitySchemes": {name: _scheme(name, details) for name in names},
+        "security": [{name: []} for name in dict.fromkeys(names)],
+    }
+
+
+def encode_authentication(tree: Unit) -> Unit | None:
+    """The `authentication` of a card of 0.3; None when it has no schemes."""
+    schemes = tree.get("securitySchemes")
+    if type(schemes) is not dict or not schemes:
+        return None
+    required = [name for one in tree.get("security") or () if type(one) is dict for name in one]
+    named: dict[str, Any] = {}
+    details: dict[str, Any] = {}
+    for key in dict.fromkeys(required or schemes):
+        scheme = schemes.get(key)
+        if type(scheme) is not dict:
+            continue
+        name = key if same(scheme, _scheme(key, {})) else _name(key, scheme)
+        named[name] = None
+        told = _told(scheme)
+        if told and not same(_scheme(name, {}), scheme):
+            details[name] = told
+    made: Unit = {"schemes": list(named)}
+    if details:
+        made["credentials"] = dumps(details).decode()
+    return made
+
+
+def _scheme(name: str, details: Unit) -> Unit:
+    told = details.get(name)
+    told = told if type(told) is dict else details
+    match name.lower().replace("-", "").replace("_", ""):
+        case "apikey":
+            place, header = told.get("in"), told.get("name")
+            return {
+                "type": "apiKey",
+                "in": place if place in _PLACES else "header",
+                "name": header if type(header) is str and header else API_KEY_HEADER,
+            }
+        case "oauth2":
+            flows = told.get("flows", told)
+            flows = flows if type(flows) is dict else {}
+            return {
+                "type": "oauth2",
+                "flows": {key: flows[key] for key in _FLOWS if _is_flow(flows.get(key))},
+            }
+    return {"type": "http", "scheme": name}
+
+
+def _is_flow(flow: Any) -> bool:
+    """Whether it can stand in a card: a hint that is none must not make the card unreadable."""
+    if type(flow) is not dict or type(flow.get("scopes", {})) is not dict:
+        return False
+    texts = [flow.get(name, "") for name in ("authorizationUrl", "tokenUrl", "refreshUrl")]
+    return all(type(text) is str for text in [*texts, *flow.get("scopes", {}).values()])
+
+
+def _name(key: str, scheme: Unit) -> str:
+    kind = scheme.get("type")
+    if kind == "http" and type(scheme.get("scheme")) is str:
+        text: str = scheme["scheme"]
+        return {"bearer": "Bearer", "basic": "Basic"}.get(text.lower(), text)
+    return _NAMES.get(kind, key) if type(kind) is str else key
+
+
+def _told(scheme: Unit) -> Unit:
+    """What a scheme says that its name does not."""
+    told = {name: value for name, value in scheme.items() if name not in ("type", "scheme", "description")}
+    return told if told.get("flows") != {} or len(told) > 1 else {}
+
+
+def _details(credentials: Any) -> Unit:
+    if type(credentials) is not str or not credentials.lstrip().startswith("{"):
+        return {}
+    try:
+        tree = loads(credentials)
+    except (JsonSyntaxError, EncodeError, UnicodeEncodeError):
+        return {}
+    return tree if type(tree) is dict else {}

@@ -1,0 +1,121 @@
+"""What an object of 0.1 says and its 0.3 form cannot, kept as one member of that form. It knows no type of A2A.
+
+A unit is a JSON object without the units inside it: a part, a message without its parts, and so on. For each there
+are two pure functions, `decode` (0.1 → 0.3) and `encode` (0.3 → 0.1), which may both forget things. Rules:
+
+1. Going up, what encode(decode(x)) does not give back is noted as entries: a path, and the value that belongs there,
+   or nothing for a member that has to go. Regular input leaves nothing to note, and no member.
+2. Going down, an entry is used only if the object with it still decodes to the same 0.3 object. So a stash decides
+   how something is spelled and never what is said, whoever made it and whatever happened to the object since.
+3. The member is an unknown one to 0.3, which allows such; what carries unknown members carries the stash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from a2a_bridge.codec import DecodeError
+
+#: the member of 0.3 objects that holds the entries, and the metadata key for what 0.1 wires cannot say otherwise
+STASH = "urn:a2a-bridge:v0.1"
+
+#: entries that are looked at; a stash of ours is far shorter
+MOST_ENTRIES = 1000
+
+Unit = dict[str, Any]
+Path = list[str]
+Coding = Callable[[Unit], Unit]
+
+
+def decode_unit(wire: Unit, decode: Coding, encode: Coding) -> Unit:
+    """A unit of 0.1 as one of 0.3, with a stash where it needs one."""
+    made = decode({name: value for name, value in wire.items() if name != STASH})
+    entries = list(_differences(encode(made), wire))
+    if entries:
+        made[STASH] = entries
+    return made
+
+
+def encode_unit(tree: Unit, decode: Coding, encode: Coding) -> Unit:
+    """A unit of 0.3 as one of 0.1, spelled as its stash says as far as that is true."""
+    if STASH not in tree:
+        return encode(tree)
+    tree = dict(tree)
+    stash = tree.pop(STASH)
+    wire = encode(tree)
+    entries = stash if type(stash) is list and len(stash) <= MOST_ENTRIES else []
+    patched = _patched(wire, entries)
+    if patched is not None and _says(patched, tree, decode):
+        return patched
+    for entry in entries:
+        patched = _patched(wire, [entry])
+        if patched is not None and _says(patched, tree, decode):
+            wire = patched
+    return wire
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two trees are equal; 1, 1.0 and true are three values."""
+    if isinstance(left, dict):
+        return (
+            isinstance(right, dict)
+            and left.keys() == right.keys()
+            and all(same(value, right[name]) for name, value in left.items())
+        )
+    if isinstance(left, list):
+        return isinstance(right, list) and len(left) == len(right) and all(map(same, left, right))
+    # A float that remembers its text is a subclass of float.
+    alike = type(left) is type(right) or (isinstance(left, float) and isinstance(right, float))
+    return alike and bool(left == right)
+
+
+def _says(wire: Unit, tree: Unit, decode: Coding) -> bool:
+    try:
+        said = decode({name: value for name, value in wire.items() if name != STASH})
+    except DecodeError:
+        return False
+    return same(said, tree)
+
+
+def _differences(canonical: Unit, given: Unit) -> Iterator[list[Any]]:
+    """Entries that turn `canonical` into `given`: [path, value], or [path] for a member that has to go."""
+    for name in canonical.keys() - given.keys():
+        yield [[name]]
+    for name, value in given.items():
+        if name not in canonical:
+            yield [[name], value]
+        elif not same(canonical[name], value):
+            inner = canonical[name]
+            if type(inner) is dict and type(value) is dict:
+                for path, *new in _differences(inner, value):
+                    yield [[name, *path], *new]
+            else:
+                yield [[name], value]
+
+
+def _patched(wire: Unit, entries: list[Any]) -> Unit | None:
+    """A copy with the entries applied; None when they do not fit."""
+    made = dict(wire)
+    copied: set[tuple[str, ...]] = {()}
+    for entry in entries:
+        if type(entry) is not list or len(entry) not in (1, 2):
+            return None
+        path = entry[0]
+        if type(path) is not list or not path or any(type(name) is not str for name in path):
+            return None
+        place = made
+        for depth, name in enumerate(path[:-1], 1):
+            inner = place.get(name)
+            if type(inner) is not dict:
+                return None
+            steps = tuple(path[:depth])
+            if steps not in copied:
+                copied.add(steps)
+                inner = place[name] = dict(inner)
+            place = inner
+        if len(entry) == 2:
+            place[path[-1]] = entry[1]
+        else:
+            place.pop(path[-1], None)
+    return made
