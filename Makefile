@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILD := .build
 GOOGLEAPIS := $(BUILD)/googleapis
+# The older generations of the official SDK that tests talk to, each in an environment of its own.
+PEERS := 0.2 0.3
 # More arguments for pytest, such as: make test PYTEST_ARGS="-k codec -x"
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
@@ -19,7 +21,7 @@ PRESENT = $(wildcard $(SOURCES))
 MAKEFLAGS += --no-print-directory
 
 .PHONY: help install demo test check bench generate checkgenerate format checkformat lint breaking types layers \
-	docs dist compat lock clean
+	docs dist compat lock clean peers matrix
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -41,11 +43,26 @@ $(VENV)/.project: $(VENV)/.locked pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+peers: $(PEERS:%=$(BUILD)/peers/%/.locked) ## make an environment for each older SDK that tests talk to
+	@:
+
+# Installed by the pip of .venv, so that these environments hold nothing but what their lock names.
+$(BUILD)/peers/%/.locked: requirements-peers/%.lock | $(VENV)/.locked
+	@echo "installing $< into $(@D)"
+	@rm -rf $(@D)
+	@$(BIN)/python -m venv --without-pip $(@D)
+	@$(BIN)/python -m pip --python $(@D)/bin/python install --quiet --disable-pip-version-check --no-compile --no-deps \
+		--require-hashes -r $<
+	@touch $@
+
 demo: install ## bridge an agent of the official SDK and compare all bindings
 	$(BIN)/python examples/demo.py
 
-test: install ## run the tests
+test: install peers ## run the tests
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+
+matrix: install peers ## every client version and binding through a gateway to every agent's, as a grid
+	$(BIN)/python -m tests.matrix
 
 check: checkformat lint types layers checkgenerate test ## everything CI runs, in CI's order
 
@@ -96,12 +113,19 @@ dist: install ## build the wheel and the source distribution into dist/
 compat: install ## the unit suite on the oldest, the middle and the newest protobuf
 	$(BIN)/python tests/compat.py
 
-# The lock holds every platform and every Python we support, and names no registry.
-lock: ## resolve requirements.lock anew (UPGRADE=1: to the newest versions); needs Python and a registry
-	@test -x $(BUILD)/uv/bin/uv || { $(PYTHON) -m venv $(BUILD)/uv && $(BUILD)/uv/bin/python -m pip install --quiet uv; }
-	$(BUILD)/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes $(if $(UPGRADE),--upgrade) \
-		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" \
-		--all-extras --group dev --group docs pyproject.toml --output-file requirements.lock
+# The locks hold every platform and every Python we support, and name no registry.
+COMPILE = $(BUILD)/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	$(if $(UPGRADE),--upgrade) --no-emit-index-url --no-emit-find-links --no-annotate \
+	--custom-compile-command "make lock"
+
+lock: $(PEERS:%=lock-%) ## resolve all locks anew (UPGRADE=1: to the newest versions); needs Python and a registry
+	$(COMPILE) --all-extras --group dev --group docs pyproject.toml --output-file requirements.lock
+
+lock-%: $(BUILD)/uv/bin/uv
+	$(COMPILE) requirements-peers/$*.in --output-file requirements-peers/$*.lock
+
+$(BUILD)/uv/bin/uv:
+	@$(PYTHON) -m venv $(BUILD)/uv && $(BUILD)/uv/bin/python -m pip install --quiet uv
 
 clean: ## remove everything that make has made, .venv included
 	rm -rf $(VENV) $(BUILD) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

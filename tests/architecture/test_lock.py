@@ -1,4 +1,4 @@
-"""requirements.lock covers pyproject.toml and names no place; whether it installs is shown by every `make`."""
+"""Every lock covers what it is made from and names no place; whether it installs is shown by every `make`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,29 @@ from packaging.version import Version
 
 from tests.architecture.repository import ROOT, pyproject
 
-LOCK = (ROOT / "requirements.lock").read_text("utf-8")
-BLOCKS = [block.replace("\\\n", " ") for block in re.split(r"\n(?=\S)", LOCK) if not block.startswith("#")]
 PYTHONS = ("3.11", "3.12", "3.13")
+MAIN = "requirements.lock"
+#: the older SDKs that tests talk to
+PEERS = {path.with_suffix(".lock"): path for path in sorted((ROOT / "requirements-peers").glob("*.in"))}
+TEXTS = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in [ROOT / MAIN, *PEERS]}
 
 
-def wanted() -> list[str]:
+def blocks(lock: str) -> list[str]:
+    """The pins of a lock, each on a line of its own."""
+    parts = re.split(r"\n(?=\S)", TEXTS[lock])
+    return [block.replace("\\\n", " ") for block in parts if not block.startswith("#")]
+
+
+def wanted() -> list[tuple[str, str]]:
+    """Each lock and a requirement that it must meet."""
+    pairs = {(MAIN, line) for line in wanted_here()}
+    for lock, source in PEERS.items():
+        lines = [line.partition("#")[0].strip() for line in source.read_text("utf-8").splitlines()]
+        pairs |= {(str(lock.relative_to(ROOT)), line) for line in lines if line}
+    return sorted(pairs)
+
+
+def wanted_here() -> list[str]:
     metadata = pyproject()
     groups = [
         metadata["project"]["dependencies"],
@@ -27,10 +44,10 @@ def wanted() -> list[str]:
     return sorted({requirement for group in groups for requirement in group})
 
 
-def pins(python: str) -> dict[str, Version]:
+def pins(lock: str, python: str) -> dict[str, Version]:
     environment = {**default_environment(), "python_version": python, "python_full_version": f"{python}.0"}
     found: dict[str, Version] = {}
-    for block in BLOCKS:
+    for block in blocks(lock):
         requirement = Requirement(block.split("--hash")[0].strip())
         if requirement.marker is None or requirement.marker.evaluate(environment):
             name = canonicalize_name(requirement.name)
@@ -40,24 +57,32 @@ def pins(python: str) -> dict[str, Version]:
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize("line", wanted())
-def test_every_requirement_is_pinned_within_its_bounds(line: str, python: str) -> None:
+@pytest.mark.parametrize(("lock", "line"), wanted())
+def test_every_requirement_is_pinned_within_its_bounds(lock: str, line: str, python: str) -> None:
     requirement = Requirement(line)
     if requirement.marker is None or requirement.marker.evaluate():
         assert requirement.specifier.contains(
-            pins(python)[canonicalize_name(requirement.name)], prereleases=True
+            pins(lock, python)[canonicalize_name(requirement.name)], prereleases=True
         )
 
 
-def test_every_pin_has_hashes() -> None:
-    assert len(BLOCKS) > len(wanted())
-    assert [block.split()[0] for block in BLOCKS if "--hash=sha256:" not in block] == []
+@pytest.mark.parametrize("lock", TEXTS)
+def test_every_pin_has_hashes(lock: str) -> None:
+    assert len(blocks(lock)) > len([one for one, _ in wanted() if one == lock])
+    assert [block.split()[0] for block in blocks(lock) if "--hash=sha256:" not in block] == []
 
 
-def test_the_lock_names_no_host_and_no_path() -> None:
-    assert re.findall(r"https?:|file:|--(?:extra-)?index-url|--find-links|--trusted-host| @ ", LOCK) == []
-    assert re.findall(r"^-e .*|^\.?/.*", LOCK, re.MULTILINE) == []
+@pytest.mark.parametrize("lock", TEXTS)
+def test_a_lock_names_no_host_and_no_path(lock: str) -> None:
+    text = TEXTS[lock]
+    assert re.findall(r"https?:|file:|--(?:extra-)?index-url|--find-links|--trusted-host| @ ", text) == []
+    assert re.findall(r"^-e .*|^\.?/.*", text, re.MULTILINE) == []
 
 
 def test_what_decides_generated_bytes_is_pinned() -> None:
-    assert {"grpcio-tools", "googleapis-common-protos"} <= pins("3.11").keys()
+    assert {"grpcio-tools", "googleapis-common-protos"} <= pins(MAIN, "3.11").keys()
+
+
+def test_each_generation_of_the_sdk_has_its_lock() -> None:
+    versions = [str(pins(lock, "3.13")["a2a-sdk"]) for lock in TEXTS]
+    assert [version.rpartition(".")[0] for version in versions] == ["1.3", "0.2", "0.3"]

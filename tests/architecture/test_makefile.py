@@ -20,6 +20,9 @@ PROMISED = [
     "clean",
     "compat",
     "install",
+    "lock",
+    "matrix",
+    "peers",
 ]
 
 
