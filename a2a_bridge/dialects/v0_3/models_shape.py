@@ -210,13 +210,9 @@ def by(
         name = choose(value) if isinstance(value, Mapping) else ""
         return _TAG + name if name else None
 
-    values = f"is none of {', '.join(known)}"
-    return Discriminator(
-        decide,
-        custom_error_type=_UNION + about,
-        custom_error_message=expected,
-        custom_error_context={"known": values if known else expected},
-    )
+    # One text for both cases: a context would make the annotation unhashable.
+    texts = f"{expected}{_TAG}is none of {', '.join(known)}"
+    return Discriminator(decide, custom_error_type=_UNION + about, custom_error_message=texts)
 
 
 def has(tree: Mapping[str, Any], *names: str) -> bool:
@@ -239,9 +235,10 @@ def _violation(error: ErrorDetails) -> Violation:
     if not isinstance(given, Mapping):
         return Violation(path, f"expected an object, got {describe(given)}")
     about = kind.removeprefix(_UNION)
+    expected, _, none_of = error["msg"].partition(_TAG)
     if about and has(given, about):
-        return Violation(member(path, about), error["ctx"]["known"])
-    return Violation(path, error["msg"])
+        return Violation(member(path, about), none_of)
+    return Violation(path, expected)
 
 
 def _path(location: Iterable[int | str]) -> str:
