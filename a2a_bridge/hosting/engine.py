@@ -57,6 +57,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _PAGE = 50
 _LARGEST_PAGE = 100
+_INLINE = "configuration.taskPushNotificationConfig"
 
 
 class Engine:
@@ -93,7 +94,7 @@ class Engine:
             clock=clock,
             patience=patience,
         )
-        self._push = PushConfigs(agent.card, self._shop.push_configs, self._task)
+        self._push = PushConfigs(agent.card, self._shop.push_configs, self._task, push_sender)
         self.create_task_push_notification_config = self._push.create_task_push_notification_config
         self.get_task_push_notification_config = self._push.get_task_push_notification_config
         self.list_task_push_notification_configs = self._push.list_task_push_notification_configs
@@ -187,8 +188,10 @@ class Engine:
             raise closing()
         if request.configuration.HasField("task_push_notification_config"):
             self._push.require()
-            if not request.configuration.task_push_notification_config.url:
-                raise invalid_params("configuration.taskPushNotificationConfig.url", "is required")
+            inline = request.configuration.task_push_notification_config
+            if not inline.url:
+                raise invalid_params(f"{_INLINE}.url", "is required")
+            self._push.check(inline, _INLINE)
         accepted = request.configuration.accepted_output_modes
         if accepted and self._output_modes and not overlap(accepted, self._output_modes):
             offered = ", ".join(sorted(self._output_modes))

@@ -418,7 +418,7 @@ class Execution:
             try:
                 configs = await workshop.push_configs.list(self.scope, self.task_id)
                 if configs:
-                    await workshop.push_sender.deliver(self.scope, response, configs)
+                    await workshop.push_sender.deliver(self.scope, response, configs, self._existing)
             except Exception:
                 # A webhook is a courtesy to one client; the task belongs to all of them.
                 log.exception("an event of task %s could not be handed to the push sender", self.task_id)

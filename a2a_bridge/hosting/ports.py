@@ -118,12 +118,24 @@ class PushConfigStore(Protocol):
 
 
 class PushSender(Protocol):
-    """Sends events of tasks to webhooks."""
+    """Sends events of tasks to webhooks. `a2a_bridge.push.WebhookSender` is one."""
+
+    def check(self, config: hub.TaskPushNotificationConfig, /) -> A2AError | None:
+        """Why nothing can be sent to a config: INVALID_PARAMS naming the member at fault; None when it can."""
+        ...
 
     async def deliver(
-        self, scope: Scope, event: hub.StreamResponse, configs: Sequence[hub.TaskPushNotificationConfig], /
+        self,
+        scope: Scope,
+        event: hub.StreamResponse,
+        configs: Sequence[hub.TaskPushNotificationConfig],
+        task: hub.Task,
+        /,
     ) -> None:
-        """Takes charge of an event. It must return soon: the agent waits. Treat the event as immutable."""
+        """Takes charge of an event. It must return soon: the agent waits. Treat the event as immutable.
+
+        task: the task after the event. It goes on changing; whoever needs it copies it before awaiting anything.
+        """
         ...
 
 

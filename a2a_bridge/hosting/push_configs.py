@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params, task_not_found
 from a2a_bridge.hosting.identifiers import new_id
-from a2a_bridge.hosting.ports import PushConfigStore, Scope, scope_of
+from a2a_bridge.hosting.ports import PushConfigStore, PushSender, Scope, scope_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 
@@ -20,7 +20,8 @@ from a2a_bridge.pb.google_protobuf import Empty
 class PushConfigs:
     """The part of A2AService that is about push notification configs.
 
-    task: gives the task of an id within a scope, or raises TASK_NOT_FOUND.
+    task: gives the task of an id within a scope, or raises TASK_NOT_FOUND. sender: has to be able to send to
+    what is registered; None when nothing is ever sent.
     """
 
     def __init__(
@@ -28,15 +29,27 @@ class PushConfigs:
         card: hub.AgentCard,
         configs: PushConfigStore,
         task: Callable[[Scope, str], Awaitable[hub.Task]],
+        sender: PushSender | None = None,
     ) -> None:
         self._card = card
         self._configs = configs
         self._task = task
+        self._sender = sender
 
     def require(self) -> None:
         """Raises PUSH_NOTIFICATION_NOT_SUPPORTED when the card does not declare the capability."""
         if not self._card.capabilities.push_notifications:
             raise A2AError(Reason.PUSH_NOTIFICATION_NOT_SUPPORTED)
+
+    def check(self, config: hub.TaskPushNotificationConfig, path: str = "") -> None:
+        """Raises INVALID_PARAMS for a config nothing can be sent to. path: of the config within the request."""
+        refusal = self._sender.check(config) if self._sender is not None else None
+        if refusal is None:
+            return
+        if not path or not refusal.violations:
+            raise refusal
+        wrong = refusal.violations[0]
+        raise invalid_params(f"{path}.{wrong.field}", wrong.description)
 
     async def create_task_push_notification_config(
         self, request: hub.TaskPushNotificationConfig, context: CallContext, /
@@ -45,6 +58,7 @@ class PushConfigs:
         self.require()
         if not request.task_id:
             raise invalid_params("taskId", "is required")
+        self.check(request)
         scope = scope_of(request, context)
         await self._task(scope, request.task_id)
         config = await self.named(scope, request, request.task_id)

@@ -2,6 +2,7 @@
 
 from a2a_bridge.push.notification import Notification, notification
 from a2a_bridge.push.registrations import Registrations
+from a2a_bridge.push.sender import WebhookSender
 from a2a_bridge.push.webhook import Webhook
 
-__all__ = ["Notification", "Registrations", "Webhook", "notification"]
+__all__ = ["Notification", "Registrations", "Webhook", "WebhookSender", "notification"]

@@ -9,14 +9,16 @@ Rules:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 from urllib.parse import urlsplit
 
-from a2a_bridge.codec import dumps
-from a2a_bridge.core.errors import A2AError, invalid_params
-from a2a_bridge.dialects import V1_0, by_version
+from a2a_bridge.codec import InexactNumber, JsonObject, JsonSyntaxError, dumps, loads, loads_exact
+from a2a_bridge.core.errors import A2AError, Reason, invalid_params
+from a2a_bridge.dialects import KNOWN, V1_0, by_version
 from a2a_bridge.dialects.dialect import PushForm
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
+_PAYLOADS = ("task", "message", "statusUpdate", "artifactUpdate")
 TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105  a name
 
 
@@ -61,6 +63,30 @@ def notification(
     if login.scheme and login.credentials:
         headers["Authorization"] = f"{login.scheme} {login.credentials}"
     return Notification(config.url, headers, dumps(form.encode(event)))
+
+
+def read(body: bytes) -> hub.StreamResponse:
+    """What a notification says, in whichever known version it is. Raises PARSE_ERROR, INVALID_PARAMS."""
+    try:
+        tree = loads(body)
+    except JsonSyntaxError:
+        raise A2AError(Reason.PARSE_ERROR, "the notification is not JSON") from None
+    if not isinstance(tree, dict):
+        raise invalid_params("", "a notification is a JSON object")
+    form = _form_by_shape(tree)
+    try:
+        return form.decode(tree)
+    except InexactNumber:
+        return form.decode(cast("JsonObject", loads_exact(body)))
+
+
+def _form_by_shape(tree: JsonObject) -> PushForm:
+    """1.0 names the payload by its member; older versions put it there as it is, with its `kind`."""
+    if "kind" in tree or not any(name in tree for name in _PAYLOADS):
+        for dialect in KNOWN:
+            if dialect.push is not None and dialect.push.whole_tasks:
+                return dialect.push
+    return form_of("")
 
 
 def task_of(event: hub.StreamResponse) -> hub.Task:

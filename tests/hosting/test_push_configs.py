@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge.core.call import CallContext
-from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.hosting.ports import Scope
 from a2a_bridge.hosting.stores import MemoryPushConfigStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -196,12 +196,22 @@ class Sender:
 
     def __init__(self, error: Exception | None = None) -> None:
         self.sent: list[tuple[Scope, Any, list[str]]] = []
+        self.states: list[Any] = []
         self._error = error
 
+    def check(self, config: hub.TaskPushNotificationConfig, /) -> A2AError | None:
+        return None if config.url.startswith("https:") else invalid_params("url", "is not secure")
+
     async def deliver(
-        self, scope: Scope, event: hub.StreamResponse, configs: Sequence[hub.TaskPushNotificationConfig], /
+        self,
+        scope: Scope,
+        event: hub.StreamResponse,
+        configs: Sequence[hub.TaskPushNotificationConfig],
+        task: hub.Task,
+        /,
     ) -> None:
         member = getattr(event, event.WhichOneof("payload"))
+        self.states.append(task.status.state)
         self.sent.append((scope, member, [one.url for one in configs]))
         if self._error is not None:
             raise self._error
@@ -216,6 +226,18 @@ async def test_a_sender_gets_every_event_of_a_task_that_has_configs() -> None:
     await talk.send("task x", context=ALICE, configuration=inline)
     assert shapes([event for _, event, _ in sender.sent]) == [("task", SUBMITTED), WORKING, "x", COMPLETED]
     assert {(scope, *urls) for scope, _, urls in sender.sent} == {(Scope("", "alice"), HOOK)}
+    assert sender.states == [SUBMITTED, WORKING, WORKING, COMPLETED]  # the task as each event left it
+
+
+async def test_what_a_sender_cannot_send_to_is_not_registered() -> None:
+    talk = Talk(ScriptedAgent(), push_sender=Sender())
+    task = await talk.send("input")
+    with refused(Reason.INVALID_PARAMS, "url"):
+        await Configs(talk).create(task.id, url="http://hook.example/")
+    assert not (await Configs(talk).list(task.id)).configs
+    inline = hub.SendMessageConfiguration(task_push_notification_config={"url": "http://hook.example/"})
+    with refused(Reason.INVALID_PARAMS, "configuration.taskPushNotificationConfig.url"):
+        await talk.send("task", configuration=inline)
 
 
 async def test_a_sender_that_fails_harms_no_task(caplog: pytest.LogCaptureFixture) -> None:
