@@ -3,19 +3,27 @@
 Rules:
 1. The interfaces of the card are exactly the mounted ones, in their order.
 2. URLs come from the public URL if there is one, else from what the caller itself used to reach us.
-3. gRPC interfaces are written as `host:port` (spec 5.8), all others as URLs.
+3. gRPC interfaces are written as `host:port` (spec 5.8), all others as URLs. `GrpcUrls` is for readers that want
+   a scheme before them.
+4. With an interface of 0.x the document has the members of 0.x too (see `dual`), and stands where 0.2 looks for it
+   as well. `url` is the first interface of the newest 0.x version; `additionalInterfaces` lists all of 0.x, that one
+   again too (A2A 0.3, 5.6.2), each place once. With interfaces of 1.0 alone it is a card of 1.0 and nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import urlsplit
 
 from a2a_bridge.bindings import ListenAddress
-from a2a_bridge.codec import dumps
-from a2a_bridge.dialects import GRPC, V1_0, by_version
+from a2a_bridge.cards.dual import dual
+from a2a_bridge.codec import JsonObject, dumps
+from a2a_bridge.dialects import GRPC, KNOWN, V1_0, Dialect, by_version
 from a2a_bridge.dialects.detect import normalise
+from a2a_bridge.dialects.v0_3.card import OLD_WELL_KNOWN_PATH, without_residue
+from a2a_bridge.dialects.v0_3.card_interfaces import is_old, main_interface
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  compared with, never listened on
@@ -24,10 +32,15 @@ WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  compared with, never
 _REMEMBERED = 64
 
 
+#: how gRPC interfaces are written: `host:port`; with http:// or https:// before it in the members of 0.x; or
+#: everywhere, for readers that want all interfaces to be URLs
+GrpcUrls = Literal["bare", "http-in-0.x", "http"]
+
+
 def interface(binding: str, url: str = "", *, version: str = "1.0", tenant: str = "") -> hub.AgentInterface:
     """An AgentInterface declaration (spec 4.4.6).
 
-    binding: "JSONRPC", "HTTP+JSON", "GRPC" or another transport's name. url: where to listen and under
+    binding: "JSONRPC", "HTTP+JSON", "GRPC" or another transport's name. version: of the protocol, such as "0.3". url: where to listen and under
     which path, such as `http://127.0.0.1:8080/a2a` or `127.0.0.1:50051`; empty takes the server's default
     address and the root path; a path alone (`/a2a`) takes the default address.
     """
@@ -45,8 +58,16 @@ class Mounted:
 
     @property
     def version(self) -> str:
-        """Major.Minor of the declared protocol version."""
+        """The declared protocol version, as the dialect that serves it is called."""
+        dialect = self.dialect
+        if dialect is not None:
+            return dialect.version
         return normalise(self.interface.protocol_version) or self.interface.protocol_version
+
+    @property
+    def dialect(self) -> Dialect | None:
+        """The dialect that is served; None for a version nobody here knows."""
+        return by_version(self.interface.protocol_version)
 
 
 class Advertisement:
@@ -55,7 +76,9 @@ class Advertisement:
     card: everything but the interfaces. mounted: what is served. card_address: the listener that serves
     the card itself. public_url: base URL of the HTTP interfaces as the outside sees it, without the mount
     path. public_grpc: `host:port` of the gRPC interfaces as the outside sees them. secure: whether our own
-    HTTP listeners speak TLS.
+    HTTP listeners speak TLS. grpc_urls: see `GrpcUrls`. grpc_secure: whether those have https in them.
+    carries: whether the card is of an agent elsewhere, so that what only an older version says travels on with it
+    to bridges further on; who is hosted here never sees nor shows that.
     """
 
     def __init__(
@@ -67,8 +90,14 @@ class Advertisement:
         public_url: str = "",
         public_grpc: str = "",
         secure: bool = False,
+        grpc_urls: GrpcUrls = "bare",
+        grpc_secure: bool = False,
+        carries: bool = False,
     ) -> None:
         self._card = card
+        self._carries = carries
+        self._grpc_urls = grpc_urls
+        self._grpc_scheme = "https" if grpc_secure else "http"
         self.mounted = tuple(mounted)
         self._card_address = card_address
         self._public_url = public_url.rstrip("/")
@@ -85,13 +114,9 @@ class Advertisement:
     def card(self, base_url: str = "") -> hub.AgentCard:
         """The card for a caller who reached the card's listener by `base_url` (scheme, host, mount prefix)."""
         made = hub.AgentCard()
-        made.CopyFrom(self._card)
+        made.CopyFrom(self._card if self._carries else without_residue(self._card))
         del made.supported_interfaces[:]
-        for one in self.mounted:
-            added = made.supported_interfaces.add()
-            added.CopyFrom(one.interface)
-            added.protocol_version = one.version
-            added.url = self._url(one, base_url.rstrip("/"))
+        made.supported_interfaces.extend(self._interfaces(base_url, http=self._grpc_urls == "http"))
         return made
 
     def document(self, base_url: str) -> bytes:
@@ -100,14 +125,52 @@ class Advertisement:
         if known is None:
             if len(self._documents) >= _REMEMBERED:
                 self._documents.clear()
-            known = self._documents[base_url] = dumps(V1_0.card.encode(self.card(base_url)))
+            known = self._documents[base_url] = dumps(self._tree(base_url))
         return known
 
     def paths(self) -> tuple[str, ...]:
-        """The well-known paths of the declared versions."""
-        dialects = [by_version(one.version) for one in self.mounted]
+        """The well-known paths of the declared versions; with one of 0.x those of all of them."""
+        dialects = [one.dialect for one in self.mounted]
         found = [path for dialect in dialects if dialect is not None for path in dialect.card.paths]
+        if self._old():
+            found = [*V1_0.card.paths, *found, OLD_WELL_KNOWN_PATH]
         return tuple(dict.fromkeys(found or V1_0.card.paths))
+
+    def _tree(self, base_url: str) -> JsonObject:
+        card = self.card(base_url)
+        old = self._old()
+        return dual(card, self._shown(base_url), old) if old else V1_0.card.encode(card)
+
+    def _old(self) -> list[Dialect]:
+        """The dialects of 0.x that are declared, newest first."""
+        declared = [one.dialect for one in self.mounted if is_old(one.interface)]
+        return [dialect for dialect in KNOWN if dialect in declared]
+
+    def _shown(self, base_url: str) -> hub.AgentCard:
+        """The card with the interfaces that its 0.x members are to name, the main one first."""
+        made = hub.AgentCard()
+        made.CopyFrom(self._card)
+        del made.supported_interfaces[:]
+        listed: dict[tuple[str, str], hub.AgentInterface] = {}
+        for one in self._interfaces(base_url, http=self._grpc_urls != "bare"):
+            if is_old(one):
+                listed.setdefault((one.url, one.protocol_binding), one)
+        main = main_interface(list(listed.values()))
+        if main is not None:
+            made.supported_interfaces.extend([main, *listed.values()])
+        return made
+
+    def _interfaces(self, base_url: str, *, http: bool) -> list[hub.AgentInterface]:
+        made = []
+        for one in self.mounted:
+            added = hub.AgentInterface()
+            added.CopyFrom(one.interface)
+            added.protocol_version = one.version
+            added.url = self._url(one, base_url.rstrip("/"))
+            if http and one.family == "grpc":
+                added.url = f"{self._grpc_scheme}://{added.url}"
+            made.append(added)
+        return made
 
     def _url(self, one: Mounted, base_url: str) -> str:
         if one.family != "http":

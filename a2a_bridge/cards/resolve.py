@@ -16,10 +16,12 @@ from time import monotonic
 from urllib.parse import urlsplit, urlunsplit
 
 from a2a_bridge.bindings import Fetch, Fetched
-from a2a_bridge.codec import JsonSyntaxError, loads
+from a2a_bridge.cards.read import parse_bytes, parse_tree
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge.pb import lf_a2a_v1 as hub
+
+__all__ = ["Resolver", "card_locations", "parse", "parse_bytes", "parse_tree", "resolve"]
 
 _MAX_AGE = re.compile(r"(?:^|[,\s])max-age=(\d{1,9})")
 
@@ -118,32 +120,7 @@ def card_locations(url: str) -> list[str]:
 
 def parse(reply: Fetched, location: str) -> hub.AgentCard:
     """The card in a response. Raises A2AError INVALID_AGENT_RESPONSE."""
-    try:
-        tree = loads(reply.body)
-    except JsonSyntaxError as error:
-        text = f"what is at {location} is not JSON: {error}"
-        raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
-    return parse_tree(tree, location)
-
-
-def parse_tree(tree: object, location: str) -> hub.AgentCard:
-    """The card in a JSON tree, read by the newest version it fits. Raises A2AError INVALID_AGENT_RESPONSE."""
-    if not isinstance(tree, dict):
-        text = f"what is at {location} is not an agent card"
-        raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
-    failure: A2AError | None = None
-    for dialect in KNOWN:
-        try:
-            card = dialect.card.decode(tree)
-        except A2AError as error:
-            failure = failure or error
-            continue
-        if card.supported_interfaces:
-            return card
-    if failure is not None:
-        raise failure
-    text = f"the card at {location} lists no supportedInterfaces that this version can read"
-    raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+    return parse_bytes(reply.body, location)
 
 
 def _max_age(headers: Mapping[str, str]) -> float:

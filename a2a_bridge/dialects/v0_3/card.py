@@ -15,24 +15,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from a2a_bridge.codec import DecodeError, InexactNumber, Json, JsonObject, decoder, encoder
+from a2a_bridge.codec import (
+    DecodeError,
+    EncodeError,
+    InexactNumber,
+    Json,
+    JsonObject,
+    decoder,
+    dumps,
+    encoder,
+    loads_exact,
+)
 from a2a_bridge.codec.values import describe
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import residue
 from a2a_bridge.dialects.dialect import CardForm
-from a2a_bridge.dialects.residue import KEY
+from a2a_bridge.dialects.residue import HUB, KEY, KIND, TooMuch
 from a2a_bridge.dialects.v0_3.card_members import decode_members, encode_members
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.pb.google_protobuf import Struct
 
 #: where 0.3 looks, and where 0.2 did
 WELL_KNOWN_PATH = "/.well-known/agent-card.json"
 OLD_WELL_KNOWN_PATH = "/.well-known/agent.json"
 
 VERSION = "0.3.0"
-
-#: the trees that residues speak of
-JSON, MIRROR = "kind", "hub"
 
 _encode_hub = encoder(hub.AgentCard)
 _decode_hub = decoder(hub.AgentCard)
@@ -46,28 +52,41 @@ def decode_card(tree: JsonObject, version: str = VERSION) -> hub.AgentCard:
     """
     try:
         return _decode(tree, version)
-    except DecodeError as error:
+    except (DecodeError, TooMuch) as error:
         text = f"not an agent card: {error}"
         raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
 
 
 def encode_card(card: hub.AgentCard, version: str = VERSION) -> JsonObject:
-    """Card → JSON, for a reader of `version`, whose interfaces come first."""
-    carrier = _carrier(card)
+    """Card → JSON, for a reader of `version`, whose interfaces come first. Raises EncodeError."""
     tree = encode_members(card, version)
-    if carrier is None:
-        return _mirrored(tree, card, version)
-    bare = without_residue(card)
-    patched = residue.recall(carrier.params, JSON, tree)
-    if patched is None or _says(patched, version) not in (bare, _says(tree, version)):
-        return _mirrored(tree, card, version)
-    return _mirrored(patched, bare, version)
+    patched = _patched(card, tree, version)
+    try:
+        if patched is None:
+            return _mirrored(tree, card, version)
+        return _mirrored(patched, without_residue(card), version)
+    except TooMuch as error:
+        raise EncodeError("", str(error)) from None
+
+
+def encode_beside(card: hub.AgentCard, version: str = VERSION) -> JsonObject:
+    """Card → JSON, to stand beside the members of 1.0.
+
+    Those say what 0.x cannot, and OAuth schemes have one flow each, as readers of 1.0 refuse any other.
+    """
+    tree = encode_members(card, version, apart=True)
+    return _patched(card, tree, version) or tree
 
 
 def card_form(version: str, *paths: str) -> CardForm:
     """The card of a 0.x version that spells it as 0.3 does."""
     encode: Callable[[hub.AgentCard], JsonObject] = partial(encode_card, version=version)
-    return CardForm(paths=paths, encode=encode, decode=partial(decode_card, version=version))
+    return CardForm(
+        paths=paths,
+        encode=encode,
+        decode=partial(decode_card, version=version),
+        beside=partial(encode_beside, version=version),
+    )
 
 
 def without_residue(card: hub.AgentCard) -> hub.AgentCard:
@@ -85,12 +104,7 @@ def _decode(tree: JsonObject, version: str) -> hub.AgentCard:
         raise DecodeError("", f"expected an object, got {describe(tree)}")
     _refuse_inexact(tree)
     card = _unmirrored(tree, version)
-    return card if card is not None else _carried(_says(tree, version), tree, version)
-
-
-def _says(tree: JsonObject, version: str) -> hub.AgentCard:
-    """What the members of a card say to the hub."""
-    return decode_members(tree, version)
+    return card if card is not None else _carried(decode_members(tree, version), tree, version)
 
 
 def _carrier(card: hub.AgentCard) -> hub.AgentExtension | None:
@@ -98,62 +112,82 @@ def _carrier(card: hub.AgentCard) -> hub.AgentExtension | None:
     return extensions[-1] if extensions and extensions[-1].uri == KEY else None
 
 
+def _patched(card: hub.AgentCard, tree: JsonObject, version: str) -> JsonObject | None:
+    """The tree, with what the card's residue adds; None without one, or with one that says something else."""
+    carrier = _carrier(card)
+    if carrier is None:
+        return None
+    text = carrier.params.fields[KEY].string_value if KEY in carrier.params.fields else ""
+    if residue.is_residue(text) and residue.heard(text, KIND) is None:
+        return tree  # another wire's residue, which this one does not show
+    entries = residue.read(text, KIND)
+    patched = None if entries is None else residue.patch(tree, entries)
+    said = _says(patched, version)
+    if type(patched) is not dict or said is None:
+        return None
+    return patched if said in (without_residue(card), _says(tree, version)) else None
+
+
 def _carried(card: hub.AgentCard, tree: JsonObject, version: str) -> hub.AgentCard:
     """The card, with what else the tree holds."""
-    params = Struct()
-    residue.carry(params, JSON, encode_members(card, version), tree)
-    if params.fields:
-        card.capabilities.extensions.add(uri=KEY, params=params)
+    entries = residue.diff(encode_members(card, version), tree)
+    if entries:
+        carrier = card.capabilities.extensions.add(uri=KEY)
+        carrier.params.fields[KEY].string_value = residue.write(KIND, entries)
     return card
 
 
 def _mirrored(tree: JsonObject, card: hub.AgentCard, version: str) -> JsonObject:
     """The tree, with what else the card holds."""
-    said = _says(tree, version)
-    if said == card:
-        return tree
-    params = Struct()
-    residue.carry(params, MIRROR, _encode_hub(said), _encode_hub(card))
-    if not params.fields:
+    said = decode_members(tree, version)
+    entries = [] if said == card else residue.diff(_hub_tree(said), _hub_tree(card))
+    if not entries:
         return tree
     capabilities = dict(tree.get("capabilities") or {})
-    extension = {"uri": KEY, "params": {KEY: params.fields[KEY].string_value}}
+    extension = {"uri": KEY, "params": {KEY: residue.write(HUB, entries)}}
     capabilities["extensions"] = [*(capabilities.get("extensions") or ()), extension]
     return tree | {"capabilities": capabilities}
 
 
 def _unmirrored(tree: JsonObject, version: str) -> hub.AgentCard | None:
     """The card that `_mirrored` made the tree of; None if it was not."""
-    capabilities = tree.get("capabilities")
-    extensions = capabilities.get("extensions") if type(capabilities) is dict else None
-    if type(extensions) is not list or not extensions or type(extensions[-1]) is not dict:
-        return None
-    match extensions[-1]:
-        case {"uri": residue.KEY, "params": {residue.KEY: str(text)}}:
-            pass
+    match tree:
+        case {
+            "capabilities": {
+                "extensions": [*others, {"uri": residue.KEY, "params": {residue.KEY: str(text)}}],
+                **capabilities,
+            }
+        }:
+            entries = residue.read(text, HUB)
         case _:
             return None
-    rest = dict(capabilities)
-    if len(extensions) > 1:
-        rest["extensions"] = extensions[:-1]
-    else:
-        del rest["extensions"]
-    bare = tree | {"capabilities": rest}
-    said = _says(bare, version)
-    params = Struct()
-    params.fields[KEY].string_value = text
-    meant = residue.recall(params, MIRROR, _encode_hub(said))
-    if meant is None:
+    if entries is None:
         return None
+    if others:
+        capabilities["extensions"] = others
+    bare = tree | {"capabilities": capabilities}
+    said = decode_members(bare, version)
     try:
-        card = _decode_hub(meant)
+        card = _decode_hub(residue.patch(_hub_tree(said), entries))
     except (DecodeError, InexactNumber):
         return None
-    members = encode_members(said, version)
-    if encode_members(card, version) != members:
+    if encode_members(card, version) != encode_members(said, version):
         return None
-    made = _carried(card, bare, version)
-    return made if residue.same(encode_card(made, version), tree) else None
+    card = _carried(card, bare, version)
+    return card if residue.same(encode_card(card, version), tree) else None
+
+
+def _says(tree: Json, version: str) -> hub.AgentCard | None:
+    """What the members of a card say to the hub; None when it is not a card."""
+    try:
+        return decode_members(tree, version) if type(tree) is dict else None
+    except DecodeError:
+        return None
+
+
+def _hub_tree(card: hub.AgentCard) -> Json:
+    """The card as 1.0 spells it, with numbers that a residue can hold."""
+    return loads_exact(dumps(_encode_hub(card)))
 
 
 def _refuse_inexact(tree: Json) -> None:

@@ -80,9 +80,12 @@ def decode_members(tree: JsonObject, version: str) -> hub.AgentCard:
     return card
 
 
-def encode_members(card: hub.AgentCard, version: str) -> JsonObject:
-    """Card → JSON, without what no member of 0.x says. Raises EncodeError for numbers that JSON cannot say."""
-    alternatives = alternatives_of(card.security_schemes)
+def encode_members(card: hub.AgentCard, version: str, *, apart: bool = False) -> JsonObject:
+    """Card → JSON, without what no member of 0.x says. Raises EncodeError for numbers that JSON cannot say.
+
+    apart: leave schemes of one flow each as they are, as 1.0 has them.
+    """
+    alternatives = {} if apart else alternatives_of(card.security_schemes)
     if alternatives and not _agree(card, alternatives):
         alternatives = {}
     members = _members(card, version, alternatives)
@@ -170,15 +173,16 @@ def _capabilities(tree: JsonObject) -> Json:
     extended = tree.get(_EXTENDED)
     if extended is not None and type(extended) is not bool:
         raise DecodeError(_EXTENDED, f"expected true or false, got {describe(extended)}")
-    if value is not None and type(value) is not dict:
-        return value
-    members: dict[str, Any] = {
-        name: value[name] for name in _CAPABILITIES if value and value.get(name) is not None
-    }
-    if value and value.get("extensions") is not None:
-        members["extensions"] = _each(
-            _without_carriers(value["extensions"]), lambda one: _with_struct(one, _EXTENSION, "params")
-        )
+    members: dict[str, Any] = {}
+    if value is not None:
+        if type(value) is not dict:
+            unexpected: Json = value  # for the codec to complain about
+            return unexpected
+        members |= {name: value[name] for name in _CAPABILITIES if value.get(name) is not None}
+        if value.get("extensions") is not None:
+            members["extensions"] = _each(
+                _without_carriers(value["extensions"]), lambda one: _with_struct(one, _EXTENSION, "params")
+            )
     if extended is not None:
         members["extendedAgentCard"] = extended
     return members

@@ -265,7 +265,7 @@ def _encode_flows(flows: hub.OAuthFlows) -> JsonObject:
         return {}
     name = _FLOW_OF_FIELD[field]
     _, cls, members = FLOWS[name]
-    required = {one: "" for one in _REQUIRED_IN_FLOWS if one in members} | {"scopes": {}}
+    required: JsonObject = {one: "" for one in _REQUIRED_IN_FLOWS if one in members} | {"scopes": {}}
     return {name: required | encoder(cls)(getattr(flows, field))}
 
 

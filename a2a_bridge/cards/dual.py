@@ -1,0 +1,59 @@
+"""One document for readers of 1.0 and of older versions. What is listed in it is decided in `build`.
+
+Rules:
+1. The members of 1.0 are written first. Each older version adds its own, newest first: `url`, `protocolVersion`,
+   `preferredTransport`, `additionalInterfaces`, `security`, `supportsAuthenticatedExtendedCard`.
+2. Where both have a member of one name, both spellings stand in it: a security scheme has the member that says what
+   it is in 1.0 and beside it the `type` and the members of 0.x. Objects are merged member by member, lists of equal
+   length item by item; what is there already stays.
+3. All the readers known to us ignore members that they do not know. The document says the same to a reader of 1.0 as
+   without its older members; whatever would change that is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError, dumps, loads_exact
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.dialects import V1_0, Dialect
+from a2a_bridge.dialects.v0_3.card import without_residue
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+def dual(card: hub.AgentCard, shown: hub.AgentCard, dialects: Iterable[Dialect]) -> JsonObject:
+    """The card as 1.0 and the older `dialects` spell it. `shown`: with the interfaces that those may see."""
+    card = without_residue(card)
+    document = V1_0.card.encode(card)
+    said = _said(document)
+    for dialect in dialects:
+        beside = dialect.card.beside or dialect.card.encode
+        for source in (shown, without_residue(shown)):
+            merged = _merged(document, beside(source))
+            if said is not None and _said(merged) == said:
+                document = merged
+                break
+    return document
+
+
+def _said(document: JsonObject) -> hub.AgentCard | None:
+    try:
+        return V1_0.card.decode(cast("JsonObject", loads_exact(dumps(document))))
+    except (A2AError, JsonSyntaxError):
+        return None
+
+
+def _merged(first: JsonObject, second: JsonObject) -> JsonObject:
+    merged = dict(first)
+    for name, value in second.items():
+        merged[name] = _both(merged[name], value) if name in merged else value
+    return merged
+
+
+def _both(first: Json, second: Json) -> Json:
+    if type(first) is dict and type(second) is dict:
+        return _merged(first, second)
+    if type(first) is list and type(second) is list and len(first) == len(second):
+        return [_both(one, other) for one, other in zip(first, second, strict=True)]
+    return first

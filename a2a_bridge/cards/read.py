@@ -1,0 +1,128 @@
+"""Reads the card of an agent whose version is not known yet. It fetches nothing.
+
+Rules:
+1. What a card says decides who reads it, never who happens to be able to: `supportedInterfaces` makes it a card of
+   1.0, `protocolVersion` one of that version. A card with neither is of the version that claims it, else of 0.2.
+2. A card of several versions is one of 1.0. What its 1.0 members leave open is taken from the others: schemes that
+   have a `type` only, `security`, interfaces that `supportedInterfaces` does not list.
+3. A card without interfaces is of no use to anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from a2a_bridge.codec import InexactNumber, Json, JsonObject, JsonSyntaxError, dumps, loads, loads_exact
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.dialects import GRPC, KNOWN, V1_0, Dialect, by_version
+from a2a_bridge.dialects.detect import normalise
+from a2a_bridge.dialects.v0_3.card_interfaces import is_old
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: what cards without a version are of that nobody claims: 0.2.0 to 0.2.4 had no `protocolVersion` yet
+_UNSAID = "0.2"
+
+
+def parse_bytes(body: bytes, location: str) -> hub.AgentCard:
+    """The card in a JSON document. Raises A2AError INVALID_AGENT_RESPONSE."""
+    try:
+        try:
+            return _parse(loads(body), location)
+        except InexactNumber:
+            return _parse(loads_exact(body), location)
+    except JsonSyntaxError as error:
+        text = f"what is at {location} is not JSON: {error}"
+        raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
+
+
+def parse_tree(tree: Json, location: str) -> hub.AgentCard:
+    """The card in a JSON tree. Raises A2AError INVALID_AGENT_RESPONSE.
+
+    Prefer `parse_bytes`: a tree may have lost digits already.
+    """
+    try:
+        return _parse(tree, location)
+    except InexactNumber:
+        return _parse(loads_exact(dumps(tree)), location)
+
+
+def _parse(tree: Json, location: str) -> hub.AgentCard:
+    if type(tree) is not dict:
+        text = f"what is at {location} is not an agent card"
+        raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+    old = _old(tree)
+    if old is None:
+        card = V1_0.card.decode(tree)
+    elif not tree.get("supportedInterfaces"):
+        card = old.card.decode(tree)
+    else:
+        card = _dual(tree, old)
+    if card.supported_interfaces:
+        return card
+    text = f"the card at {location} names no interface"
+    raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+
+
+def _old(tree: JsonObject) -> Dialect | None:
+    """The version before 1.0 that a card speaks, maybe among others; None for a card of 1.0 alone."""
+    dialects = [one for one in KNOWN if (normalise(one.version) or "").startswith("0.")]
+    if not dialects or type(tree.get("url")) is not str:
+        return None
+    said = tree.get("protocolVersion")
+    if type(said) is str:
+        dialect = by_version(said)
+        return dialect if dialect in dialects else dialects[0]
+    if tree.get("supportedInterfaces"):
+        return dialects[0]
+    claiming = (one for one in reversed(dialects) if one.card.claims is not None and one.card.claims(tree))
+    return next(claiming, None) or by_version(_UNSAID) or dialects[-1]
+
+
+def _dual(tree: JsonObject, old: Dialect) -> hub.AgentCard:
+    """A card of 1.0 and of an older version. Raises A2AError if neither can be read."""
+    members = {name: value for name, value in tree.items() if name != "supportedInterfaces"}
+    try:
+        card = V1_0.card.decode(tree)
+    except A2AError:
+        # To its own version it is a card all the same, with an unknown member.
+        try:
+            return old.card.decode(members)
+        except A2AError:
+            pass
+        raise
+    try:
+        other = old.card.decode(members)
+    except A2AError:
+        return card
+    _complete_schemes(card, other)
+    _complete(card.security_requirements, other.security_requirements)
+    for skill, same in zip(card.skills, other.skills, strict=True):
+        _complete(skill.security_requirements, same.security_requirements)
+    if not card.capabilities.HasField("extended_agent_card") and other.capabilities.extended_agent_card:
+        card.capabilities.extended_agent_card = True
+    known = {_place(one) for one in card.supported_interfaces if is_old(one)}
+    card.supported_interfaces.extend(one for one in other.supported_interfaces if _place(one) not in known)
+    return card
+
+
+def _complete_schemes(card: hub.AgentCard, other: hub.AgentCard) -> None:
+    """Schemes that only the older members describe, those that stand for their further flows included."""
+    named = set(card.security_schemes)
+    empty = {name for name in named if card.security_schemes[name].WhichOneof("scheme") is None}
+    for name, scheme in other.security_schemes.items():
+        if name in empty or (name not in named and name.rpartition("#")[0] in empty):
+            card.security_schemes[name].CopyFrom(scheme)
+
+
+def _complete(requirements: Any, others: Sequence[hub.SecurityRequirement]) -> None:
+    if not requirements:
+        requirements.extend(others)
+
+
+def _place(interface: hub.AgentInterface) -> tuple[str, str]:
+    # The older members have one version for all, and gRPC addresses are written with a scheme or without.
+    url = interface.url
+    if interface.protocol_binding == GRPC.name:
+        url = url.partition("://")[2] or url
+    return url.rstrip("/"), interface.protocol_binding
