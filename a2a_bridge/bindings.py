@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, Generic, Protocol, TypeVar, cast
 
+from a2a_bridge.core.call import ASIDE_PARAMETER
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, KNOWN, Dialect, Kind
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -41,7 +42,7 @@ class HostOptions:
     max_header: largest header block or metadata.
     header_timeout: how long a connection may take to send a request's headers.
     keep_alive: silence on a stream after which a keep-alive goes out.
-    lenient_versions: a caller that declares no version is served by what its address or method name implies.
+    lenient_versions: an address or method name that one version has outweighs what the caller declared or did not.
     trust_forwarded: peers whose forwarded headers (Forwarded, X-Forwarded-*) are believed; "*" for any.
     cors: value of Access-Control-Allow-Origin on documents such as the card; empty for none.
     """
@@ -81,7 +82,8 @@ class DialOptions:
     connect_timeout: how long making a connection may take.
     idle_timeout: silence on a stream after which the peer counts as dead; keep-alives are no silence.
     parameters: service parameters for every call (credentials, say), lower-case names.
-    forward: names of parameters of the caller's context that travel on to the peer.
+    forward: names of parameters of the caller's context that travel on to the peer. One of them is between
+        bridges only (ASIDE_PARAMETER) and goes to 1.0 peers alone.
     max_message: largest response or event.
     tls: None decides by the URL; True/False force it; or an ssl.SSLContext / grpc credentials.
     tap: is shown every frame, credentials included; must not raise.
@@ -92,7 +94,7 @@ class DialOptions:
     idle_timeout: float = 120.0
     parameters: Mapping[str, str] = field(default_factory=dict)
     forward: frozenset[str] = frozenset(
-        {"a2a-extensions", "authorization", "traceparent", "tracestate", "baggage"}
+        {"a2a-extensions", "authorization", "traceparent", "tracestate", "baggage", ASIDE_PARAMETER}
     )
     max_message: int = 64 * MIB
     tls: Any = None
@@ -153,7 +155,8 @@ class Binding(Protocol, Generic[HostT]):
     def mount(self, host: HostT, path: str, service: Service, dialects: Sequence[Dialect]) -> None:
         """Attaches a server side at `path` ("" for the root; bindings without paths ignore it).
 
-        Only dialects that have a form for this kind are served. May be called before `start` only.
+        Only dialects that have a form for this kind are served, and may share addresses: see dialects.detect.
+        May be called before `start` only.
         """
         ...
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from a2a_bridge.dialects import v1_0
 from a2a_bridge.dialects.detect import normalise
 from a2a_bridge.dialects.dialect import (
@@ -16,6 +18,7 @@ from a2a_bridge.dialects.dialect import (
     HttpRule,
     Kind,
     Loss,
+    PushForm,
     Row,
 )
 
@@ -29,6 +32,12 @@ def by_version(version: str) -> Dialect | None:
     """The dialect of a version text such as "1.0" or "1.0.1"; the patch is ignored (spec 3.6)."""
     wanted = normalise(version)
     return next((dialect for dialect in KNOWN if wanted and normalise(dialect.version) == wanted), None)
+
+
+def newest_first(dialects: Iterable[Dialect]) -> tuple[Dialect, ...]:
+    """The dialects in the order of `KNOWN`, those that are not in there last and as they came."""
+    order = {dialect: number for number, dialect in enumerate(KNOWN)}
+    return tuple(sorted(dialects, key=lambda dialect: order.get(dialect, len(order))))
 
 
 __all__ = [
@@ -45,6 +54,8 @@ __all__ = [
     "HttpRule",
     "Kind",
     "Loss",
+    "PushForm",
     "Row",
     "by_version",
+    "newest_first",
 ]

@@ -3,13 +3,16 @@
 Rules (spec 3.6, 5.1):
 1. The service parameter `A2A-Version` decides; over HTTP a query parameter of that name may stand in for it.
 2. Major and minor count, the patch does not. What is not `Major.Minor[.Patch]` is not supported.
-3. Absent or empty means 0.3, where the address does not say otherwise. On gRPC it does: the package in the
-   path names the version, so there an absent parameter is no contradiction and a different one is.
+3. Absent or empty means 0.3 or older, whose callers never say: of the offered versions of that sort, the newest one
+   that has the address (method, route) asked for.
+4. An address that the version lacks is METHOD_NOT_FOUND; one that only versions have whose callers do say theirs is
+   VERSION_NOT_SUPPORTED to a caller that did not. Lenient hosts serve both by the address.
+5. Where an address names the version, as a gRPC package does, silence is agreement and a contradiction an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects.dialect import Dialect
@@ -28,29 +31,61 @@ def normalise(version: str) -> str | None:
 
 def detect(
     declared: str | None,
-    dialects: Iterable[Dialect],
+    offered: Collection[Dialect],
+    having: Collection[Dialect] | None = None,
     *,
-    address: Dialect | None = None,
-    default: str = DEFAULT_VERSION,
+    lenient: bool = False,
 ) -> Dialect:
-    """The dialect a request speaks.
+    """The dialect a request speaks. It may lack the address: then the answer is METHOD_NOT_FOUND in its spelling.
 
     declared: the `A2A-Version` parameter, None when there was none.
-    dialects: what the interface offers.
-    address: the dialect that the address alone determines (the package of a gRPC path), if it does.
-    default: the version of callers that do not say and whose address does not either.
+    offered: what the interface offers, newest first.
+    having: those that have the address asked for; None when that is not known.
+    lenient: an address that is found outweighs what was declared, or not declared.
 
     Raises A2AError VERSION_NOT_SUPPORTED, listing what is supported in the metadata.
     """
-    offered = tuple(dialects)
     text = (declared or "").strip()
-    if not text and address is not None:
-        return address
-    wanted = normalise(text or default)
-    for dialect in offered:
-        if wanted is not None and normalise(dialect.version) == wanted and address in (None, dialect):
+    if text:
+        spoken = [dialect for dialect in offered if _is(dialect, text)]
+        if not spoken:
+            raise version_not_supported(text, offered)
+    else:
+        spoken = [dialect for dialect in offered if not dialect.declares]
+    for dialect in spoken:
+        if having is None or dialect in having:
+            return dialect
+    elsewhere = [dialect for dialect in offered if having is not None and dialect in having]
+    if elsewhere and lenient:
+        return elsewhere[0]
+    if not spoken or (elsewhere and not text):
+        raise version_not_supported(text, offered)
+    return spoken[0]
+
+
+def detect_among(declared: str | None, group: Sequence[Dialect], offered: Iterable[Dialect]) -> Dialect:
+    """The dialect of a request whose address names the version, more or less: it is one of `group`, newest first.
+
+    Raises A2AError VERSION_NOT_SUPPORTED, listing what is `offered`, for a declaration that contradicts.
+    """
+    text = (declared or "").strip()
+    for dialect in group:
+        if not text or _is(dialect, text):
             return dialect
     raise version_not_supported(text, offered)
+
+
+def presumed(declared: str | None, offered: Sequence[Dialect], having: Collection[Dialect] = ()) -> Dialect:
+    """Whose spelling of errors a caller understands best when its version could not be settled.
+
+    The declared one; or the newest that has the address; or the newest of those whose callers declare nothing, for
+    a caller that declared nothing; or the newest.
+    """
+    text = (declared or "").strip()
+    spoken = [dialect for dialect in offered if text and _is(dialect, text)]
+    addressed = [dialect for dialect in offered if dialect in having]
+    silent = [dialect for dialect in offered if not text and not dialect.declares]
+    return (spoken or addressed or silent or list(offered))[0]
 
 
 def version_not_supported(declared: str, offered: Iterable[Dialect]) -> A2AError:
@@ -62,3 +97,8 @@ def version_not_supported(declared: str, offered: Iterable[Dialect]) -> A2AError
         f"{asked} is not supported here; supported: {supported}",
         metadata={"supportedVersions": supported},
     )
+
+
+def _is(dialect: Dialect, text: str) -> bool:
+    wanted = normalise(text)
+    return wanted is not None and normalise(dialect.version) == wanted

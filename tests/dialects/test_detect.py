@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, V1_0, Kind, by_version
-from a2a_bridge.dialects.detect import detect, normalise
+from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, V1_0, Dialect, Kind, by_version, newest_first
+from a2a_bridge.dialects.detect import detect, detect_among, normalise, presumed
 
-OTHER = replace(V1_0, version="0.3")
+OTHER = replace(V1_0, version="0.3", declares=False)
+OLDER = replace(V1_0, version="0.2.5", declares=False)
+ALL = (V1_0, OTHER, OLDER)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +50,7 @@ def test_major_and_minor_count(text: str, version: str | None) -> None:
 
 @pytest.mark.parametrize("text", ["1.0", "1.0.1", "1.0.99", " 1.0 ", "1.0\t"])
 def test_versions_that_are_served(text: str) -> None:
-    assert detect(text, KNOWN) is V1_0
+    assert detect(text, (V1_0,)) is V1_0
     assert by_version(text) is V1_0
 
 
@@ -61,7 +63,7 @@ def test_versions_that_are_served(text: str) -> None:
 )  # fmt: skip
 def test_versions_that_are_not(text: str) -> None:
     with pytest.raises(A2AError) as caught:
-        detect(text, KNOWN)
+        detect(text, (V1_0,))
     assert caught.value.reason is Reason.VERSION_NOT_SUPPORTED
     assert caught.value.metadata == {"supportedVersions": "1.0"}
     assert len(caught.value.message) < 200
@@ -71,25 +73,103 @@ def test_versions_that_are_not(text: str) -> None:
 @pytest.mark.parametrize("declared", [None, "", "  "])
 def test_silence_means_0_3(declared: str | None) -> None:
     with pytest.raises(A2AError) as caught:
-        detect(declared, KNOWN)
+        detect(declared, (V1_0,))
     assert caught.value.reason is Reason.VERSION_NOT_SUPPORTED
     assert "0.3" in caught.value.message
     assert detect(declared, (V1_0, OTHER)) is OTHER
-    assert detect(declared, KNOWN, default="1.0") is V1_0
     assert by_version(declared or "") is None
+
+
+@pytest.mark.parametrize("declared", [None, "", "  "])
+def test_silence_means_the_newest_that_has_the_address(declared: str | None) -> None:
+    assert detect(declared, ALL, {OTHER, OLDER, V1_0}) is OTHER
+    assert detect(declared, ALL, {OLDER, V1_0}) is OLDER
+    assert detect(declared, (V1_0, OLDER), {OLDER}) is OLDER
+
+
+@pytest.mark.parametrize("declared", [None, "", "  "])
+def test_silence_at_an_address_of_a_version_that_is_declared(declared: str | None) -> None:
+    for offered in (ALL, (V1_0,)):
+        with pytest.raises(A2AError) as caught:
+            detect(declared, offered, {V1_0})
+        assert caught.value.reason is Reason.VERSION_NOT_SUPPORTED
+        assert detect(declared, offered, {V1_0}, lenient=True) is V1_0
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+def test_an_address_that_no_version_has(lenient: bool) -> None:
+    assert detect(None, ALL, (), lenient=lenient) is OTHER
+    assert detect("1.0", ALL, (), lenient=lenient) is V1_0
+    assert detect("0.2.6", ALL, (), lenient=lenient) is OLDER
+    with pytest.raises(A2AError):
+        detect(None, (V1_0,), (), lenient=lenient)
+
+
+def test_an_address_that_another_version_has() -> None:
+    assert detect("1.0", ALL, {OTHER, OLDER}) is V1_0
+    assert detect("1.0", ALL, {OTHER, OLDER}, lenient=True) is OTHER
+    assert detect("0.3", ALL, {V1_0}) is OTHER
+    assert detect("0.3", ALL, {V1_0}, lenient=True) is V1_0
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+@pytest.mark.parametrize(
+    ("text", "dialect"),
+    [("0.3", OTHER), ("0.3.0", OTHER), (" 0.3.1 ", OTHER), ("0.2", OLDER), ("0.2.5", OLDER), ("1.0.1", V1_0)],
+)
+def test_a_declaration_is_honoured(text: str, dialect: object, lenient: bool) -> None:
+    assert detect(text, ALL, ALL, lenient=lenient) is dialect
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+def test_a_version_that_is_not_offered_is_not_replaced(lenient: bool) -> None:
+    with pytest.raises(A2AError) as caught:
+        detect("0.1", ALL, ALL, lenient=lenient)
+    assert caught.value.metadata == {"supportedVersions": "1.0, 0.3, 0.2.5"}
+
+
+@pytest.mark.parametrize(
+    ("declared", "having", "dialect"),
+    [
+        ("0.3", (), OTHER),
+        ("0.3", {V1_0}, OTHER),
+        ("2.0", (), V1_0),
+        ("2.0", {OTHER, OLDER}, OTHER),
+        ("nonsense", {OLDER}, OLDER),
+        (None, (), OTHER),
+        (None, {OLDER}, OLDER),
+        (None, {V1_0}, V1_0),
+    ],
+)
+def test_whose_errors_a_caller_understands(
+    declared: str | None, having: set[Dialect], dialect: Dialect
+) -> None:
+    assert presumed(declared, ALL, having) is dialect
+    assert presumed(declared, (V1_0,), having) is V1_0
 
 
 @pytest.mark.parametrize("declared", [None, "", " ", "1.0", "1.0.1"])
 def test_the_address_may_say_it_alone(declared: str | None) -> None:
-    assert detect(declared, (OTHER, V1_0), address=V1_0) is V1_0
+    assert detect_among(declared, (V1_0,), (OTHER, V1_0)) is V1_0
+
+
+def test_an_address_of_two_versions() -> None:
+    assert detect_among(None, (OTHER, OLDER), ALL) is OTHER
+    assert detect_among("0.3.0", (OTHER, OLDER), ALL) is OTHER
+    assert detect_among("0.2.5", (OTHER, OLDER), ALL) is OLDER
 
 
 @pytest.mark.parametrize("declared", ["0.3", "2.0", "nonsense"])
 def test_an_address_must_not_be_contradicted(declared: str) -> None:
     with pytest.raises(A2AError) as caught:
-        detect(declared, (V1_0, OTHER), address=V1_0)
+        detect_among(declared, (V1_0,), (V1_0, OTHER))
     assert caught.value.reason is Reason.VERSION_NOT_SUPPORTED
     assert caught.value.metadata == {"supportedVersions": "1.0, 0.3"}
+
+
+def test_known_dialects_come_newest_first() -> None:
+    own = replace(V1_0, version="9.9")
+    assert newest_first([own, *reversed(KNOWN)]) == (*KNOWN, own)
 
 
 def test_versions_are_not_compared_as_numbers() -> None:

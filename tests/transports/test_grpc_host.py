@@ -7,6 +7,7 @@ import errno
 import socket
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -17,8 +18,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from a2a_bridge.bindings import HostOptions, ListenAddress
+from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects import V1_0
+from a2a_bridge.dialects import GRPC, V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
 from a2a_bridge.testing.samples import minimal
@@ -156,8 +158,11 @@ async def test_one_address_one_service(host: GrpcHost, probe: Probe) -> None:
     BINDING.mount(fresh, "", probe, [V1_0])
     with pytest.raises(ValueError, match="served"):
         BINDING.mount(fresh, "/other", probe, [V1_0])
-    with pytest.raises(ValueError, match="two dialects"):
-        BINDING.mount(BINDING.host(ListenAddress(), HostOptions()), "", probe, [V1_0, V1_0])
+    form = V1_0.forms[GRPC]
+    rows = tuple(replace(row, operation=ops.SUBSCRIBE_TO_TASK) for row in form.rows)
+    other = replace(V1_0, version="1.1", forms={GRPC: replace(form, rows=rows)})
+    with pytest.raises(ValueError, match="in some versions only"):
+        BINDING.mount(BINDING.host(ListenAddress(), HostOptions()), "", probe, [V1_0, other])
     with pytest.raises(RuntimeError, match="started"):
         BINDING.mount(host, "", probe, [V1_0])
 

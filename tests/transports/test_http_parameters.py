@@ -8,6 +8,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.dialects import V1_0
 from a2a_bridge_transports._http import parameters
 from a2a_bridge_transports._http.exchange import Refusal
 from a2a_bridge_transports._http.parameters import HeaderParameters
@@ -83,7 +84,7 @@ def test_nothing_ends_a_header_early(value: str, where: str) -> None:
     options = DialOptions(parameters={"x-a": value} if where == "parameters" else {})
     context = CallContext(parameters={} if where == "parameters" else {"authorization": value})
     with pytest.raises(A2AError) as caught:
-        parameters.request_headers("1.0", context, options, 0.0)
+        parameters.request_headers(V1_0, context, options, 0.0)
     assert caught.value.reason is Reason.INVALID_PARAMS
     with pytest.raises(ValueError, match="x-a"):
         parameters.reply_headers({"x-a": value})
@@ -115,7 +116,7 @@ def test_what_travels_on() -> None:
         deadline=105.0,
     )
     options = DialOptions(parameters={"authorization": "Bearer own", "content-length": "5"})
-    assert parameters.request_headers("1.0", context, options, 100.0) == {
+    assert parameters.request_headers(V1_0, context, options, 100.0) == {
         "A2A-Version": "1.0",
         "a2a-extensions": "a,b",
         "authorization": "Bearer own",
@@ -126,17 +127,17 @@ def test_what_travels_on() -> None:
 
 def test_extensions_travel_even_when_nothing_else_does() -> None:
     context = CallContext(parameters={"a2a-extensions": "a", "authorization": "x"})
-    sent = parameters.request_headers("1.0", context, DialOptions(forward=frozenset()), 0.0)
+    sent = parameters.request_headers(V1_0, context, DialOptions(forward=frozenset()), 0.0)
     assert sent == {"A2A-Version": "1.0", "a2a-extensions": "a"}
 
 
 def test_a_deadline_in_the_past_is_zero() -> None:
-    sent = parameters.request_headers("1.0", CallContext(deadline=1.0), DialOptions(), 5.0)
+    sent = parameters.request_headers(V1_0, CallContext(deadline=1.0), DialOptions(), 5.0)
     assert sent["Request-Timeout"] == "0.000000"
 
 
 def test_what_a_response_says() -> None:
-    assert parameters.response_parameters(headers(("a2a-extensions", "x"), ("server", "y"))) == {
+    assert parameters.response_parameters(headers(("a2a-extensions", "x"), ("server", "y")), V1_0) == {
         "a2a-extensions": "x"
     }
-    assert parameters.response_parameters(headers(("server", "y"))) == {}
+    assert parameters.response_parameters(headers(("server", "y")), V1_0) == {}

@@ -15,11 +15,13 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from a2a_bridge.bindings import HostOptions, ListenAddress
+from a2a_bridge.core.call import EXTENSIONS_PARAMETER
 from a2a_bridge.core.errors import A2AError, request_too_large
+from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, merged
 from a2a_bridge_transports._http.exchange import Headers, Reply, StreamReply
 from a2a_bridge_transports._http.mounts import Mounts
 from a2a_bridge_transports._http.origin import Trust, base_url, is_host
-from a2a_bridge_transports._http.parameters import check_encoding
+from a2a_bridge_transports._http.parameters import Overlaid, check_encoding
 from a2a_bridge_transports._http.sse import KEEP_ALIVE
 
 Scope = MutableMapping[str, Any]
@@ -125,7 +127,11 @@ class _Served:
         self._watch: asyncio.Task[None] | None = None
 
     def parameters(self) -> Mapping[str, str]:
-        return self.headers
+        headers = self.headers
+        if OLDER_EXTENSIONS not in headers:
+            return headers
+        both = merged(headers.get(name, "") for name in (EXTENSIONS_PARAMETER, OLDER_EXTENSIONS))
+        return Overlaid(headers, {EXTENSIONS_PARAMETER: both})
 
     def base_url(self) -> str:
         host, port = self._scope.get("server") or ("localhost", None)

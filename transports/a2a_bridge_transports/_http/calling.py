@@ -1,16 +1,17 @@
-"""What the client sides of the HTTP bindings share: rows, tenants, versions. Not a binding."""
+"""What the client sides of the HTTP bindings share: rows, tenants, headers. Not a binding."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from a2a_bridge.bindings import DialOptions
-from a2a_bridge.core.call import Call
+from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import Dialect, Form, Kind, Row
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_transports._http.parameters import request_headers
+from a2a_bridge_transports._http.parameters import request_headers, response_parameters
 from a2a_bridge_transports._http.session import Exchanger
 
 #: events are small and late ones are useless: nothing between us and the agent shall hold them back
@@ -37,15 +38,16 @@ class ClientSide:
         self.form: Form[Any, Any] = form
         self.options = options
         self.exchanger = exchanger
-        self._rows: dict[Any, Row[Any, Any]] = {row.operation: row for row in form.rows}
-        self._version = dialect.version
+        # The first row of an operation is the one to use; further ones are other ways to say the same.
+        self._rows: dict[Any, Row[Any, Any]] = {row.operation: row for row in reversed(form.rows)}
+        self.dialect = dialect
         self._tenant = interface.tenant
 
     def row(self, call: Call[Any, Any]) -> Row[Any, Any]:
         """The row of a call. Raises UNSUPPORTED_OPERATION when the version lacks the operation."""
         row = self._rows.get(call.operation)
         if row is None:
-            text = f"version {self._version} has no {call.operation.name}"
+            text = f"version {self.dialect.version} has no {call.operation.name}"
             raise A2AError(Reason.UNSUPPORTED_OPERATION, text, metadata={"operation": call.operation.name})
         return row
 
@@ -60,4 +62,22 @@ class ClientSide:
 
     def headers(self, call: Call[Any, Any]) -> dict[str, str]:
         """The headers of a call. Raises INVALID_PARAMS for a parameter that no header can hold."""
-        return request_headers(self._version, call.context, self.options, time.monotonic())
+        return request_headers(self.dialect, call.context, self.options, time.monotonic())
+
+    def encoded(self, row: Row[Any, Any], call: Call[Any, Any]) -> Any:
+        """The request on the wire, with what came beside it where the row has a place for that."""
+        wire = row.encode_request(self.addressed(call.request))
+        if row.recall is not None and call.context.parameters:
+            return row.recall(wire, call.context.parameters)
+        return wire
+
+    def decoded(self, row: Row[Any, Any], wire: Any, context: CallContext) -> Any:
+        """The answer; what it says beside its message goes into `reply`. May raise InexactNumber."""
+        answer = row.decode_response(wire)
+        if row.aside_response is not None:
+            context.reply.update(row.aside_response(wire))
+        return answer
+
+    def answered(self, context: CallContext, headers: Mapping[str, str]) -> None:
+        """Takes over what an answer says in its headers."""
+        context.reply.update(response_parameters(headers, self.dialect))

@@ -9,13 +9,15 @@ Rules:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 from urllib.parse import parse_qsl
 
 from a2a_bridge.bindings import DialOptions
-from a2a_bridge.core.call import EXTENSIONS_PARAMETER, VERSION_PARAMETER, CallContext
+from a2a_bridge.core.call import ASIDE_PARAMETER, EXTENSIONS_PARAMETER, VERSION_PARAMETER, CallContext
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
+from a2a_bridge.dialects import Dialect
+from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, merged
 from a2a_bridge_transports._http.exchange import Headers, Refusal
 
 DEADLINE = "Request-Timeout"
@@ -41,7 +43,11 @@ FRAMING = frozenset(
         "upgrade",
     }
 )
-_SPELLING = {VERSION_PARAMETER: "A2A-Version", EXTENSIONS_PARAMETER: "A2A-Extensions"}
+_SPELLING = {
+    VERSION_PARAMETER: "A2A-Version",
+    EXTENSIONS_PARAMETER: "A2A-Extensions",
+    OLDER_EXTENSIONS: "X-A2A-Extensions",
+}
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\U0010ffff]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -57,7 +63,7 @@ class MultiHeaders(Protocol):
 
 
 class HeaderParameters(Mapping[str, str]):
-    """Headers seen as service parameters, without copying them."""
+    """Headers seen as service parameters, without copying them. The extensions are those of both names for them."""
 
     __slots__ = ("_headers",)
 
@@ -66,18 +72,52 @@ class HeaderParameters(Mapping[str, str]):
 
     def __getitem__(self, name: str) -> str:
         values = self._headers.getall(name, [])
+        if name == EXTENSIONS_PARAMETER and OLDER_EXTENSIONS in self._headers:
+            values = [merged([*values, *self._headers.getall(OLDER_EXTENSIONS, [])])]
         if not values:
             raise KeyError(name)
         return values[0] if len(values) == 1 else ",".join(values)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._headers
+        return name in self._headers or (name == EXTENSIONS_PARAMETER and OLDER_EXTENSIONS in self._headers)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys(name.lower() for name in self._headers))
+        names = dict.fromkeys(name.lower() for name in self._headers)
+        if OLDER_EXTENSIONS in names:
+            names[EXTENSIONS_PARAMETER] = None
+        return iter(names)
 
     def __len__(self) -> int:
-        return len({name.lower() for name in self._headers})
+        return sum(1 for _ in self)
+
+
+class Overlaid(Mapping[str, str]):
+    """Parameters with some put over them, without copying them. `without`: a name that counts in those only."""
+
+    __slots__ = ("_above", "_below", "_without")
+
+    def __init__(self, below: Mapping[str, str], above: Mapping[str, str], *, without: str = "") -> None:
+        self._below = below
+        self._above = above
+        self._without = without
+
+    def __getitem__(self, name: str) -> str:
+        lowered = name.lower()
+        found = self._above.get(lowered)
+        if found is not None:
+            return found
+        if lowered == self._without:
+            raise KeyError(name)
+        return self._below[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._above
+        for name in self._below:
+            if name not in self._above and name != self._without:
+                yield name
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def declared_version(headers: Mapping[str, str], query: str) -> str | None:
@@ -137,13 +177,19 @@ def check_content_type(headers: Mapping[str, str]) -> None:
     )
 
 
-def reply_headers(parameters: Mapping[str, str]) -> Headers:
-    """Response parameters as headers. Raises ValueError for a name or value that is none, or that frames."""
+def reply_headers(
+    parameters: Mapping[str, str], extensions: Iterable[str] = (EXTENSIONS_PARAMETER,)
+) -> Headers:
+    """Response parameters as headers. Raises ValueError for a name or value that is none, or that frames.
+
+    extensions: the names under which activated extensions are sent.
+    """
     found = []
     for name, value in parameters.items():
         if not _NAME.fullmatch(name) or name.lower() in FRAMING or not is_value(value):
             raise ValueError(f"{name!r} cannot be sent as a response header")
-        found.append((_SPELLING.get(name.lower(), name), value))
+        names = extensions if name == EXTENSIONS_PARAMETER else (name,)
+        found += [(_SPELLING.get(one.lower(), one), value) for one in names]
     return tuple(found)
 
 
@@ -152,7 +198,9 @@ def is_value(value: str) -> bool:
     return bool(_VALUE.fullmatch(value)) and not _SURROGATE.search(value)
 
 
-def request_headers(version: str, context: CallContext, options: DialOptions, now: float) -> dict[str, str]:
+def request_headers(
+    dialect: Dialect, context: CallContext, options: DialOptions, now: float
+) -> dict[str, str]:
     """The headers of an outgoing call: version, extensions, deadline, forwarded and own parameters.
 
     Raises INVALID_PARAMS for a parameter that no header can hold.
@@ -173,14 +221,33 @@ def request_headers(version: str, context: CallContext, options: DialOptions, no
             raise invalid_params(name, "is not a parameter that a header can hold")
     if not FRAMING.isdisjoint(headers):
         headers = {name: value for name, value in headers.items() if name not in FRAMING}
-    headers["A2A-Version"] = version
     headers.pop(VERSION_PARAMETER, None)
+    if dialect.declares:
+        headers["A2A-Version"] = dialect.version
+    else:
+        _as_older(headers, dialect)
     if context.deadline is not None:
         headers[DEADLINE] = f"{max(context.deadline - now, 0.0):.6f}"
     return headers
 
 
-def response_parameters(headers: Mapping[str, str]) -> dict[str, str]:
-    """What a peer's response says to the caller: the extensions it activated (spec 3.2.6)."""
-    extensions = headers.get("A2A-Extensions")
-    return {EXTENSIONS_PARAMETER: extensions} if extensions else {}
+def _as_older(headers: dict[str, str], dialect: Dialect) -> None:
+    """Takes from headers what only 1.0 peers know, and names the extensions as this version's peers do."""
+    headers.pop(ASIDE_PARAMETER, None)
+    declared = headers.get(EXTENSIONS_PARAMETER)
+    if declared:
+        for name in dialect.extensions:
+            headers.setdefault(name, declared)
+
+
+def response_parameters(headers: Mapping[str, str], dialect: Dialect) -> dict[str, str]:
+    """What a peer's response says to the caller: the extensions it activated (spec 3.2.6), under either name, and what
+    no message has a place for.
+    """
+    found = {}
+    extensions = [value for name in (EXTENSIONS_PARAMETER, OLDER_EXTENSIONS) if (value := headers.get(name))]
+    if extensions:
+        found[EXTENSIONS_PARAMETER] = merged(extensions) if len(extensions) > 1 else extensions[0]
+    if dialect.declares and (beside := headers.get(ASIDE_PARAMETER)):
+        found[ASIDE_PARAMETER] = beside
+    return found

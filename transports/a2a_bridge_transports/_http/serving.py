@@ -2,7 +2,8 @@
 
 Rules:
 1. Nothing but A2AError and Reply leaves a server side; what else is raised is logged whole and sent as INTERNAL.
-2. The version is decided before the operation is looked up, and after the body was read.
+2. The version is decided after the body was read, by what was declared and by which versions have the address.
+3. What was said beside a message of an older version goes through parameters that only its rows read and write.
 """
 
 from __future__ import annotations
@@ -11,29 +12,39 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from a2a_bridge.core.call import CallContext, Origin
+from a2a_bridge.core.call import ASIDE_PARAMETER, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects import Dialect, Form, Kind
-from a2a_bridge.dialects.detect import detect
+from a2a_bridge.dialects import Dialect, Form, Kind, newest_first
+from a2a_bridge.dialects.detect import detect, presumed
+from a2a_bridge.dialects.extensions import extension_names
 from a2a_bridge_transports._http.exchange import Headers, Refusal, Request
-from a2a_bridge_transports._http.parameters import deadline_of, declared_version, reply_headers
+from a2a_bridge_transports._http.parameters import (
+    Overlaid,
+    deadline_of,
+    declared_version,
+    reply_headers,
+)
 
 Index = TypeVar("Index")
 
 
 @dataclass(slots=True)
 class Table(Generic[Index]):
-    """One version at one mount: its form, and its rows in the order the binding looks them up."""
+    """One version at one mount: its form, and its rows in the order the binding looks them up.
+
+    older: its callers declare no version, and so none of the habits that came with that.
+    """
 
     dialect: Dialect
     form: Form[Any, Any]
     index: Index
+    older: bool
 
 
 class ServerSide(Generic[Index]):
@@ -55,38 +66,52 @@ class ServerSide(Generic[Index]):
         self.log = logging.getLogger(f"a2a_bridge.{kind.name.lower()}")
         self._kind = kind.name
         self._lenient = lenient
-        self._tables: dict[str, Table[Index]] = {}
-        for dialect in dialects:
+        self._tables: dict[Dialect, Table[Index]] = {}
+        for dialect in newest_first(dialects):
             form = dialect.form(kind)
             if form is not None:
-                self._tables[dialect.version] = Table(dialect, form, index(form))
+                self._tables[dialect] = Table(dialect, form, index(form), not dialect.declares)
         if not self._tables:
             raise ValueError(f"none of {list(dialects)} can be spoken over {kind.name}")
+        #: newest first
         self.tables = tuple(self._tables.values())
+        #: what callers usually declare → the version they mean, if it has what they ask for
+        self.usual: dict[str | None, Table[Index]] = {
+            table.dialect.version: table for table in reversed(self.tables)
+        }
+        silent = next((table for table in self.tables if table.older), None)
+        if silent is not None:
+            self.usual[None] = self.usual[""] = silent
 
-    def table(self, request: Request, knows: Callable[[Table[Index]], bool]) -> Table[Index]:
-        """The version a request speaks. Raises VERSION_NOT_SUPPORTED.
+    def table(self, request: Request, having: Sequence[Table[Index]]) -> Table[Index]:
+        """The version a request speaks; it may lack what is asked for. Raises VERSION_NOT_SUPPORTED.
 
-        knows: whether a version has what the request asks for; a lenient host takes the first that does for
-        callers that declare none.
+        having: the versions that have it.
         """
         declared = declared_version(request.headers, request.query)
-        if declared is not None:
-            found = self._tables.get(declared)
-            if found is not None:
-                return found
-        if self._lenient and not (declared or "").strip():
-            for table in self.tables:
-                if knows(table):
-                    return table
-        dialect = detect(declared, [table.dialect for table in self.tables])
-        return next(table for table in self.tables if table.dialect is dialect)
+        has = [table.dialect for table in having]
+        return self._tables[detect(declared, self._tables, has, lenient=self._lenient)]
 
-    def context(self, request: Request, table: Table[Index], tenant: str) -> CallContext:
-        """The circumstances of a call. Raises INVALID_REQUEST for a deadline that is none."""
+    def presumed(self, request: Request, having: Sequence[Table[Index]] = ()) -> Table[Index]:
+        """The version whose errors the caller of a request understands best that went no further."""
+        if len(self.tables) == 1:
+            return self.tables[0]
+        declared = declared_version(request.headers, request.query)
+        return self._tables[presumed(declared, tuple(self._tables), [table.dialect for table in having])]
+
+    def context(
+        self, request: Request, table: Table[Index], tenant: str, beside: Mapping[str, str] | None = None
+    ) -> CallContext:
+        """The circumstances of a call. Raises INVALID_REQUEST for a deadline that is none.
+
+        beside: what the request says that its message does not hold (Row.aside).
+        """
+        parameters = request.parameters()
+        if beside or (table.older and ASIDE_PARAMETER in request.headers):
+            parameters = Overlaid(parameters, beside or {}, without=ASIDE_PARAMETER)
         return CallContext(
             tenant,
-            request.parameters(),
+            parameters,
             None,
             deadline_of(request.headers, time.monotonic()),
             _origin(self._kind, table.dialect.version, request.peer, request.base_url()),
@@ -109,12 +134,17 @@ class ServerSide(Generic[Index]):
         self.log.error("%s failed", name, exc_info=error)
         return internal_error()
 
-    def reply_headers(self, context: CallContext | None, name: str) -> Headers:
+    def reply_headers(
+        self, request: Request, table: Table[Index], context: CallContext | None, name: str
+    ) -> Headers:
         """The response parameters as headers. Raises INTERNAL_ERROR for what cannot be one."""
         if context is None or not context.reply:
             return ()
+        reply: Mapping[str, str] = context.reply
+        if table.older and ASIDE_PARAMETER in reply:
+            reply = Overlaid(reply, {}, without=ASIDE_PARAMETER)
         try:
-            return reply_headers(context.reply)
+            return reply_headers(reply, extension_names(request.headers, table.dialect.extensions))
         except ValueError as error:
             self.log.error("%s: %s", name, error)  # noqa: TRY400  a trace would say nothing more
             raise internal_error() from None

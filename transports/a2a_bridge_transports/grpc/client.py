@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
@@ -14,7 +14,13 @@ import grpc
 import grpc.aio
 
 from a2a_bridge.bindings import DialOptions
-from a2a_bridge.core.call import EXTENSIONS_PARAMETER, VERSION_PARAMETER, Call, CallContext
+from a2a_bridge.core.call import (
+    ASIDE_PARAMETER,
+    EXTENSIONS_PARAMETER,
+    VERSION_PARAMETER,
+    Call,
+    CallContext,
+)
 from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason
 from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.service import Service
@@ -48,7 +54,7 @@ def dial(
         raise LookupError(f"version {dialect.version} has no gRPC form")
     target = target_of(interface.url)
     credentials = _credentials(options.tls, target.secure)
-    constant = metadata_of({**options.parameters, VERSION_PARAMETER: dialect.version})
+    constant = metadata_of(_constant(dialect, options.parameters))
     arguments = _arguments(options)
 
     @asynccontextmanager
@@ -57,7 +63,7 @@ def dial(
             channel = grpc.aio.insecure_channel(target.name, options=arguments)
         else:
             channel = grpc.aio.secure_channel(target.name, credentials, options=arguments)
-        client = _Client(channel, form, interface.tenant, constant, options)
+        client = _Client(channel, dialect, form, interface.tenant, constant, options)
         try:
             yield client
         finally:
@@ -78,14 +84,27 @@ class _Client:
     """`Service` over one channel."""
 
     def __init__(
-        self, channel: Any, form: Form[str, bytes], tenant: str, constant: Pairs, options: DialOptions
+        self,
+        channel: Any,
+        dialect: Dialect,
+        form: Form[str, bytes],
+        tenant: str,
+        constant: Pairs,
+        options: DialOptions,
     ) -> None:
         self._channel = channel
+        self._dialect = dialect
         self._form = form
         self._tenant = tenant
         self._constant = constant
-        self._names = frozenset(name for name, _ in constant)
         self._options = options
+        own = {name for name, _ in constant} - {EXTENSIONS_PARAMETER}
+        if not dialect.declares:
+            own.add(ASIDE_PARAMETER)  # nothing that peers of this version would know
+        #: the caller's parameters that travel on
+        self._forward = tuple(
+            name for name in dict.fromkeys((*options.forward, EXTENSIONS_PARAMETER)) if name not in own
+        )
         self._closed = False
         self._methods: dict[Operation[Any, Any], _Method] = {}
         for row in form.rows:
@@ -107,13 +126,15 @@ class _Client:
         try:
             answer = await rpc
         except grpc.aio.AioRpcError as error:
-            self._fail(error, call.context)
+            self._fail(error, call)
         except asyncio.CancelledError:
             _pass_cancellation()
             raise self._cut_off(rpc) from None
         received = await rpc.initial_metadata()
         if received:
-            call.context.reply.update(reply_parameters(received))
+            call.context.reply.update(reply_parameters(received, self._dialect))
+        if row.aside_response is not None:
+            call.context.reply.update(row.aside_response(answer))
         return cast("Res", row.decode_response(answer))
 
     async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
@@ -124,13 +145,13 @@ class _Client:
             answer = await read()
             received = await rpc.initial_metadata()
             if received:
-                call.context.reply.update(reply_parameters(received))
+                call.context.reply.update(reply_parameters(received, self._dialect))
             while answer is not eof:
                 vigil.heard = time.monotonic()
                 yield decode(answer)
                 answer = await read()
         except grpc.aio.AioRpcError as error:
-            self._fail(error, call.context)
+            self._fail(error, call)
         except asyncio.CancelledError:
             _pass_cancellation()
             raise self._cut_off(rpc) from None
@@ -150,33 +171,33 @@ class _Client:
         if self._tenant and not request.tenant:
             request = type(request).FromString(request.SerializeToString())
             request.tenant = self._tenant
-        wire = method.row.encode_request(request)
+        row = method.row
+        wire = row.encode_request(request)
+        if row.recall is not None and call.context.parameters:
+            wire = row.recall(wire, call.context.parameters)
         timeout = _remaining(call.context, limit)
-        return method.start(wire, timeout=timeout, metadata=self._metadata(call.context)), method.row
+        return method.start(wire, timeout=timeout, metadata=self._metadata(call.context)), row
 
     def _metadata(self, context: CallContext) -> Pairs:
         parameters = context.parameters
         if not parameters:
             return self._constant
-        own = self._names
-        wanted = {
-            name: value
-            for name in (*self._options.forward, EXTENSIONS_PARAMETER)
-            if (name not in own or name == EXTENSIONS_PARAMETER) and (value := parameters.get(name))
-        }
+        wanted = {name: value for name in self._forward if (value := parameters.get(name))}
         if not wanted:
             return self._constant
+        if (declared := wanted.get(EXTENSIONS_PARAMETER)) is not None:
+            wanted.update(dict.fromkeys(self._dialect.extensions, declared))
         try:
             return self._constant + metadata_of(wanted)
         except ValueError as error:
             raise A2AError(Reason.INVALID_PARAMS, str(error)) from None
 
-    def _fail(self, error: Any, context: CallContext) -> NoReturn:
+    def _fail(self, error: Any, call: Call[Any, Any]) -> NoReturn:
         """Raises what a status means; `reply` gets what came with it."""
-        context.reply.update(reply_parameters(error.initial_metadata()))
-        context.reply.update(reply_parameters(error.trailing_metadata()))
+        call.context.reply.update(reply_parameters(error.initial_metadata(), self._dialect))
+        call.context.reply.update(reply_parameters(error.trailing_metadata(), self._dialect))
         number: int = error.code().value[0]
-        reply = error_reply(number, error.details(), error.trailing_metadata())
+        reply = error_reply(number, error.details(), error.trailing_metadata(), call.operation)
         raised = too_large(reply) or self._form.decode_error(reply)
         # A call that no connection was found for has not been sent, and a status that a peer sent leaves the
         # channel connected: only both signs together make it certain that the agent has not seen the call.
@@ -193,6 +214,17 @@ class _Client:
             text = f"no sign of life from the agent for {self._options.idle_timeout:g} s"
             return A2AError(Reason.UNAVAILABLE, text, blame=Blame.PEER)
         return A2AError(Reason.UNAVAILABLE, "the client was closed", blame=Blame.SELF)
+
+
+def _constant(dialect: Dialect, parameters: Mapping[str, str]) -> dict[str, str]:
+    """What every call says: the version if this one's callers do, and the parameters of the options."""
+    own = {name: value for name, value in parameters.items() if name.lower() != VERSION_PARAMETER}
+    if dialect.declares:
+        own[VERSION_PARAMETER] = dialect.version
+    declared = own.get(EXTENSIONS_PARAMETER)
+    if declared:
+        own.update(dict.fromkeys(dialect.extensions, declared))
+    return own
 
 
 def _pass_cancellation() -> None:

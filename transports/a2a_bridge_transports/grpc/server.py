@@ -16,12 +16,12 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from a2a_bridge.core.call import NO_PARAMETERS, VERSION_PARAMETER, Call, CallContext, Origin
+from a2a_bridge.core.call import ASIDE_PARAMETER, NO_PARAMETERS, VERSION_PARAMETER, Call, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error, request_too_large
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects import GRPC, Dialect, Form, Row
-from a2a_bridge.dialects.detect import detect, version_not_supported
-from a2a_bridge_transports.grpc.wire import metadata_of, parameters_of, status_of
+from a2a_bridge.dialects import GRPC, Dialect, Form, Row, newest_first
+from a2a_bridge.dialects.detect import detect_among, version_not_supported
+from a2a_bridge_transports.grpc.wire import Pairs, parameters_of, reply_metadata, status_of
 
 log = logging.getLogger("a2a_bridge.grpc")
 
@@ -50,7 +50,10 @@ class Running:
 
 
 class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyped
-    """All rows of some dialects, found by full path; unknown operations of their services get an A2A error."""
+    """All rows of some dialects, found by full path; unknown operations of their services get an A2A error.
+
+    Dialects may share a package: then what the caller declares chooses, and without that the newest one.
+    """
 
     def __init__(
         self,
@@ -64,20 +67,19 @@ class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyp
         self._prefixes: dict[str, Any] = {}
         self._side: _Side | None = None
         self._other: Any = None
-        offered = tuple(dialects)
-        for dialect in offered:
-            form = dialect.form(GRPC)
-            if form is None:
-                continue
-            side = _Side(service, dialect, form, offered, max_body, running or Running())
-            for row in form.rows:
-                if row.address in self._known:
-                    raise ValueError(f"two dialects with the address {row.address}")
-                self._known[row.address] = side.handler(row)
-                self._prefixes[row.address.rpartition("/")[0]] = grpc.stream_stream_rpc_method_handler(
-                    side.unknown
-                )
+        running = running or Running()
+        forms = [(one, form) for one in newest_first(dialects) if (form := one.form(GRPC)) is not None]
+        offered = tuple(dialect for dialect, _ in forms)
+        claims: dict[str, list[tuple[_Side, Row[str, bytes]]]] = {}
+        for dialect, form in forms:
+            side = _Side(service, dialect, form, offered, max_body, running)
             self._side = self._side or side
+            for row in form.rows:
+                claims.setdefault(row.address, []).append((side, row))
+        for address, rows in claims.items():
+            self._known[address] = _handler(rows)
+            unknown = grpc.stream_stream_rpc_method_handler(rows[0][0].unknown)
+            self._prefixes.setdefault(address.rpartition("/")[0], unknown)
 
     @property
     def addresses(self) -> frozenset[str]:
@@ -107,6 +109,33 @@ class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyp
         return self._prefixes.get(service) or (self._other if service.endswith(_SERVICE) else None)
 
 
+def _handler(rows: Sequence[tuple[_Side, Row[str, bytes]]]) -> Any:
+    """What grpcio calls for an address that one dialect has, or several. Raises ValueError when they differ in kind."""
+    streaming = {row.streaming for _, row in rows}
+    if len(streaming) > 1:
+        raise ValueError(f"{rows[0][1].address} is a stream in some versions only")
+    guarded = {side.dialect: side.guarded(row) for side, row in rows}
+    answer = next(iter(guarded.values())) if len(guarded) == 1 else _choosing(guarded, rows[0][0].offered)
+    if streaming.pop():
+        return grpc.unary_stream_rpc_method_handler(answer)
+    return grpc.unary_unary_rpc_method_handler(answer)
+
+
+def _choosing(guarded: Mapping[Dialect, Handler], offered: Sequence[Dialect]) -> Handler:
+    """A handler that asks the one of the declared version; the newest one where that is none of them."""
+    dialects = tuple(guarded)
+
+    async def choose(wire: bytes, context: Any) -> Any:
+        declared = parameters_of(context.invocation_metadata()).get(VERSION_PARAMETER)
+        try:
+            dialect = detect_among(declared, dialects, offered)
+        except A2AError:
+            dialect = dialects[0]  # which refuses the call, and knows how to say so
+        return await guarded[dialect](wire, context)
+
+    return choose
+
+
 @dataclass(slots=True, eq=False)
 class _Side:
     """One dialect at one service. Makes a handler for each row."""
@@ -119,27 +148,31 @@ class _Side:
     running: Running
     spellings: set[str | None] = field(default_factory=set)
 
-    def handler(self, row: Row[str, bytes]) -> Any:
-        if row.streaming:
-            return grpc.unary_stream_rpc_method_handler(self._guarded(self._stream(row)))
-        return grpc.unary_unary_rpc_method_handler(self._guarded(self._unary(row)))
+    def guarded(self, row: Row[str, bytes]) -> Handler:
+        """What answers calls of a row, whatever happens."""
+        return self._guarded(self._stream(row) if row.streaming else self._unary(row))
 
     def _unary(self, row: Row[str, bytes]) -> Answer:
         operation, decode, encode = row.operation, row.decode_request, row.encode_response
+        aside, recall = row.aside, row.recall_response
         answer = self.service.unary
 
         async def handle(wire: bytes, context: Any, call_context: CallContext) -> bytes:
             request = decode(wire)
             call_context.tenant = request.tenant
+            if aside is not None:
+                call_context.parameters = {**call_context.parameters, **aside(wire)}
             response = encode(await answer(Call(operation, request, call_context)))
+            if recall is not None:
+                response = recall(response, call_context.reply)
             if call_context.reply:
-                await context.send_initial_metadata(metadata_of(call_context.reply))
+                await context.send_initial_metadata(self._metadata(context, call_context.reply))
             return response
 
         return handle
 
     def _stream(self, row: Row[str, bytes]) -> Answer:
-        operation, decode, encode = row.operation, row.decode_request, row.encode_response
+        operation, decode, encode, aside = row.operation, row.decode_request, row.encode_response, row.aside
         answer = self.service.stream
 
         # Writing from here, instead of being an async generator that grpcio iterates: when grpcio cancels the
@@ -147,6 +180,8 @@ class _Side:
         async def handle(wire: bytes, context: Any, call_context: CallContext) -> None:
             request = decode(wire)
             call_context.tenant = request.tenant
+            if aside is not None:
+                call_context.parameters = {**call_context.parameters, **aside(wire)}
             reply, write = call_context.reply, context.write
             started = False
             async with aclosing(answer(Call(operation, request, call_context))) as events:
@@ -154,11 +189,11 @@ class _Side:
                     if not started:
                         started = True
                         if reply:
-                            await context.send_initial_metadata(metadata_of(reply))
+                            await context.send_initial_metadata(self._metadata(context, reply))
                     # Waits until the transport took it, which is the backpressure, and gives way to others.
                     await write(encode(event))
             if reply and not started:
-                await context.send_initial_metadata(metadata_of(reply))
+                await context.send_initial_metadata(self._metadata(context, reply))
 
         return handle
 
@@ -185,9 +220,13 @@ class _Side:
         parameters = parameters_of(context.invocation_metadata())
         declared = parameters.get(VERSION_PARAMETER)
         if declared not in self.spellings:
-            detect(declared, self.offered, address=self.dialect)
+            detect_among(declared, (self.dialect,), self.offered)
             if len(self.spellings) < _SPELLINGS:
                 self.spellings.add(declared)
+        if not self.dialect.declares:
+            parameters.pop(
+                ASIDE_PARAMETER, None
+            )  # between bridges only; what it says comes from the row here
         remaining = context.time_remaining()
         return CallContext(
             parameters=parameters,
@@ -227,12 +266,16 @@ class _Side:
 
         return guarded
 
+    def _metadata(self, context: Any, reply: Mapping[str, str]) -> Pairs:
+        """Response parameters as this caller's version and habits have them. Raises ValueError."""
+        return reply_metadata(reply, context.invocation_metadata(), self.dialect)
+
     async def _refuse(self, error: A2AError, reply: Mapping[str, str], context: Any) -> None:
         trailers: tuple[tuple[str, str | bytes], ...]
         try:
             status, text, trailers = status_of(error, self.form.encode_error)
             # In the trailers, because the initial metadata may be gone already.
-            trailers += metadata_of(reply)
+            trailers += self._metadata(context, reply) if reply else ()
         except Exception:
             log.exception("an error could not be encoded")
             status, text, trailers = status_of(internal_error(), self.form.encode_error)

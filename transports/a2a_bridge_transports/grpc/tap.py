@@ -22,7 +22,7 @@ def tapped(start: Callable[..., Any], row: Row[str, bytes], tap: Tap) -> Callabl
     """A multicallable whose calls are shown to `tap`."""
 
     def begin(wire: bytes, *, timeout: float | None, metadata: Any) -> _Call:
-        tap(Frame(True, row.address, _headers(metadata), wire, row.operation.request.FromString(wire)))
+        tap(Frame(True, row.address, _headers(metadata), wire, row.decode_request(wire)))
         return _Call(start(wire, timeout=timeout, metadata=metadata), row, tap)
 
     return begin

@@ -12,11 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
-from a2a_bridge.core.call import EXTENSIONS_PARAMETER
+from a2a_bridge.core.call import ASIDE_PARAMETER, EXTENSIONS_PARAMETER
 from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason, Violation
-from a2a_bridge.dialects import ErrorReply
+from a2a_bridge.core.operations import Operation
+from a2a_bridge.dialects import Dialect, ErrorReply
+from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, extension_names, merged
 
 #: the trailer that carries a serialized google.rpc.Status (spec 10.6)
 DETAILS_TRAILER = "grpc-status-details-bin"
@@ -34,23 +37,47 @@ _NATIVE = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:")
 _SCHEMES = {"http": (False, 80), "grpc": (False, 80), "https": (True, 443), "grpcs": (True, 443)}
 
 Pairs = tuple[tuple[str, str], ...]
+Metadata = Iterable[tuple[str, str | bytes]] | None
 
 
-def parameters_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> dict[str, str]:
-    """Metadata as service parameters (spec 3.2.6): entries of one name joined by a comma, binary ones left out."""
+def parameters_of(metadata: Metadata) -> dict[str, str]:
+    """Metadata as service parameters (spec 3.2.6): entries of one name joined by a comma, binary ones left out. The
+    extensions are those of both names for them.
+    """
     found: dict[str, str] = {}
     for name, value in metadata or ():
         if isinstance(value, str):
             found[name] = f"{found[name]}, {value}" if name in found else value
+    if OLDER_EXTENSIONS in found:
+        found[EXTENSIONS_PARAMETER] = merged(
+            found.get(name, "") for name in (EXTENSIONS_PARAMETER, OLDER_EXTENSIONS)
+        )
     return found
 
 
-def reply_parameters(metadata: Iterable[tuple[str, str | bytes]] | None) -> dict[str, str]:
-    """What a peer's metadata says to the caller: the extensions it activated (spec 3.2.6). All else is between us
-    and the peer, or a proxy before it, whose `date` would be no parameter of an HTTP answer.
+def reply_parameters(metadata: Metadata, dialect: Dialect) -> dict[str, str]:
+    """What a peer's metadata says to the caller: the extensions it activated (spec 3.2.6), and what no message has a
+    place for. All else is between us and the peer, or a proxy before it, whose `date` would be no parameter of an
+    HTTP answer.
     """
-    extensions = parameters_of(metadata).get(EXTENSIONS_PARAMETER)
-    return {EXTENSIONS_PARAMETER: extensions} if extensions else {}
+    found = parameters_of(metadata)
+    names = (EXTENSIONS_PARAMETER, ASIDE_PARAMETER) if dialect.declares else (EXTENSIONS_PARAMETER,)
+    return {name: value for name in names if (value := found.get(name))}
+
+
+def reply_metadata(reply: Mapping[str, str], asked: Metadata, dialect: Dialect) -> Pairs:
+    """Response parameters as metadata. Raises ValueError as `metadata_of` does.
+
+    asked: the metadata of the request. Activated extensions go back under the names it used.
+    """
+    parameters = dict(reply)
+    if not dialect.declares:
+        parameters.pop(ASIDE_PARAMETER, None)
+    active = parameters.pop(EXTENSIONS_PARAMETER, None)
+    if active is not None:
+        names = extension_names({name for name, _ in asked or ()}, dialect.extensions)
+        parameters.update(dict.fromkeys(names, active))
+    return metadata_of(parameters)
 
 
 def metadata_of(parameters: Mapping[str, str]) -> Pairs:
@@ -136,11 +163,11 @@ def _shorter(error: A2AError, *, bare: bool = False) -> A2AError:
 
 
 def error_reply(
-    status: int, text: str | None, trailers: Iterable[tuple[str, str | bytes]] | None
+    status: int, text: str | None, trailers: Metadata, operation: Operation[Any, Any] | None = None
 ) -> ErrorReply[bytes]:
-    """What a peer's status and trailers say, for a form to decode."""
+    """What a peer's status and trailers say to a call of `operation`, for a form to decode."""
     details = next((value for name, value in trailers or () if name == DETAILS_TRAILER), None)
-    return ErrorReply(status, details if isinstance(details, bytes) else None, text or "")
+    return ErrorReply(status, details if isinstance(details, bytes) else None, text or "", operation)
 
 
 #: how gRPC's resolver and balancer word that there was no connection to put a call on

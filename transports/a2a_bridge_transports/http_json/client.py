@@ -17,7 +17,6 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, ErrorReply, Row
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
-from a2a_bridge_transports._http.parameters import response_parameters
 from a2a_bridge_transports._http.session import Exchanger, opened, parsed, redirected, text_of, url_of
 from a2a_bridge_transports.http_json import wire
 
@@ -33,6 +32,7 @@ class HttpJsonClient(ClientSide):
         self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions, exchanger: Exchanger
     ) -> None:
         super().__init__(HTTP_JSON, interface, dialect, options, exchanger)
+        self._accept = ACCEPT if dialect.declares else CONTENT_TYPE
         self._base = url_of(interface.url, options.tls).rstrip("/")
         #: the HTTP method that worked, for operations that have several
         self._methods: dict[Any, str] = {}
@@ -41,14 +41,14 @@ class HttpJsonClient(ClientSide):
         row = self.row(call)
         target = self._targets(row, call)[0]
         headers = self.headers(call)
-        headers["Accept"] = ACCEPT
+        headers["Accept"] = self._accept
         body = _body(target, headers)
         timeout = self.exchanger.remaining(call.context, self.options.timeout)
         fetched = await self.exchanger.call(target.method, self._url(target), headers, body, timeout)
-        call.context.reply.update(response_parameters(fetched.headers))
+        self.answered(call.context, fetched.headers)
         if fetched.status >= 300:
-            raise self._error(fetched.status, fetched.headers, fetched.body)
-        return cast("Res", _read(row, fetched.body))
+            raise self._error(row, fetched.status, fetched.headers, fetched.body)
+        return cast("Res", self._read(row, call, fetched.body))
 
     async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
         row = self.row(call)
@@ -69,36 +69,46 @@ class HttpJsonClient(ClientSide):
         self, row: Row[Any, Any], call: Call[Any, Res], target: wire.Target
     ) -> AsyncGenerator[Res, None]:
         headers = self.headers(call)
-        headers["Accept"] = f"text/event-stream, {ACCEPT}"
+        headers["Accept"] = f"text/event-stream, {self._accept}"
         headers |= STREAM_HEADERS
         body = _body(target, headers)
         timeout = self.exchanger.remaining(call.context, None)
         url = self._url(target)
         async with self.exchanger.stream(target.method, url, headers, body, timeout) as response:
-            call.context.reply.update(response_parameters(response.headers))
+            self.answered(call.context, response.headers)
             if response.status >= 300:
                 data = await self.exchanger.whole(response)
-                error = self._error(response.status, response.headers, data)
+                error = self._error(row, response.status, response.headers, data)
                 if response.status in (404, 405, 501) and error.reason is Reason.METHOD_NOT_FOUND:
                     raise _WrongMethod(error)
                 raise error
             if response.content_type != "text/event-stream":
-                yield cast("Res", _read(row, await self.exchanger.whole(response)))
+                yield cast("Res", self._read(row, call, await self.exchanger.whole(response)))
                 return
             async with aclosing(self.exchanger.events(response)) as groups:
                 async for group in groups:
                     for event in group:
-                        yield cast("Res", self._event(row, event.type, event.data))
+                        yield cast("Res", self._event(row, call, event.type, event.data))
 
-    def _event(self, row: Row[Any, Any], kind: str, data: bytes) -> Any:
+    def _event(self, row: Row[Any, Any], call: Call[Any, Any], kind: str, data: bytes) -> Any:
         tree = _tree(data)
         if kind == "error" or wire.error_in(tree):
-            raise self.form.decode_error(ErrorReply(200, tree, text_of(data)))
-        return _decoded(row, tree, data)
+            raise self.form.decode_error(ErrorReply(200, tree, text_of(data), row.operation))
+        return self._decoded(row, call, tree, data)
+
+    def _read(self, row: Row[Any, Any], call: Call[Any, Any], data: bytes) -> Any:
+        """The response in a body; an empty one (204) counts as null."""
+        return self._decoded(row, call, _tree(data) if data else None, data)
+
+    def _decoded(self, row: Row[Any, Any], call: Call[Any, Any], tree: Json, data: bytes) -> Any:
+        try:
+            return self.decoded(row, tree, call.context)
+        except InexactNumber:
+            return self.decoded(row, loads_exact(data), call.context)
 
     def _targets(self, row: Row[Any, Any], call: Call[Any, Any]) -> list[wire.Target]:
         """Where the request goes. One target except for streams, which some agents mount for one method only."""
-        targets = wire.implode(row.address, row.encode_request(self.addressed(call.request)))
+        targets = wire.implode(row.address, self.encoded(row, call))
         known = self._methods.get(row.operation)
         return sorted(targets, key=lambda target: target.method != known) if known else targets
 
@@ -106,7 +116,7 @@ class HttpJsonClient(ClientSide):
         query = f"?{target.query}" if target.query else ""
         return parsed(f"{self._base}{target.path}{query}")
 
-    def _error(self, status: int, headers: Mapping[str, str], data: bytes) -> A2AError:
+    def _error(self, row: Row[Any, Any], status: int, headers: Mapping[str, str], data: bytes) -> A2AError:
         moved = redirected(status, headers)
         if moved is not None:
             return moved
@@ -114,7 +124,7 @@ class HttpJsonClient(ClientSide):
             tree = loads(data)
         except JsonSyntaxError:
             tree = None  # not ours: a proxy's page, or nothing at all
-        return self.form.decode_error(ErrorReply(status, tree, text_of(data)))
+        return self.form.decode_error(ErrorReply(status, tree, text_of(data), row.operation))
 
 
 class _WrongMethod(Exception):  # noqa: N818  control flow: another rule is tried
@@ -135,18 +145,6 @@ def _tree(data: bytes) -> Json:
         return loads(data)
     except JsonSyntaxError as problem:
         raise wire.not_json(str(problem)) from None
-
-
-def _read(row: Row[Any, Any], data: bytes) -> Any:
-    """The response in a body; an empty one (204) counts as null."""
-    return _decoded(row, _tree(data) if data else None, data)
-
-
-def _decoded(row: Row[Any, Any], tree: Json, data: bytes) -> Any:
-    try:
-        return row.decode_response(tree)
-    except InexactNumber:
-        return row.decode_response(loads_exact(data))
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ from a2a_bridge_transports._http.exchange import (
     not_found,
     with_status,
 )
-from a2a_bridge_transports._http.parameters import check_content_type
+from a2a_bridge_transports._http.parameters import check_content_type, declared_version
 from a2a_bridge_transports._http.serving import ServerSide, Table, error_headers, error_status
 from a2a_bridge_transports.http_json import wire
 
@@ -47,16 +47,19 @@ class HttpJsonServer(ServerSide[wire.Routes]):
 
     async def handle(self, request: Request) -> Reply | StreamReply:
         """Answers one request for any path below the mount."""
-        table = self.tables[0]
+        table: Table[wire.Routes] | None = None
         name = "a request"
+        having: Sequence[Table[wire.Routes]] = ()
         context: CallContext | None = None
-        accept = request.headers.get("Accept")
-        media = A2A_JSON if accept and "a2a+json" in accept.lower() and _prefers_a2a(accept) else JSON
         try:
             method, path = request.method, request.path[self._below :]
-            found = {known.dialect: known.index.match(method, path) for known in self.tables}
-            if not any(isinstance(match, wire.Match) for match in found.values()):
-                return _options(method, found.values())
+            spoken = self.usual.get(declared_version(request.headers, request.query))
+            match = spoken.index.match(method, path) if spoken is not None else None
+            if not isinstance(match, wire.Match):
+                found = {known.dialect: known.index.match(method, path) for known in self.tables}
+                having = [known for known in self.tables if isinstance(found[known.dialect], wire.Match)]
+                if not having:
+                    return _options(method, found.values())
             body = b""
             tree = None
             if method != "GET":
@@ -64,27 +67,42 @@ class HttpJsonServer(ServerSide[wire.Routes]):
                 if body:
                     check_content_type(request.headers)
                     tree = loads(body)
-            table = self.table(request, lambda known: isinstance(found[known.dialect], wire.Match))
-            match = _matched(found[table.dialect])
+            if having or spoken is None:
+                spoken = self.table(request, having)
+                match = spoken.index.match(method, path)
+            table = spoken
+            match = _matched(match)
             row = match.route.row
             name = row.operation.name
+            beside = None
             try:
-                message = row.decode_request(wire.explode(match, request.query, tree))
+                tree = wire.explode(match, request.query, tree)
+                message = row.decode_request(tree)
+                if row.aside is not None:
+                    beside = row.aside(tree)
             except InexactNumber:
-                message = row.decode_request(wire.explode(match, request.query, loads_exact(body)))
-            context = self.context(request, table, message.tenant)
+                tree = wire.explode(match, request.query, loads_exact(body) if body else None)
+                message = row.decode_request(tree)
+                if row.aside is not None:
+                    beside = row.aside(tree)
+            context = self.context(request, table, message.tenant, beside)
             call = Call(row.operation, message, context)
             if row.streaming:
-                return self._stream(request, table, row, call, media)
-            answer = await self.service.unary(call)
-            data = dumps(row.encode_response(answer))
+                return self._stream(request, table, row, call)
+            answer = row.encode_response(await self.service.unary(call))
+            if row.recall_response is not None:
+                answer = row.recall_response(answer, context.reply)
+            data = dumps(answer)
+            media = _media(request, table)
             if context.reply:
-                return Reply(200, media + self.reply_headers(context, name), data)
+                return Reply(200, media + self.reply_headers(request, table, context, name), data)
             return Reply(200, media, data)
         except JsonSyntaxError as problem:
-            return self._error(table, None, media, A2AError(Reason.PARSE_ERROR, str(problem)))
+            error = A2AError(Reason.PARSE_ERROR, str(problem))
+            return self._error(request, table or self.presumed(request, having), None, error)
         except BaseException as error:  # noqa: BLE001  failure() raises again what is not for the caller
-            return self._error(table, context, media, self.failure(request, error, name))
+            failed = self.failure(request, error, name)
+            return self._error(request, table or self.presumed(request, having), context, failed)
 
     def _stream(
         self,
@@ -92,7 +110,6 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         table: Table[wire.Routes],
         row: Row[Any, Any],
         call: Call[Any, Any],
-        media: Headers,
     ) -> StreamReply:
         encode_response = row.encode_response
         name = row.operation.name
@@ -101,27 +118,34 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             return sse.encode(dumps(encode_response(event)))
 
         def fail(error: BaseException) -> Failure:
-            reply = self._error(table, call.context, media, self.failure(request, error, name))
+            reply = self._error(request, table, call.context, self.failure(request, error, name))
             return Failure(reply, sse.encode(reply.body, b"error"))
 
         return StreamReply(
             self.service.stream(call),
             encode,
-            lambda: EVENT_STREAM + self.reply_headers(call.context, name),
+            lambda: EVENT_STREAM + self.reply_headers(request, table, call.context, name),
             fail,
         )
 
     def _error(
-        self, table: Table[wire.Routes], context: CallContext | None, media: Headers, error: A2AError
+        self, request: Request, table: Table[wire.Routes], context: CallContext | None, error: A2AError
     ) -> Reply:
         try:
-            parameters = self.reply_headers(context, "an error")
+            parameters = self.reply_headers(request, table, context, "an error")
         except A2AError as worse:
             error, parameters = worse, ()
         encoded = table.form.encode_error(error)
-        headers = media + error_headers(error) + parameters
+        headers = _media(request, table) + error_headers(error) + parameters
         status = error_status(error, encoded.status)
         return Reply(status, headers, dumps(with_status(encoded.body, status)))
+
+
+def _media(request: Request, table: Table[wire.Routes]) -> Headers:
+    """The media type of an answer. Older versions have no other than application/json."""
+    accept = request.headers.get("Accept")
+    wanted = accept and not table.older and "a2a+json" in accept.lower() and _prefers_a2a(accept)
+    return A2A_JSON if wanted else JSON
 
 
 def _options(method: str, found: Iterable[wire.Match | list[str]]) -> Reply:
@@ -135,7 +159,7 @@ def _options(method: str, found: Iterable[wire.Match | list[str]]) -> Reply:
     return Reply(204, (("Allow", ", ".join(allow)),))
 
 
-def _matched(match: wire.Match | list[str]) -> wire.Match:
+def _matched(match: wire.Match | list[str] | None) -> wire.Match:
     if not isinstance(match, wire.Match):
         raise not_found()
     return match

@@ -11,9 +11,10 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, Kind
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.host import HttpHost
-from a2a_bridge_transports._http.mounts import Mounts
+from a2a_bridge_transports._http.mounts import Mounts, canonical
 from a2a_bridge_transports.jsonrpc.client import dial
 from a2a_bridge_transports.jsonrpc.server import JsonRpcServer
+from a2a_bridge_transports.jsonrpc.wire import beside
 
 
 class JsonRpcBinding:
@@ -28,6 +29,8 @@ class JsonRpcBinding:
     def mount(self, host: Mounts, path: str, service: Service, dialects: Sequence[Dialect]) -> None:
         server = JsonRpcServer(service, dialects, lenient=host.options.lenient_versions)
         host.mount(path, {"POST": server.handle})
+        for relative, handler in server.documents.items():
+            host.mount_beside(beside(canonical(path), relative), {"GET": handler})
 
     def dial(
         self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions

@@ -10,7 +10,7 @@ from typing import Any, cast
 from yarl import URL
 
 from a2a_bridge.bindings import DialOptions
-from a2a_bridge.codec import InexactNumber, Json
+from a2a_bridge.codec import InexactNumber, Json, JsonSyntaxError, loads, loads_exact
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.operations import Req, Res
@@ -19,7 +19,6 @@ from a2a_bridge.dialects import JSONRPC, Dialect, ErrorReply, Row
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
-from a2a_bridge_transports._http.parameters import response_parameters
 from a2a_bridge_transports._http.session import Exchanger, opened, parsed, redirected, text_of, url_of
 from a2a_bridge_transports.jsonrpc import wire
 
@@ -36,38 +35,68 @@ class JsonRpcClient(ClientSide):
         self._ids = itertools.count(1)
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
-        row, id_, headers, body = self._request(call)
+        row = self.row(call)
+        path = wire.document(row.address)
+        if path is not None:
+            return cast("Res", await self._document(row, path, call))
+        id_, headers, body = self._request(row, call)
         headers["Accept"] = "application/json"
         timeout = self.exchanger.remaining(call.context, self.options.timeout)
         fetched = await self.exchanger.call("POST", self._target(), headers, body, timeout)
-        call.context.reply.update(response_parameters(fetched.headers))
-        self._check_status(fetched.status, fetched.headers, fetched.body)
-        return cast("Res", self._read(row, id_, fetched.status, fetched.body))
+        self.answered(call.context, fetched.headers)
+        self._check_status(row, fetched.status, fetched.headers, fetched.body)
+        return cast("Res", self._read(row, call, id_, fetched.status, fetched.body))
 
     async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
-        row, id_, headers, body = self._request(call)
+        row = self.row(call)
+        id_, headers, body = self._request(row, call)
         headers["Accept"] = "text/event-stream, application/json"
         headers |= STREAM_HEADERS
         timeout = self.exchanger.remaining(call.context, None)
         async with self.exchanger.stream("POST", self._target(), headers, body, timeout) as response:
-            call.context.reply.update(response_parameters(response.headers))
+            self.answered(call.context, response.headers)
             if response.content_type != "text/event-stream":
                 data = await self.exchanger.whole(response)
-                self._check_status(response.status, response.headers, data)
-                yield cast("Res", self._read(row, id_, response.status, data))
+                self._check_status(row, response.status, response.headers, data)
+                yield cast("Res", self._read(row, call, id_, response.status, data))
                 return
             async with aclosing(self.exchanger.events(response)) as groups:
                 async for group in groups:
                     for event in group:
-                        yield cast("Res", self._read(row, id_, response.status, event.data))
+                        yield cast("Res", self._read(row, call, id_, response.status, event.data))
 
-    def _request(self, call: Call[Any, Any]) -> tuple[Row[str, Any], int, dict[str, str], bytes]:
-        row = self.row(call)
-        tree = row.encode_request(self.addressed(call.request))
+    def _request(self, row: Row[str, Any], call: Call[Any, Any]) -> tuple[int, dict[str, str], bytes]:
+        tree = self.encoded(row, call)
         headers = self.headers(call)
         headers["Content-Type"] = "application/json"
         id_ = next(self._ids)
-        return row, id_, headers, wire.request(id_, row.address, tree)
+        return id_, headers, wire.request(id_, row.address, tree)
+
+    async def _document(self, row: Row[str, Any], path: str, call: Call[Any, Any]) -> Any:
+        """Fetches what an older version answers beside the URL."""
+        headers = self.headers(call)
+        headers["Accept"] = "application/json"
+        url = self._target()
+        url = url.with_path(wire.beside(url.raw_path, path), encoded=True)
+        timeout = self.exchanger.remaining(call.context, self.options.timeout)
+        fetched = await self.exchanger.call("GET", url, headers, None, timeout)
+        self.answered(call.context, fetched.headers)
+        moved = redirected(fetched.status, fetched.headers)
+        if moved is not None:
+            raise moved
+        try:
+            tree = loads(fetched.body)
+        except JsonSyntaxError as problem:
+            if fetched.status < 300:
+                raise wire.not_a_response(str(problem)) from None
+            tree = None
+        if fetched.status >= 300:
+            text = text_of(fetched.body)
+            raise self.form.decode_error(ErrorReply(fetched.status, tree, text, row.operation))
+        try:
+            return self.decoded(row, tree, call.context)
+        except InexactNumber:
+            return self.decoded(row, loads_exact(fetched.body), call.context)
 
     def _target(self) -> URL:
         url = self._url
@@ -75,21 +104,21 @@ class JsonRpcClient(ClientSide):
             url = self._url = parsed(self._address)
         return url
 
-    def _read(self, row: Row[str, Any], id_: int, status: int, data: bytes) -> Any:
+    def _read(self, row: Row[str, Any], call: Call[Any, Any], id_: int, status: int, data: bytes) -> Any:
         """The result in a response. Raises the error it holds, or INVALID_AGENT_RESPONSE."""
         answer = wire.answer(data)
         if answer.error is not None:
-            raise self.form.decode_error(ErrorReply(status, answer.error))
+            raise self.form.decode_error(ErrorReply(status, answer.error, "", row.operation))
         if answer.id != id_:
             raise wire.not_a_response(f"its id is not that of request {id_}")
         if not answer.complete and row.operation.response is not Empty:
             raise wire.not_a_response("it has neither result nor error")
         try:
-            return row.decode_response(answer.result)
+            return self.decoded(row, answer.result, call.context)
         except InexactNumber:
-            return row.decode_response(wire.exact_result(data))
+            return self.decoded(row, wire.exact_result(data), call.context)
 
-    def _check_status(self, status: int, headers: Any, data: bytes) -> None:
+    def _check_status(self, row: Row[str, Any], status: int, headers: Any, data: bytes) -> None:
         """Raises what an HTTP error without a JSON-RPC body means."""
         if status < 300:
             return
@@ -102,7 +131,7 @@ class JsonRpcClient(ClientSide):
         except A2AError:
             failed = None  # not ours: a proxy's page, or nothing at all
         if failed is None:
-            raise self.form.decode_error(ErrorReply(status, None, text_of(data)))
+            raise self.form.decode_error(ErrorReply(status, None, text_of(data), row.operation))
 
 
 @asynccontextmanager

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from a2a_bridge.codec import InexactNumber, Json
+from a2a_bridge.codec import InexactNumber, Json, dumps
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, Form, Row
 from a2a_bridge_transports._http import sse
-from a2a_bridge_transports._http.exchange import EVENT_STREAM, JSON, Failure, Reply, Request, StreamReply
-from a2a_bridge_transports._http.parameters import check_content_type
+from a2a_bridge_transports._http.exchange import (
+    EVENT_STREAM,
+    JSON,
+    Failure,
+    Handler,
+    Reply,
+    Request,
+    StreamReply,
+)
+from a2a_bridge_transports._http.parameters import check_content_type, declared_version
 from a2a_bridge_transports._http.serving import ServerSide, Table, error_headers, error_status
 from a2a_bridge_transports.jsonrpc import wire
 
@@ -20,11 +28,10 @@ Rows = dict[str, Row[str, Any]]
 
 
 def _by_method(form: Form[Any, Any]) -> Rows:
-    return {row.address: row for row in form.rows}
+    return {row.address: row for row in form.rows if wire.document(row.address) is None}
 
 
-def _row(table: Table[Rows], method: str) -> Row[str, Any]:
-    row = table.index.get(method)
+def _existing(row: Row[str, Any] | None) -> Row[str, Any]:
     if row is None:
         raise A2AError(Reason.METHOD_NOT_FOUND)
     return row
@@ -37,42 +44,67 @@ def _check_structure(params: Json) -> None:
 
 
 class JsonRpcServer(ServerSide[Rows]):
-    """A service at one URL."""
+    """A service at one URL.
+
+    documents: what older versions answer beside the URL, to plain GETs: path relative to the URL → handler.
+    """
 
     def __init__(self, service: Service, dialects: Sequence[Dialect], *, lenient: bool = False) -> None:
         super().__init__(JSONRPC, service, dialects, _by_method, lenient=lenient)
+        self.documents: dict[str, Handler] = {}
+        for table in self.tables:
+            for row in table.form.rows:
+                path = wire.document(row.address)
+                if path is not None:
+                    self.documents.setdefault(path, self._document(table, row))
 
     async def handle(self, request: Request) -> Reply | StreamReply:
         """Answers one POST."""
-        table = self.tables[0]
+        table: Table[Rows] | None = None
         token = wire.NULL
         name = "a request"
+        having: Sequence[Table[Rows]] = ()
         context: CallContext | None = None
         try:
             check_content_type(request.headers)
             body = await request.read()
             frame = wire.parse(body)
             token, name, params = frame
-            table = self.table(request, lambda known: name in known.index)
-            row = _row(table, name)
+            spoken = self.usual.get(declared_version(request.headers, request.query))
+            row = spoken.index.get(name) if spoken is not None else None
+            if row is None or spoken is None:
+                having = [known for known in self.tables if name in known.index]
+                spoken = self.table(request, having)
+                row = spoken.index.get(name)
+            table = spoken
+            row = _existing(row)
             _check_structure(params)
+            beside = None
             try:
                 message = row.decode_request(params)
+                if row.aside is not None:
+                    beside = row.aside(params)
             except InexactNumber:
-                message = row.decode_request(wire.exact_params(body))
-            context = self.context(request, table, message.tenant)
+                params = wire.exact_params(body)
+                message = row.decode_request(params)
+                if row.aside is not None:
+                    beside = row.aside(params)
+            context = self.context(request, table, message.tenant, beside)
             call = Call(row.operation, message, context)
             if row.streaming:
                 return self._stream(request, table, row, call, token)
-            answer = await self.service.unary(call)
-            data = wire.result(token, row.encode_response(answer))
+            answer = row.encode_response(await self.service.unary(call))
+            if row.recall_response is not None:
+                answer = row.recall_response(answer, context.reply)
+            data = wire.result(token, answer)
             if context.reply:
-                return Reply(200, JSON + self.reply_headers(context, name), data)
+                return Reply(200, JSON + self.reply_headers(request, table, context, name), data)
             return Reply(200, JSON, data)
         except wire.Malformed as malformed:
-            return self._error(table, None, malformed.id, malformed.error)
+            return self._error(request, self.presumed(request), None, malformed.id, malformed.error)
         except BaseException as error:  # noqa: BLE001  failure() raises again what is not for the caller
-            return self._error(table, context, token, self.failure(request, error, name))
+            failed = self.failure(request, error, name)
+            return self._error(request, table or self.presumed(request, having), context, token, failed)
 
     def _stream(
         self, request: Request, table: Table[Rows], row: Row[str, Any], call: Call[Any, Any], token: bytes
@@ -84,19 +116,50 @@ class JsonRpcServer(ServerSide[Rows]):
             return sse.encode(wire.result(token, encode_response(event)))
 
         def fail(error: BaseException) -> Failure:
-            reply = self._error(table, call.context, token, self.failure(request, error, name))
+            failed = self.failure(request, error, name)
+            reply = self._error(request, table, call.context, token, failed)
             return Failure(reply, sse.encode(reply.body))
 
         return StreamReply(
             self.service.stream(call),
             encode,
-            lambda: EVENT_STREAM + self.reply_headers(call.context, name),
+            lambda: EVENT_STREAM + self.reply_headers(request, table, call.context, name),
             fail,
         )
 
-    def _error(self, table: Table[Rows], context: CallContext | None, token: bytes, error: A2AError) -> Reply:
+    def _document(self, table: Table[Rows], row: Row[str, Any]) -> Handler:
+        """Answers GETs of a document: a bare result with HTTP statuses."""
+        name = row.operation.name
+
+        async def handle(request: Request) -> Reply:
+            context: CallContext | None = None
+            try:
+                message = row.decode_request(None)
+                context = self.context(request, table, message.tenant)
+                answer = row.encode_response(await self.service.unary(Call(row.operation, message, context)))
+                if row.recall_response is not None:
+                    answer = row.recall_response(answer, context.reply)
+                headers = JSON + self.reply_headers(request, table, context, name)
+                return Reply(200, headers, dumps(answer))
+            except BaseException as error:  # noqa: BLE001  failure() raises again what is not for the caller
+                failed = self.failure(request, error, name)
+                # A document that the agent does not have is not found, whatever the reason.
+                status = 404 if failed.reason.level == "a2a" else error_status(failed, failed.reason.http)
+                body = dumps(table.form.encode_error(failed).body)
+                return Reply(status, JSON + error_headers(failed), body)
+
+        return handle
+
+    def _error(
+        self,
+        request: Request,
+        table: Table[Rows],
+        context: CallContext | None,
+        token: bytes,
+        error: A2AError,
+    ) -> Reply:
         try:
-            parameters = self.reply_headers(context, "an error")
+            parameters = self.reply_headers(request, table, context, "an error")
         except A2AError as worse:
             error, parameters = worse, ()
         encoded = table.form.encode_error(error)

@@ -4,7 +4,8 @@ Rules (JSON-RPC 2.0; A2A 1.0.1 section 9):
 1. A request has a string or integer id, or null. One without an id would be a notification, which A2A does not
    have: it is refused, and so nothing happens unanswered. Fractions and ids above 1 KiB are refused.
 2. There are no batches.
-3. Ids go back as they came, integers of any size included. Where none could be read, the answer's id is null.
+3. An address is a method's name, or `GET` and a path relative to the URL for what is no JSON-RPC: a document.
+4. Ids go back as they came, integers of any size included. Where none could be read, the answer's id is null.
 4. Halves of surrogate pairs, which no protobuf string and few JSON libraries take, are refused in ids and methods.
 """
 
@@ -81,7 +82,9 @@ def error(id: bytes, body: Json) -> bytes:  # noqa: A002
 
 
 def request(id: int, method: str, params: Json) -> bytes:  # noqa: A002
-    """A request."""
+    """A request; without params when they are None."""
+    if params is None:
+        return b'{"jsonrpc":"2.0","id":%d,"method":%b}' % (id, dumps(method))
     return b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":%b}' % (id, dumps(method), dumps(params))
 
 
@@ -100,6 +103,22 @@ def answer(data: bytes) -> Answer:
 def exact_result(data: bytes) -> Json:
     """The result of a response that `answer` has read, with integers of any size as they were written."""
     return cast("JsonObject", loads_exact(data)).get("result")  # answer() has seen an object
+
+
+def document(address: str) -> str | None:
+    """The relative path of a row's address that is a document; None when the address is a method."""
+    return address[4:] if address.startswith("GET ") else None
+
+
+def beside(path: str, relative: str) -> str:
+    """Where a relative path leads from a URL's path, as if that were a folder: ("/a/b", "../c") gives "/a/c"."""
+    parts = [part for part in path.split("/") if part]
+    for part in relative.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/" + "/".join(parts)
 
 
 def not_a_response(problem: str) -> A2AError:
