@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import RootModel, model_validator
+from pydantic import RootModel
 
 from a2a_bridge.dialects.v0_3.models_shape import A2ABaseModel, Integer, Text, by, tag
 
@@ -18,18 +18,7 @@ class JSONRPCError(A2ABaseModel):
     message: Text
 
 
-class _Numbered(A2ABaseModel):
-    """An error whose number and text are known: peers leave the text out, or null."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _default_text(cls, tree: Any) -> Any:
-        if isinstance(tree, Mapping) and tree.get("message", "") is None:
-            return {name: value for name, value in tree.items() if name != "message"}
-        return tree
-
-
-class JSONParseError(_Numbered):
+class JSONParseError(A2ABaseModel):
     """The request is not JSON."""
 
     code: Literal[-32700] = -32700
@@ -37,7 +26,7 @@ class JSONParseError(_Numbered):
     message: Text = "Invalid JSON payload"
 
 
-class InvalidRequestError(_Numbered):
+class InvalidRequestError(A2ABaseModel):
     """The request is JSON, but no JSON-RPC request."""
 
     code: Literal[-32600] = -32600
@@ -45,7 +34,7 @@ class InvalidRequestError(_Numbered):
     message: Text = "Request payload validation error"
 
 
-class MethodNotFoundError(_Numbered):
+class MethodNotFoundError(A2ABaseModel):
     """There is no such method."""
 
     code: Literal[-32601] = -32601
@@ -53,7 +42,7 @@ class MethodNotFoundError(_Numbered):
     message: Text = "Method not found"
 
 
-class InvalidParamsError(_Numbered):
+class InvalidParamsError(A2ABaseModel):
     """The method does not take these parameters."""
 
     code: Literal[-32602] = -32602
@@ -61,7 +50,7 @@ class InvalidParamsError(_Numbered):
     message: Text = "Invalid parameters"
 
 
-class InternalError(_Numbered):
+class InternalError(A2ABaseModel):
     """The server is at fault."""
 
     code: Literal[-32603] = -32603
@@ -69,7 +58,7 @@ class InternalError(_Numbered):
     message: Text = "Internal error"
 
 
-class TaskNotFoundError(_Numbered):
+class TaskNotFoundError(A2ABaseModel):
     """There is no such task."""
 
     code: Literal[-32001] = -32001
@@ -77,7 +66,7 @@ class TaskNotFoundError(_Numbered):
     message: Text = "Task not found"
 
 
-class TaskNotCancelableError(_Numbered):
+class TaskNotCancelableError(A2ABaseModel):
     """The task is past the point where it could be canceled."""
 
     code: Literal[-32002] = -32002
@@ -85,7 +74,7 @@ class TaskNotCancelableError(_Numbered):
     message: Text = "Task cannot be canceled"
 
 
-class PushNotificationNotSupportedError(_Numbered):
+class PushNotificationNotSupportedError(A2ABaseModel):
     """The agent sends no push notifications."""
 
     code: Literal[-32003] = -32003
@@ -93,7 +82,7 @@ class PushNotificationNotSupportedError(_Numbered):
     message: Text = "Push Notification is not supported"
 
 
-class UnsupportedOperationError(_Numbered):
+class UnsupportedOperationError(A2ABaseModel):
     """The agent does not do this."""
 
     code: Literal[-32004] = -32004
@@ -101,7 +90,7 @@ class UnsupportedOperationError(_Numbered):
     message: Text = "This operation is not supported"
 
 
-class ContentTypeNotSupportedError(_Numbered):
+class ContentTypeNotSupportedError(A2ABaseModel):
     """A media type does not fit the agent."""
 
     code: Literal[-32005] = -32005
@@ -109,7 +98,7 @@ class ContentTypeNotSupportedError(_Numbered):
     message: Text = "Incompatible content types"
 
 
-class InvalidAgentResponseError(_Numbered):
+class InvalidAgentResponseError(A2ABaseModel):
     """The agent answered something that no version knows."""
 
     code: Literal[-32006] = -32006
@@ -117,7 +106,7 @@ class InvalidAgentResponseError(_Numbered):
     message: Text = "Invalid agent response"
 
 
-class AuthenticatedExtendedCardNotConfiguredError(_Numbered):
+class AuthenticatedExtendedCardNotConfiguredError(A2ABaseModel):
     """The agent has no extended card (since 0.3.0)."""
 
     code: Literal[-32007] = -32007

@@ -4,7 +4,7 @@ specification.
 Rules:
 1. Attributes are snake_case, members of the JSON camelCase. Constructors and attributes take either, JSON does not.
 2. Members that nobody declared are kept (`model_extra`) and written again.
-3. null for an optional member means that it is absent, and is not written; for a required one it is wrong.
+3. null for a member that may be absent, or has a default, means that it is absent, and is not written.
 4. Nothing is converted: 1 is neither "1" nor true. As in JSON Schema, 1.0 is an integer.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import cache
+from itertools import chain
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin
 
@@ -25,9 +26,10 @@ from pydantic import (
     Strict,
     Tag,
     ValidationError,
+    model_validator,
 )
 from pydantic.alias_generators import to_camel
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError, PydanticUndefined
 
 from a2a_bridge.codec import Json, JsonObject
 from a2a_bridge.codec.inspect import member
@@ -64,6 +66,14 @@ class A2ABaseModel(BaseModel):
         validate_by_alias=True,
         validate_by_name=True,
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absence(cls, tree: Any) -> Any:
+        if isinstance(tree, Mapping) and None in tree.values():
+            known = _defaults(cls)
+            return {name: value for name, value in tree.items() if value is not None or name not in known}
+        return tree
 
     if not TYPE_CHECKING:  # type checkers know the snake_case names only, and are right to
 
@@ -133,6 +143,17 @@ def _attributes(model: type[BaseModel]) -> Mapping[str, str]:
         for name, field in model.model_fields.items()
         if field.alias is not None and field.alias != name
     }
+
+
+@cache
+def _defaults(model: type[BaseModel]) -> frozenset[str]:
+    """The members, and attributes, that have a default other than null."""
+    found = [
+        (name, field.alias or name)
+        for name, field in model.model_fields.items()
+        if field.default is not None and field.default is not PydanticUndefined
+    ]
+    return frozenset(chain.from_iterable(found))
 
 
 @cache

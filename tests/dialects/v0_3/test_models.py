@@ -173,7 +173,7 @@ def test_null_for_an_optional_member_is_absence() -> None:
         (models.Part, {"text": "a"}, models.TextPart),
         (models.Part, {"type": "data", "data": {}}, models.DataPart),
         (models.Part, {"file": {"uri": "u"}}, models.FilePart),
-        (models.Part, {"type": None, "data": {"text": 1}}, models.DataPart),
+        (models.Part, {"kind": None, "type": None, "data": {"text": 1}}, models.DataPart),
         (
             models.SendMessageResponse,
             {"result": {k: v for k, v in TASK.items() if k != "kind"}},

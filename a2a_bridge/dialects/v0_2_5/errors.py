@@ -1,0 +1,11 @@
+"""Errors as 0.2.5 spells them: as 0.3 does, without a number for a missing extended card (spec 0.2.5, 8).
+
+Who asks for such a card gets HTTP 404 there. Elsewhere the number -32007 is kept, and explained by details.
+"""
+
+from __future__ import annotations
+
+from a2a_bridge.core.errors import Reason
+from a2a_bridge.dialects.v0_3.errors import KNOWN, Spelling
+
+SPELLING = Spelling(KNOWN - {Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED})
