@@ -1,0 +1,80 @@
+"""A webhook of somebody else: takes posts on a socket of its own and answers as a test says. None of our code in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+PATIENCE = 10.0
+
+
+@dataclass(frozen=True)
+class Posted:
+    """A request as it came. Header names are lower-case."""
+
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def tree(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Receiver:
+    """statuses: what to answer, one after the other; 204 when there is none left."""
+
+    url: str = ""
+    statuses: list[int] = field(default_factory=list)
+    posted: list[Posted] = field(default_factory=list)
+    silent: bool = False
+    _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def arrived(self, count: int) -> list[Posted]:
+        """All that came, when it is `count` or more."""
+        async with asyncio.timeout(PATIENCE), self._changed:
+            await self._changed.wait_for(lambda: len(self.posted) >= count)
+        return self.posted
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                line, *rest = head.split("\r\n")
+                assert line.startswith("POST ")
+                headers = {}
+                for one in rest:
+                    name, colon, value = one.partition(":")
+                    if colon:
+                        headers[name.lower()] = value.strip()
+                body = await reader.readexactly(int(headers["content-length"]))
+                async with self._changed:
+                    self.posted.append(Posted(line.split(" ")[1], headers, body))
+                    self._changed.notify_all()
+                if self.silent:
+                    await reader.read()
+                    return
+                status = self.statuses.pop(0) if self.statuses else 204
+                moved = "Location: http://127.0.0.1:1/\r\n" if 300 <= status < 400 else ""
+                writer.write(f"HTTP/1.1 {status} X\r\n{moved}Content-Length: 0\r\n\r\n".encode())
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def receiving() -> AsyncIterator[Receiver]:
+    receiver = Receiver()
+    server = await asyncio.start_server(receiver._take, "127.0.0.1", 0)
+    receiver.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
+    try:
+        yield receiver
+    finally:
+        server.close()

@@ -1,0 +1,118 @@
+"""What a push notification looks like on the wire, per version, and what cannot be sent at all."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push import notification
+from a2a_bridge.push.notification import deliverable, read, task_of
+
+WORKING = hub.TaskStatus(state=hub.TASK_STATE_WORKING)
+TASK = hub.Task(id="t", context_id="c", status=WORKING)
+STATUS = hub.StreamResponse(
+    status_update=hub.TaskStatusUpdateEvent(task_id="t", context_id="c", status=WORKING)
+)
+PIECE = hub.StreamResponse(
+    artifact_update=hub.TaskArtifactUpdateEvent(
+        task_id="t", context_id="c", artifact=hub.Artifact(artifact_id="a", parts=[hub.Part(text="x")])
+    )
+)
+
+
+def config(url: str = "https://hook.example/", **members: Any) -> hub.TaskPushNotificationConfig:
+    return hub.TaskPushNotificationConfig(task_id="t", id="p", url=url, **members)
+
+
+@pytest.mark.parametrize("version", ["", "1.0", "1.0.1", "9.9"])
+@pytest.mark.parametrize(
+    ("event", "member"),
+    [(hub.StreamResponse(task=TASK), "task"), (STATUS, "statusUpdate"), (PIECE, "artifactUpdate")],
+)
+def test_in_1_0_it_is_the_event(event: hub.StreamResponse, member: str, version: str) -> None:
+    made = notification(config(), event, TASK, version)
+    assert made.url == "https://hook.example/"
+    assert made.headers == {"Content-Type": "application/a2a+json"}
+    assert list(json.loads(made.body)) == [member]
+    assert read(made.body) == event
+
+
+def test_token_and_credentials_are_headers() -> None:
+    login = hub.AuthenticationInfo(scheme="Bearer", credentials="secret")
+    made = notification(config(token="t-1", authentication=login), STATUS, TASK, "")  # noqa: S106
+    assert made.headers["X-A2A-Notification-Token"] == "t-1"
+    assert made.headers["Authorization"] == "Bearer secret"
+    for incomplete in (hub.AuthenticationInfo(scheme="Bearer"), hub.AuthenticationInfo(credentials="x")):
+        made = notification(config(authentication=incomplete), STATUS, TASK, "")
+        assert "Authorization" not in made.headers
+
+
+@pytest.mark.parametrize(
+    ("url", "fine"),
+    [
+        ("http://localhost:8080/hook?x=1", True),
+        ("https://hook.example", True),
+        ("http://[::1]:80/", True),
+        ("ftp://hook.example/", False),
+        ("file:///etc/passwd", False),
+        ("hook.example", False),
+        ("http://", False),
+        ("http:///path", False),
+        ("http://host:99999/", False),
+        ("http://host:0/", False),
+        ("http://[::1/", False),
+        ("http://user:pass@hook.example/", False),
+        ("http://hook.example/\r\nX: y", False),
+        ("http://hook.example/a b", False),
+        ("", False),
+    ],
+)
+def test_only_http_urls_can_be_sent_to(url: str, fine: bool) -> None:
+    refusal = deliverable(config(url))
+    assert (refusal is None) is fine
+    if refusal is not None:
+        assert refusal.reason is Reason.INVALID_PARAMS
+        assert [one.field for one in refusal.violations] == ["url"]
+
+
+@pytest.mark.parametrize(
+    ("members", "field"),
+    [
+        ({"token": "a\r\nb"}, "token"),
+        ({"token": "ü"}, "token"),
+        ({"authentication": {"scheme": "Bearer\n", "credentials": "x"}}, "authentication.scheme"),
+        ({"authentication": {"scheme": "Bearer", "credentials": "x\0"}}, "authentication.credentials"),
+    ],
+)
+def test_what_cannot_be_a_header_is_refused(members: dict[str, Any], field: str) -> None:
+    refusal = deliverable(config(**members))
+    assert refusal is not None
+    assert [one.field for one in refusal.violations] == [field]
+
+
+def test_a_task_made_of_an_event() -> None:
+    assert task_of(STATUS) == TASK
+    assert task_of(PIECE).artifacts[0].artifact_id == "a"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", Reason.PARSE_ERROR),
+        (b"{", Reason.PARSE_ERROR),
+        (b"[]", Reason.INVALID_PARAMS),
+        (b"null", Reason.INVALID_PARAMS),
+        (b"{}", Reason.INVALID_PARAMS),
+        (b'{"task": 1}', Reason.INVALID_PARAMS),
+        (b'{"kind": 1}', Reason.INVALID_PARAMS),
+        (b'{"task": {}, "message": {}}', Reason.INVALID_PARAMS),
+    ],
+)
+def test_what_is_no_notification_is_refused(body: bytes, reason: Reason) -> None:
+    with pytest.raises(A2AError) as caught:
+        read(body)
+    assert caught.value.reason is reason
