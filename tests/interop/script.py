@@ -124,6 +124,13 @@ async def play(
             event.artifact.parts.add(url="https://example.org/x.png")
             event.metadata.update({"step": "data"})
             yield event
+        elif verb == "copy":
+            event = pb.TaskArtifactUpdateEvent(task_id=task_id, context_id=context_id, last_chunk=True)
+            event.artifact.artifact_id = event.artifact.name = "copy"
+            event.artifact.parts.extend(message.parts)
+            if message.HasField("metadata"):
+                event.artifact.metadata.CopyFrom(message.metadata)
+            yield event
         elif verb == "hold":
             await gates.wait(text)
         elif verb == "free":

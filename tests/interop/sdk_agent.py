@@ -1,9 +1,10 @@
 """A scripted agent written with the official SDK, as a program of its own. Not a server of ours.
 
-    python tests/interop/sdk_agent.py [--binding JSONRPC] [--binding HTTP+JSON] [--binding GRPC]
+    python tests/interop/sdk_agent.py [--binding JSONRPC] [--binding HTTP+JSON] [--binding GRPC] [--compat]
 
 Serves the bindings named (all three by default), each on a port the system picks; JSON-RPC at `/` and HTTP+JSON
-at the root of one listener. It prints one line, `ready http=http://HOST:PORT grpc=HOST:PORT`, and runs until
+at the root of one listener. With --compat it is an agent of protocol 0.3, by the SDK's own compatibility layer,
+at the same places (HTTP+JSON under `/v1`) and besides 1.0. It prints one line, `ready http=http://HOST:PORT grpc=HOST:PORT`, and runs until
 its standard input ends, so that it cannot outlive the test that started it.
 """
 
@@ -18,6 +19,8 @@ from pathlib import Path
 
 import grpc.aio
 import uvicorn
+from a2a.compat.v0_3 import a2a_v0_3_pb2_grpc
+from a2a.compat.v0_3.grpc_handler import CompatGrpcHandler
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
@@ -59,14 +62,16 @@ class ScriptedExecutor(AgentExecutor):
         )
 
 
-def card(interfaces: list[tuple[str, str]], name: str = "Scripted (SDK)") -> a2a_pb2.AgentCard:
+def card(
+    interfaces: list[tuple[str, str]], name: str = "Scripted (SDK)", version: str = "1.0"
+) -> a2a_pb2.AgentCard:
     """The agent's card over (binding, url) pairs."""
     return a2a_pb2.AgentCard(
         name=name,
         description="Does what it is told",
         version="1.2.3",
         supported_interfaces=[
-            a2a_pb2.AgentInterface(url=url, protocol_binding=binding, protocol_version="1.0")
+            a2a_pb2.AgentInterface(url=url, protocol_binding=binding, protocol_version=version)
             for binding, url in interfaces
         ],
         capabilities=a2a_pb2.AgentCapabilities(
@@ -78,7 +83,7 @@ def card(interfaces: list[tuple[str, str]], name: str = "Scripted (SDK)") -> a2a
     )
 
 
-async def run(bindings: list[str]) -> None:
+async def run(bindings: list[str], compat: bool) -> None:
     # Of protocol TCP by name: asyncio turns Nagle's algorithm off for no other, which costs 40 ms a call.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
@@ -88,7 +93,7 @@ async def run(bindings: list[str]) -> None:
     grpc_address = f"127.0.0.1:{grpc_server.add_insecure_port('127.0.0.1:0')}"
     urls = {"JSONRPC": http + "/", "HTTP+JSON": http, "GRPC": grpc_address}
 
-    public = card([(binding, urls[binding]) for binding in bindings])
+    public = card([(binding, urls[binding]) for binding in bindings], version="0.3" if compat else "1.0")
     extended = a2a_pb2.AgentCard()
     extended.CopyFrom(public)
     extended.skills.add(id="more", name="More", description="For those who may", tags=["extended"])
@@ -102,9 +107,9 @@ async def run(bindings: list[str]) -> None:
 
     routes = create_agent_card_routes(public)
     if "JSONRPC" in bindings:
-        routes += create_jsonrpc_routes(handler, "/")
+        routes += create_jsonrpc_routes(handler, "/", enable_v0_3_compat=compat)
     if "HTTP+JSON" in bindings:
-        routes += create_rest_routes(handler)
+        routes += create_rest_routes(handler, enable_v0_3_compat=compat)
     ready = "ready"
     server = uvicorn.Server(
         uvicorn.Config(Starlette(routes=routes), log_config=None, lifespan="off", timeout_graceful_shutdown=1)
@@ -115,6 +120,8 @@ async def run(bindings: list[str]) -> None:
         ready += f" http={http}"
     if "GRPC" in bindings:
         a2a_pb2_grpc.add_A2AServiceServicer_to_server(GrpcHandler(handler), grpc_server)
+        if compat:
+            a2a_v0_3_pb2_grpc.add_A2AServiceServicer_to_server(CompatGrpcHandler(handler), grpc_server)
         await grpc_server.start()
         ready += f" grpc={grpc_address}"
     # The socket listens already: a connection made before the server runs waits in its queue.
@@ -131,5 +138,7 @@ async def run(bindings: list[str]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--binding", action="append", choices=BINDINGS)
+    parser.add_argument("--compat", action="store_true")
     logging.disable(logging.CRITICAL)
-    asyncio.run(run(parser.parse_args().binding or list(BINDINGS)))
+    arguments = parser.parse_args()
+    asyncio.run(run(arguments.binding or list(BINDINGS), arguments.compat))

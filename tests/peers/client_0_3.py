@@ -1,0 +1,97 @@
+"""The client of a2a-sdk 0.3, as a program of its own: see lines.py for how to talk to it. Nothing of ours is in it.
+
+    .build/peers/0.3/bin/python tests/peers/client_0_3.py
+
+It drives the SDK's transports, which its Client only wraps: what a transport returns is printed as the SDK's own
+types print it. The SDK has no client for listing and deleting push notification configs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc.aio
+import httpx
+from a2a import types
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.client.transports.base import ClientTransport
+from a2a.client.transports.grpc import GrpcTransport
+from a2a.client.transports.jsonrpc import JsonRpcTransport
+from a2a.client.transports.rest import RestTransport
+from lines import main
+
+#: operation -> the transport's method, and the type of what it takes
+UNARY = {
+    "message/send": ("send_message", types.MessageSendParams),
+    "tasks/get": ("get_task", types.TaskQueryParams),
+    "tasks/cancel": ("cancel_task", types.TaskIdParams),
+    "tasks/pushNotificationConfig/set": ("set_task_callback", types.TaskPushNotificationConfig),
+    "tasks/pushNotificationConfig/get": ("get_task_callback", types.GetTaskPushNotificationConfigParams),
+}
+STREAMING = {
+    "message/stream": ("send_message_streaming", types.MessageSendParams),
+    "tasks/resubscribe": ("resubscribe", types.TaskIdParams),
+}
+
+
+def dumped(model: Any) -> Any:
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class Client:
+    """A transport of the SDK."""
+
+    def __init__(self, transport: ClientTransport) -> None:
+        self._transport = transport
+
+    async def unary(self, operation: str, params: Any) -> Any:
+        if operation == "agent/getAuthenticatedExtendedCard":
+            # It asks only once, and then for as long as it lives says what it was told.
+            self._transport._needs_extended_card = True
+            return dumped(await self._transport.get_card())
+        if operation not in UNARY:
+            raise NotImplementedError(operation)
+        name, model = UNARY[operation]
+        return dumped(await getattr(self._transport, name)(model.model_validate(params)))
+
+    async def stream(self, operation: str, params: Any) -> AsyncIterator[Any]:
+        name, model = STREAMING[operation]
+        async for event in getattr(self._transport, name)(model.model_validate(params)):
+            yield dumped(event)
+
+
+def bare_card(url: str) -> types.AgentCard:
+    """What a transport wants to know before it asks for the extended card."""
+    return types.AgentCard(
+        name="",
+        description="",
+        url=url,
+        version="",
+        capabilities=types.AgentCapabilities(streaming=True, push_notifications=True),
+        default_input_modes=[],
+        default_output_modes=[],
+        skills=[],
+        supports_authenticated_extended_card=True,
+    )
+
+
+async def opened(binding: str, url: str, origin: str) -> Client:
+    # Nothing here speaks TLS, and loading the certificates takes longer than a call.
+    http = httpx.AsyncClient(timeout=30, verify=False)  # noqa: S501
+    if origin:
+        card = await A2ACardResolver(http, origin).get_agent_card()
+        config = ClientConfig(
+            httpx_client=http,
+            grpc_channel_factory=grpc.aio.insecure_channel,
+            supported_transports=[types.TransportProtocol(binding)],
+        )
+        return Client(ClientFactory(config).create(card)._transport)
+    if binding == "GRPC":
+        return Client(GrpcTransport(grpc.aio.insecure_channel(url), bare_card(url)))
+    transport = {"JSONRPC": JsonRpcTransport, "HTTP+JSON": RestTransport}[binding]
+    return Client(transport(http, bare_card(url), url))
+
+
+if __name__ == "__main__":
+    main(opened)

@@ -1,0 +1,129 @@
+"""The line protocol of the client programs: requests on standard input, what came of them on standard output.
+
+A request is one line of JSON:
+
+    {"id": 1, "operation": "tasks/get", "binding": "GRPC", "url": "127.0.0.1:1", "params": {…}}
+    {"id": 1, "cancel": true}
+
+`operation` is the JSON-RPC method of 0.3, `params` what JSON-RPC would carry. With `origin` in place of `url` the
+client fetches the agent's card there and takes the interface from it. An answer is one or several lines:
+
+    {"id": 1, "result": …}
+    {"id": 1, "event": …}      as often as there are events
+    {"id": 1, "end": true}     the stream ended
+    {"id": 1, "error": {"type": "…", "message": "…", …}}
+
+Requests run side by side, and a client is kept for each address. This is not a client: each SDK has its own. It
+runs in the environment of the SDK, so it imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, Protocol
+
+STREAMING = frozenset({"message/stream", "tasks/resubscribe"})
+
+
+class PeerClient(Protocol):
+    """A client of one SDK for one address; both methods take an operation and its params as a tree."""
+
+    async def unary(self, operation: str, params: Any) -> Any: ...
+
+    def stream(self, operation: str, params: Any) -> AsyncIterator[Any]: ...
+
+
+#: (binding, url, origin) -> a client; exactly one of url and origin is not empty
+Opener = Callable[[str, str, str], Awaitable[PeerClient]]
+
+
+def error_tree(error: BaseException) -> dict[str, Any]:
+    """What an exception of an SDK, of httpx or of gRPC says, whatever it calls it."""
+    tree: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
+    inner = getattr(error, "error", None)
+    if inner is not None:
+        inner = getattr(inner, "root", inner)
+        tree |= {"code": inner.code, "message": inner.message, "data": inner.data}
+    if isinstance(getattr(error, "status_code", None), int):
+        tree["status"] = error.status_code
+    response = getattr(error.__cause__, "response", None)
+    if response is not None and response.is_stream_consumed:
+        tree["body"] = response.text
+    if hasattr(error, "details") and hasattr(error, "debug_error_string"):
+        tree |= {"status": error.code().name, "message": error.details()}
+    return tree
+
+
+class _Answers:
+    """Runs the requests, each as a task."""
+
+    def __init__(self, opener: Opener) -> None:
+        self._open = opener
+        self._clients: dict[tuple[str, str, str], asyncio.Task[PeerClient]] = {}
+        self._running: dict[int, asyncio.Task[None]] = {}
+
+    def take(self, line: str) -> None:
+        request = json.loads(line)
+        number = request["id"]
+        if request.get("cancel"):
+            if number in self._running:
+                self._running[number].cancel()
+            return
+        task = asyncio.create_task(self._answer(number, request))
+        self._running[number] = task
+        task.add_done_callback(lambda _: self._running.pop(number))
+
+    async def _answer(self, number: int, request: dict[str, Any]) -> None:
+        operation, params = request["operation"], request.get("params")
+        try:
+            client = await self._client(request)
+            if operation not in STREAMING:
+                _say(number, result=await client.unary(operation, params))
+                return
+            async with aclosing(client.stream(operation, params)) as events:
+                async for event in events:
+                    _say(number, event=event)
+            _say(number, end=True)
+        except asyncio.CancelledError:
+            _say(number, end=True)
+        except Exception as error:  # noqa: BLE001  whatever a client raises is what it tells its user
+            _say(number, error=error_tree(error))
+
+    async def _client(self, request: dict[str, Any]) -> PeerClient:
+        key = (request["binding"], request.get("url", ""), request.get("origin", ""))
+        if key not in self._clients:
+            self._clients[key] = asyncio.create_task(self._open(*key))
+        try:
+            return await asyncio.shield(self._clients[key])
+        except Exception:
+            self._clients.pop(key, None)
+            raise
+
+
+def _say(number: int, **members: Any) -> None:
+    print(json.dumps({"id": number} | members), flush=True)
+
+
+async def _run(opener: Opener) -> None:
+    answers = _Answers(opener)
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=2**26)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    print("ready", flush=True)
+    while line := await reader.readline():
+        answers.take(line.decode())
+
+
+def main(opener: Opener) -> None:
+    """The program: answers until standard input ends."""
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    # Tracebacks of what an SDK leaves behind at its end are of no use to a test.
+    sys.stderr = open("/dev/null", "w")  # noqa: SIM115, PTH123  open for as long as the process lives
+    asyncio.run(_run(opener))

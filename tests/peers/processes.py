@@ -1,0 +1,203 @@
+"""Agents and clients of the official SDKs as processes, started when first asked for. Not the programs themselves.
+
+Fixtures for other folders: `from tests.peers.processes import peer_agents, peer_clients`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import selectors
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+#: seconds in which a process must say that it is ready, also on a busy machine
+START = 60.0
+#: seconds in which a client must say something about a request
+PATIENCE = 30.0
+
+JSONRPC, HTTP_JSON, GRPC = "JSONRPC", "HTTP+JSON", "GRPC"
+
+
+def _python(generation: str) -> Path:
+    return ROOT / ".build" / "peers" / generation / "bin" / "python"
+
+
+@dataclass(frozen=True)
+class Program:
+    """One SDK as an agent or as a client.
+
+    speaks: the protocol version. bindings: those that the SDK has for it.
+    """
+
+    speaks: str
+    bindings: tuple[str, ...]
+    command: tuple[str, ...]
+
+
+ALL = (JSONRPC, HTTP_JSON, GRPC)
+_OURS = (sys.executable, str(ROOT / "tests" / "interop" / "sdk_agent.py"))
+
+#: release of a2a-sdk -> its agent; `compat` is what the newest one can do for 0.3
+AGENTS = {
+    "0.2.16": Program("0.2.5", (JSONRPC, GRPC), (str(_python("0.2")), str(HERE / "agent_0_2.py"))),
+    "0.3.26": Program("0.3", ALL, (str(_python("0.3")), str(HERE / "agent_0_3.py"))),
+    "1.3.0": Program("1.0", ALL, _OURS),
+    "1.3.0 compat": Program("0.3", ALL, (*_OURS, "--compat")),
+}
+CLIENTS = {
+    "0.2.16": Program("0.2.5", (JSONRPC, GRPC), (str(_python("0.2")), str(HERE / "client_0_2.py"))),
+    "0.3.26": Program("0.3", ALL, (str(_python("0.3")), str(HERE / "client_0_3.py"))),
+}
+
+
+@dataclass(frozen=True)
+class Agent:
+    """A running agent: where its bindings are."""
+
+    release: str
+    http: str
+    grpc: str
+    bindings: tuple[str, ...]
+
+    def url(self, binding: str) -> str:
+        return {JSONRPC: self.http + "/", HTTP_JSON: self.http, GRPC: self.grpc}[binding]
+
+
+class PeerError(Exception):
+    """What a peer's client raised: `tree` is as lines.py tells it."""
+
+    def __init__(self, tree: dict[str, Any]) -> None:
+        super().__init__(f"{tree['type']}: {tree['message']}")
+        self.tree = tree
+
+
+class PeerClient:
+    """A running client program; calls may run side by side, from any event loop."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._lock = threading.Lock()
+        self._last = 0
+        self._listeners: dict[int, Callable[[dict[str, Any]], None]] = {}
+        threading.Thread(target=self._read, daemon=True).start()
+
+    async def unary(self, binding: str, operation: str, params: Any, **where: str) -> Any:
+        """The result, or PeerError. where: url, or origin."""
+        async for answer in self._ask(binding, operation, params, where):
+            return answer["result"]
+        raise AssertionError("no answer")
+
+    async def stream(self, binding: str, operation: str, params: Any, **where: str) -> AsyncIterator[Any]:
+        """The events; PeerError when the stream fails. Closing it early cancels the request."""
+        async for answer in self._ask(binding, operation, params, where):
+            yield answer["event"]
+
+    async def _ask(
+        self, binding: str, operation: str, params: Any, where: dict[str, str]
+    ) -> AsyncIterator[dict[str, Any]]:
+        loop = asyncio.get_running_loop()
+        answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        with self._lock:
+            self._last = number = self._last + 1
+        self._listeners[number] = lambda answer: loop.call_soon_threadsafe(answers.put_nowait, answer)
+        ended = False
+        try:
+            self._send({"id": number, "operation": operation, "binding": binding, "params": params} | where)
+            while True:
+                async with asyncio.timeout(PATIENCE):
+                    answer = await answers.get()
+                ended = "event" not in answer
+                if "error" in answer:
+                    raise PeerError(answer["error"])
+                if "end" in answer:
+                    return
+                yield answer
+        finally:
+            if not ended:
+                self._send({"id": number, "cancel": True})
+            del self._listeners[number]
+
+    def _send(self, request: dict[str, Any]) -> None:
+        line = json.dumps(request) + "\n"
+        with self._lock:
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
+
+    def _read(self) -> None:
+        for line in self._process.stdout:
+            answer = json.loads(line)
+            listener = self._listeners.get(answer["id"])
+            if listener is not None:
+                listener(answer)
+
+
+@contextmanager
+def started(command: tuple[str, ...]) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
+    """Runs a program until the block ends; the words of its first line, `ready …`."""
+    if not Path(command[0]).exists():
+        pytest.fail(f"{command[0]} is missing: run `make peers`")
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with process, ExitStack() as stop:
+        stop.callback(_stop, process)
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            assert selector.select(START), f"{command} did not start"
+        words = dict(word.partition("=")[::2] for word in process.stdout.readline().split())
+        assert "ready" in words, command
+        yield process, words
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.stdin.close()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+
+
+def agents() -> Iterator[Callable[..., Agent]]:
+    """`agent("0.3.26", "GRPC")` is a running agent with that binding only; no binding means all it has."""
+    running: dict[tuple[str, ...], Agent] = {}
+    with ExitStack() as stack:
+
+        def get(release: str, *bindings: str) -> Agent:
+            program = AGENTS[release]
+            wanted = bindings or program.bindings
+            if (release, *wanted) not in running:
+                options = [part for binding in wanted for part in ("--binding", binding)]
+                _, words = stack.enter_context(started((*program.command, *options)))
+                agent = Agent(release, words.get("http", ""), words.get("grpc", ""), wanted)
+                running[(release, *wanted)] = agent
+            return running[(release, *wanted)]
+
+        yield get
+
+
+def clients() -> Iterator[Callable[[str], PeerClient]]:
+    """`client("0.2.16")` is that SDK's client, running."""
+    running: dict[str, PeerClient] = {}
+    with ExitStack() as stack:
+
+        def get(release: str) -> PeerClient:
+            if release not in running:
+                process, _ = stack.enter_context(started(CLIENTS[release].command))
+                running[release] = PeerClient(process)
+            return running[release]
+
+        yield get
+
+
+peer_agents = pytest.fixture(scope="session", name="peer_agents")(agents)
+peer_clients = pytest.fixture(scope="session", name="peer_clients")(clients)
