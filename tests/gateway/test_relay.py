@@ -1,0 +1,264 @@
+"""Notifications through a gateway: the agent posts to it, and it posts to whoever registered. Over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, find, http_post
+from a2a_bridge.core.agent_api import Client, service_of
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.gateway.webhooks import PATH, Relay
+from a2a_bridge.hosting import Engine
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push import Registrations, Webhook, WebhookSender
+from a2a_bridge.testing.agents import ScriptedAgent
+from tests.push.receiver import Receiver, receiving
+
+PATIENCE = 10.0
+COMPLETED = "TASK_STATE_COMPLETED"
+
+
+@dataclass
+class Bridge:
+    """A hosted agent that sends notifications, a relay before it, and clients of both."""
+
+    near: Client
+    agent: Client
+    relay: Relay
+    receiver: Receiver
+    base: str
+
+    async def post(self, path: str, body: bytes, **headers: str) -> int:
+        async with http_post(DialOptions(timeout=PATIENCE)) as post:
+            reply = await post(self.base + path, {"Content-Type": "application/json", **headers}, body)
+        return reply.status
+
+
+@asynccontextmanager
+async def bridge(**members: Any) -> AsyncIterator[Bridge]:
+    host = find("JSONRPC").host(ListenAddress(), HostOptions())
+    async with receiving() as receiver, http_post(DialOptions(timeout=PATIENCE)) as post:
+        sender = WebhookSender(Webhook(post, pause=0.001), Registrations())
+        engine = Engine(ScriptedAgent(), push_sender=sender)
+        hooked: list[Relay] = []
+
+        async def receive(path: str, headers: Mapping[str, str], body: bytes) -> int:
+            return await hooked[0].receive(path, headers, body)
+
+        host.receive(PATH, receive)
+        await host.start()
+        base = f"http://{host.address}"
+        relay = Relay(Webhook(post, pause=0.001), base + "/", **members)
+        hooked.append(relay)
+        service = service_of(engine)
+        try:
+            yield Bridge(Client(relay.wrap(service)), Client(service), relay, receiver, base)
+        finally:
+            await engine.close()
+            await sender.close()
+            await host.drain(0)
+
+
+def request(text: str, inline: hub.TaskPushNotificationConfig | None = None, **members: Any) -> Any:
+    message = hub.Message(message_id="m", role=hub.ROLE_USER, parts=[hub.Part(text=text)], **members)
+    made = hub.SendMessageRequest(message=message)
+    if inline is not None:
+        made.configuration.task_push_notification_config.CopyFrom(inline)
+    return made
+
+
+def hook(receiver: Receiver, **members: Any) -> hub.TaskPushNotificationConfig:
+    login = hub.AuthenticationInfo(scheme="Bearer", credentials="secret")
+    return hub.TaskPushNotificationConfig(
+        url=receiver.url,
+        token="theirs",  # noqa: S106
+        authentication=login,
+        **members,
+    )
+
+
+async def paused(bridge: Bridge) -> str:
+    response = await bridge.near.send_message(request("input what?"))
+    return response.task.id
+
+
+async def finish(bridge: Bridge, task_id: str) -> None:
+    await bridge.near.send_message(request("done", task_id=task_id))
+
+
+async def test_events_reach_who_registered_with_the_callers_token_and_credentials() -> None:
+    async with bridge() as links:
+        task_id = await paused(links)
+        made = await links.near.create_task_push_notification_config(
+            hook(links.receiver, task_id=task_id, id="p")
+        )
+        assert made == hook(links.receiver, task_id=task_id, id="p")
+        await finish(links, task_id)
+        posted = await links.receiver.arrived(3)
+        assert {one.headers["x-a2a-notification-token"] for one in posted} == {"theirs"}
+        assert {one.headers["authorization"] for one in posted} == {"Bearer secret"}
+        assert {one.headers["content-type"] for one in posted} == {"application/a2a+json"}
+        states = [one.tree["statusUpdate"]["status"]["state"] for one in posted if "statusUpdate" in one.tree]
+        assert states[-1] == COMPLETED
+
+
+async def test_the_agent_sees_neither_token_nor_credentials_nor_address() -> None:
+    async with bridge() as links:
+        task_id = await paused(links)
+        await links.near.create_task_push_notification_config(hook(links.receiver, task_id=task_id, id="p"))
+        asked = hub.GetTaskPushNotificationConfigRequest(task_id=task_id, id="p")
+        known = await links.agent.get_task_push_notification_config(asked)
+        assert known.url.startswith(f"{links.base}{PATH}/")
+        assert known.token not in ("", "theirs")
+        assert not known.HasField("authentication")
+        # while callers see what they said
+        shown = await links.near.get_task_push_notification_config(asked)
+        assert shown == hook(links.receiver, task_id=task_id, id="p")
+        listing = hub.ListTaskPushNotificationConfigsRequest(task_id=task_id)
+        assert list((await links.near.list_task_push_notification_configs(listing)).configs) == [shown]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_a_config_within_a_message(streaming: bool) -> None:
+    async with bridge() as links:
+        sent = request("task x", hook(links.receiver))
+        before = hub.SendMessageRequest()
+        before.CopyFrom(sent)
+        if streaming:
+            async for _ in links.near.send_streaming_message(sent):
+                pass
+        else:
+            await links.near.send_message(sent)
+        posted = await links.receiver.arrived(4)
+        assert [next(iter(one.tree)) for one in posted] == [
+            "task",
+            "statusUpdate",
+            "artifactUpdate",
+            "statusUpdate",
+        ]
+        assert sent == before
+
+
+async def test_who_repeats_a_config_without_an_id_gets_no_second_one() -> None:
+    async with bridge() as links:
+        task_id = await paused(links)
+        first = await links.near.create_task_push_notification_config(hook(links.receiver, task_id=task_id))
+        again = await links.near.create_task_push_notification_config(hook(links.receiver, task_id=task_id))
+        assert again == first
+        assert len(links.relay) == 1
+
+
+async def test_a_deleted_config_is_forgotten() -> None:
+    async with bridge() as links:
+        task_id = await paused(links)
+        await links.near.create_task_push_notification_config(hook(links.receiver, task_id=task_id, id="p"))
+        gone = hub.DeleteTaskPushNotificationConfigRequest(task_id=task_id, id="p")
+        await links.near.delete_task_push_notification_config(gone)
+        assert len(links.relay) == 0
+
+
+NOTE = json.dumps(
+    {"statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state": COMPLETED}}}
+).encode()
+
+
+async def registered(links: Bridge) -> tuple[str, str]:
+    """The path and the token that an agent was given."""
+    task_id = await paused(links)
+    await links.near.create_task_push_notification_config(hook(links.receiver, task_id=task_id, id="p"))
+    asked = hub.GetTaskPushNotificationConfigRequest(task_id=task_id, id="p")
+    known = await links.agent.get_task_push_notification_config(asked)
+    return known.url.removeprefix(links.base), known.token
+
+
+async def test_only_who_has_the_token_may_post() -> None:
+    async with bridge() as links:
+        path, token = await registered(links)
+        name = {"X-A2A-Notification-Token": token}
+        assert await links.post(path, NOTE) == 401
+        assert await links.post(path, NOTE, **{"X-A2A-Notification-Token": "theirs"}) == 401
+        assert await links.post(path, NOTE, **{"X-A2A-Notification-Token": token[:-1]}) == 401
+        assert await links.post(f"{PATH}/nobody", NOTE, **name) == 404
+        assert await links.post(PATH, NOTE, **name) == 404
+        assert await links.post(path, b"{", **name) == 400
+        assert await links.post(path, b"{}", **name) == 400
+        assert links.receiver.posted == []
+        assert await links.post(path, NOTE, **name) == 200
+        assert links.receiver.posted[0].tree == json.loads(NOTE)
+
+
+async def test_the_agent_hears_what_the_receiver_answers(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "a2a_bridge.push")
+    async with bridge() as links:
+        path, token = await registered(links)
+        name = {"X-A2A-Notification-Token": token}
+        links.receiver.statuses = [500, 200, 410]
+        assert await links.post(path, NOTE, **name) == 200  # the second attempt
+        assert await links.post(path, NOTE, **name) == 502
+        assert len(links.receiver.posted) == 3
+        links.receiver.silent = True
+        first = asyncio.create_task(links.post(path, NOTE, **name))
+        await links.receiver.arrived(4)
+        first.cancel()
+        await asyncio.wait({first})
+
+
+async def test_so_many_at_once() -> None:
+    async with bridge(at_once=1) as links:
+        path, token = await registered(links)
+        name = {"X-A2A-Notification-Token": token}
+        links.receiver.silent = True
+        first = asyncio.create_task(links.post(path, NOTE, **name))
+        await links.receiver.arrived(1)
+        assert await links.post(path, NOTE, **name) == 503
+        first.cancel()
+        await asyncio.wait({first})
+
+
+async def test_the_memory_is_bounded() -> None:
+    async with bridge(most=2) as links:
+        task_id = await paused(links)
+        for name in "abc":
+            await links.near.create_task_push_notification_config(
+                hook(links.receiver, task_id=task_id, id=name)
+            )
+        assert len(links.relay) == 2
+        # What was forgotten is shown as the agent has it.
+        asked = hub.GetTaskPushNotificationConfigRequest(task_id=task_id, id="a")
+        shown = await links.near.get_task_push_notification_config(asked)
+        assert shown.url.startswith(f"{links.base}{PATH}/")
+
+
+@pytest.mark.parametrize("inline", [False, True])
+async def test_what_is_no_http_url_is_refused(inline: bool) -> None:
+    async with bridge() as links:
+        task_id = await paused(links)
+        bad = hub.TaskPushNotificationConfig(task_id=task_id, url="file:///etc/passwd")
+        making: Any = links.near.create_task_push_notification_config(bad)
+        if inline:
+            making.close()
+            making = links.near.send_message(request("task", bad))
+        with pytest.raises(A2AError) as caught:
+            await making
+        prefix = "configuration.taskPushNotificationConfig." if inline else ""
+        assert caught.value.reason is Reason.INVALID_PARAMS
+        assert [one.field for one in caught.value.violations] == [f"{prefix}url"]
+        with pytest.raises(A2AError):
+            await anext(links.near.send_streaming_message(request("task", bad)))
+        assert len(links.relay) == 0
+
+
+async def test_only_posts_are_received() -> None:
+    async with bridge() as links:
+        reader, writer = await asyncio.open_connection(*links.base.removeprefix("http://").split(":"))
+        writer.write(f"GET {PATH}/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        assert b" 405 " in await asyncio.wait_for(reader.read(), PATIENCE)
+        writer.close()

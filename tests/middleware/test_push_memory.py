@@ -1,0 +1,152 @@
+"""push_memory(): the version of who registers, and what older callers said beside their configs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import ASIDE_PARAMETER, Call, CallContext, Origin, Principal
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.scope import Scope
+from a2a_bridge.dialects import V1_0, Dialect
+from a2a_bridge.middleware import push_memory
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.pb.google_protobuf import Empty
+from a2a_bridge.push import Registrations
+from a2a_bridge.testing.probe import Probe, yielding
+from tests.middleware.scene import ask, send
+
+OLD = Dialect("0.3", V1_0.card, {}, final_events=True)
+ALICE = Scope("", "alice")
+
+
+def caller(version: str = "0.3", aside: str = "") -> CallContext:
+    parameters = {ASIDE_PARAMETER: aside} if aside else {}
+    return CallContext(origin=Origin("JSONRPC", version), principal=Principal("alice"), parameters=parameters)
+
+
+def config(config_id: str = "p", **members: Any) -> hub.TaskPushNotificationConfig:
+    return hub.TaskPushNotificationConfig(task_id="t", id=config_id, url="http://hook/", **members)
+
+
+class Agent:
+    """Keeps configs; names those without a name."""
+
+    def __init__(self) -> None:
+        self.configs: dict[str, hub.TaskPushNotificationConfig] = {}
+        self.known = Registrations()
+        self.seen: list[str] = []
+        probe = Probe()
+        probe.on_unary = self._answer
+        probe.on_stream = yielding()
+        self.service = push_memory(self.known, [V1_0, OLD])(probe)
+
+    async def _answer(self, call: Call[Any, Any]) -> Any:
+        request = call.request
+        if call.operation is ops.CREATE_PUSH_CONFIG:
+            # An event may be sent from here on, so the version has to be known.
+            self.seen.append(self.known.version(ALICE, request))
+            made = self.configs[request.id or "made"] = config(request.id or "made")
+            return made
+        if call.operation is ops.GET_PUSH_CONFIG:
+            return self.configs[request.id]
+        if call.operation is ops.DELETE_PUSH_CONFIG:
+            del self.configs[request.id]
+            return Empty()
+        if call.operation is ops.LIST_PUSH_CONFIGS:
+            return hub.ListTaskPushNotificationConfigsResponse(configs=self.configs.values())
+        return hub.SendMessageResponse()
+
+    async def create(self, context: CallContext, config_id: str = "p") -> str | None:
+        return await self._told(ops.CREATE_PUSH_CONFIG, config(config_id), context)
+
+    async def get(self, context: CallContext, config_id: str = "p") -> str | None:
+        request = hub.GetTaskPushNotificationConfigRequest(task_id="t", id=config_id)
+        return await self._told(ops.GET_PUSH_CONFIG, request, context)
+
+    async def list(self, context: CallContext) -> str | None:
+        request = hub.ListTaskPushNotificationConfigsRequest(task_id="t")
+        return await self._told(ops.LIST_PUSH_CONFIGS, request, context)
+
+    async def delete(self, context: CallContext) -> None:
+        request = hub.DeleteTaskPushNotificationConfigRequest(task_id="t", id="p")
+        await self._told(ops.DELETE_PUSH_CONFIG, request, context)
+
+    async def _told(self, operation: Any, request: Any, context: CallContext) -> str | None:
+        """What the answer says beside its message."""
+        await ask(self.service, Call(operation, request, context))
+        return context.reply.get(ASIDE_PARAMETER)
+
+
+def test_nobody_wraps_a_service_that_only_speaks_1_0() -> None:
+    probe = Probe()
+    assert push_memory(Registrations(), [V1_0])(probe) is probe
+
+
+@pytest.mark.parametrize(("version", "remembered"), [("0.3", "0.3"), ("1.0", ""), ("", "")])
+async def test_the_version_of_who_registers(version: str, remembered: str) -> None:
+    agent = Agent()
+    await agent.create(caller(version), "")
+    assert agent.known.version(ALICE, config("made")) == remembered
+    assert agent.seen == [remembered]
+
+
+@pytest.mark.parametrize("operation", [ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE])
+async def test_the_version_of_who_registers_within_a_message(operation: Any) -> None:
+    agent = Agent()
+    request = send().request
+    await ask(agent.service, Call(operation, request, caller()))
+    assert len(agent.known) == 0
+    request.configuration.task_push_notification_config.CopyFrom(config(""))
+    await ask(agent.service, Call(operation, request, caller()))
+    assert agent.known.version(ALICE, config("given")) == "0.3"
+
+
+async def test_what_was_said_beside_a_config_comes_back() -> None:
+    agent = Agent()
+    assert await agent.create(caller(aside="said")) == "said"
+    assert await agent.create(caller(), "q") is None
+    assert await agent.get(caller()) == "said"
+    assert await agent.get(caller(), "q") is None
+    assert json.loads(await agent.list(caller()) or "") == ["said", None]
+
+
+async def test_callers_of_1_0_hear_nothing_of_it() -> None:
+    agent = Agent()
+    await agent.create(caller(aside="said"))
+    assert await agent.get(caller("1.0")) is None
+    assert await agent.list(caller("1.0")) is None
+    assert await agent.create(caller("1.0", aside="forged")) is None
+    assert await agent.get(caller()) is None
+
+
+async def test_a_deleted_config_is_forgotten() -> None:
+    agent = Agent()
+    await agent.create(caller(aside="said"))
+    await agent.delete(caller())
+    agent.configs["p"] = config()
+    assert await agent.get(caller()) is None
+    assert await agent.list(caller()) is None
+
+
+async def test_what_is_too_long_to_remember_is_not() -> None:
+    agent = Agent()
+    assert await agent.create(caller(aside="x" * 5000)) is None
+
+
+async def test_a_config_that_was_refused_is_not_noted() -> None:
+    agent = Agent()
+
+    async def refuse(call: Call[Any, Any]) -> Any:
+        raise A2AError(Reason.TASK_NOT_FOUND)
+
+    probe = Probe()
+    probe.on_unary = refuse
+    with pytest.raises(A2AError):
+        await ask(
+            push_memory(agent.known, [OLD])(probe), Call(ops.CREATE_PUSH_CONFIG, config(), caller(aside="x"))
+        )
+    assert agent.known.aside(ALICE, "t", "p") == ""
