@@ -1,0 +1,359 @@
+"""Carries what the hub has no place for, so that what an older version said comes back as it was said. It knows
+no version: what is canonical, and what a patched tree means, is for the dialects to say.
+
+Rules:
+1. A residue tells how a tree deviates from the one that the hub message alone would give: members added, removed,
+   spelled differently. It is one ASCII string under KEY in the metadata of a hub message, because a Struct would
+   lose numbers and depth.
+2. A *unit* is a message with metadata of its own. Its residue covers its members, but not units within it.
+3. It is written only where there is a deviation, and refused where it would be larger than LARGEST.
+4. Each entry names the value it replaces by a checksum. Entries whose value has changed since are left out.
+5. It cannot change what a message says: a dialect applies it only if the outcome still means the same message.
+   What does not pass, or is none of ours, is the user's own.
+6. `strip` takes it away for those to whom it says nothing: agents next door, and wires of other shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any, TypeVar
+from zlib import crc32
+
+import orjson
+from google.protobuf.message import Message
+
+from a2a_bridge.codec import ExactFloat, InexactNumber, Json, JsonSyntaxError, dumps, dumps_ascii, loads_exact
+from a2a_bridge.dialects.respelling import describe, respelled
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+M = TypeVar("M", bound=Message)
+Entry = list[Any]
+"""[pointer, checksum, value]: set a member (checksum null: there was none); [pointer, checksum]: remove it;
+[pointer, checksum, null, recipe]: respell a text. Pointers as in RFC 6901."""
+
+KEY = "urn:a2a-bridge:residue:1"
+LARGEST = 64 * 1024
+DEEPEST = 500
+"""Levels of a carried value, at most: more could be written, but not read again everywhere."""
+KIND, PROTO, V0_1, HUB = "kind", "proto", "v0.1", "hub"
+"""Sources: the JSON `kind` shape, the protobuf shape and 0.1 (what those said more than the hub), and the hub."""
+
+_PREFIX = '{"v":1,"'
+_KEY_BYTES = KEY.encode()
+
+
+class TooMuch(ValueError):  # noqa: N818 - it is about a size, and the caller says whose
+    """What would have to be carried is more than LARGEST, or nested deeper than DEEPEST."""
+
+
+def diff(canonical: Json, given: Json) -> list[Entry]:
+    """What `patch` needs to make the given tree of the canonical one.
+
+    Numbers differ if they are not written as the same kind of number with the same value.
+    Raises InexactNumber if a number would be carried whose text is not known, and TooMuch.
+    """
+    return [] if canonical is given else list(_differences(canonical, given, ""))
+
+
+def patch(canonical: Json, entries: Sequence[Entry]) -> Json:
+    """The tree with all the entries whose old value is still there. Shares what is unchanged."""
+    root: dict[str, Any] = {"": canonical}
+    owned: set[int] = {id(root)}  # containers that are ours to change
+    for entry in entries:
+        _apply(root, owned, entry)
+    tree: Json = root.get("")
+    return tree
+
+
+def write(source: str, entries: Sequence[Entry]) -> str:
+    """The text of a residue. Raises TooMuch."""
+    return said(source, list(entries))
+
+
+def said(source: str, content: Json) -> str:
+    """The text under KEY for what a source says. Raises TooMuch."""
+    text = dumps_ascii({"v": 1, source: content})
+    if len(text) > LARGEST:
+        raise TooMuch(f"holds more than {LARGEST} bytes that A2A 1.0 has no place for")
+    return text
+
+
+def heard(text: object, source: str) -> Json:
+    """What a source says in a text under KEY; None when it says nothing there, or when the text is none of ours."""
+    if not isinstance(text, str) or not text.startswith(_PREFIX) or len(text) > LARGEST:
+        return None
+    try:
+        tree = loads_exact(text)
+    except JsonSyntaxError:
+        return None
+    return tree.get(source) if isinstance(tree, dict) else None
+
+
+def read(text: object, source: str) -> list[Entry] | None:
+    """The entries of a source in a text under KEY; None when it has none, or when they are not well formed."""
+    entries = heard(text, source)
+    if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
+        return None
+    return entries
+
+
+def is_residue(value: object) -> bool:
+    """Whether a value under KEY looks like one of ours."""
+    return isinstance(value, str) and value.startswith(_PREFIX)
+
+
+def carry(unit: Any, source: str, entries: Sequence[Entry]) -> None:
+    """Puts a residue into the metadata of a unit, beside those of other sources. Raises TooMuch."""
+    content = {"v": 1}
+    fields = unit.metadata.fields
+    if KEY in fields and is_residue(fields[KEY].string_value):
+        try:
+            content = dict(loads_exact(fields[KEY].string_value))  # type: ignore[arg-type]
+        except (JsonSyntaxError, ValueError, TypeError):
+            content = {"v": 1}
+    text = dumps_ascii({**content, source: list(entries)})
+    if len(text) > LARGEST:
+        raise TooMuch(f"holds more than {LARGEST} bytes that A2A 1.0 has no place for")
+    fields[KEY].string_value = text
+
+
+def carried(unit: Any, source: str) -> list[Entry] | None:
+    """The entries of a source in the metadata of a unit."""
+    if not unit.HasField("metadata") or KEY not in unit.metadata.fields:
+        return None
+    return read(unit.metadata.fields[KEY].string_value, source)
+
+
+def apply(canonical: Json, unit: Any, source: str) -> Json:
+    """The canonical tree of a unit with what a source wants. The caller checks that it still means the unit."""
+    entries = carried(unit, source)
+    return patch(canonical, entries) if entries else canonical
+
+
+def present(message: Message) -> bool:
+    """Whether there is a residue anywhere in a message of the hub."""
+    return _KEY_BYTES in message.SerializeToString() and any(_bears(unit) for unit in units(message))
+
+
+def strip(message: Message) -> None:
+    """Takes all residues out of a message, in place, and metadata that held nothing else."""
+    for unit in units(message):
+        if _bears(unit):
+            del unit.metadata.fields[KEY]
+            if not unit.metadata.fields:
+                unit.ClearField("metadata")
+
+
+def stripped(message: M) -> M:
+    """The message without residues: itself if it has none, else a copy."""
+    if not present(message):
+        return message
+    copy = type(message)()
+    copy.CopyFrom(message)
+    strip(copy)
+    return copy
+
+
+def units(message: Any) -> Iterator[Any]:
+    """All the messages with metadata of their own in a message of the hub, itself included."""
+    match message:
+        case hub.Part():
+            yield message
+        case hub.Message() | hub.Artifact():
+            yield message
+            yield from message.parts
+        case hub.Task():
+            yield message
+            yield from _status_units(message)
+            for one in (*message.history, *message.artifacts):
+                yield from units(one)
+        case hub.TaskStatusUpdateEvent():
+            yield message
+            yield from _status_units(message)
+        case hub.TaskArtifactUpdateEvent():
+            yield message
+            if message.HasField("artifact"):
+                yield from units(message.artifact)
+        case hub.SendMessageRequest():
+            yield message
+            if message.HasField("message"):
+                yield from units(message.message)
+        case hub.CancelTaskRequest():
+            yield message
+        case hub.StreamResponse() | hub.SendMessageResponse():
+            payload = message.WhichOneof("payload")
+            if payload is not None:
+                yield from units(getattr(message, payload))
+        case hub.ListTasksResponse():
+            for task in message.tasks:
+                yield from units(task)
+
+
+def same(one: Json, other: Json) -> bool:
+    """Whether two trees are the same: integers and floats told apart, decimals by value, members in any order."""
+    if one is other:
+        return True
+    if isinstance(one, float) and isinstance(other, float):
+        return _decimal(one) == _decimal(other)
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict) and isinstance(other, dict):
+        return len(one) == len(other) and all(
+            key in other and same(item, other[key]) for key, item in one.items()
+        )
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return one == other
+
+
+def _status_units(message: Any) -> Iterator[Any]:
+    if message.HasField("status") and message.status.HasField("message"):
+        yield from units(message.status.message)
+
+
+def _bears(unit: Any) -> bool:
+    if not unit.HasField("metadata"):
+        return False
+    fields = unit.metadata.fields
+    return KEY in fields and is_residue(fields[KEY].string_value)
+
+
+def _decimal(number: float) -> object:
+    text = number.text if isinstance(number, ExactFloat) else float.__repr__(number)
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # an exponent beyond all measure
+        return text
+
+
+def _differences(canonical: Json, given: Json, pointer: str) -> Iterator[Entry]:
+    if isinstance(canonical, dict) and isinstance(given, dict):
+        for key, value in canonical.items():
+            if key not in given:
+                yield [_below(pointer, key), _checksum(value)]
+        for key, value in given.items():
+            if key not in canonical:
+                _check_carriable(value)
+                yield [_below(pointer, key), None, value]
+            elif value is not canonical[key]:
+                yield from _differences(canonical[key], value, _below(pointer, key))
+    elif isinstance(canonical, list) and isinstance(given, list) and len(canonical) == len(given):
+        for index, value in enumerate(given):
+            if value is not canonical[index]:
+                yield from _differences(canonical[index], value, f"{pointer}/{index}")
+    elif not same(canonical, given):
+        recipe = describe(canonical, given) if isinstance(canonical, str) and isinstance(given, str) else None
+        if recipe is not None:
+            yield [pointer, _checksum(canonical), None, recipe]
+        else:
+            _check_carriable(given)
+            yield [pointer, _checksum(canonical), given]
+
+
+def _below(pointer: str, key: str) -> str:
+    if "~" in key or "/" in key:
+        key = key.replace("~", "~0").replace("/", "~1")
+    return f"{pointer}/{key}"
+
+
+def _check_carriable(value: Json) -> None:
+    """Level by level and without recursion, since this may be the deepest tree a parser returns."""
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        deeper: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                deeper += item.values()
+            elif isinstance(item, list):
+                deeper += item
+            elif type(item) is float:
+                raise InexactNumber("the text of a number is needed")
+        if not deeper:
+            return
+        level = deeper
+    raise TooMuch(f"is nested more than {DEEPEST} levels deep")
+
+
+def _checksum(value: Json) -> str:
+    """The same for trees that are the same, whatever the order of their members and the text of their numbers."""
+    try:
+        octets = orjson.dumps(value, _plain, orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        octets = dumps(_sorted(value))
+    return f"{crc32(octets):08x}"
+
+
+def _plain(value: Any) -> float:
+    if isinstance(value, ExactFloat):
+        return float(value)
+    raise TypeError
+
+
+def _sorted(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_sorted(item) for item in value]
+    return value
+
+
+def _is_entry(entry: object) -> bool:
+    match entry:
+        case [str(), str()] | [str(), str() | None, _] | [str(), str(), None, dict()]:
+            return True
+    return False
+
+
+def _apply(root: dict[str, Any], owned: set[int], entry: Entry) -> None:
+    pointer, old = entry[0], entry[1]
+    if pointer and not pointer.startswith("/"):
+        return
+    keys = [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")]
+    place: Any = root
+    for key in keys[:-1]:
+        found = _member(place, key)
+        if not isinstance(found, dict | list):
+            return
+        if id(found) not in owned:
+            found = found.copy()
+            owned.add(id(found))
+            place[key if isinstance(place, dict) else int(key)] = found
+        place = found
+    last = keys[-1]
+    current = _member(place, last)
+    if (current is _ABSENT) != (old is None) or (old is not None and _checksum(current) != old):
+        return
+    if isinstance(place, list) and len(entry) > 2:
+        if current is not _ABSENT:
+            place[int(last)] = _new(current, entry)
+    elif isinstance(place, dict):
+        if len(entry) == 2:
+            del place[last]
+        else:
+            place[last] = _new(current, entry)
+
+
+def _new(current: Json, entry: Entry) -> Json:
+    if len(entry) == 3:
+        value: Json = entry[2]
+        return value
+    text = respelled(current, entry[3]) if isinstance(current, str) else None
+    return current if text is None else text
+
+
+_ABSENT: Any = object()
+
+
+def _member(place: Any, key: str) -> Any:
+    if isinstance(place, dict):
+        return place.get(key, _ABSENT)
+    if (
+        isinstance(place, list)
+        and key.isascii()
+        and key.isdigit()
+        and len(key) < 10
+        and int(key) < len(place)
+    ):
+        return place[int(key)]
+    return _ABSENT

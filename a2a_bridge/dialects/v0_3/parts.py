@@ -1,0 +1,299 @@
+"""Parts of messages and artifacts, `kind` shape ↔ hub (spec 0.3.0, 6.5). Not what they are part of.
+
+The quick functions take what `encode_part` writes, and count members to see that nothing else is there; whatever
+fails them is read by `irregular`. Lines that say `# residue` serve only to keep what the hub cannot hold: without
+them this is a codec that forgets.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from a2a_bridge.codec import InexactNumber, Json, JsonObject
+from a2a_bridge.codec.errors import Irregular
+from a2a_bridge.codec.structs import LEVELS, read_struct, read_value
+from a2a_bridge.codec.values import base64_text
+from a2a_bridge.codec.wire import VARINT
+from a2a_bridge.dialects.residue import KEY
+from a2a_bridge.dialects.v0_3 import scalars
+from a2a_bridge.dialects.v0_3.irregular import (
+    WRAPPED,
+    Facts,
+    Reader,
+    Shape,
+    decode_with,
+    marked,
+    restored,
+    text_of,
+)
+from a2a_bridge.dialects.v0_3.scalars import base64_octets, struct
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+_KINDS = ("text", "file", "data")
+
+
+def write_part(tree: Any) -> str:
+    """Wire text of a canonical part. Raises Irregular for any other."""
+    get = tree.get
+    seen = 2  # residue
+    kind = get("kind")
+    if kind == "text":
+        value = get("text")
+        if type(value) is not str:
+            raise Irregular
+        if not value.isascii():
+            value = value.encode().decode("latin-1")
+        out = f"\n{VARINT[len(value)]}{value}"
+    elif kind == "data":
+        value = get("data")
+        body = struct(value, LEVELS)
+        body = f"*{VARINT[len(body)]}{body}"
+        out = f'"{VARINT[len(body)]}{body}'
+    elif kind == "file":
+        file = get("file")
+        if type(file) is not dict:
+            raise Irregular
+        return _file(file, tree)
+    else:
+        raise Irregular
+    value = get("metadata")
+    if value is not None:
+        seen += 1  # residue
+        if KEY in value:  # residue
+            raise Irregular  # residue
+        body = struct(value, LEVELS)
+        out += f"*{VARINT[len(body)]}{body}"
+    if "filename" in tree or "mediaType" in tree:
+        out += _names(tree, "filename", "mediaType")
+        seen += ("filename" in tree) + ("mediaType" in tree)  # residue
+    if seen != len(tree):  # residue
+        raise Irregular  # residue
+    return out
+
+
+def _file(file: dict[str, Any], tree: dict[str, Any]) -> str:
+    seen = 1  # residue
+    if "bytes" in file:
+        octets = base64_octets(file["bytes"])
+        out = f"\x12{VARINT[len(octets)]}{octets}"
+    else:
+        url = file.get("uri")
+        if type(url) is not str:
+            raise Irregular
+        if not url.isascii():
+            url = url.encode().decode("latin-1")
+        out = f"\x1a{VARINT[len(url)]}{url}"
+    if len(file) > 1:
+        out += _names(file, "name", "mimeType")
+        seen += ("name" in file) + ("mimeType" in file)  # residue
+    if seen != len(file):  # residue
+        raise Irregular  # residue
+    seen = 2  # residue
+    metadata = tree.get("metadata")
+    if metadata is not None:
+        seen += 1  # residue
+        if KEY in metadata:  # residue
+            raise Irregular  # residue
+        body = struct(metadata, LEVELS)
+        out += f"*{VARINT[len(body)]}{body}"
+    if seen != len(tree):  # residue
+        raise Irregular  # residue
+    return out
+
+
+def _names(members: dict[str, Any], filename: str, media_type: str) -> str:
+    """Both are never empty in a canonical tree."""
+    out = ""
+    for name, tag in ((filename, "2"), (media_type, ":")):
+        value = members.get(name)
+        if value is None:
+            continue
+        if type(value) is not str or not value:
+            raise Irregular
+        if not value.isascii():
+            value = value.encode().decode("latin-1")
+        out += f"{tag}{VARINT[len(value)]}{value}"
+    if filename in members and members[filename] is None:  # residue
+        raise Irregular  # residue
+    if media_type in members and members[media_type] is None:  # residue
+        raise Irregular  # residue
+    return out
+
+
+def part_text(tree: Any) -> str:
+    """Wire text of any part. Raises Refused, and InexactNumber."""
+    try:
+        return write_part(tree)
+    except InexactNumber:
+        raise
+    except (ValueError, AttributeError, TypeError):
+        return text_of(PART, tree)
+
+
+def encode_part(part: Any) -> JsonObject:
+    """A part as a 0.x peer gets it. Raises ValueError for what JSON cannot say."""
+    tree: JsonObject
+    text = part.text
+    which = "text" if text else part.WhichOneof("content")
+    if which == "text":
+        tree = {"kind": "text", "text": text}
+    elif which == "data":
+        value = part.data
+        if value.WhichOneof("kind") != "struct_value":
+            return marked(PART, part)
+        tree = {"kind": "data", "data": read_struct(value.struct_value)}
+    elif which is None:
+        return marked(PART, part)
+    else:
+        file: JsonObject = {"bytes": base64_text(part.raw)} if which == "raw" else {"uri": part.url}
+        tree = {"kind": "file", "file": file}
+        value = part.filename
+        if value:
+            file["name"] = value
+        value = part.media_type
+        if value:
+            file["mimeType"] = value
+        if part.HasField("metadata"):
+            metadata = read_struct(part.metadata)
+            tree["metadata"] = metadata
+            if KEY in metadata:  # residue
+                return restored(PART, tree)  # residue
+        return tree
+    value = part.filename
+    if value:
+        tree["filename"] = value
+    value = part.media_type
+    if value:
+        tree["mediaType"] = value
+    if part.HasField("metadata"):
+        metadata = read_struct(part.metadata)
+        tree["metadata"] = metadata
+        if KEY in metadata:  # residue
+            return restored(PART, tree)  # residue
+    return tree
+
+
+def _read(reader: Reader) -> None:
+    given = reader.given
+    kind = given.get("kind")
+    if kind is None:
+        kind = given.get("type")  # as parts were tagged before 0.2, and as examples of 0.2 still tag them
+    if kind is None:
+        # Without a tag the members tell (a part in a stream from peers that leave out defaults).
+        kind = next((name for name in _KINDS if name in given), None)
+    if kind not in _KINDS:
+        reader.wrong("kind", "is none of text, file, data")
+        return
+    reader.tree["kind"] = kind
+    if kind == "file":
+        _read_file(reader)
+    elif kind == "text":
+        if given.get("text") is None:
+            reader.wrong("text", "is required")
+        reader.string("text", required=True)
+    else:
+        _read_data(reader)
+    reader.metadata()
+    if kind != "file":
+        reader.later("filename")
+        reader.later("mediaType")
+    if "wrapped" in reader.facts:
+        reader.facts["wrapped"] = WRAPPED not in reader.tree.get("metadata", {})
+
+
+def _read_data(reader: Reader) -> None:
+    if "data" not in reader.given:
+        reader.wrong("data", "is required")
+        return
+    data: Json = reader.given["data"]
+    found = scalars.canonical_free(data, exact=reader.exact)
+    if type(data) is not dict:
+        # 0.2.5 speaks of arrays in prose; the hub takes any value.
+        found = {"value": scalars.canonical_free(data, LEVELS - 3, exact=reader.exact)}
+        reader.facts["wrapped"] = True
+    reader.tree["data"] = found if type(found) is dict else {}
+
+
+def _read_file(reader: Reader) -> None:
+    given = reader.object("file")
+    if given is None:
+        if reader.given.get("file") is None:
+            reader.wrong("file", "is required")
+        return
+    file = Reader(given, f"{reader.path}.file" if reader.path else "file")
+    text = given.get("bytes")
+    if text is None and given.get("uri") is None and type(given.get("data")) is str:
+        text = given["data"]  # as examples of 0.2 call it
+    if text is not None:
+        if type(text) is not str:
+            file.expected("bytes", "a base64 string")
+        else:
+            file.tree["bytes"] = scalars.canonical_base64(text) or ""
+    else:
+        file.string("uri", required=True)
+    file.string("name")
+    file.string("mimeType")
+    found = reader.within(file)
+    reader.tree["file"] = (
+        given if found.keys() == given.keys() and all(found[key] is given[key] for key in found) else found
+    )
+
+
+def _is_wrapped(tree: JsonObject, flagged: Any) -> bool:
+    data = tree.get("data")
+    if tree["kind"] != "data" or type(data) is not dict or data.keys() != {"value"}:
+        return False
+    metadata = tree.get("metadata", {})
+    if flagged is True:
+        return type(data["value"]) is not dict and metadata.get(WRAPPED) is True
+    return type(data["value"]) is not dict and flagged is False and WRAPPED in metadata
+
+
+def _is_empty(tree: JsonObject, value: Any) -> bool:
+    return value is True and tree["kind"] == "text" and not tree["text"]
+
+
+def _show(tree: JsonObject, facts: Facts) -> None:
+    if facts.get("wrapped") is True:
+        tree["metadata"][WRAPPED] = True
+
+
+def _impose(part: Any, facts: Facts) -> None:
+    if "empty" in facts:
+        part.ClearField("text")
+    if "wrapped" in facts:
+        value = type(part.data)()
+        value.CopyFrom(part.data.struct_value.fields["value"])
+        part.data.CopyFrom(value)
+
+
+def _facts_of(part: Any) -> Facts:
+    which = part.WhichOneof("content")
+    if which is None:
+        part.text = ""
+        return {"empty": True}
+    if which != "data" or part.data.WhichOneof("kind") == "struct_value":
+        return {}
+    value = type(part.data)()
+    if read_value(part.data) is None:
+        value.null_value = 0
+    else:
+        value.CopyFrom(part.data)
+    part.data.Clear()
+    part.data.struct_value.fields["value"].CopyFrom(value)
+    return {"wrapped": WRAPPED not in part.metadata.fields}
+
+
+PART = Shape(
+    hub.Part,
+    "*",
+    _read,
+    write_part,
+    encode_part,
+    checks={"wrapped": _is_wrapped, "empty": _is_empty},
+    show=_show,
+    impose=_impose,
+    facts_of=_facts_of,
+)
+
+decode_part = decode_with(PART, part_text)

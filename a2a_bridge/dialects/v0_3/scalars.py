@@ -1,0 +1,249 @@
+"""Single values of the `kind` shape, both ways: states, roles, timestamps, base64, free JSON. Not the objects that
+hold them.
+
+Two readers for each. The quick ones, for the hot path, take only what an encoder would write and raise `Irregular`
+for all else. The tolerant ones (`canonical_…`) take whatever can be understood and return the canonical spelling:
+the same object if it is canonical already.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import pybase64
+
+from a2a_bridge.codec import ExactFloat, InexactNumber, Json, structs, values
+from a2a_bridge.codec.errors import Irregular
+from a2a_bridge.codec.structs import ARRAY_LEVELS, EXACT_INTEGER, OBJECT_LEVELS, number
+from a2a_bridge.codec.wire import VARINT
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.pb.google_protobuf import Timestamp
+
+#: spec 0.3.0, 6.3; `unknown` is what 1.0 calls UNSPECIFIED
+STATES = {
+    "submitted": 1,
+    "working": 2,
+    "completed": 3,
+    "failed": 4,
+    "canceled": 5,
+    "input-required": 6,
+    "rejected": 7,
+    "auth-required": 8,
+    "unknown": 0,
+}
+STATE_NAMES: dict[int, str] = {int(number): name for name, number in STATES.items()}
+#: how the protobuf file of 0.3 spells one of them
+STATE_ALIASES = {"cancelled": "canceled"}
+ROLES = {"user": 1, "agent": 2}
+ROLE_NAMES: dict[int, str] = {number: name for name, number in ROLES.items()}
+#: states that end a stream (spec 0.3.0, 7.2.2); auth-required does not, since a 1.0 agent may go on
+FINAL_STATES = frozenset({"completed", "canceled", "failed", "rejected", "input-required"})
+
+_CANONICAL_TIME = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])"
+    r"(?:\.([0-9]{3}|[0-9]{6}|[0-9]{9}))?Z"
+)
+_ANY_TIME = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
+    r"(?:[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]+))?)?\s*([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
+)
+#: the last character before the padding, if no stray bits follow the last byte
+_ENDS_ONE = frozenset("AQgw")
+_ENDS_TWO = frozenset("AEIMQUYcgkosw048")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_MOST_INTEGER = 2**31 - 1
+
+
+def _refuse(_: int) -> float:
+    raise Irregular
+
+
+def _regular(exact: ExactFloat) -> float:
+    """The double of a number that is written as that double would be. Raises Irregular."""
+    double = float(exact)
+    if canonical_number(exact) is not exact:
+        raise Irregular
+    return double
+
+
+#: as in the codec, but only numbers that come back as they were
+struct, value_of, array = structs.writers(_refuse, _regular)
+
+
+def timestamp_octets(text: Any) -> str:
+    """A Timestamp's wire text, of canonical spelling only."""
+    if type(text) is not str:
+        raise Irregular
+    match = _CANONICAL_TIME.fullmatch(text)
+    if match is None or (match[7] or "1").endswith("000"):
+        raise Irregular
+    return values.timestamp_octets(text)
+
+
+def base64_octets(text: Any) -> str:
+    """Bytes as wire text, of canonical base64 only."""
+    if type(text) is not str:
+        raise Irregular
+    octets = pybase64.b64decode(text, validate=True).decode("latin-1")
+    if text.endswith("="):
+        if text.endswith("=="):
+            if text[-3:-2] not in _ENDS_ONE:
+                raise Irregular
+        elif text[-2:-1] not in _ENDS_TWO:
+            raise Irregular
+    return octets
+
+
+def history_length(value: Any) -> int | None:
+    """A historyLength as the hub holds it, from 0 to 2^31-1; None for what is no integer of at least 0."""
+    if isinstance(value, float):
+        if not value.is_integer():
+            return _MOST_INTEGER if value > 0 and value - value != 0 else None
+        value = int(value)
+    if type(value) is not int or value < 0:
+        return None
+    return min(value, _MOST_INTEGER)
+
+
+def canonical_text(text: str) -> str:
+    """A string that protobuf can hold."""
+    if text.isascii() or _SURROGATE.search(text) is None:
+        return text
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def canonical_number(exact: float) -> int | float:
+    """A number as it comes back from a Struct; 0 for what no double holds."""
+    double = float(exact)
+    if double - double != 0:
+        return 0
+    plain = number(double)
+    if type(plain) is int:
+        return plain
+    plain = ExactFloat(double)
+    if isinstance(exact, ExactFloat) and exact.text != float.__repr__(double):
+        try:
+            if Decimal(exact.text) != Decimal(float.__repr__(double)):
+                return plain
+        except InvalidOperation:
+            return plain
+    return exact
+
+
+def canonical_free(value: Json, levels: int = structs.LEVELS, *, exact: bool = True) -> Json:
+    """Any JSON as it comes back from a Value. What is nested too deeply becomes null.
+
+    exact: raise InexactNumber for a plain double, whose text may have said more.
+    """
+    kind = type(value)
+    if kind is str:
+        return canonical_text(value)  # type: ignore[arg-type]
+    if kind is int:
+        return value if -EXACT_INTEGER <= value <= EXACT_INTEGER else _double(value)  # type: ignore[operator,arg-type]
+    if kind is dict:
+        return _canonical_object(value, levels - OBJECT_LEVELS, exact=exact)  # type: ignore[arg-type]
+    if kind is list:
+        if levels < ARRAY_LEVELS:
+            return None
+        items = [canonical_free(item, levels - ARRAY_LEVELS, exact=exact) for item in value]  # type: ignore[union-attr]
+        return value if all(map(_is, items, value)) else items  # type: ignore[arg-type]
+    if isinstance(value, float):
+        if kind is float and exact:
+            raise InexactNumber("the text of a number is needed")
+        return canonical_number(value)
+    return value
+
+
+def _canonical_object(value: dict[str, Any], levels: int, *, exact: bool) -> Json:
+    if levels < 0:
+        return None
+    members = {}
+    changed = False
+    for key, item in value.items():
+        if canonical_text(key) is not key:
+            changed = True  # two such names could become one: they stay outside
+            continue
+        members[key] = found = canonical_free(item, levels, exact=exact)
+        changed = changed or found is not item
+    return members if changed else value
+
+
+def canonical_base64(text: str) -> str | None:
+    """Standard base64 with padding of the bytes a text stands for; None when it is no base64 at all."""
+    try:
+        octets = values.base64_octets(text).encode("latin-1")
+    except ValueError:
+        return None
+    plain = values.base64_text(octets)
+    return text if plain == text else plain
+
+
+def canonical_time(text: str) -> str | None:
+    """RFC 3339 in UTC with 0, 3, 6 or 9 digits of a second; None for what is no time.
+
+    Understood are offsets, none at all (UTC, as in the specification's own examples), dates without a time, leap
+    seconds, 24:00, and any number of digits, of which nine count.
+    """
+    match = _ANY_TIME.fullmatch(text.strip())
+    if match is None:
+        return None
+    year, month, day, hour, minute, second, fraction, offset = match.groups()
+    whole, clamped = int(second or 0), False
+    if whole == 60:
+        whole, clamped = 59, True
+    try:
+        midnight = datetime(int(year), int(month), int(day), tzinfo=UTC)
+        late = hour == "24"
+        at = midnight.replace(hour=0 if late else int(hour or 0), minute=int(minute or 0), second=whole)
+        at += timedelta(days=late) - _offset(offset)
+    except (ValueError, OverflowError):
+        return None
+    if late and (int(minute or 0) or whole):
+        return None
+    nanos = 999_999_999 if clamped else int((fraction or "0")[:9].ljust(9, "0"))
+    stamp = Timestamp(seconds=int((at - _EPOCH).total_seconds()), nanos=nanos)
+    canonical = values.timestamp_text(stamp)
+    return text if canonical == text else canonical
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _offset(text: str | None) -> timedelta:
+    if text is None or text in "Zz":
+        return timedelta()
+    digits = text[1:].replace(":", "")
+    hours, minutes = int(digits[:2]), int(digits[2:] or 0)
+    if hours > 23 or minutes > 59:
+        raise ValueError
+    offset = timedelta(hours=hours, minutes=minutes)
+    return -offset if text[0] == "-" else offset
+
+
+def metadata_entry(field_tag: str, key: str, value: str) -> str:
+    """Wire text that adds a member to a metadata field: protobuf merges what is given twice.
+
+    value: the wire text of a Value.
+    """
+    entry = f"\n{VARINT[len(key)]}{key}\x12{VARINT[len(value)]}{value}"
+    body = f"\n{VARINT[len(entry)]}{entry}"
+    return f"{field_tag}{VARINT[len(body)]}{body}"
+
+
+def _double(value: int) -> float:
+    try:
+        return ExactFloat(float(value))
+    except OverflowError:
+        return 0
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
+def state_of(status: hub.TaskStatus) -> str | None:
+    """The name of a state; None for a number that has none."""
+    return STATE_NAMES.get(status.state)
