@@ -14,7 +14,7 @@ import pytest
 from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects import V1_0
+from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.pb import google_rpc
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports.grpc import BINDING, GrpcHost
@@ -24,9 +24,11 @@ PATIENCE = 10.0
 
 
 @asynccontextmanager
-async def hosting(service: Service, **options: Any) -> AsyncIterator[GrpcHost]:
+async def hosting(
+    service: Service, *, dialects: Sequence[Dialect] = (V1_0,), **options: Any
+) -> AsyncIterator[GrpcHost]:
     host = BINDING.host(ListenAddress(), HostOptions(**options))
-    BINDING.mount(host, "", service, [V1_0])
+    BINDING.mount(host, "", service, dialects)
     await host.start()
     try:
         yield host
@@ -35,11 +37,13 @@ async def hosting(service: Service, **options: Any) -> AsyncIterator[GrpcHost]:
 
 
 @asynccontextmanager
-async def dialling(url: object, *, tenant: str = "", **options: Any) -> AsyncIterator[Client]:
+async def dialling(
+    url: object, *, tenant: str = "", dialect: Dialect = V1_0, **options: Any
+) -> AsyncIterator[Client]:
     interface = hub.AgentInterface(
-        url=str(url), protocol_binding="GRPC", protocol_version="1.0", tenant=tenant
+        url=str(url), protocol_binding="GRPC", protocol_version=dialect.version, tenant=tenant
     )
-    async with BINDING.dial(interface, V1_0, DialOptions(**options)) as service:
+    async with BINDING.dial(interface, dialect, DialOptions(**options)) as service:
         yield Client(service)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,9 +11,10 @@ from typing import Any
 import orjson
 
 from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
+from a2a_bridge.codec import dumps
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects import KNOWN, V1_0
+from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.host import HttpHost
 from a2a_bridge_transports.http_json import BINDING as HTTP_JSON_BINDING
@@ -85,12 +86,16 @@ class Scripted:
 
 @asynccontextmanager
 async def hosting(
-    service: Service, *, path: str = "", options: HostOptions | None = None
+    service: Service,
+    *,
+    path: str = "",
+    options: HostOptions | None = None,
+    dialects: Sequence[Dialect] = (V1_0,),
 ) -> AsyncIterator[HttpHost]:
     """A started host with both bindings at one path."""
     host = HttpHost(ListenAddress(), options or HostOptions())
     for binding in BINDINGS.values():
-        binding.mount(host, path, service, KNOWN)
+        binding.mount(host, path, service, dialects)
     await host.start()
     try:
         yield host
@@ -100,11 +105,13 @@ async def hosting(
 
 @asynccontextmanager
 async def dialling(
-    url: str, kind: str, options: DialOptions | None = None, tenant: str = ""
+    url: str, kind: str, options: DialOptions | None = None, tenant: str = "", dialect: Dialect = V1_0
 ) -> AsyncIterator[Service]:
     """A client side of ours."""
-    interface = hub.AgentInterface(url=url, protocol_binding=kind, protocol_version="1.0", tenant=tenant)
-    async with BINDINGS[kind].dial(interface, V1_0, options or DialOptions()) as service:
+    interface = hub.AgentInterface(
+        url=url, protocol_binding=kind, protocol_version=dialect.version, tenant=tenant
+    )
+    async with BINDINGS[kind].dial(interface, dialect, options or DialOptions()) as service:
         yield service
 
 
@@ -204,7 +211,7 @@ def request(
 def frame(method: str, params: Any = None, id_: Any = 1, **more: Any) -> bytes:
     """A JSON-RPC request."""
     tree = {"jsonrpc": "2.0", "id": id_, "method": method, **more}
-    return orjson.dumps(tree if params is None else {**tree, "params": params})
+    return dumps(tree if params is None else {**tree, "params": params})
 
 
 async def ask(host: HttpHost, data: bytes) -> Answer:

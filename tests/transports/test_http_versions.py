@@ -1,0 +1,495 @@
+"""Several versions at one HTTP address: who speaks which, what is called how, and what travels beside messages."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import ASIDE_PARAMETER, Call, CallContext
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.dialects import HTTP_JSON, JSONRPC, V1_0, Dialect, ErrorReply
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_transports._http.asgi import AsgiHost
+from a2a_bridge_transports._http.host import HttpHost
+from tests.transports.http_scene import (
+    BINDINGS,
+    MESSAGE,
+    Answer,
+    Scripted,
+    ask,
+    dialling,
+    frame,
+    hosting,
+    request,
+    update,
+)
+from tests.transports.older import METHODS, OLD, OLDER
+
+ALL = (V1_0, OLD, OLDER)
+NEW_NAMES = {operation: operation.name for operation in METHODS}
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How one binding asks for the same things, in either version's words."""
+
+    kind: str
+
+    def send(self, *, old: bool, version: str = "", **headers: str) -> bytes:
+        if self.kind == "JSONRPC":
+            body = frame("message/send" if old else "SendMessage", {"message": MESSAGE})
+            return request("POST", "/", body, version=version, **headers)
+        path = "/v1/message:send" if old else "/message:send"
+        return request("POST", path, json.dumps({"message": MESSAGE}), version=version, **headers)
+
+    def get(self, note: str = "", *, old: bool = True, version: str = "", **headers: str) -> bytes:
+        if self.kind == "JSONRPC":
+            params = {"id": "t", **({"note": note} if note else {})}
+            return request(
+                "POST", "/", frame("tasks/get" if old else "GetTask", params), version=version, **headers
+            )
+        query = f"?note={note}" if note else ""
+        return request("GET", f"{'/v1' if old else ''}/tasks/t{query}", version=version, **headers)
+
+    def result(self, answer: Answer) -> Any:
+        assert answer.status == 200, answer
+        tree = answer.json()
+        return tree["result"] if self.kind == "JSONRPC" else tree
+
+    def reason(self, answer: Answer) -> str:
+        """What went wrong, as any version spells it."""
+        form = OLD.forms[JSONRPC if self.kind == "JSONRPC" else HTTP_JSON]
+        tree = answer.json()
+        body = tree["error"] if self.kind == "JSONRPC" else tree
+        return form.decode_error(ErrorReply(answer.status, body)).reason.name
+
+    def is_old(self, answer: Answer) -> bool:
+        """Whether an error is spelled as 0.3 does."""
+        tree = answer.json()
+        if self.kind == "HTTP+JSON":
+            return "message" in tree
+        error = tree["error"]
+        return "data" not in error or error["message"] == "Request payload validation error"
+
+
+both = pytest.mark.parametrize("binding", [Spelling(kind) for kind in BINDINGS], ids=BINDINGS)
+REST, RPC = Spelling("HTTP+JSON"), Spelling("JSONRPC")
+
+
+async def spoken(binding: Spelling, dialects: Any, *, lenient: bool = False, **how: Any) -> str:
+    """The version that a request was taken to speak, or the reason of its refusal."""
+    service = Scripted()
+    options = HostOptions(lenient_versions=lenient)
+    async with hosting(service, options=options, dialects=dialects) as host:
+        answer = await ask(host, binding.send(**how))
+    if not service.calls:
+        return binding.reason(answer) + (" (old)" if binding.is_old(answer) else "")
+    binding.result(answer)
+    return service.calls[0].context.origin.version
+
+
+@both
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("", "0.3"),
+        ("0.3", "0.3"),
+        ("0.3.0", "0.3"),
+        ("0.3.1", "0.3"),
+        ("0.2", "0.2.5"),
+        ("0.2.5", "0.2.5"),
+        ("0.2.6", "0.2.5"),
+    ],
+)
+@pytest.mark.parametrize("lenient", [False, True])
+async def test_old_callers(binding: Spelling, version: str, expected: str, lenient: bool) -> None:
+    assert await spoken(binding, ALL, old=True, version=version, lenient=lenient) == expected
+
+
+@both
+async def test_old_callers_of_an_agent_that_has_the_older_version_only(binding: Spelling) -> None:
+    assert await spoken(binding, (V1_0, OLDER), old=True) == "0.2.5"
+    assert await spoken(binding, (OLDER,), old=True) == "0.2.5"
+    assert (await spoken(binding, (OLDER,), old=True, version="0.3")).startswith("VERSION_NOT_SUPPORTED")
+
+
+@both
+async def test_new_callers(binding: Spelling) -> None:
+    for version in ("1.0", "1.0.1", " 1.0 "):
+        assert await spoken(binding, ALL, old=False, version=version) == "1.0"
+
+
+@both
+async def test_a_caller_of_a_new_address_has_to_say_its_version(binding: Spelling) -> None:
+    assert await spoken(binding, ALL, old=False) == "VERSION_NOT_SUPPORTED"
+    assert await spoken(binding, (V1_0,), old=False) == "VERSION_NOT_SUPPORTED"
+    assert await spoken(binding, ALL, old=False, lenient=True) == "1.0"
+
+
+async def test_an_old_method_of_a_caller_that_declares_1_0() -> None:
+    assert await spoken(RPC, ALL, old=True, version="1.0") == "METHOD_NOT_FOUND"
+    assert await spoken(RPC, ALL, old=True, version="1.0", lenient=True) == "0.3"
+
+
+async def test_an_old_path_of_a_caller_that_declares_1_0_holds_a_tenant() -> None:
+    service = Scripted()
+    async with hosting(service, dialects=ALL) as host:
+        REST.result(await ask(host, REST.send(old=True, version="1.0")))
+    assert service.calls[0].context.tenant == "v1"
+
+
+@both
+async def test_a_new_address_of_a_caller_that_declares_an_old_version(binding: Spelling) -> None:
+    assert await spoken(binding, ALL, old=False, version="0.3") == "METHOD_NOT_FOUND (old)"
+    assert await spoken(binding, ALL, old=False, version="0.3", lenient=True) == "1.0"
+
+
+@both
+@pytest.mark.parametrize("lenient", [False, True])
+async def test_a_version_that_nobody_speaks(binding: Spelling, lenient: bool) -> None:
+    for version in ("2.0", "0.1", "x", "1.7"):
+        said = await spoken(binding, ALL, old=False, version=version, lenient=lenient)
+        assert said.startswith("VERSION_NOT_SUPPORTED")
+
+
+async def test_a_refusal_says_what_there_is() -> None:
+    for dialects, old in ((ALL, False), ((OLD, OLDER), True)):
+        async with hosting(Scripted(), dialects=dialects) as host:
+            tree = (await ask(host, REST.send(old=True, version="0.1"))).json()
+        assert ("message" in tree) == old
+        offered = ", ".join(dialect.version for dialect in dialects)
+        assert tree["error"]["details"][0]["metadata"] == {"supportedVersions": offered}
+
+
+@both
+async def test_what_nobody_has(binding: Spelling) -> None:
+    async with hosting(Scripted(), dialects=ALL) as host:
+        for version, old in (("", True), ("0.3", True), ("0.2.5", True), ("1.0", False)):
+            raw = (
+                request("POST", "/", frame("tasks/nothing", {}), version=version)
+                if binding == RPC
+                else request("GET", "/v1/nothing", version=version)
+            )
+            answer = await ask(host, raw)
+            assert binding.reason(answer) == "METHOD_NOT_FOUND"
+            assert binding.is_old(answer) == old
+            assert answer.status == (200 if binding == RPC else 404)
+
+
+@both
+async def test_what_cannot_be_read_is_answered_in_the_words_of_old_callers(binding: Spelling) -> None:
+    path = "/" if binding == RPC else "/v1/message:send"
+    async with hosting(Scripted(), dialects=ALL) as host:
+        for version, text in (("", "Invalid JSON payload"), ("1.0", "")):
+            tree = (await ask(host, request("POST", path, b"{", version=version))).json()
+            error = tree["error"]
+            assert error["code"] == (-32700 if binding == RPC else 400)
+            if binding == RPC:
+                assert ("data" in error) == (version == "1.0")
+            elif not text:
+                assert "message" not in tree
+
+
+async def test_the_version_in_the_query_chooses() -> None:
+    service = Scripted()
+    async with hosting(service, dialects=ALL) as host:
+        body = frame("message/send", {"message": MESSAGE})
+        await ask(host, request("POST", "/?A2A-Version=0.2.5", body, version=""))
+    assert service.calls[0].context.origin.version == "0.2.5"
+
+
+async def test_old_answers_are_application_json() -> None:
+    async with hosting(Scripted(), dialects=ALL) as host:
+        for old, media in ((True, "application/json"), (False, "application/a2a+json")):
+            asked = REST.send(old=old, version="" if old else "1.0", Accept="application/a2a+json")
+            assert (await ask(host, asked)).headers["content-type"] == media
+
+
+async def test_old_statuses_and_bodies() -> None:
+    async def missing(_: Call[Any, Any]) -> Any:
+        raise A2AError(Reason.TASK_NOT_CANCELABLE)
+
+    async with hosting(Scripted(on_unary=missing), dialects=ALL) as host:
+        answer = await ask(host, REST.send(old=True))
+        assert (answer.status, answer.json()["message"]) == (409, "Task cannot be canceled")
+        assert answer.json()["error"]["code"] == 409
+        answer = await ask(host, RPC.send(old=True))
+        assert answer.json() == {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "error": {"code": -32002, "message": "Task cannot be canceled"},
+        }
+
+
+@both
+async def test_an_error_inside_an_old_stream(binding: Spelling) -> None:
+    async def stream(_: Call[Any, Any]) -> Any:
+        yield update("one")
+        raise A2AError(Reason.UNAVAILABLE, "later")
+
+    path = "/" if binding == RPC else "/v1/message:stream"
+    body = frame("message/stream", {"message": MESSAGE}) if binding == RPC else {"message": MESSAGE}
+    raw = body if isinstance(body, bytes) else json.dumps(body)
+    async with hosting(Scripted(on_stream=stream), dialects=ALL) as host:
+        answer = await ask(host, request("POST", path, raw, version=""))
+        *_, last = answer.body.decode().strip().split("\n\n")
+        tree = json.loads(last.partition("data: ")[2])
+        assert tree["error"]["message"] == "later"
+        assert ("id" in tree) == (binding == RPC)
+        assert ("message" in tree) == (binding == REST)
+        url = f"http://{host.address}"
+        async with dialling(url, binding.kind, dialect=OLD) as near:
+            got = near.stream(Call(ops.SEND_STREAMING_MESSAGE, _message(), CallContext()))
+            assert await anext(got) == update("one")
+            with pytest.raises(A2AError) as caught:
+                await anext(got)
+            assert (caught.value.reason, caught.value.message) == (Reason.UNAVAILABLE, "later")
+
+
+async def test_delete_has_a_result_of_null() -> None:
+    async with hosting(Scripted(), dialects=ALL) as host:
+        params = {"taskId": "t", "id": "c"}
+        raw = frame("tasks/pushNotificationConfig/delete", params)
+        answer = await ask(host, request("POST", "/", raw, version=""))
+        assert answer.json() == {"jsonrpc": "2.0", "id": 1, "result": None}
+
+
+ONE, TWO = "https://e.example/1", "https://e.example/2"
+
+
+@both
+@pytest.mark.parametrize("version", ["", "1.0"])
+@pytest.mark.parametrize(
+    ("sent", "seen", "echoed"),
+    [
+        ({"X_A2A_Extensions": f"{ONE}, {TWO}"}, (ONE, TWO), {"x-a2a-extensions"}),
+        ({"A2A_Extensions": f"{ONE},{TWO}"}, (ONE, TWO), {"a2a-extensions"}),
+        (
+            {"A2A_Extensions": f"{TWO}, {ONE}", "X_A2A_Extensions": f"{ONE},{ONE}"},
+            (TWO, ONE),
+            {"a2a-extensions", "x-a2a-extensions"},
+        ),
+    ],
+)
+async def test_extensions_under_either_name(
+    binding: Spelling, version: str, sent: dict[str, str], seen: tuple[str, ...], echoed: set[str]
+) -> None:
+    async def unary(call: Call[Any, Any]) -> Any:
+        call.context.reply["a2a-extensions"] = ONE
+        return hub.Task(id="t", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
+
+    service = Scripted(on_unary=unary)
+    async with hosting(service, dialects=ALL) as host:
+        answer = await ask(host, binding.get(old=not version, version=version, **sent))
+    assert service.calls[0].context.extensions == seen
+    names = {name for name in answer.headers if "extensions" in name}
+    assert names == echoed
+    assert {answer.headers[name] for name in names} == {ONE}
+
+
+@both
+async def test_who_named_no_extension_gets_the_names_of_its_version(binding: Spelling) -> None:
+    async def unary(call: Call[Any, Any]) -> Any:
+        call.context.reply["a2a-extensions"] = ONE
+        return hub.Task(id="t", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
+
+    async with hosting(Scripted(on_unary=unary), dialects=ALL) as host:
+        for version, expected in (("", {"a2a-extensions", "x-a2a-extensions"}), ("1.0", {"a2a-extensions"})):
+            answer = await ask(host, binding.get(old=not version, version=version))
+            assert {name for name in answer.headers if "extensions" in name} == expected
+
+
+@both
+@pytest.mark.parametrize(
+    ("dialect", "expected"),
+    [
+        (V1_0, {"a2a-version": "1.0", "a2a-extensions": ONE}),
+        (OLD, {"a2a-extensions": ONE, "x-a2a-extensions": ONE}),
+    ],
+)
+async def test_what_clients_say(binding: Spelling, dialect: Dialect, expected: dict[str, str]) -> None:
+    service = Scripted()
+    context = CallContext(parameters={"a2a-extensions": ONE, "a2a-version": "9.9"})
+    async with (
+        hosting(service, dialects=ALL) as host,
+        dialling(f"http://{host.address}", binding.kind, dialect=dialect) as near,
+    ):
+        await near.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), context))
+    got = service.calls[0].context
+    assert {name: value for name, value in got.parameters.items() if "a2a" in name} == expected
+    assert got.extensions == (ONE,)
+    assert got.origin.version == dialect.version
+
+
+def _message() -> hub.SendMessageRequest:
+    part = hub.Part(text="hello")
+    return hub.SendMessageRequest(message=hub.Message(message_id="m", role=hub.ROLE_USER, parts=[part]))
+
+
+def noting() -> Scripted:
+    """A service that answers with a note."""
+
+    async def unary(call: Call[Any, Any]) -> Any:
+        call.context.reply[ASIDE_PARAMETER] = "from the agent"
+        return hub.Task(id="t", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
+
+    return Scripted(on_unary=unary)
+
+
+@both
+async def test_what_an_old_request_says_beside_its_message(binding: Spelling) -> None:
+    service = noting()
+    async with hosting(service, dialects=ALL) as host:
+        answer = await ask(host, binding.get("from-the-caller"))
+    assert service.calls[0].context.parameters[ASIDE_PARAMETER] == "from-the-caller"
+    assert ASIDE_PARAMETER in dict(service.calls[0].context.parameters)
+    assert service.calls[0].context.parameters["host"] == "x"
+    assert binding.result(answer)["note"] == "from the agent"
+    assert ASIDE_PARAMETER not in answer.headers
+
+
+@both
+async def test_old_callers_forge_nothing(binding: Spelling) -> None:
+    service = Scripted()
+    async with hosting(service, dialects=ALL) as host:
+        forged = {"X_A2A_Bridge_Aside": "forged"}
+        await ask(host, binding.get(**forged))
+        await ask(host, binding.get("real", **forged))
+        await ask(host, binding.send(old=True, **forged))
+        await ask(host, binding.get(old=False, version="1.0", **forged))
+    got = [call.context.parameters.get(ASIDE_PARAMETER) for call in service.calls]
+    assert got == [None, "real", None, "forged"]
+    assert ASIDE_PARAMETER not in dict(service.calls[0].context.parameters)
+    assert len(service.calls[0].context.parameters) == len(dict(service.calls[0].context.parameters))
+
+
+@both
+async def test_old_clients_say_it_in_the_message_and_new_ones_beside_it(binding: Spelling) -> None:
+    for dialect in (OLD, V1_0):
+        service = noting()
+        context = CallContext(parameters={ASIDE_PARAMETER: "from-the-caller"})
+        frames: list[Any] = []
+        async with (
+            hosting(service, dialects=ALL) as host,
+            dialling(
+                f"http://{host.address}", binding.kind, DialOptions(tap=frames.append), dialect=dialect
+            ) as near,
+        ):
+            await near.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), context))
+        assert service.calls[0].context.parameters[ASIDE_PARAMETER] == "from-the-caller"
+        assert context.reply[ASIDE_PARAMETER] == "from the agent"
+        named = {name.lower() for one in frames for name, _ in one.headers}
+        assert (ASIDE_PARAMETER in named) == (dialect is V1_0)
+
+
+@both
+async def test_what_is_said_beside_messages_crosses_two_bridges(binding: Spelling) -> None:
+    agent = noting()
+    async with AsyncExitStack() as stack:
+        far = await stack.enter_async_context(hosting(agent, dialects=(OLD,)))
+        to_far = await stack.enter_async_context(dialling(f"http://{far.address}", binding.kind, dialect=OLD))
+        middle = await stack.enter_async_context(hosting(to_far, dialects=(V1_0,)))
+        to_middle = await stack.enter_async_context(dialling(f"http://{middle.address}", binding.kind))
+        near = await stack.enter_async_context(hosting(to_middle, dialects=(OLD,)))
+        answer = await ask(near, binding.get("a-note"))
+    assert agent.calls[0].context.parameters[ASIDE_PARAMETER] == "a-note"
+    assert binding.result(answer)["note"] == "from the agent"
+
+
+@both
+async def test_an_old_agent_cannot_speak_to_the_bridge_in_headers(binding: Spelling) -> None:
+    service = noting()
+    context = CallContext()
+    old_errors = Dialect(
+        "0.3", V1_0.card, {**V1_0.forms}, declares=False, extensions=OLD.extensions
+    )  # speaks 1.0's messages, but nobody trusts it with 1.0's habits
+    async with (
+        hosting(service, dialects=(V1_0,), options=HostOptions(lenient_versions=True)) as host,
+        dialling(f"http://{host.address}", binding.kind, dialect=old_errors) as near,
+    ):
+        await near.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), context))
+    assert ASIDE_PARAMETER not in context.reply
+
+
+CARD_PATH = "/agent/authenticatedExtendedCard"
+
+
+def carded(answer: Any) -> Scripted:
+    async def unary(_: Call[Any, Any]) -> Any:
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    return Scripted(on_unary=unary)
+
+
+@pytest.mark.parametrize(("path", "where"), [("", CARD_PATH), ("/a", CARD_PATH), ("/a/b", "/a" + CARD_PATH)])
+async def test_the_old_extended_card_is_a_document(path: str, where: str) -> None:
+    card = hub.AgentCard(name="extended", capabilities=hub.AgentCapabilities())
+    service = carded(card)
+    async with hosting(service, path=path, dialects=ALL) as host:
+        for asked in (where, where + "/"):
+            answer = await ask(host, request("GET", asked, version=""))
+            assert (answer.status, answer.json()["name"]) == (200, "extended")
+            assert answer.headers["content-type"] == "application/json"
+        assert service.calls[0].context.origin.version == "0.2.5"
+        async with dialling(f"http://{host.address}{path}", "JSONRPC", dialect=OLDER) as near:
+            got = await near.unary(
+                Call(ops.GET_EXTENDED_AGENT_CARD, hub.GetExtendedAgentCardRequest(), CallContext())
+            )
+        assert got == card
+        posted = frame("GET .." + CARD_PATH, {})
+        answer = await ask(host, request("POST", path or "/", posted, version="0.2.5"))
+        assert answer.json()["error"]["code"] == -32601
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [
+        (Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED, 404),
+        (Reason.UNSUPPORTED_OPERATION, 404),
+        (Reason.UNAUTHENTICATED, 401),
+        (Reason.PERMISSION_DENIED, 403),
+        (Reason.UNAVAILABLE, 503),
+        (Reason.INTERNAL_ERROR, 500),
+    ],
+)
+async def test_the_statuses_of_the_document(reason: Reason, status: int) -> None:
+    async with hosting(carded(A2AError(reason)), dialects=ALL) as host:
+        answer = await ask(host, request("GET", CARD_PATH, version=""))
+        assert (answer.status, answer.headers["content-type"]) == (status, "application/json")
+        async with dialling(f"http://{host.address}/", "JSONRPC", dialect=OLDER) as near:
+            with pytest.raises(A2AError) as caught:
+                await near.unary(
+                    Call(ops.GET_EXTENDED_AGENT_CARD, hub.GetExtendedAgentCardRequest(), CallContext())
+                )
+    assert caught.value.reason is reason
+
+
+async def test_a_document_that_two_agents_lay_claim_to_is_nobodys() -> None:
+    host = HttpHost(ListenAddress(), HostOptions())
+    for path, name in (("/a", "one"), ("/b", "two"), ("/c", "three"), ("/x/y", "other")):
+        service = carded(hub.AgentCard(name=name, capabilities=hub.AgentCapabilities()))
+        BINDINGS["JSONRPC"].mount(host, path, service, [OLDER])
+    await host.start()
+    try:
+        assert (await ask(host, request("GET", CARD_PATH))).status == 404
+        assert (await ask(host, request("GET", "/x" + CARD_PATH))).json()["name"] == "other"
+    finally:
+        await host.drain(0)
+
+
+async def test_what_is_mounted_on_purpose_stays() -> None:
+    for host in (HttpHost(ListenAddress(), HostOptions()), AsgiHost(HostOptions())):
+        host.publish(CARD_PATH, lambda _: b"{}")
+        BINDINGS["JSONRPC"].mount(host, "/a", Scripted(), [OLDER])
+        BINDINGS["JSONRPC"].mount(host, "/x/y", Scripted(), [OLDER])
+        host.publish("/x" + CARD_PATH, lambda _: b"{}")
+        with pytest.raises(ValueError, match="already"):
+            host.publish(CARD_PATH, lambda _: b"{}")
