@@ -49,6 +49,7 @@ from a2a_bridge.hosting.ports import (
 )
 from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.run import Run
+from a2a_bridge.hosting.seen import as_seen
 from a2a_bridge.hosting.shape import Misbehaviour, direct_answer
 from a2a_bridge.hosting.stores.memory import MemoryPushConfigStore, MemoryTaskStore
 from a2a_bridge.hosting.ticket import Ticket, Wants
@@ -171,7 +172,7 @@ class Engine:
     ) -> hub.SendMessageResponse:
         task_id, context_id = new_id(), request.message.context_id or new_id()
         try:
-            message = await reply(Run(request, context, task_id, context_id))
+            message = await reply(Run(as_seen(request), context, task_id, context_id))
             return direct_answer(message, task_id, context_id)
         except A2AError:
             raise
@@ -212,8 +213,9 @@ class Engine:
             execution = await self._execution(scope, message)
         else:
             execution = Execution(self._shop, scope, new_id(), message.context_id or new_id(), self._on_idle)
-        run = Run(request, context, execution.task_id, execution.context_id)
-        return execution, Ticket(run, wants, await self._inline_config(scope, request, execution.task_id))
+        run = Run(as_seen(request), context, execution.task_id, execution.context_id)
+        config = await self._inline_config(scope, request, execution.task_id)
+        return execution, Ticket(run, message, wants, config)
 
     async def _execution(self, scope: Scope, message: hub.Message) -> Execution:
         """The execution of an existing task. Raises for a task that is foreign, ended or of another context."""
@@ -249,7 +251,7 @@ class Engine:
         try:
             if ticket.push_config is not None:
                 await self._shop.push_configs.put(execution.scope, ticket.push_config)
-            await execution.join(ticket.run.message)
+            await execution.join(ticket.message)
         except BaseException:
             self._on_idle(execution)
             raise
@@ -314,7 +316,8 @@ class Engine:
         if execution.task is not None and execution.ended:
             raise not_cancelable(execution.task)
         self._live[execution.task_id] = execution
-        return await execution.cancel(Run(request, context, execution.task_id, execution.context_id))
+        run = Run(as_seen(request), context, execution.task_id, execution.context_id)
+        return await execution.cancel(run)
 
     async def subscribe_to_task(
         self, request: hub.SubscribeToTaskRequest, context: CallContext, /

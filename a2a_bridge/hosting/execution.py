@@ -33,6 +33,7 @@ from a2a_bridge.hosting.ports import (
     VersionConflict,
 )
 from a2a_bridge.hosting.run import Run
+from a2a_bridge.hosting.seen import task_as_seen
 from a2a_bridge.hosting.shape import Misbehaviour, direct_answer, own_artifact, own_status, own_task
 from a2a_bridge.hosting.ticket import Ticket, Wants
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -217,7 +218,7 @@ class Execution:
         """One run, from its first event to the state it leaves the task in."""
         run = ticket.run
         if self.task is not None:
-            run.task = self.snapshot()
+            run.task = task_as_seen(self.snapshot())
         try:
             await self._consume(ticket, self._workshop.executor.execute(run))
         except asyncio.CancelledError:
@@ -332,9 +333,11 @@ class Execution:
         ticket = self._current
         if ticket is None:
             raise RuntimeError("a task is created by a run")
-        message = ticket.run.message
+        message = ticket.message
         for own in task.history:
             if own.message_id == message.message_id:
+                if own == ticket.run.message:
+                    own.CopyFrom(message)  # which may say more than the agent was shown
                 break
         else:
             own = task.history.add()
@@ -464,7 +467,7 @@ class Execution:
         if self._current is not None:
             self._current.run.cancel()
         run.cancel()
-        run.task = self.snapshot()
+        run.task = task_as_seen(self.snapshot())
         clean_up: Callable[[Run], AsyncIterator[Event]] | None
         clean_up = getattr(self._workshop.executor, "cancel", None)
         if clean_up is not None:

@@ -21,14 +21,22 @@ class Wants(Enum):
 class Ticket:
     """A message that was accepted, and the answer its sender waits for.
 
+    message: as it came, for the history; the run may show less of it (see `seen`).
     answer: None for Wants.STREAM when the task exists, else the response.
     begun_at: the bus's position when its run began; None while it waits its turn.
     """
 
-    __slots__ = ("answer", "begun_at", "push_config", "run", "said", "wants")
+    __slots__ = ("answer", "begun_at", "message", "push_config", "run", "said", "wants")
 
-    def __init__(self, run: Run, wants: Wants, push_config: hub.TaskPushNotificationConfig | None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        message: hub.Message,
+        wants: Wants,
+        push_config: hub.TaskPushNotificationConfig | None,
+    ) -> None:
         self.run = run
+        self.message = message
         self.wants = wants
         self.push_config = push_config
         self.answer: asyncio.Future[hub.SendMessageResponse | None] = (

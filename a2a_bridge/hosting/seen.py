@@ -1,0 +1,32 @@
+"""What an agent is shown of a request and of a task: not what dialects carry in them for others (see residue).
+
+What is stored and returned keeps it, so that a caller of an older version gets back what it said, as it said it.
+"""
+
+from __future__ import annotations
+
+from a2a_bridge.dialects import residue
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+_KEY = residue.KEY.encode()
+_SMALL = 4096
+
+Request = hub.SendMessageRequest | hub.CancelTaskRequest
+
+
+def as_seen(request: Request) -> Request:
+    """The request without residues: itself when it has none."""
+    # Asked for each message. Up to some size it is quicker to look for the key than to look at each part.
+    if request.ByteSize() < _SMALL:
+        if _KEY not in request.SerializeToString():
+            return request
+    elif not any(unit.HasField("metadata") for unit in residue.units(request)):
+        return request
+    return residue.stripped(request)
+
+
+def task_as_seen(task: hub.Task) -> hub.Task:
+    """A task of one's own, with the residues taken out of it."""
+    if residue.present(task):
+        residue.strip(task)
+    return task

@@ -1,0 +1,113 @@
+"""What dialects carry in messages is kept and returned, and no agent sees it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from a2a_bridge import agent
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.dialects.residue import KEY, present, stripped, write
+from a2a_bridge.hosting import Run
+from a2a_bridge.hosting.executor import Event
+from a2a_bridge.hosting.seen import as_seen
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.hosting.scene import COMPLETED, INPUT, WORKING, Talk, agent_of
+
+RESIDUE = write("kind", [["/x", None, 1]])
+
+
+def carrying(text: str = "x", *, own: bool = False, **members: Any) -> hub.SendMessageRequest:
+    """A request with a residue in each place there is; `own`: beside metadata of the user's own."""
+    message = hub.Message(message_id=text, role=hub.ROLE_USER, parts=[hub.Part(text=text)], **members)
+    request = hub.SendMessageRequest(message=message)
+    for unit in (request, request.message, request.message.parts[0]):
+        unit.metadata[KEY] = RESIDUE
+        if own:
+            unit.metadata["own"] = "y"
+    return request
+
+
+def residues(message: Any) -> int:
+    return message.SerializeToString().count(KEY.encode())
+
+
+@pytest.mark.parametrize("text", ["x", "x" * 10_000], ids=["small", "large"])
+@pytest.mark.parametrize("place", [[], [0], [1], [2], [0, 1, 2]])
+def test_residues_are_found_wherever_they_are(place: list[int], text: str) -> None:
+    request = carrying(text)
+    units: list[Any] = [request, request.message, request.message.parts[0]]
+    for number, unit in enumerate(units):
+        if number not in place:
+            unit.ClearField("metadata")
+    seen = as_seen(request)
+    assert (seen is request) is not place
+    assert not present(seen)
+    assert residues(request) == len(place)
+
+
+def test_what_is_the_users_own_stays() -> None:
+    seen = as_seen(carrying(own=True))
+    assert isinstance(seen, hub.SendMessageRequest)
+    assert (
+        dict(seen.metadata)
+        == dict(seen.message.metadata)
+        == dict(seen.message.parts[0].metadata)
+        == {"own": "y"}
+    )
+
+
+async def test_a_task_keeps_what_its_agent_does_not_see() -> None:
+    seen: list[Any] = []
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        seen.extend((run.request, run.message, run.task or hub.Task(), *run.history))
+        yield run.status("working" if run.task is None else "completed", *run.parts)
+        if run.task is None:
+            yield run.status("input-required")
+
+    async def cancel(run: Run) -> AsyncIterator[Event]:
+        seen.extend((run.request, run.task))
+        yield run.status("canceled")
+
+    talk = Talk(agent_of(execute, cancel))
+    response = await talk.client.send_message(carrying("first"))
+    task_id = response.task.id
+    assert response.task.status.state == INPUT
+    assert residues(response.task.history[0]) == 2
+    follow_up = carrying("second", task_id=task_id)
+    task = (await talk.client.send_message(follow_up)).task
+    assert task.status.state == COMPLETED
+    assert [residues(one) for one in task.history if one.role == hub.ROLE_USER] == [2, 2]
+    assert residues(await talk.get(task_id)) == 4
+    other = (await talk.client.send_message(carrying("third"))).task
+    cancelling = hub.CancelTaskRequest(id=other.id)
+    cancelling.metadata[KEY] = RESIDUE
+    await talk.client.cancel_task(cancelling, CallContext())
+    assert len(seen) == 4 + 6 + 4 + 2
+    assert not any(present(one) for one in seen)
+
+
+async def test_an_agent_that_gives_its_callers_message_back_loses_nothing() -> None:
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        task = run.start()
+        task.history.append(run.message)
+        yield task
+        yield run.status(WORKING)
+        yield run.status(COMPLETED)
+
+    task = (await Talk(agent_of(execute)).client.send_message(carrying())).task
+    assert len(task.history) == 1
+    assert residues(task.history[0]) == 2
+
+
+async def test_a_direct_answer_is_given_without_it() -> None:
+    @agent
+    async def echo(run: Run) -> hub.Message:
+        assert not present(run.request)
+        return run.reply(*run.parts)
+
+    response = await Talk(echo).client.send_message(carrying())
+    assert response.message.parts[0] == stripped(carrying().message.parts[0])
