@@ -1,0 +1,284 @@
+"""Several versions on one gRPC port: packages, headers, errors, and what travels beside messages."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import ASIDE_PARAMETER, Call, CallContext
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.dialects import V1_0, Dialect
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.probe import Probe, answering, yielding
+from a2a_bridge.testing.samples import minimal
+from a2a_bridge_transports.grpc import BINDING
+from tests.transports.grpc_scene import channel, details_of, dialling, finished, hosting, refused
+from tests.transports.older import NOTE, OLD, OLDER, PACKAGE
+
+ALL = (V1_0, OLD, OLDER)
+NEW = "/lf.a2a.v1.A2AService/"
+REQUEST = hub.GetTaskRequest(id="t").SerializeToString()
+TASK = minimal(hub.Task)
+ONE, TWO = "https://e.example/1", "https://e.example/2"
+
+
+@pytest.fixture
+def probe() -> Probe:
+    made = Probe()
+    made.on_unary = answering(TASK)
+    made.on_stream = yielding(minimal(hub.StreamResponse))
+    return made
+
+
+def get(raw: Any, package: str, *metadata: tuple[str, str], wire: bytes = REQUEST) -> Any:
+    return raw.unary_unary(package + "GetTask")(wire, metadata=metadata)
+
+
+@pytest.mark.parametrize(
+    ("package", "declared", "version"),
+    [
+        (NEW, None, "1.0"),
+        (NEW, "1.0.1", "1.0"),
+        (PACKAGE, None, "0.3"),
+        (PACKAGE, "", "0.3"),
+        (PACKAGE, "0.3", "0.3"),
+        (PACKAGE, " 0.3.1 ", "0.3"),
+        (PACKAGE, "0.2.5", "0.2.5"),
+        (PACKAGE, "0.2", "0.2.5"),
+    ],
+)
+async def test_package_and_header(probe: Probe, package: str, declared: str | None, version: str) -> None:
+    metadata = [] if declared is None else [("a2a-version", declared)]
+    async with hosting(probe, dialects=ALL) as host, channel(host.address) as raw:
+        for _ in range(2):
+            await get(raw, package, *metadata)
+        stream = raw.unary_stream(package + "SubscribeToTask")(REQUEST, metadata=metadata)
+        await finished(stream)
+    assert [call.context.origin.version for call in probe.calls] == [version] * 3
+
+
+@pytest.mark.parametrize(
+    ("package", "declared"), [(NEW, "0.3"), (PACKAGE, "1.0"), (PACKAGE, "0.1"), (PACKAGE, "x")]
+)
+async def test_a_header_that_contradicts_the_package(probe: Probe, package: str, declared: str) -> None:
+    async with hosting(probe, dialects=ALL) as host, channel(host.address) as raw:
+        error = await refused(get(raw, package, ("a2a-version", declared)))
+    assert details_of(error)[0] == "VERSION_NOT_SUPPORTED"
+    assert error.details().startswith("VersionNotSupportedError: ") == (package == PACKAGE)
+    assert not probe.calls
+
+
+async def test_a_version_that_another_one_stands_for(probe: Probe) -> None:
+    async with hosting(probe, dialects=(V1_0, OLDER)) as host, channel(host.address) as raw:
+        await get(raw, PACKAGE)
+        error = await refused(get(raw, PACKAGE, ("a2a-version", "0.3")))
+    assert probe.last.context.origin.version == "0.2.5"
+    assert details_of(error)[0] == "VERSION_NOT_SUPPORTED"
+
+
+async def test_each_package_has_its_errors(probe: Probe) -> None:
+    probe.on_unary = answering(A2AError(Reason.TASK_NOT_CANCELABLE, "done"))
+    async with hosting(probe, dialects=ALL) as host, channel(host.address) as raw:
+        new, old = await refused(get(raw, NEW)), await refused(get(raw, PACKAGE))
+        assert (new.code().value[0], new.details()) == (9, "done")
+        assert (old.code().value[0], old.details()) == (12, "TaskNotCancelableError: done")
+        assert details_of(new)[0] == details_of(old)[0] == "TASK_NOT_CANCELABLE"
+        unknown = await refused(raw.unary_unary(PACKAGE + "Nothing")(b""))
+        assert details_of(unknown)[0] == "METHOD_NOT_FOUND"
+        other = await refused(raw.unary_unary("/a2a.v9.A2AService/SendMessage")(b""))
+        assert details_of(other)[0] == "VERSION_NOT_SUPPORTED"
+
+
+@pytest.mark.parametrize(("dialects", "package"), [((OLD,), NEW), ((V1_0,), PACKAGE)])
+async def test_the_package_that_is_not_served(probe: Probe, dialects: Any, package: str) -> None:
+    async with hosting(probe, dialects=dialects) as host, channel(host.address) as raw:
+        error = await refused(get(raw, package))
+    assert details_of(error)[0] == "VERSION_NOT_SUPPORTED"
+
+
+async def test_several_mounts_share_a_port(probe: Probe) -> None:
+    other = Probe()
+    other.on_unary = answering(TASK)
+    host = BINDING.host(ListenAddress(), HostOptions())
+    BINDING.mount(host, "", probe, [V1_0])
+    BINDING.mount(host, "", other, [OLD, OLDER])
+    with pytest.raises(ValueError, match="served"):
+        BINDING.mount(host, "", probe, [OLDER])
+    await host.start()
+    try:
+        async with channel(host.address) as raw:
+            await get(raw, NEW)
+            await get(raw, PACKAGE)
+            await get(raw, PACKAGE, ("a2a-version", "0.2.5"))
+            error = await refused(raw.unary_unary("/a2a.v9.A2AService/SendMessage")(b""))
+            assert details_of(error)[0] == "VERSION_NOT_SUPPORTED"
+    finally:
+        await host.drain(0)
+    assert (len(probe.calls), len(other.calls)) == (1, 2)
+
+
+async def test_health_and_reflection_know_both(probe: Probe) -> None:
+    async with hosting(probe, dialects=ALL) as host, channel(host.address) as raw:
+        health = health_pb2_grpc.HealthStub(raw)
+        for name in ("", "lf.a2a.v1.A2AService", "a2a.v1.A2AService"):
+            answer = await health.Check(health_pb2.HealthCheckRequest(service=name))
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        asked = reflection_pb2.ServerReflectionRequest(list_services="")
+        replies = reflection_pb2_grpc.ServerReflectionStub(raw).ServerReflectionInfo(iter([asked]))
+        listed = {one.name for one in (await anext(aiter(replies))).list_services_response.service}
+    assert {"lf.a2a.v1.A2AService", "a2a.v1.A2AService"} <= listed
+
+
+@pytest.mark.parametrize("package", [NEW, PACKAGE])
+@pytest.mark.parametrize(
+    ("sent", "seen", "echoed"),
+    [
+        ([("x-a2a-extensions", f"{ONE}, {TWO}")], (ONE, TWO), {"x-a2a-extensions"}),
+        ([("a2a-extensions", ONE), ("a2a-extensions", TWO)], (ONE, TWO), {"a2a-extensions"}),
+        (
+            [("a2a-extensions", TWO), ("x-a2a-extensions", f"{TWO},{ONE}")],
+            (TWO, ONE),
+            {"a2a-extensions", "x-a2a-extensions"},
+        ),
+    ],
+)
+async def test_extensions_under_either_name(
+    probe: Probe, package: str, sent: list[tuple[str, str]], seen: tuple[str, ...], echoed: set[str]
+) -> None:
+    async def unary(call: Call[Any, Any]) -> Any:
+        call.context.reply["a2a-extensions"] = ONE
+        return TASK
+
+    probe.on_unary = unary
+    async with hosting(probe, dialects=ALL) as host, channel(host.address) as raw:
+        rpc = get(raw, package, *sent)
+        await rpc
+        received = await rpc.initial_metadata()
+    assert probe.last.context.extensions == seen
+    assert {name for name, _ in received if "extensions" in name} == echoed
+    assert {value for name, value in received if "extensions" in name} == {ONE}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "expected"),
+    [
+        (V1_0, {"a2a-version": "1.0", "a2a-extensions": ONE}),
+        (OLD, {"a2a-extensions": ONE, "x-a2a-extensions": ONE}),
+    ],
+)
+@pytest.mark.parametrize("where", ["context", "options"])
+async def test_what_clients_say(probe: Probe, dialect: Dialect, expected: dict[str, str], where: str) -> None:
+    async def unary(call: Call[Any, Any]) -> Any:
+        call.context.reply["a2a-extensions"] = ONE
+        return TASK
+
+    probe.on_unary = unary
+    said = {"a2a-extensions": ONE, "a2a-version": "9.9"}
+    context = CallContext(parameters=said if where == "context" else {})
+    options = {"parameters": said} if where == "options" else {}
+    async with (
+        hosting(probe, dialects=ALL) as host,
+        dialling(host.address, dialect=dialect, **options) as client,
+    ):
+        await client.service.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), context))
+    got = probe.last.context
+    assert {name: value for name, value in got.parameters.items() if "a2a-" in name} == expected
+    assert got.origin.version == dialect.version
+    assert context.reply == {"a2a-extensions": ONE}
+
+
+def noting(probe: Probe) -> Probe:
+    async def unary(call: Call[Any, Any]) -> Any:
+        call.context.reply[ASIDE_PARAMETER] = "note"
+        return TASK
+
+    probe.on_unary = unary
+    return probe
+
+
+async def test_what_is_said_beside_messages(probe: Probe) -> None:
+    async with hosting(noting(probe), dialects=ALL) as host, channel(host.address) as raw:
+        rpc = get(raw, PACKAGE, (ASIDE_PARAMETER, "forged"), wire=REQUEST + NOTE)
+        answer = await rpc
+        assert answer.endswith(NOTE)
+        assert ASIDE_PARAMETER not in {name for name, _ in await rpc.initial_metadata()}
+        await get(raw, PACKAGE, (ASIDE_PARAMETER, "forged"))
+        rpc = get(raw, NEW, (ASIDE_PARAMETER, "from a bridge"))
+        await rpc
+        assert (ASIDE_PARAMETER, "note") in list(await rpc.initial_metadata())
+    got = [call.context.parameters.get(ASIDE_PARAMETER) for call in probe.calls]
+    assert got == ["note", None, "from a bridge"]
+
+
+async def test_what_is_said_beside_messages_crosses_two_bridges(probe: Probe) -> None:
+    async with AsyncExitStack() as stack:
+        far = await stack.enter_async_context(hosting(noting(probe), dialects=(OLD,)))
+        to_far = await stack.enter_async_context(dialling(far.address, dialect=OLD))
+        middle = await stack.enter_async_context(hosting(to_far.service, dialects=(V1_0,)))
+        to_middle = await stack.enter_async_context(dialling(middle.address))
+        near = await stack.enter_async_context(hosting(to_middle.service, dialects=(OLD,)))
+        raw = await stack.enter_async_context(channel(near.address))
+        answer = await get(raw, PACKAGE, wire=REQUEST + NOTE)
+    assert probe.last.context.parameters[ASIDE_PARAMETER] == "note"
+    assert answer.endswith(NOTE)
+
+
+async def test_an_old_agent_cannot_speak_to_the_bridge_in_metadata(probe: Probe) -> None:
+    doubted = replace(V1_0, version="0.3", declares=False)
+    context = CallContext()
+    async with (
+        hosting(noting(probe)) as host,
+        dialling(host.address, dialect=doubted) as client,
+    ):
+        await client.service.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), context))
+    assert context.reply == {}
+
+
+async def test_the_tap_shows_old_messages_as_the_hub_has_them(probe: Probe) -> None:
+    frames: list[Any] = []
+    async with hosting(probe, dialects=ALL) as host:
+        interface = hub.AgentInterface(url=str(host.address))
+        async with BINDING.dial(interface, OLD, DialOptions(tap=frames.append)) as near:
+            await near.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), CallContext()))
+    assert [one.message for one in frames if one.message is not None] == [hub.GetTaskRequest(id="t"), TASK]
+
+
+@pytest.mark.parametrize(
+    ("operation", "text", "status", "reason"),
+    [
+        (ops.CANCEL_TASK, "is done", 12, Reason.TASK_NOT_CANCELABLE),
+        (ops.GET_TASK, "is gone", 5, Reason.TASK_NOT_FOUND),
+    ],
+)
+async def test_a_status_of_several_meanings_is_read_by_what_was_asked(
+    operation: Any, text: str, status: int, reason: Reason
+) -> None:
+
+    async def answer(_wire: bytes, context: Any) -> bytes:
+        code = next(code for code in grpc.StatusCode if code.value[0] == status)
+        await context.abort(code, text)
+        return b""
+
+    server = grpc.aio.server()
+    handler = grpc.unary_unary_rpc_method_handler(answer)
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("a2a.v1.A2AService", {operation.name: handler}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with dialling(f"127.0.0.1:{port}", dialect=OLD) as client:
+            with pytest.raises(A2AError) as caught:
+                await client.service.unary(Call(operation, operation.request(id="t"), CallContext()))
+    finally:
+        await server.stop(0)
+    assert (caught.value.reason, caught.value.message) == (reason, text)
