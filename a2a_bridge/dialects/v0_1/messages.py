@@ -27,6 +27,8 @@ MARK = STASH
 #: in MARK: the true state; and that the task or event stands for a message (0.1 has no other answer)
 STATE = "state"
 MESSAGE = "message"
+#: in MARK in the metadata of an artifact of the hub: the index its id does not tell. It never reaches a wire
+INDEX = "index"
 
 _DOWNGRADED = {"rejected": "failed", "auth-required": "input-required"}
 _SYNTHETIC = re.compile(r"v0\.1-[0-9a-f]{12}-([0-9a-f]{20})")
@@ -253,6 +255,10 @@ def _up_artifact(wire: Unit) -> Unit:
 
 def _down_artifact(tree: Unit, place: Any) -> Unit:
     made = dict(tree)
+    told = mark_of(made)
+    if told.keys() == {INDEX} and isinstance(told[INDEX], (int, float)):
+        place = int(told[INDEX])
+        made = without_mark(made)
     index = index_of(made.get("artifactId"))
     if index is not None:
         del made["artifactId"]
