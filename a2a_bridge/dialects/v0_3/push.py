@@ -1,0 +1,38 @@
+"""Push notifications of 0.3 and 0.2 (spec 0.3.0, 9.5): the task as it is, whatever has happened to it. Not their
+headers, which versions share.
+
+Those versions do not define the body strictly, so more is read than written: any event of theirs, and the
+StreamResponse of 1.0, which newer SDKs send under an older version's name too.
+"""
+
+from __future__ import annotations
+
+from a2a_bridge.codec import DecodeError, JsonObject
+from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation
+from a2a_bridge.dialects.dialect import PushForm
+from a2a_bridge.dialects.v0_3.events import decode_event, encode_event, kind_of
+from a2a_bridge.dialects.v1_0 import push as newer
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+def _encode(event: hub.StreamResponse) -> JsonObject:
+    """A task, or where there is none what there is."""
+    try:
+        return encode_event(event)
+    except ValueError as error:
+        raise A2AError(Reason.INVALID_AGENT_RESPONSE, str(error), blame=Blame.PEER) from None
+
+
+def _decode(tree: JsonObject) -> hub.StreamResponse:
+    """Raises INVALID_PARAMS naming the members at fault, and InexactNumber."""
+    if kind_of(tree) is None and "kind" not in tree:
+        return newer.FORM.decode(tree)
+    try:
+        event: hub.StreamResponse = decode_event(tree)
+    except DecodeError as error:
+        violations = [Violation(path, problem) for path, problem in error.violations]
+        raise A2AError(Reason.INVALID_PARAMS, str(error), violations=violations) from None
+    return event
+
+
+FORM = PushForm("application/json", _encode, _decode, whole_tasks=True)

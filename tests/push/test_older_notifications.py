@@ -1,0 +1,79 @@
+"""Push notifications of 0.x: whole tasks in the `kind` shape, and a tolerant reader."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from a2a_bridge.codec import InexactNumber, loads_exact
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.dialects.v0_3.push import FORM
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+TREE: dict[str, Any] = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "working"}}
+
+
+def task(state: Any = hub.TASK_STATE_WORKING) -> hub.Task:
+    return hub.Task(id="t", context_id="c", status=hub.TaskStatus(state=state))
+
+
+def test_a_task_is_the_body() -> None:
+    assert FORM.whole_tasks
+    assert FORM.media_type == "application/json"
+    assert FORM.encode(hub.StreamResponse(task=task())) == TREE
+    assert FORM.decode(TREE) == hub.StreamResponse(task=task())
+
+
+def test_nothing_of_a_task_is_lost() -> None:
+    odd = TREE | {
+        "history": [],
+        "x-own": 1,
+        "metadata": {"n": 9007199254740993, "f": 1.0},
+        "status": {"state": "working", "timestamp": "2025-04-17T17:47:09.680794"},
+    }
+    text = json.dumps(odd)
+    try:
+        event = FORM.decode(json.loads(text))
+    except InexactNumber:
+        event = FORM.decode(loads_exact(text))  # type: ignore[arg-type]
+    assert json.loads(json.dumps(FORM.encode(event))) == odd
+
+
+@pytest.mark.parametrize(
+    ("tree", "payload"),
+    [
+        ({"kind": "status-update", "taskId": "t", "contextId": "c", "final": False, "status": {"state": "working"}}, "status_update"),
+        ({"kind": "artifact-update", "taskId": "t", "contextId": "c", "artifact": {"artifactId": "a", "parts": []}}, "artifact_update"),
+        ({key: value for key, value in TREE.items() if key != "kind"}, "task"),
+        ({"task": {"id": "t", "status": {"state": "TASK_STATE_WORKING"}}}, "task"),
+        ({"statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}}, "status_update"),
+    ],
+)  # fmt: skip
+def test_more_is_read_than_written(tree: dict[str, Any], payload: str) -> None:
+    assert FORM.decode(tree).WhichOneof("payload") == payload
+
+
+@pytest.mark.parametrize(
+    ("tree", "field"),
+    [
+        ({"kind": "task", "id": 1, "contextId": "c", "status": {"state": "working"}}, "id"),
+        ({"kind": "joke"}, "kind"),
+        ({"kind": 1}, "kind"),
+        ({}, ""),
+    ],
+)
+def test_what_is_no_notification_is_refused(tree: dict[str, Any], field: str) -> None:
+    with pytest.raises(A2AError) as caught:
+        FORM.decode(tree)
+    assert caught.value.reason is Reason.INVALID_PARAMS
+    assert [one.field for one in caught.value.violations] == [field]
+
+
+def test_what_json_cannot_say_is_an_error_of_ours() -> None:
+    broken = hub.StreamResponse(task=task())
+    broken.task.metadata["n"] = float("nan")
+    with pytest.raises(A2AError) as caught:
+        FORM.encode(broken)
+    assert caught.value.reason is Reason.INVALID_AGENT_RESPONSE
