@@ -1,0 +1,40 @@
+"""Push notifications of 0.1. It sends none and keeps no addresses.
+
+The text of 0.1 leaves the body to the server. The servers of its time send the task, as tasks/get would show it, so
+that is what goes out. Coming in, the example in the text counts too: an event type, the task's id and its status.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from a2a_bridge.codec import DecodeError, JsonObject
+from a2a_bridge.core.errors import invalid_params
+from a2a_bridge.dialects.dialect import PushForm
+from a2a_bridge.dialects.v0_1 import events, messages
+from a2a_bridge.dialects.v0_3 import events as newer_events
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+def encode(event: hub.StreamResponse) -> JsonObject:
+    """The body for an event; a task as it is."""
+    tree: Any = newer_events.encode_event(event)
+    if tree.get("kind") == "task":
+        made: JsonObject = messages.encode_task(tree)
+    else:
+        made = events.encode_event(tree)
+    return made
+
+
+def decode(body: JsonObject) -> hub.StreamResponse:
+    """The event in a body. Raises INVALID_PARAMS."""
+    if type(body) is dict and "taskId" in body and "id" not in body:
+        wire = {name: value for name, value in body.items() if name != "taskId"}
+        body = {**wire, "id": body["taskId"]}
+    try:
+        return newer_events.decode_event(events.decode_event(body))
+    except DecodeError as error:
+        raise invalid_params(error.path, error.problem) from None
+
+
+FORM = PushForm("application/json", encode, decode, whole_tasks=True)

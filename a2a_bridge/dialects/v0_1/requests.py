@@ -1,0 +1,195 @@
+"""The methods of 0.1 as rows: those of 0.3 with trees of 0.1 around them. It knows no hub message itself.
+
+0.1 has seven methods, over JSON-RPC only. Each is a method of 0.3 with other names for things, so a row is that of 0.3
+between two pure functions per direction; field paths in errors are renamed on the way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from a2a_bridge.codec import DecodeError
+from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
+from a2a_bridge.dialects.dialect import Row
+from a2a_bridge.dialects.v0_1 import events, messages, params
+from a2a_bridge.dialects.v0_3 import requests as v0_3
+
+Tree = Callable[[Any], Any]
+
+_OF_0_3: Mapping[str, Row[str, Any]] = {row.address: row for row in v0_3.ROWS}
+
+#: members by their paths in 0.3 → in 0.1
+_RENAMED = (
+    (re.compile(r"^(?:message\.)?taskId\b"), "id"),
+    (re.compile(r"^(?:message\.)?contextId\b"), "sessionId"),
+    (re.compile(r"^configuration\.pushNotificationConfig\b"), "pushNotification"),
+    (re.compile(r"^configuration\.(?=historyLength|acceptedOutputModes)"), ""),
+    (re.compile(r"\.artifactId$"), ".index"),
+    (re.compile(r"(?<=\])\.kind$"), ".type"),
+)
+
+
+def _row(
+    method: str,
+    newer: str,
+    decode_request: Tree,
+    encode_request: Tree,
+    decode_response: Tree,
+    encode_response: Tree,
+) -> Row[str, Any]:
+    inner = _OF_0_3[newer]
+    request = _Requests(inner, decode_request, encode_request)
+    response = _Responses(inner, decode_response, encode_response)
+    return Row(
+        inner.operation,
+        method,
+        encode_request=request.encode,
+        decode_request=request.decode,
+        encode_response=response.encode,
+        decode_response=response.decode,
+        aside=request.aside if inner.aside is not None else None,
+        recall=request.recall if inner.recall is not None else None,
+        aside_response=response.aside if inner.aside_response is not None else None,
+        recall_response=response.recall if inner.recall_response is not None else None,
+    )
+
+
+class _Requests:
+    """The request half of a row."""
+
+    __slots__ = ("_down", "_inner", "_up")
+
+    def __init__(self, inner: Row[str, Any], up: Tree, down: Tree) -> None:
+        self._inner = inner
+        self._up = up
+        self._down = down
+
+    def decode(self, wire: Any) -> Any:
+        """Raises INVALID_PARAMS with the members' names of 0.1."""
+        try:
+            return self._inner.decode_request(self._up(wire))
+        except DecodeError as error:
+            raise invalid_params(error.path, error.problem) from None
+        except A2AError as error:
+            raise _renamed(error) from None
+
+    def encode(self, message: Any) -> Any:
+        return self._down(self._inner.encode_request(message))
+
+    def aside(self, wire: Any) -> Mapping[str, str]:
+        inner = self._inner.aside
+        return inner(self._up(wire)) if inner is not None else {}
+
+    def recall(self, wire: Any, parameters: Mapping[str, str]) -> Any:
+        inner = self._inner.recall
+        return self._down(inner(self._up(wire), parameters)) if inner is not None else wire
+
+
+class _Responses:
+    """The response half of a row."""
+
+    __slots__ = ("_down", "_inner", "_up")
+
+    def __init__(self, inner: Row[str, Any], up: Tree, down: Tree) -> None:
+        self._inner = inner
+        self._up = up
+        self._down = down
+
+    def decode(self, wire: Any) -> Any:
+        """Raises INVALID_AGENT_RESPONSE, and TASK_NOT_FOUND for a null where something was asked for."""
+        try:
+            return self._inner.decode_response(self._up(wire))
+        except DecodeError as error:
+            text = f"the agent's answer is not what 0.1 has for {self._inner.operation.name}: {error}"
+            raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
+
+    def encode(self, message: Any) -> Any:
+        return self._down(self._inner.encode_response(message))
+
+    def aside(self, wire: Any) -> Mapping[str, str]:
+        inner = self._inner.aside_response
+        return inner(self._up(wire)) if inner is not None else {}
+
+    def recall(self, wire: Any, parameters: Mapping[str, str]) -> Any:
+        inner = self._inner.recall_response
+        return self._down(inner(self._up(wire), parameters)) if inner is not None else wire
+
+
+def _renamed(error: A2AError) -> A2AError:
+    """The same error about members as 0.1 calls them. Changes it in place: nobody else has seen it."""
+    found = []
+    for one in error.violations:
+        name = one.field
+        for pattern, new in _RENAMED:
+            name = pattern.sub(new, name)
+        if name != one.field:
+            error.message = error.message.replace(f"{one.field}:", f"{name}:", 1)
+        found.append(Violation(name, one.description))
+    error.violations = tuple(found)
+    return error
+
+
+def _sent(wire: Any) -> Any:
+    """TaskSendParams with the id that only they require."""
+    tree = params.decode_send(wire)
+    if type(tree) is dict and type(wire) is dict and wire.get("id") in (None, ""):
+        raise DecodeError("id", "is required")
+    return tree
+
+
+def _task_or_null(wire: Any) -> Any:
+    if wire is None:
+        raise A2AError(Reason.TASK_NOT_FOUND, blame=Blame.PEER)
+    return messages.decode_task(wire)
+
+
+def _config_or_null(wire: Any) -> Any:
+    config = wire.get("pushNotificationConfig") if type(wire) is dict else None
+    if wire is None or (type(wire) is dict and not config):
+        raise A2AError(Reason.TASK_NOT_FOUND, "the task has no push notification config", blame=Blame.PEER)
+    return params.decode_task_config(wire)
+
+
+_EVENTS = (events.decode_event, events.encode_event)
+_SEND = (_sent, params.encode_send)
+_CONFIG = (params.decode_task_config, params.encode_task_config)
+
+#: the JSON-RPC methods
+ROWS: tuple[Row[str, Any], ...] = (
+    _row("tasks/send", "message/send", *_SEND, events.decode_result, events.encode_result),
+    _row("tasks/sendSubscribe", "message/stream", *_SEND, *_EVENTS),
+    _row(
+        "tasks/get",
+        "tasks/get",
+        params.decode_query,
+        params.encode_query,
+        _task_or_null,
+        messages.encode_task,
+    ),
+    _row(
+        "tasks/cancel",
+        "tasks/cancel",
+        params.decode_id,
+        params.encode_id,
+        messages.decode_task,
+        messages.encode_task,
+    ),
+    _row(
+        "tasks/pushNotification/set",
+        "tasks/pushNotificationConfig/set",
+        *_CONFIG,
+        _config_or_null,
+        params.encode_task_config,
+    ),
+    _row(
+        "tasks/pushNotification/get",
+        "tasks/pushNotificationConfig/get",
+        params.decode_config_query,
+        params.encode_config_query,
+        _config_or_null,
+        params.encode_task_config,
+    ),
+    _row("tasks/resubscribe", "tasks/resubscribe", params.decode_id, params.encode_id, *_EVENTS),
+)

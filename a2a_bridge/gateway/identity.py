@@ -1,0 +1,459 @@
+"""Callers of 0.1 name their own tasks and sessions, and count artifacts: this keeps the names apart. No spelling.
+
+Rules for a call of 0.1 (calls of other versions pass by one look at the version):
+1. A message with a name nobody has given yet begins a task; the agent's answer tells what the name stands for. Until
+   then further calls with that name wait for it.
+2. A session's name goes to the agent as it is; an agent that refuses it or answers with another one gets its own.
+3. Any other call with an unknown name is about a task with that very id, as other versions see it. If there is none,
+   the error says that names are forgotten.
+4. Answers, events and errors speak of the caller's names again. A stream has no events but updates: a task becomes
+   its status and its artifacts, a message a completed status, with a mark.
+5. A message without an id of its own gets one that differs from those of answered messages of the same task, and is
+   the same for one that is repeated because there was no answer.
+6. What came in is not changed: events of a stream have several readers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from typing import Any, TypeVar, cast
+
+from google.protobuf.message import Message
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.scope import Scope, scope_of
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects.marks import final_said
+from a2a_bridge.dialects.v0_1.messages import INDEX, MARK, MESSAGE, index_of, placed
+from a2a_bridge.gateway.identity_table import IdentityTable, Name
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+VERSION = "0.1"
+
+#: seconds that a call waits for a name whose task is being made, unless its own deadline comes first
+PATIENCE = 30.0
+
+_LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
+_FINAL = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED}
+
+M = TypeVar("M", bound=Message)
+
+
+def callers(service: Service) -> Service:
+    """Middleware for callers of 0.1, with a table of its own."""
+    return LegacyCallers(service)
+
+
+class LegacyCallers:
+    """A service as callers of 0.1 expect it. Implements Service."""
+
+    def __init__(
+        self, service: Service, table: IdentityTable | None = None, *, patience: float = PATIENCE
+    ) -> None:
+        self._service = service
+        self._table = table if table is not None else IdentityTable()
+        self._patience = patience
+        self._making: dict[tuple[Scope, str], asyncio.Event] = {}
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        if call.context.origin.version != VERSION:
+            return await self._service.unary(call)
+        if call.operation is ops.SEND_MESSAGE:
+            return cast("Res", await self._send(cast("Any", call)))
+        if call.operation is ops.GET_PUSH_CONFIG:
+            return cast("Res", await self._config(cast("Any", call)))
+        return await self._about(call)
+
+    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        if call.context.origin.version != VERSION:
+            return self._service.stream(call)
+        if call.operation is ops.SEND_STREAMING_MESSAGE:
+            return cast("AsyncGenerator[Res, None]", self._send_streaming(cast("Any", call)))
+        return cast("AsyncGenerator[Res, None]", self._subscribe(cast("Any", call)))
+
+    def as_named(self, scope: Scope, event: hub.StreamResponse) -> hub.StreamResponse:
+        """An event as callers of a scope know its task, for what reaches them outside of a call."""
+        task_id = _task_of(event)
+        given = self._table.given(scope, task_id)
+        name = self._table.find(scope, given) or Name(given, task_id)
+        return self._named(scope, name, event)
+
+    # Sending.
+
+    async def _send(self, call: Call[hub.SendMessageRequest, Any]) -> hub.SendMessageResponse:
+        sending = await self._begin(call)
+        with sending:
+            response = hub.SendMessageResponse()
+            for request in sending.attempts():
+                try:
+                    response = await self._service.unary(Call(call.operation, request, call.context))
+                    break
+                except A2AError as error:
+                    if not sending.may_retry(error, request):
+                        raise self._error(sending.name, error) from None
+            sending.answered(response)
+        if response.HasField("message"):
+            task = _wrapped(hub.Task(id=sending.given), response.message)
+            task.context_id = response.message.context_id or sending.session
+            response = hub.SendMessageResponse(task=task)
+        return self._named(sending.scope, sending.known(), response)
+
+    async def _send_streaming(
+        self, call: Call[hub.SendMessageRequest, Any]
+    ) -> AsyncGenerator[hub.StreamResponse, None]:
+        sending = await self._begin(call)
+        with sending:
+            for request in sending.attempts():
+                try:
+                    async with aclosing(
+                        self._service.stream(Call(call.operation, request, call.context))
+                    ) as events:
+                        async for event in events:
+                            sending.answered(event)
+                            for shown in self._shown(sending.scope, sending.known(), event):
+                                yield shown
+                                if _is_final(shown):
+                                    return
+                except A2AError as error:
+                    if not sending.may_retry(error, request):
+                        raise self._error(sending.name, error) from None
+                else:
+                    return
+
+    async def _begin(self, call: Call[hub.SendMessageRequest, Any]) -> _Sending:
+        scope = scope_of(call.request, call.context)
+        given = call.request.message.task_id
+        name = await self._find(scope, given)
+        sending = _Sending(self._table, self._making, scope, call.request, name)
+        sending.reserve()
+        return sending
+
+    # Everything else.
+
+    async def _about(self, call: Call[Req, Res]) -> Res:
+        scope, name = await self._name_in(call)
+        try:
+            response = await self._service.unary(_renamed(call, name))
+        except A2AError as error:
+            raise self._error(name, error) from None
+        answer: Any = response
+        if isinstance(response, hub.Task):
+            self._learn(scope, name, response.id, response.context_id)
+        if isinstance(response, (hub.Task, hub.TaskPushNotificationConfig)):
+            answer = self._named(scope, name, response)
+        return cast("Res", answer)
+
+    async def _config(self, call: Call[hub.GetTaskPushNotificationConfigRequest, Any]) -> Any:
+        """The config that the caller has set, else the first that anybody has, else an empty one."""
+        scope, name = await self._name_in(call)
+        renamed = _renamed(call, name)
+        try:
+            return self._named(scope, name, await self._service.unary(renamed))
+        except A2AError as error:
+            if error.reason is not Reason.TASK_NOT_FOUND:
+                raise self._error(name, error) from None
+            missing = error
+        request = hub.ListTaskPushNotificationConfigsRequest(
+            task_id=name.task_id, tenant=call.request.tenant, page_size=1
+        )
+        listing = Call(ops.LIST_PUSH_CONFIGS, request, call.context.replace(reply={}))
+        try:
+            page = await self._service.unary(listing)
+        except A2AError as error:
+            raise self._error(name, missing if error.reason in _LACKING else error) from None
+        found = page.configs[0] if page.configs else hub.TaskPushNotificationConfig(task_id=name.task_id)
+        return self._named(scope, name, found)
+
+    async def _subscribe(self, call: Call[Any, Any]) -> AsyncGenerator[hub.StreamResponse, None]:
+        scope, name = await self._name_in(call)
+        try:
+            async with aclosing(self._service.stream(_renamed(call, name))) as events:
+                async for event in events:
+                    self._learn(scope, name, _task_of(event), _context_of(event))
+                    for shown in self._shown(scope, name, event):
+                        yield shown
+                        if _is_final(shown):
+                            return
+        except A2AError as error:
+            raise self._error(name, error) from None
+
+    async def _name_in(self, call: Call[Any, Any]) -> tuple[Scope, Name]:
+        scope = scope_of(call.request, call.context)
+        given = getattr(call.request, "task_id", "") or getattr(call.request, "id", "")
+        return scope, await self._find(scope, given) or Name(given, given)
+
+    async def _find(self, scope: Scope, given: str) -> Name | None:
+        """The task of a name, once it is known if it is being made."""
+        making = self._making.get((scope, given))
+        while making is not None:
+            try:
+                async with asyncio.timeout(self._patience):
+                    await making.wait()
+            except TimeoutError:
+                text = f"the agent has not answered yet what began the task {given!r}"
+                raise A2AError(
+                    Reason.UNAVAILABLE, text, metadata={"taskId": given}, retry_after=1.0
+                ) from None
+            making = self._making.get((scope, given))
+        return self._table.find(scope, given)
+
+    def _learn(self, scope: Scope, name: Name, task_id: str, context_id: str) -> None:
+        if task_id != name.task_id:
+            return
+        name.context_id = name.context_id or context_id
+        self._table.keep(scope, name)
+
+    def _error(self, name: Name | None, error: A2AError) -> A2AError:
+        """The error with the caller's name for the task."""
+        if name is None:
+            return error
+        unknown = name.given == name.task_id and error.reason is Reason.TASK_NOT_FOUND
+        if name.task_id and error.metadata.get("taskId") == name.task_id:
+            error.metadata["taskId"] = name.given
+        if unknown:
+            error.message = (
+                f"no task is known as {name.given!r}. Names that callers of 0.1 give to tasks are kept in memory: "
+                f"the bridge forgets them when it restarts, and the oldest of more than {self._table.most}"
+            )
+        return error
+
+    # Names of the agent → names of the caller.
+
+    def _shown(self, scope: Scope, name: Name, event: hub.StreamResponse) -> Iterable[hub.StreamResponse]:
+        """An event as updates."""
+        event = self._named(scope, name, event)
+        which = event.WhichOneof("payload")
+        if which == "message":
+            update = hub.TaskStatusUpdateEvent(task_id=name.given)
+            update.context_id = event.message.context_id or name.session
+            yield hub.StreamResponse(status_update=_wrapped(update, event.message))
+        elif which == "task":
+            yield from _split(event.task)
+        else:
+            yield event
+
+    def _named(self, scope: Scope, name: Name, response: M) -> M:
+        made = type(response)()
+        made.CopyFrom(response)
+        if isinstance(made, hub.Task):
+            self._name_task(scope, name, made)
+        elif isinstance(made, hub.TaskPushNotificationConfig):
+            made.task_id = self._given(scope, name, made.task_id)
+        else:
+            self._name_payload(scope, name, made)
+        if name.task_id:
+            self._table.keep(scope, name)
+        return made
+
+    def _name_payload(self, scope: Scope, name: Name, response: Any) -> None:
+        which = response.WhichOneof("payload")
+        payload = getattr(response, which) if which else None
+        if isinstance(payload, hub.Task):
+            self._name_task(scope, name, payload)
+        elif isinstance(payload, hub.Message):
+            self._name_message(scope, name, payload)
+        elif isinstance(payload, (hub.TaskStatusUpdateEvent, hub.TaskArtifactUpdateEvent)):
+            payload.task_id = self._given(scope, name, payload.task_id)
+            payload.context_id = _session(name, payload.context_id)
+            if isinstance(payload, hub.TaskArtifactUpdateEvent):
+                _number(name, payload.artifact)
+            elif payload.status.HasField("message"):
+                self._name_message(scope, name, payload.status.message)
+
+    def _name_task(self, scope: Scope, name: Name, task: hub.Task) -> None:
+        task.id = self._given(scope, name, task.id)
+        task.context_id = _session(name, task.context_id)
+        if task.status.HasField("message"):
+            self._name_message(scope, name, task.status.message)
+        for message in task.history:
+            self._name_message(scope, name, message)
+        # Ids that hold their index first, so that no other artifact is given it.
+        for artifact in sorted(task.artifacts, key=lambda one: index_of(one.artifact_id) is None):
+            name.index(artifact.artifact_id)
+        for artifact in task.artifacts:
+            _number(name, artifact)
+
+    def _name_message(self, scope: Scope, name: Name, message: hub.Message) -> None:
+        if message.task_id:
+            message.task_id = self._given(scope, name, message.task_id)
+        if message.context_id:
+            message.context_id = _session(name, message.context_id)
+        for place, task_id in enumerate(message.reference_task_ids):
+            message.reference_task_ids[place] = self._given(scope, name, task_id)
+
+    def _given(self, scope: Scope, name: Name, task_id: str) -> str:
+        return name.given if task_id == name.task_id else self._table.given(scope, task_id)
+
+
+class _Sending:
+    """A message on its way: under which names it goes, and what the answer makes of them."""
+
+    def __init__(
+        self,
+        table: IdentityTable,
+        making: dict[tuple[Scope, str], asyncio.Event],
+        scope: Scope,
+        request: hub.SendMessageRequest,
+        name: Name | None,
+    ) -> None:
+        self.scope = scope
+        self.name = name
+        self.given = request.message.task_id
+        self.session = request.message.context_id
+        self._table = table
+        self._making = making
+        self._request = request
+        self._done: asyncio.Event | None = None
+        self._answered = False
+        self._without_session = False
+
+    def reserve(self) -> None:
+        """From now on others wait for what this message makes of its name. Nothing was awaited since it was found."""
+        if self.name is None:
+            self._done = self._making[self.scope, self.given] = asyncio.Event()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        self._settle()
+
+    def attempts(self) -> Iterable[hub.SendMessageRequest]:
+        """The request with the agent's names; once more without a session if the agent refused that."""
+        request = hub.SendMessageRequest()
+        request.CopyFrom(self._request)
+        message = request.message
+        if self.name is not None:
+            message.task_id = self.name.task_id
+            if self.session in ("", self.name.session):
+                message.context_id = self.name.context_id
+            else:
+                message.context_id = self._table.context(self.scope, self.session)
+            if self.name.turns:
+                message.message_id = placed(message.message_id, f"{self.given}/{self.name.turns}")
+        else:
+            message.task_id = ""
+            message.context_id = self._table.context(self.scope, self.session)
+        for place, task_id in enumerate(message.reference_task_ids):
+            known = self._table.find(self.scope, task_id)
+            message.reference_task_ids[place] = known.task_id if known is not None else task_id
+        yield request
+        if self._without_session:
+            again = hub.SendMessageRequest()
+            again.CopyFrom(request)
+            again.message.context_id = ""
+            yield again
+
+    def may_retry(self, error: A2AError, request: hub.SendMessageRequest) -> bool:
+        """Whether an agent that refused a request only minded the session's name, and takes it without."""
+        if self._answered or self._without_session or self.name is not None or not request.message.context_id:
+            return False
+        if error.reason is not Reason.INVALID_PARAMS:
+            return False
+        self._without_session = any(
+            one.field.endswith(("contextId", "context_id")) for one in error.violations
+        )
+        return self._without_session
+
+    def answered(self, response: hub.SendMessageResponse | hub.StreamResponse) -> None:
+        """Learns from the first answer, or event, which task the name stands for."""
+        task_id, context_id = _task_of(response), _context_of(response)
+        if not self._answered and self.name is not None:
+            self.name.turns += 1
+        self._answered = True
+        if self.name is None and task_id:
+            self.name = Name(self.given, task_id, self.session, context_id, turns=1)
+        if self.name is None:
+            return
+        self.name.context_id = self.name.context_id or context_id
+        self._table.keep(self.scope, self.name)
+        self._table.keep_session(self.scope, self.session, self.name.context_id)
+        self._settle()
+
+    def known(self) -> Name:
+        """The name; that of no task if the agent made none."""
+        return self.name if self.name is not None else Name(self.given, "", self.session)
+
+    def _settle(self) -> None:
+        if self._done is not None:
+            del self._making[self.scope, self.given]
+            self._done.set()
+            self._done = None
+
+
+def _renamed(call: Call[Req, Res], name: Name) -> Call[Req, Res]:
+    """The call with the agent's id of the task."""
+    if name.given == name.task_id:
+        return call
+    request: Any = type(call.request)()
+    request.CopyFrom(call.request)
+    if "task_id" in request.DESCRIPTOR.fields_by_name:
+        request.task_id = name.task_id
+    else:
+        request.id = name.task_id
+    return Call(call.operation, request, call.context)
+
+
+def _session(name: Name, context_id: str) -> str:
+    return name.session if name.session and context_id == name.context_id else context_id
+
+
+def _number(name: Name, artifact: hub.Artifact) -> None:
+    """Notes the index of an artifact whose id does not say it, for the row to write."""
+    if index_of(artifact.artifact_id) is None:
+        artifact.metadata.update({MARK: {INDEX: name.index(artifact.artifact_id)}})
+
+
+S = TypeVar("S", hub.Task, hub.TaskStatusUpdateEvent)
+
+
+def _wrapped(made: S, message: hub.Message) -> S:
+    """A task or event that stands for a message."""
+    made.status.state = hub.TASK_STATE_COMPLETED
+    made.status.message.CopyFrom(message)
+    made.metadata.update({MARK: {MESSAGE: True}})
+    return made
+
+
+def _split(task: hub.Task) -> list[hub.StreamResponse]:
+    """A task as updates. Its status comes last if it ends the stream: nobody listens after that."""
+    update = hub.TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=task.status)
+    if task.HasField("metadata"):
+        update.metadata.CopyFrom(task.metadata)
+    made = [
+        hub.StreamResponse(
+            artifact_update=hub.TaskArtifactUpdateEvent(
+                task_id=task.id, context_id=task.context_id, artifact=artifact, last_chunk=True
+            )
+        )
+        for artifact in task.artifacts
+    ]
+    status = hub.StreamResponse(status_update=update)
+    return [*made, status] if task.status.state in _FINAL else [status, *made]
+
+
+def _is_final(event: hub.StreamResponse) -> bool:
+    """Whether a stream of 0.1 ends with this event."""
+    if not event.HasField("status_update"):
+        return False
+    said = final_said(event.status_update)
+    return event.status_update.status.state in _FINAL if said is None else said
+
+
+def _task_of(response: Any) -> str:
+    which = response.WhichOneof("payload")
+    payload = getattr(response, which) if which else None
+    if isinstance(payload, hub.Task):
+        return payload.id
+    return payload.task_id if payload is not None else ""
+
+
+def _context_of(response: Any) -> str:
+    which = response.WhichOneof("payload")
+    return str(getattr(response, which).context_id) if which else ""

@@ -1,0 +1,145 @@
+"""Agents of 0.1 as if they were of 1.0: they want ids from their callers and leave some out. The client side only.
+
+Rules:
+1. A message without a task begins one: its id is made here, and so is that of its session. Both can be anybody's,
+   because nobody can guess them; nothing has to be translated afterwards.
+2. A message for a task that nothing is remembered of is sent only if the agent knows the task, because an agent of
+   0.1 would begin a new one.
+3. Events and some tasks name no session. It is remembered by task, for the last MOST tasks; what is forgotten is asked
+   of the agent once; if the agent does not say either, the task's id stands for it.
+4. A push notification config has no id there and keeps the one its caller gave.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from typing import Any, cast
+
+from a2a_bridge.bindings import DialOptions
+from a2a_bridge.cards.select import Candidate
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.scope import Scope, scope_of
+from a2a_bridge.core.service import Service
+from a2a_bridge.gateway.upstream import Dial
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+VERSION = "0.1"
+
+#: tasks whose session is remembered for each agent
+MOST = 10_000
+
+
+def agents(dial: Dial) -> Dial:
+    """How to dial interfaces so that those of 0.1 get the ids they want."""
+
+    @asynccontextmanager
+    async def dial_legacy(candidate: Candidate, options: DialOptions) -> AsyncIterator[Service]:
+        async with dial(candidate, options) as service:
+            yield LegacyAgent(service) if candidate.dialect.version == VERSION else service
+
+    made: Callable[[Candidate, DialOptions], AbstractAsyncContextManager[Service]] = dial_legacy
+    return made
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex
+
+
+class LegacyAgent:
+    """The client side of an agent of 0.1. Implements Service."""
+
+    def __init__(self, service: Service, *, most: int = MOST, new_id: Callable[[], str] = _new_id) -> None:
+        self._service = service
+        self._most = most
+        self._new_id = new_id
+        self._contexts: OrderedDict[tuple[Scope, str], str] = OrderedDict()
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        if call.operation is ops.SEND_MESSAGE:
+            call = await self._addressed(call)
+        response = await self._service.unary(call)
+        scope = scope_of(call.request, call.context)
+        if isinstance(response, hub.SendMessageResponse):
+            if response.HasField("task"):
+                self._complete_task(scope, response.task)
+        elif isinstance(response, hub.Task):
+            self._complete_task(scope, response)
+        elif isinstance(response, hub.TaskPushNotificationConfig):
+            response.id = cast("Any", call.request).id or response.id
+        return response
+
+    async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        if call.operation is ops.SEND_STREAMING_MESSAGE:
+            call = await self._addressed(call)
+        scope = scope_of(call.request, call.context)
+        async with aclosing(self._service.stream(call)) as events:
+            async for event in events:
+                await self._complete_event(scope, call, cast("Any", event))
+                yield event
+
+    async def _addressed(self, call: Call[Any, Any]) -> Call[Any, Any]:
+        """The call with ids for its task and session."""
+        scope = scope_of(call.request, call.context)
+        request = hub.SendMessageRequest()
+        request.CopyFrom(call.request)
+        message = request.message
+        if not message.task_id:
+            message.task_id = self._new_id()
+            message.context_id = message.context_id or self._new_id()
+        else:
+            known = self._contexts.get((scope, message.task_id))
+            if known is None:
+                # Raises TASK_NOT_FOUND.
+                known = (await self._asked(scope, call, message.task_id)).context_id
+            message.context_id = message.context_id or known
+        if message.context_id:
+            self._keep(scope, message.task_id, message.context_id)
+        return Call(call.operation, request, call.context)
+
+    async def _asked(self, scope: Scope, call: Call[Any, Any], task_id: str) -> hub.Task:
+        request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant, history_length=0)
+        task = await self._service.unary(Call(ops.GET_TASK, request, call.context.replace(reply={})))
+        self._complete_task(scope, task)
+        return task
+
+    def _complete_task(self, scope: Scope, task: hub.Task) -> None:
+        if task.context_id:
+            self._keep(scope, task.id, task.context_id)
+        else:
+            task.context_id = self._contexts.get((scope, task.id)) or task.id
+
+    async def _complete_event(self, scope: Scope, call: Call[Any, Any], event: hub.StreamResponse) -> None:
+        which = event.WhichOneof("payload")
+        payload = getattr(event, which) if which else None
+        if isinstance(payload, hub.Task):
+            self._complete_task(scope, payload)
+        elif isinstance(payload, (hub.TaskStatusUpdateEvent, hub.TaskArtifactUpdateEvent)):
+            if payload.context_id:
+                self._keep(scope, payload.task_id, payload.context_id)
+                return
+            known = self._contexts.get((scope, payload.task_id))
+            if known is None:
+                known = await self._context(scope, call, payload.task_id)
+            payload.context_id = known
+
+    async def _context(self, scope: Scope, call: Call[Any, Any], task_id: str) -> str:
+        try:
+            context_id = (await self._asked(scope, call, task_id)).context_id
+        except A2AError as error:
+            if error.reason in (Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED):
+                raise
+            context_id = task_id
+        self._keep(scope, task_id, context_id)
+        return context_id
+
+    def _keep(self, scope: Scope, task_id: str, context_id: str) -> None:
+        self._contexts[scope, task_id] = context_id
+        self._contexts.move_to_end((scope, task_id))
+        if len(self._contexts) > self._most:
+            self._contexts.popitem(last=False)

@@ -1,0 +1,127 @@
+"""What is remembered for callers of 0.1: their names for tasks, sessions and artifacts. Bounded; it calls nobody.
+
+Rules:
+1. A name belongs to a scope (tenant and principal): the same name in another scope is another name.
+2. Of more than `most` entries the tasks that were not used for longest are forgotten. An artifact counts as one entry
+   and so does a task. Nothing outlives the process.
+3. One event loop uses a table; between two awaits nobody else does.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.scope import Scope
+from a2a_bridge.dialects.v0_1.messages import index_of
+
+#: tasks and artifacts that are remembered for one service
+MOST = 100_000
+#: sessions that are remembered for one service, and artifacts of one task
+MOST_SESSIONS = 10_000
+MOST_ARTIFACTS = 10_000
+
+
+@dataclass(slots=True, eq=False)
+class Name:
+    """A task as a caller calls it.
+
+    given: the caller's id of the task; task_id: the agent's. session: the caller's id of the session, empty if it
+    gave none; context_id: the agent's. turns: how many of the caller's messages were answered. indices: artifact
+    ids to indices.
+    """
+
+    given: str
+    task_id: str
+    session: str = ""
+    context_id: str = ""
+    turns: int = 0
+    indices: dict[str, int] = field(default_factory=dict)
+
+    def index(self, artifact_id: str) -> int:
+        """The index of an artifact: what its id says, else the first free one when it is first heard of.
+
+        Raises INVALID_AGENT_RESPONSE for a task with too many artifacts.
+        """
+        known = self.indices.get(artifact_id)
+        if known is not None:
+            return known
+        if len(self.indices) >= MOST_ARTIFACTS:
+            text = f"a task has more than {MOST_ARTIFACTS} artifacts, which is too much for a caller of 0.1"
+            raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+        index = index_of(artifact_id)
+        if index is None:
+            taken = set(self.indices.values())
+            index = len(self.indices)
+            while index in taken:
+                index += 1
+        self.indices[artifact_id] = index
+        return index
+
+
+class IdentityTable:
+    """Names of tasks and sessions by scope."""
+
+    def __init__(self, most: int = MOST, most_sessions: int = MOST_SESSIONS) -> None:
+        self.most = most
+        self._most_sessions = most_sessions
+        self._weight = 0
+        self._names: OrderedDict[tuple[Scope, str], Name] = OrderedDict()
+        self._weights: dict[tuple[Scope, str], int] = {}
+        self._by_task: dict[tuple[Scope, str], Name] = {}
+        self._contexts: OrderedDict[tuple[Scope, str], str] = OrderedDict()
+
+    def __len__(self) -> int:
+        return self._weight
+
+    def find(self, scope: Scope, given: str) -> Name | None:
+        """The task that a caller calls `given`; None for one that was never heard of, or is forgotten."""
+        name = self._names.get((scope, given))
+        if name is not None:
+            self._names.move_to_end((scope, given))
+        return name
+
+    def given(self, scope: Scope, task_id: str) -> str:
+        """What callers of a scope call a task; its own id if they have no other."""
+        name = self._by_task.get((scope, task_id))
+        return task_id if name is None else name.given
+
+    def keep(self, scope: Scope, name: Name) -> None:
+        """Remembers a name, or that it was used, with the artifacts it has by now."""
+        key = scope, name.given
+        before = self._names.get(key)
+        if before is not None and before is not name:
+            self._forget(key)
+        self._names[key] = name
+        self._names.move_to_end(key)
+        self._by_task[scope, name.task_id] = name
+        weight = 1 + len(name.indices)
+        self._weight += weight - self._weights.get(key, 0)
+        self._weights[key] = weight
+        while self._weight > self.most and len(self._names) > 1:
+            self._forget(next(iter(self._names)))
+
+    def context(self, scope: Scope, session: str) -> str:
+        """The agent's id of a session; the session's own if the agent took it as it was."""
+        context = self._contexts.get((scope, session))
+        if context is None:
+            return session
+        self._contexts.move_to_end((scope, session))
+        return context
+
+    def keep_session(self, scope: Scope, session: str, context_id: str) -> None:
+        """Remembers that the agent calls a session otherwise."""
+        if session in ("", context_id) or not context_id:
+            return
+        self._contexts[scope, session] = context_id
+        self._contexts.move_to_end((scope, session))
+        if len(self._contexts) > self._most_sessions:
+            self._contexts.popitem(last=False)
+
+    def _forget(self, key: tuple[Scope, str]) -> None:
+        name = self._names.pop(key)
+        self._weight -= self._weights.pop(key)
+        by_task = key[0], name.task_id
+        if self._by_task.get(by_task) is name:
+            del self._by_task[by_task]
