@@ -11,6 +11,9 @@ import pytest
 
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.hosting import Run
+from a2a_bridge.hosting.executor import Event
+from a2a_bridge.hosting.ports import Scope
+from a2a_bridge.hosting.stores import MemoryTaskStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent, SlowAgent
 from tests.hosting.scene import (
@@ -272,3 +275,17 @@ async def test_output_modes_that_the_agent_has_none_of_are_refused(modes: list[s
 async def test_an_agent_that_declares_no_output_modes_refuses_none() -> None:
     talk = Talk(ScriptedAgent(output_modes=()))
     await talk.send("x", configuration=hub.SendMessageConfiguration(accepted_output_modes=["image/png"]))
+
+
+async def test_a_state_nobody_knows_keeps_no_caller_waiting() -> None:
+    """A task that came from an older agent may be in a state that 1.0 has no name for."""
+    store = MemoryTaskStore()
+    await store.create(Scope(), hub.Task(id="t", context_id="c"))
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.artifact("x")
+
+    talk = Talk(agent_of(execute), tasks=store)
+    task = await talk.send("go on", task_id="t")
+    assert task.status.state == hub.TASK_STATE_UNSPECIFIED
+    assert len(task.artifacts) == 1
