@@ -1,0 +1,32 @@
+"""What 0.3 cannot say of the hub, not even with a residue. As data, so that tests exempt and docs show the same."""
+
+from __future__ import annotations
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.dialects.dialect import Loss
+
+_ROUTING = (
+    "0.x has no tenants: a tenant is part of the address of an interface, and the bridge sets it from there"
+)
+_PAGES = "0.x lists all configurations at once: the bridge follows the pages of an agent that has some"
+
+TENANTS: tuple[Loss, ...] = tuple(
+    Loss(f"{operation.request.DESCRIPTOR.name}.tenant", _ROUTING)
+    for operation in dict.fromkeys(ops.ALL)
+    if operation is not ops.CREATE_PUSH_CONFIG  # it is a member of the configuration, and stays one
+    and operation is not ops.SEND_STREAMING_MESSAGE  # has the request of SendMessage
+    and operation is not ops.LIST_TASKS  # lost as a whole
+)
+
+LOSSES: tuple[Loss, ...] = (
+    *TENANTS,
+    Loss(
+        "ListTasksRequest", "0.x has no such operation over JSON-RPC: the bridge answers it from what it saw"
+    ),
+    Loss(
+        "ListTasksResponse", "0.x has no such operation over JSON-RPC: the bridge answers it from what it saw"
+    ),
+    Loss("ListTaskPushNotificationConfigsRequest.pageSize", _PAGES),
+    Loss("ListTaskPushNotificationConfigsRequest.pageToken", _PAGES),
+    Loss("ListTaskPushNotificationConfigsResponse.nextPageToken", _PAGES),
+)

@@ -1,0 +1,383 @@
+"""Params of the requests of 0.3 over JSON-RPC, `kind` shape ↔ hub (spec 0.3.0, 7). Not the rows they belong to, nor
+their results.
+
+Rules:
+1. `blocking` is the reverse of `returnImmediately`; a request that does not say waits, in both versions.
+2. historyLength goes through as it is, 0 included; what is larger than the hub can say is as much as it can say.
+   A negative one is an error.
+3. Requests with metadata in the hub are units, with their residue there. What the others cannot hold is told aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from a2a_bridge.codec import DecodeError, InexactNumber, Json, JsonObject
+from a2a_bridge.codec.errors import Irregular
+from a2a_bridge.codec.structs import LEVELS, read_struct
+from a2a_bridge.codec.values import describe
+from a2a_bridge.codec.wire import VARINT
+from a2a_bridge.core.call import ASIDE_PARAMETER
+from a2a_bridge.dialects import residue
+from a2a_bridge.dialects.residue import KEY, KIND
+from a2a_bridge.dialects.v0_3 import scalars
+from a2a_bridge.dialects.v0_3.irregular import Reader, Shape, decode_with, restored, text_of
+from a2a_bridge.dialects.v0_3.messages import MESSAGE, encode_callers_message, message_text, strings
+from a2a_bridge.dialects.v0_3.push_configs import (
+    check_aside,
+    decode_inner,
+    encode_inner,
+    read_inner,
+    read_push_config,
+)
+from a2a_bridge.dialects.v0_3.scalars import struct
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+def write_send(tree: Any) -> str:
+    """Wire text of canonical MessageSendParams. Raises Irregular for any others."""
+    get = tree.get
+    seen = 0  # residue
+    out = ""
+    value = get("message")
+    if value is not None:
+        seen += 1  # residue
+        body = message_text(value)
+        out = f"\x12{VARINT[len(body)]}{body}"
+    value = get("configuration")
+    if value is not None:
+        seen += 1  # residue
+        body = _configuration(value)
+        out += f"\x1a{VARINT[len(body)]}{body}"
+    value = get("metadata")
+    if value is not None:
+        seen += 1  # residue
+        if KEY in value:  # residue
+            raise Irregular  # residue
+        body = struct(value, LEVELS)
+        out += f'"{VARINT[len(body)]}{body}'
+    if seen != len(tree):  # residue
+        raise Irregular  # residue
+    return out
+
+
+def _configuration(tree: Any) -> str:
+    get = tree.get
+    seen = 0  # residue
+    out = ""
+    value = get("acceptedOutputModes")
+    if value is not None:
+        seen += 1  # residue
+        out = strings(value, "\n")
+    value = get("pushNotificationConfig")
+    if value is not None:
+        seen += 1  # residue
+        body = _push_config(value)
+        out += f"\x12{VARINT[len(body)]}{body}"
+    value = get("historyLength")
+    if value is not None:
+        seen += 1  # residue
+        if type(value) is not int or not 0 <= value < 2**31:
+            raise Irregular
+        out += f"\x18{VARINT[value]}"
+    value = get("blocking")
+    if value is not None:
+        seen += 1  # residue
+        if value is not False:
+            raise Irregular
+        out += " \1"
+    if seen != len(tree):  # residue
+        raise Irregular  # residue
+    return out
+
+
+def _push_config(tree: Any) -> str:
+    if type(tree) is not dict:
+        raise Irregular
+    reader = Reader(tree)
+    _read_nested_config(reader)
+    if reader.problems or not residue.same(reader.tree, tree):
+        raise Irregular
+    return decode_inner(tree).SerializeToString().decode("latin-1")
+
+
+def send_text(tree: Any) -> str:
+    """Wire text of any MessageSendParams. Raises Refused, and InexactNumber."""
+    try:
+        return write_send(tree)
+    except InexactNumber:
+        raise
+    except (ValueError, LookupError, AttributeError, TypeError):
+        return text_of(SEND, tree)
+
+
+def encode_send(request: Any) -> JsonObject:
+    """MessageSendParams as a 0.x peer gets them. Raises ValueError for what JSON cannot say."""
+    tree: JsonObject = {}
+    if request.HasField("message"):
+        tree["message"] = encode_callers_message(request.message)
+    if request.HasField("configuration"):
+        tree["configuration"] = _encode_configuration(request.configuration)
+    if request.HasField("metadata"):
+        metadata = read_struct(request.metadata)
+        tree["metadata"] = metadata
+        if KEY in metadata:  # residue
+            return restored(SEND, tree)  # residue
+    return tree
+
+
+def _encode_configuration(configuration: Any) -> JsonObject:
+    tree: JsonObject = {}
+    value = configuration.accepted_output_modes
+    if value:
+        tree["acceptedOutputModes"] = value[:]
+    if configuration.HasField("task_push_notification_config"):
+        config = configuration.task_push_notification_config
+        inner = tree["pushNotificationConfig"] = encode_inner(config)
+        if config.task_id:
+            inner["taskId"] = config.task_id
+        if config.tenant:
+            inner["tenant"] = config.tenant
+    if configuration.HasField("history_length"):
+        tree["historyLength"] = configuration.history_length
+    if configuration.return_immediately:
+        tree["blocking"] = False
+    return tree
+
+
+def _read_send(reader: Reader) -> None:
+    reader.unit("message")
+    given = reader.object("configuration")
+    if given is not None:
+        inner = Reader(given, f"{reader.path}.configuration" if reader.path else "configuration")
+        inner.strings("acceptedOutputModes")
+        _read_history_length(inner)
+        blocking = given.get("blocking")
+        if blocking is False:
+            inner.tree["blocking"] = False
+        elif blocking is not None and blocking is not True:
+            inner.expected("blocking", "true or false")
+        nested = inner.object("pushNotificationConfig")
+        if nested is not None:
+            config = Reader(nested, f"{inner.path}.pushNotificationConfig")
+            _read_nested_config(config)
+            inner.tree["pushNotificationConfig"] = inner.within(config)
+        reader.tree["configuration"] = reader.within(inner)
+    reader.metadata()
+
+
+def _read_nested_config(reader: Reader) -> None:
+    read_inner(reader)
+    reader.later("taskId")
+    reader.later("tenant")
+
+
+def _read_history_length(reader: Reader) -> None:
+    value = reader.given.get("historyLength")
+    if value is None:
+        return
+    length = scalars.history_length(value)
+    if length is None:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        reader.wrong(
+            "historyLength",
+            f"expected an integer of at least 0, got {value if number else describe(value)}",
+        )
+    else:
+        reader.tree["historyLength"] = length
+
+
+def _send_inside(tree: JsonObject) -> Iterator[tuple[str, Shape, Any]]:
+    if "message" in tree:
+        yield "message", MESSAGE, tree["message"]
+
+
+def write_cancel(tree: Any) -> str:
+    """Wire text of canonical TaskIdParams for a cancellation. Raises Irregular for any others."""
+    seen = 1  # residue
+    value = tree.get("id")
+    if type(value) is not str:
+        raise Irregular
+    if not value.isascii():
+        value = value.encode().decode("latin-1")
+    out = f"\x12{VARINT[len(value)]}{value}"
+    value = tree.get("metadata")
+    if value is not None:
+        seen += 1  # residue
+        if KEY in value:  # residue
+            raise Irregular  # residue
+        body = struct(value, LEVELS)
+        out += f"\x1a{VARINT[len(body)]}{body}"
+    if seen != len(tree):  # residue
+        raise Irregular  # residue
+    return out
+
+
+def cancel_text(tree: Any) -> str:
+    """Wire text of any TaskIdParams for a cancellation. Raises Refused, and InexactNumber."""
+    try:
+        return write_cancel(tree)
+    except InexactNumber:
+        raise
+    except (ValueError, LookupError, AttributeError, TypeError):
+        return text_of(CANCEL, tree)
+
+
+def encode_cancel(request: Any) -> JsonObject:
+    """TaskIdParams as a 0.x peer gets them. Raises ValueError for what JSON cannot say."""
+    tree: JsonObject = {"id": request.id}
+    if request.HasField("metadata"):
+        metadata = read_struct(request.metadata)
+        tree["metadata"] = metadata
+        if KEY in metadata:  # residue
+            return restored(CANCEL, tree)  # residue
+    return tree
+
+
+def _read_cancel(reader: Reader) -> None:
+    reader.string("id", required=True)
+    reader.metadata()
+
+
+SEND = Shape(hub.SendMessageRequest, '"', _read_send, write_send, encode_send, _send_inside)
+CANCEL = Shape(hub.CancelTaskRequest, "\x1a", _read_cancel, write_cancel, encode_cancel)
+
+decode_send = decode_with(SEND, send_text)
+decode_cancel = decode_with(CANCEL, cancel_text)
+
+
+class Params:
+    """Params whose hub message has no metadata: what it cannot hold is told aside.
+
+    read: makes canonical params of any. message: the hub's message of canonical ones.
+    """
+
+    def __init__(self, read: Callable[[Json], Reader], message: Callable[[JsonObject], Any]) -> None:
+        self._read = read
+        self._message = message
+
+    def decode(self, tree: Json) -> Any:
+        """JSON tree → message. Raises DecodeError and InexactNumber."""
+        reader = self._read(tree)
+        if reader.problems:
+            raise DecodeError.of(reader.problems)
+        _refuse_inexact(reader.tree, tree)
+        return self._message(reader.tree)
+
+    def aside(self, tree: Json) -> Mapping[str, str]:
+        """What these params say and the message does not. Raises INVALID_PARAMS for what is too much."""
+        reader = self._read(tree)
+        return {} if reader.problems else check_aside(tree, reader.tree)
+
+    def recall(self, tree: Json, parameters: Mapping[str, str]) -> Json:
+        """Canonical params with what was told aside, if they still mean the same."""
+        given = residue.patch(tree, residue.read(parameters.get(ASIDE_PARAMETER), KIND) or ())
+        if given is tree:
+            return tree
+        reader = self._read(given)
+        return tree if reader.problems or not residue.same(reader.tree, tree) else given
+
+
+def _refuse_inexact(canonical: Json, tree: Json) -> None:
+    try:
+        residue.diff(canonical, tree)
+    except residue.TooMuch as error:
+        raise DecodeError("", str(error)) from None
+
+
+def _params(*strings: str, length: bool = False) -> Callable[[Json], Reader]:
+    first, *others = strings
+
+    def read(tree: Json) -> Reader:
+        if type(tree) is not dict:
+            reader = Reader({})
+            reader.wrong("", f"expected an object, got {describe(tree)}")
+            return reader
+        reader = Reader(tree)
+        reader.string(first, required=True)
+        for name in others:
+            reader.string(name)
+        if length:
+            _read_history_length(reader)
+        return reader
+
+    return read
+
+
+def _get_task(tree: JsonObject) -> hub.GetTaskRequest:
+    request = hub.GetTaskRequest(id=tree["id"])
+    if "historyLength" in tree:
+        request.history_length = tree["historyLength"]
+    return request
+
+
+def encode_get_task(request: hub.GetTaskRequest) -> JsonObject:
+    """TaskQueryParams."""
+    tree: JsonObject = {"id": request.id}
+    if request.HasField("history_length"):
+        tree["historyLength"] = request.history_length
+    return tree
+
+
+def encode_subscribe(request: hub.SubscribeToTaskRequest) -> JsonObject:
+    """TaskIdParams."""
+    return {"id": request.id}
+
+
+def encode_get_push_config(request: hub.GetTaskPushNotificationConfigRequest) -> JsonObject:
+    """GetTaskPushNotificationConfigParams, or TaskIdParams for no config in particular."""
+    tree: JsonObject = {"id": request.task_id}
+    if request.id:
+        tree["pushNotificationConfigId"] = request.id
+    return tree
+
+
+def encode_list_push_configs(request: hub.ListTaskPushNotificationConfigsRequest) -> JsonObject:
+    """ListTaskPushNotificationConfigParams."""
+    return {"id": request.task_id}
+
+
+def encode_delete_push_config(request: hub.DeleteTaskPushNotificationConfigRequest) -> JsonObject:
+    """DeleteTaskPushNotificationConfigParams."""
+    return {"id": request.task_id, "pushNotificationConfigId": request.id}
+
+
+def _read_delete(tree: Json) -> Reader:
+    reader = _params("id")(tree)
+    if type(tree) is dict:
+        reader.string("pushNotificationConfigId", required=True)
+    return reader
+
+
+def _push_config_message(tree: JsonObject) -> hub.TaskPushNotificationConfig:
+    config = decode_inner(tree["pushNotificationConfig"])
+    config.task_id = tree["taskId"]
+    config.tenant = tree.get("tenant", "")
+    return config
+
+
+GET_TASK = Params(_params("id", length=True), _get_task)
+SUBSCRIBE = Params(_params("id"), lambda tree: hub.SubscribeToTaskRequest(id=tree["id"]))
+SET_PUSH_CONFIG = Params(read_push_config, _push_config_message)
+GET_PUSH_CONFIG = Params(
+    _params("id", "pushNotificationConfigId"),
+    lambda tree: hub.GetTaskPushNotificationConfigRequest(
+        task_id=tree["id"], id=tree.get("pushNotificationConfigId", "")
+    ),
+)
+LIST_PUSH_CONFIGS = Params(
+    _params("id"), lambda tree: hub.ListTaskPushNotificationConfigsRequest(task_id=tree["id"])
+)
+DELETE_PUSH_CONFIG = Params(
+    _read_delete,
+    lambda tree: hub.DeleteTaskPushNotificationConfigRequest(
+        task_id=tree["id"], id=tree["pushNotificationConfigId"]
+    ),
+)
+
+decode_get_task = GET_TASK.decode
+decode_subscribe = SUBSCRIBE.decode
+decode_get_push_config = GET_PUSH_CONFIG.decode
+decode_list_push_configs = LIST_PUSH_CONFIGS.decode
+decode_delete_push_config = DELETE_PUSH_CONFIG.decode

@@ -1,0 +1,246 @@
+"""The JSON-RPC rows of 0.3 (spec 0.3.0, 7): operations, method names and the `kind` shape. Not the form's errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from google.protobuf.message import Message
+
+from a2a_bridge.codec import DecodeError, EncodeError, Json, encoder
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import ASIDE_PARAMETER
+from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
+from a2a_bridge.dialects import residue
+from a2a_bridge.dialects.dialect import Row
+from a2a_bridge.dialects.v0_3 import card, params
+from a2a_bridge.dialects.v0_3.events import decode_event, decode_result, encode_event, encode_result
+from a2a_bridge.dialects.v0_3.messages import decode_task, encode_task
+from a2a_bridge.dialects.v0_3.push_configs import (
+    aside,
+    decode_push_config,
+    encode_push_config,
+    irregularities,
+    read_push_config,
+    with_push_config,
+)
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.pb.google_protobuf import Empty
+
+Coder = Callable[[Any], Any]
+"""One way between a JSON tree and a message."""
+
+
+def request_decoder(decode: Coder) -> Coder:
+    """Raises INVALID_PARAMS with the members at fault."""
+
+    def decode_request(wire: Any) -> Any:
+        if wire is None:
+            raise invalid_params("", "params are required")
+        try:
+            return decode(wire)
+        except DecodeError as error:
+            violations = tuple(Violation(path, problem) for path, problem in error.violations)
+            raise A2AError(Reason.INVALID_PARAMS, str(error), violations=violations) from None
+
+    return decode_request
+
+
+def request_encoder(cls: type[Message], encode: Coder) -> Coder:
+    """Raises INVALID_PARAMS for what JSON cannot say."""
+
+    def encode_request(message: Any) -> Any:
+        try:
+            return encode(message)
+        except ValueError as error:
+            found = unsayable(cls, message, error)
+        raise invalid_params(found.path, found.problem)
+
+    return encode_request
+
+
+def response_decoder(cls: type[Message], decode: Coder) -> Coder:
+    """Raises INVALID_AGENT_RESPONSE, blaming the peer."""
+
+    def decode_response(wire: Any) -> Any:
+        try:
+            return decode(wire)
+        except DecodeError as error:
+            text = f"the agent's answer is not a {cls.DESCRIPTOR.name}: {error}"
+            raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
+
+    return decode_response
+
+
+def response_encoder(cls: type[Message], encode: Coder) -> Coder:
+    """Raises INVALID_AGENT_RESPONSE for what JSON cannot say."""
+
+    def encode_response(message: Any) -> Any:
+        try:
+            return encode(message)
+        except ValueError as error:
+            found = unsayable(cls, message, error)
+        raise A2AError(Reason.INVALID_AGENT_RESPONSE, str(found), blame=Blame.PEER)
+
+    return encode_response
+
+
+def unsayable(cls: type[Message], message: Any, error: ValueError) -> EncodeError:
+    """Where a message holds what no JSON can say: the encoder of 1.0 knows how to tell."""
+    try:
+        encoder(cls)(message)
+    except EncodeError as found:
+        return found
+    return EncodeError("", str(error))
+
+
+def decode_push_configs(tree: Json) -> hub.ListTaskPushNotificationConfigsResponse:
+    """A bare array. Raises DecodeError."""
+    if type(tree) is not list:
+        raise DecodeError("", "expected an array")
+    return hub.ListTaskPushNotificationConfigsResponse(configs=[decode_push_config(item) for item in tree])
+
+
+def encode_push_configs(response: hub.ListTaskPushNotificationConfigsResponse) -> Json:
+    """The reverse; pages are not for 0.3."""
+    return [encode_push_config(config) for config in response.configs]
+
+
+def aside_push_config(tree: Json) -> Mapping[str, str]:
+    """What a config in an answer says and the hub cannot hold."""
+    return _aside(tree, read_push_config(tree).tree)
+
+
+def recall_push_config(tree: Any, parameters: Mapping[str, str]) -> Json:
+    """A config with that in it again."""
+    text = parameters.get(ASIDE_PARAMETER)
+    return with_push_config(tree, text) if text else tree
+
+
+def aside_push_configs(tree: Json) -> Mapping[str, str]:
+    """What a list of configs says and the hub cannot hold."""
+    return _aside(tree, [read_push_config(item).tree for item in tree]) if isinstance(tree, list) else {}
+
+
+def recall_push_configs(tree: Any, parameters: Mapping[str, str]) -> Json:
+    """A list of configs with that in it again, if it still means the same."""
+    entries = residue.read(parameters.get(ASIDE_PARAMETER), residue.KIND)
+    if not entries:
+        return tree  # type: ignore[no-any-return]
+    given = residue.patch(tree, entries)
+    if type(given) is not list or len(given) != len(tree):
+        return tree  # type: ignore[no-any-return]
+    readers = [read_push_config(item) for item in given]
+    if any(one.problems for one in readers) or not residue.same([one.tree for one in readers], tree):
+        return tree  # type: ignore[no-any-return]
+    return given
+
+
+def _aside(tree: Json, canonical: Json) -> Mapping[str, str]:
+    try:
+        return aside(irregularities(tree, canonical))
+    except residue.TooMuch as error:
+        text = f"the agent's answer {error}"
+        raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
+
+
+def _null(_: Any) -> None:
+    return None
+
+
+def _empty(_: Any) -> Empty:
+    return Empty()
+
+
+def _extended_card_request(_: Any) -> hub.GetExtendedAgentCardRequest:
+    return hub.GetExtendedAgentCardRequest()
+
+
+def _row(
+    operation: ops.Operation[Any, Any],
+    method: str,
+    request: tuple[Coder, Coder],
+    response: tuple[Coder, Coder],
+    **beside: Any,
+) -> Row[str, Any]:
+    """request, response: how each is encoded and decoded."""
+    return Row(
+        operation,
+        method,
+        request_encoder(operation.request, request[0]),
+        request_decoder(request[1]),
+        response_encoder(operation.response, response[0]),
+        response_decoder(operation.response, response[1]),
+        **beside,
+    )
+
+
+def _beside(one: params.Params, **more: Any) -> dict[str, Any]:
+    return {"aside": one.aside, "recall": one.recall, **more}
+
+
+_SEND = (params.encode_send, params.decode_send)
+_TASK = (encode_task, decode_task)
+_EVENT = (encode_event, decode_event)
+_PUSH_CONFIG = (encode_push_config, decode_push_config)
+_ABOUT_CONFIG = {"aside_response": aside_push_config, "recall_response": recall_push_config}
+
+ROWS: tuple[Row[str, Any], ...] = (
+    _row(ops.SEND_MESSAGE, "message/send", _SEND, (encode_result, decode_result)),
+    _row(ops.SEND_STREAMING_MESSAGE, "message/stream", _SEND, _EVENT),
+    _row(
+        ops.GET_TASK,
+        "tasks/get",
+        (params.encode_get_task, params.decode_get_task),
+        _TASK,
+        **_beside(params.GET_TASK),
+    ),
+    _row(ops.CANCEL_TASK, "tasks/cancel", (params.encode_cancel, params.decode_cancel), _TASK),
+    _row(
+        ops.SUBSCRIBE_TO_TASK,
+        "tasks/resubscribe",
+        (params.encode_subscribe, params.decode_subscribe),
+        _EVENT,
+        **_beside(params.SUBSCRIBE),
+    ),
+    _row(
+        ops.CREATE_PUSH_CONFIG,
+        "tasks/pushNotificationConfig/set",
+        _PUSH_CONFIG,
+        _PUSH_CONFIG,
+        **_beside(params.SET_PUSH_CONFIG, **_ABOUT_CONFIG),
+    ),
+    _row(
+        ops.GET_PUSH_CONFIG,
+        "tasks/pushNotificationConfig/get",
+        (params.encode_get_push_config, params.decode_get_push_config),
+        _PUSH_CONFIG,
+        **_beside(params.GET_PUSH_CONFIG, **_ABOUT_CONFIG),
+    ),
+    _row(
+        ops.LIST_PUSH_CONFIGS,
+        "tasks/pushNotificationConfig/list",
+        (params.encode_list_push_configs, params.decode_list_push_configs),
+        (encode_push_configs, decode_push_configs),
+        **_beside(
+            params.LIST_PUSH_CONFIGS,
+            aside_response=aside_push_configs,
+            recall_response=recall_push_configs,
+        ),
+    ),
+    _row(
+        ops.DELETE_PUSH_CONFIG,
+        "tasks/pushNotificationConfig/delete",
+        (params.encode_delete_push_config, params.decode_delete_push_config),
+        (_null, _empty),
+        **_beside(params.DELETE_PUSH_CONFIG),
+    ),
+    Row(
+        ops.GET_EXTENDED_AGENT_CARD,
+        "agent/getAuthenticatedExtendedCard",
+        encode_request=_null,
+        decode_request=_extended_card_request,
+        encode_response=card.FORM.encode,
+        decode_response=card.FORM.decode,
+    ),
+)
