@@ -4,8 +4,6 @@ from a2a_bridge.middleware.deadline import deadline
 from a2a_bridge.middleware.extensions import extensions
 from a2a_bridge.middleware.limits import limits
 from a2a_bridge.middleware.logging import access_log
-from a2a_bridge.middleware.older_callers import older_callers
-from a2a_bridge.middleware.push_memory import push_memory
 from a2a_bridge.middleware.usage import Usage, usage
 from a2a_bridge.middleware.validate import validate
 

@@ -13,7 +13,7 @@ from a2a_bridge.core.call import Call, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import compose
 from a2a_bridge.dialects.marks import CLOSING, SNAPSHOT, say_final, synthesise, synthesised
-from a2a_bridge.middleware import older_callers
+from a2a_bridge.middleware.older_callers import older_callers
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, yielding
 from tests.gateway.test_polyfill import OLD, agent_of

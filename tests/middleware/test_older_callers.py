@@ -12,7 +12,8 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import compose
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.dialects.marks import CLOSING, SNAPSHOT, final_said, say_final, synthesise, synthesised
-from a2a_bridge.middleware import older_callers, validate
+from a2a_bridge.middleware import validate
+from a2a_bridge.middleware.older_callers import older_callers
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, yielding
 from tests.middleware.scene import ask, send, subscribe

@@ -12,7 +12,7 @@ from a2a_bridge.core.call import ASIDE_PARAMETER, Call, CallContext, Origin, Pri
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects import V1_0, Dialect
-from a2a_bridge.middleware import push_memory
+from a2a_bridge.middleware.push_memory import push_memory
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge.push import Registrations
