@@ -55,6 +55,9 @@ def decode_card(tree: JsonObject, version: str = VERSION) -> hub.AgentCard:
     except (DecodeError, TooMuch) as error:
         text = f"not an agent card: {error}"
         raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
+    except RecursionError:
+        text = "not an agent card: it is nested too deeply"
+        raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
 
 
 def encode_card(card: hub.AgentCard, version: str = VERSION) -> JsonObject:
