@@ -7,14 +7,4 @@ from a2a_bridge.middleware.logging import access_log
 from a2a_bridge.middleware.usage import Usage, usage
 from a2a_bridge.middleware.validate import validate
 
-__all__ = [
-    "Usage",
-    "access_log",
-    "deadline",
-    "extensions",
-    "limits",
-    "older_callers",
-    "push_memory",
-    "usage",
-    "validate",
-]
+__all__ = ["Usage", "access_log", "deadline", "extensions", "limits", "usage", "validate"]
