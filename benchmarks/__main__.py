@@ -14,7 +14,7 @@ import psutil  # type: ignore[import-untyped]
 from rich.console import Console
 
 from benchmarks import report
-from benchmarks.measure import QUICK, Plan, codec_rows, load_row, memory_row
+from benchmarks.measure import QUICK, Plan, codec_rows, load_row, memory_row, residue_rows
 from benchmarks.processes import BenchmarkError, cores
 from benchmarks.tools import MISSING, missing
 from benchmarks.work import WORK
@@ -22,12 +22,13 @@ from benchmarks.work import WORK
 # title, binding, our share of the SDK's memory that we mean to stay under
 MEMORY = (("open SSE stream", "JSONRPC", 0.4), ("open gRPC stream", "GRPC", None))
 CODEC = "codec"
+RESIDUES = "residues"
 #: cores in use by others that a measurement bears
 QUIET = 0.2
 
 
 def arguments() -> argparse.Namespace:
-    titles = [work.title for work in WORK] + [title for title, _, _ in MEMORY] + [CODEC]
+    titles = [work.title for work in WORK] + [title for title, _, _ in MEMORY] + [CODEC, RESIDUES]
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, epilog="rows: " + ", ".join(titles)
     )
@@ -109,6 +110,9 @@ def measure(only: list[str], plan: Plan, progress: Console) -> list[dict[str, An
         if wanted(CODEC):
             status.update("codec")
             rows += codec_rows()
+        if wanted(RESIDUES):
+            status.update("residues")
+            rows += residue_rows()
     return rows
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
-from benchmarks import agent, codec
+from benchmarks import agent, codec, residue
 from benchmarks.probe import ask, framed_size, grpc_messages, http_answer
 from benchmarks.processes import BenchmarkError, Child, Cores, Server
 from benchmarks.tools import Load, Target, h2load, wrk
@@ -198,4 +198,21 @@ def codec_rows() -> list[dict[str, Any]]:
             "reached": row["reached"],
         }
         for row in codec.rows()
+    ]
+
+
+def residue_rows() -> list[dict[str, Any]]:
+    """The codec of 0.3 with residues against the same without, in microseconds, without any socket."""
+    return [
+        {
+            "suite": "residue",
+            "title": row["title"],
+            "unit": "us",
+            "ours": row["ours_us"],
+            "sdk": row["plain_us"],
+            "ratio": row["ratio"],
+            "target": row["target"],
+            "reached": row["reached"],
+        }
+        for row in residue.rows()
     ]

@@ -70,7 +70,7 @@ def cells(row: dict[str, Any]) -> list[str]:
     """A row of the table."""
     if "error" in row:
         return [row["title"], "", "failed", *[""] * 6]
-    at_most = row["suite"] == "memory"
+    at_most = row["suite"] in ("memory", "residue")
     target = row["target"]
     reached = row["reached"]
     return [
