@@ -26,6 +26,9 @@ VERSION_PARAMETER = "a2a-version"
 EXTENSIONS_PARAMETER = "a2a-extensions"
 #: what a request of an older version said that no 1.0 message has a place for: ASCII JSON, bounded (see dialects)
 ASIDE_PARAMETER = "x-a2a-bridge-aside"
+#: in `reply`: the version to answer in, from a service that knows its caller better than the address does. It is for
+#: bindings and never leaves them
+SPELLING_PARAMETER = "x-a2a-bridge-spelling"
 
 
 @dataclass(frozen=True, slots=True)
