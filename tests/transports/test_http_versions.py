@@ -17,6 +17,7 @@ from a2a_bridge.dialects import HTTP_JSON, JSONRPC, V1_0, Dialect, ErrorReply
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.asgi import AsgiHost
 from a2a_bridge_transports._http.host import HttpHost
+from tests.transports.http_peer import http, peering
 from tests.transports.http_scene import (
     BINDINGS,
     MESSAGE,
@@ -493,3 +494,32 @@ async def test_what_is_mounted_on_purpose_stays() -> None:
         host.publish("/x" + CARD_PATH, lambda _: b"{}")
         with pytest.raises(ValueError, match="already"):
             host.publish(CARD_PATH, lambda _: b"{}")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"null",
+        b"[]",
+        b'"text"',
+        b"1.10",
+        b"1E400",
+        b"12345678901234567890123",
+        b'{"a":[1.0,{"b":"\\ud800"}]}',
+    ],
+)
+@pytest.mark.parametrize("way", ["JSONRPC", "HTTP+JSON"])
+async def test_data_of_an_error_crosses_a_bridge_as_it_was_written(data: bytes, way: str) -> None:
+    body = b'{"code":-32001,"message":"Task not found","data":%b}' % data
+
+    def answer(_first: str, _headers: dict[str, str], asked: bytes) -> bytes:
+        return http(b'{"jsonrpc":"2.0","id":%d,"error":%b}' % (json.loads(asked)["id"], body))
+
+    async with AsyncExitStack() as stack:
+        far = await stack.enter_async_context(peering(answer))
+        to_far = await stack.enter_async_context(dialling(far.url, "JSONRPC", dialect=OLD))
+        middle = await stack.enter_async_context(hosting(to_far, dialects=ALL))
+        to_middle = await stack.enter_async_context(dialling(f"http://{middle.address}", way))
+        near = await stack.enter_async_context(hosting(to_middle, dialects=ALL))
+        answered = await ask(near, RPC.get())
+    assert answered.body == b'{"jsonrpc":"2.0","id":1,"error":%b}' % body

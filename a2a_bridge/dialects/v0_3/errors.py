@@ -12,11 +12,13 @@ HTTP statuses, own gRPC statuses, `TypeName: message` as the status message. Rul
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from a2a_bridge.codec import JsonSyntaxError, loads_exact
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, GrpcStatus, Reason
 from a2a_bridge.dialects.dialect import ErrorReply
@@ -239,11 +241,22 @@ def _info(details: list[Any]) -> str:
 
 def _data(details: list[Any]) -> Any:
     """Details as `data`: bare where there is nothing but what a caller or agent of 0.3 once put there."""
-    if len(details) == 1 and details[0].keys() == {"@type", "value"} and details[0]["@type"] == _VALUE:
-        bare = details[0]["value"]
-        if not _are_details(bare):
-            return bare
+    if len(details) == 1:
+        detail = _whole(details[0])
+        if detail.get("@type") == _VALUE and detail.keys() == {"@type", "value"}:
+            bare = detail["value"]
+            return details if _are_details(bare) else bare
     return details
+
+
+def _whole(detail: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A detail that came through protobuf as its own text, because protobuf cannot hold what is in it."""
+    text = detail.get("json")
+    if detail.get("@type") == _VALUE and detail.keys() == {"@type", "json"} and isinstance(text, str):
+        with contextlib.suppress(JsonSyntaxError):
+            whole = loads_exact(text)
+            return whole if isinstance(whole, dict) else detail
+    return detail
 
 
 def _details(body: Mapping[str, Any]) -> list[Any]:
@@ -315,7 +328,7 @@ def _same(left: A2AError, right: A2AError) -> bool:
 
 
 def _members(error: A2AError) -> tuple[Any, ...]:
-    details = [dict(one) for one in error.details]
+    details = [dict(_whole(one)) for one in error.details]
     return error.reason, error.name, error.code, error.metadata, error.violations, details, error.retry_after
 
 

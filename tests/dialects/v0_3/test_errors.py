@@ -200,7 +200,22 @@ def test_data_of_any_type_survives(second: tuple[str, str], data: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [None, True, 5, -0.5, "text", [], [1, {"b": None}], {}, {"a": [1]}, [{"no": "t"}]]
+    "data",
+    [
+        None,
+        True,
+        5,
+        -0.5,
+        "t",
+        [],
+        [1, {"b": None}],
+        {},
+        {"a": [1]},
+        [{"no": "t"}],
+        10**400,
+        2**70,
+        ["\ud800"],
+    ],
 )
 def test_data_of_any_type_survives_protobuf(data: Any) -> None:
     body = {"code": -32001, "message": "m", "data": data}

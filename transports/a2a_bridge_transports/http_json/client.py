@@ -93,7 +93,7 @@ class HttpJsonClient(ClientSide):
     def _event(self, row: Row[Any, Any], call: Call[Any, Any], kind: str, data: bytes) -> Any:
         tree = _tree(data)
         if kind == "error" or wire.error_in(tree):
-            raise self.form.decode_error(ErrorReply(200, tree, text_of(data), row.operation))
+            raise self.form.decode_error(ErrorReply(200, loads_exact(data), text_of(data), row.operation))
         return self._decoded(row, call, tree, data)
 
     def _read(self, row: Row[Any, Any], call: Call[Any, Any], data: bytes) -> Any:
@@ -121,7 +121,7 @@ class HttpJsonClient(ClientSide):
         if moved is not None:
             return moved
         try:
-            tree = loads(data)
+            tree = loads_exact(data)
         except JsonSyntaxError:
             tree = None  # not ours: a proxy's page, or nothing at all
         return self.form.decode_error(ErrorReply(status, tree, text_of(data), row.operation))

@@ -10,7 +10,7 @@ from typing import Any, cast
 from yarl import URL
 
 from a2a_bridge.bindings import DialOptions
-from a2a_bridge.codec import InexactNumber, Json, JsonSyntaxError, loads, loads_exact
+from a2a_bridge.codec import InexactNumber, Json, JsonSyntaxError, loads_exact
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.operations import Req, Res
@@ -85,7 +85,7 @@ class JsonRpcClient(ClientSide):
         if moved is not None:
             raise moved
         try:
-            tree = loads(fetched.body)
+            tree = loads_exact(fetched.body)
         except JsonSyntaxError as problem:
             if fetched.status < 300:
                 raise wire.not_a_response(str(problem)) from None
@@ -93,10 +93,7 @@ class JsonRpcClient(ClientSide):
         if fetched.status >= 300:
             text = text_of(fetched.body)
             raise self.form.decode_error(ErrorReply(fetched.status, tree, text, row.operation))
-        try:
-            return self.decoded(row, tree, call.context)
-        except InexactNumber:
-            return self.decoded(row, loads_exact(fetched.body), call.context)
+        return self.decoded(row, tree, call.context)
 
     def _target(self) -> URL:
         url = self._url
@@ -108,7 +105,7 @@ class JsonRpcClient(ClientSide):
         """The result in a response. Raises the error it holds, or INVALID_AGENT_RESPONSE."""
         answer = wire.answer(data)
         if answer.error is not None:
-            raise self.form.decode_error(ErrorReply(status, answer.error, "", row.operation))
+            raise self.form.decode_error(ErrorReply(status, wire.exact_error(data), "", row.operation))
         if answer.id != id_:
             raise wire.not_a_response(f"its id is not that of request {id_}")
         if not answer.complete and row.operation.response is not Empty:

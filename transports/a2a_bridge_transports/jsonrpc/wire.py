@@ -105,6 +105,11 @@ def exact_result(data: bytes) -> Json:
     return cast("JsonObject", loads_exact(data)).get("result")  # answer() has seen an object
 
 
+def exact_error(data: bytes) -> Json:
+    """The error of a response that `answer` has read, with numbers as they were written."""
+    return cast("JsonObject", loads_exact(data)).get("error")  # answer() has seen an object
+
+
 def document(address: str) -> str | None:
     """The relative path of a row's address that is a document; None when the address is a method."""
     return address[4:] if address.startswith("GET ") else None
