@@ -65,6 +65,10 @@ from a2a_bridge.dialects.v0_3.models_errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
+from a2a_bridge.dialects.v0_3.models_hub import (
+    decode,
+    encode,
+)
 from a2a_bridge.dialects.v0_3.models_params import (
     DeleteTaskPushNotificationConfigParams,
     GetTaskPushNotificationConfigParams,
@@ -221,6 +225,8 @@ __all__ = [
     "TransportProtocol",
     "UnsupportedOperationError",
     "check",
+    "decode",
+    "encode",
     "read",
     "write",
 ]

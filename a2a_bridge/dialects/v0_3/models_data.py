@@ -99,7 +99,7 @@ def _part(tree: Mapping[str, Any]) -> str:
     if kind is None:
         kind = tree.get("type")
     if kind is None:
-        kind = next((name for name in _PARTS if has(tree, name)), None)
+        kind = next((name for name in _PARTS if name in tree), None)
     return _PARTS.get(kind, "") if isinstance(kind, str) else ""
 
 

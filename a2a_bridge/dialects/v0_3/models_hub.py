@@ -1,0 +1,205 @@
+"""From the models to the messages of the hub and back: how code of 0.3 meets what the library works on.
+
+It says nothing about JSON: a model is written as a tree, and the functions for trees do the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, overload
+
+from pydantic import BaseModel, RootModel
+
+from a2a_bridge.codec import DecodeError, EncodeError, ExactFloat, InexactNumber
+from a2a_bridge.core import errors as core
+from a2a_bridge.core.errors import Reason, Violation
+from a2a_bridge.dialects.dialect import ErrorReply
+from a2a_bridge.dialects.v0_3 import card, errors, events, messages, parts, push_configs, requests
+from a2a_bridge.dialects.v0_3.models_card import AgentCard
+from a2a_bridge.dialects.v0_3.models_data import (
+    Artifact,
+    DataPart,
+    FilePart,
+    Message,
+    Part,
+    SendResult,
+    StreamResult,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskStatusUpdateEvent,
+    TextPart,
+)
+from a2a_bridge.dialects.v0_3.models_errors import A2AError, AnyError
+from a2a_bridge.dialects.v0_3.models_params import (
+    MessageSendParams,
+    TaskPushNotificationConfig,
+    TaskQueryParams,
+)
+from a2a_bridge.dialects.v0_3.models_shape import A2ABaseModel, read, write
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+_ROWS = {row.address: row for row in requests.ROWS}
+
+#: name of a model -> the reader of its tree
+DECODERS: Mapping[str, Callable[[Any], Any]] = {
+    "TextPart": parts.decode_part,
+    "FilePart": parts.decode_part,
+    "DataPart": parts.decode_part,
+    "Message": messages.decode_message,
+    "Artifact": messages.decode_artifact,
+    "Task": messages.decode_task,
+    "TaskStatusUpdateEvent": lambda tree: events.decode_event(tree).status_update,
+    "TaskArtifactUpdateEvent": lambda tree: events.decode_event(tree).artifact_update,
+    "AgentCard": card.decode_card,
+    "MessageSendParams": _ROWS["message/send"].decode_request,
+    "TaskQueryParams": _ROWS["tasks/get"].decode_request,
+    "TaskPushNotificationConfig": push_configs.decode_push_config,
+}
+
+#: message of the hub -> the writer of its tree, and the type to read that as
+ENCODERS: Mapping[type, tuple[Callable[[Any], Any], Any]] = {
+    hub.Part: (parts.encode_part, Part),
+    hub.Message: (messages.encode_message, Message),
+    hub.Artifact: (messages.encode_artifact, Artifact),
+    hub.Task: (messages.encode_task, Task),
+    hub.TaskStatusUpdateEvent: (
+        lambda update: events.encode_event(hub.StreamResponse(status_update=update)),
+        TaskStatusUpdateEvent,
+    ),
+    hub.TaskArtifactUpdateEvent: (
+        lambda update: events.encode_event(hub.StreamResponse(artifact_update=update)),
+        TaskArtifactUpdateEvent,
+    ),
+    hub.StreamResponse: (events.encode_event, RootModel[StreamResult]),
+    hub.SendMessageResponse: (events.encode_result, RootModel[SendResult]),
+    hub.AgentCard: (card.encode_card, AgentCard),
+    hub.SendMessageRequest: (_ROWS["message/send"].encode_request, MessageSendParams),
+    hub.GetTaskRequest: (_ROWS["tasks/get"].encode_request, TaskQueryParams),
+    hub.TaskPushNotificationConfig: (push_configs.encode_push_config, TaskPushNotificationConfig),
+    core.A2AError: (lambda error: errors.encode_jsonrpc(error).body, RootModel[AnyError]),
+}
+
+
+@overload
+def decode(model: Part | TextPart | FilePart | DataPart) -> hub.Part: ...
+@overload
+def decode(model: Message) -> hub.Message: ...
+@overload
+def decode(model: Artifact) -> hub.Artifact: ...
+@overload
+def decode(model: Task) -> hub.Task: ...
+@overload
+def decode(model: TaskStatusUpdateEvent) -> hub.TaskStatusUpdateEvent: ...
+@overload
+def decode(model: TaskArtifactUpdateEvent) -> hub.TaskArtifactUpdateEvent: ...
+@overload
+def decode(model: AgentCard) -> hub.AgentCard: ...
+@overload
+def decode(model: MessageSendParams) -> hub.SendMessageRequest: ...
+@overload
+def decode(model: TaskQueryParams) -> hub.GetTaskRequest: ...
+@overload
+def decode(model: TaskPushNotificationConfig) -> hub.TaskPushNotificationConfig: ...
+@overload
+def decode(model: A2AError | AnyError) -> core.A2AError: ...
+def decode(model: BaseModel) -> Any:
+    """A model as what the hub has for it; an error as the exception to raise.
+
+    Raises A2AError INVALID_PARAMS for what no JSON can say, such as a `metadata` that holds a date, and TypeError for
+    models that stand for nothing in the hub.
+    """
+    return decode_by(DECODERS, model)
+
+
+@overload
+def encode(message: hub.Part) -> Part: ...
+@overload
+def encode(message: hub.Message) -> Message: ...
+@overload
+def encode(message: hub.Artifact) -> Artifact: ...
+@overload
+def encode(message: hub.Task) -> Task: ...
+@overload
+def encode(message: hub.TaskStatusUpdateEvent) -> TaskStatusUpdateEvent: ...
+@overload
+def encode(message: hub.TaskArtifactUpdateEvent) -> TaskArtifactUpdateEvent: ...
+@overload
+def encode(
+    message: hub.StreamResponse,
+) -> Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent: ...
+@overload
+def encode(message: hub.SendMessageResponse) -> Task | Message: ...
+@overload
+def encode(message: hub.AgentCard) -> AgentCard: ...
+@overload
+def encode(message: hub.SendMessageRequest) -> MessageSendParams: ...
+@overload
+def encode(message: hub.GetTaskRequest) -> TaskQueryParams: ...
+@overload
+def encode(message: hub.TaskPushNotificationConfig) -> TaskPushNotificationConfig: ...
+@overload
+def encode(message: core.A2AError) -> AnyError: ...
+def encode(message: Any) -> Any:
+    """What the hub has as a model of 0.3, and an exception as the error to answer with.
+
+    Raises A2AError INVALID_PARAMS for what JSON cannot say, such as NaN, and TypeError for messages without a model.
+    """
+    return encode_by(ENCODERS, message)
+
+
+def decode_by(decoders: Mapping[str, Callable[[Any], Any]], model: BaseModel) -> Any:
+    """A model through the reader that is meant for it."""
+    while isinstance(model, RootModel):
+        model = model.root
+    names = (cls.__name__ for cls in type(model).__mro__ if issubclass(cls, A2ABaseModel))
+    found = next((name for name in names if name in decoders), None)
+    tree = write(model)
+    if found is None:
+        if isinstance(tree, dict) and isinstance(tree.get("code"), int):
+            return errors.decode_jsonrpc(ErrorReply(200, tree))
+        raise TypeError(f"{type(model).__name__} has no message of its own in the hub")
+    try:
+        try:
+            return decoders[found](tree)
+        except InexactNumber:
+            return decoders[found](_exact(tree))
+    except DecodeError as error:
+        violations = [Violation(path, problem) for path, problem in error.violations]
+        raise core.A2AError(Reason.INVALID_PARAMS, str(error), violations=violations) from None
+    except (EncodeError, RecursionError) as error:
+        problem = error.problem if isinstance(error, EncodeError) else "is nested too deeply"
+        raise core.invalid_params("", f"the {found} {problem}") from None
+
+
+def encode_by(encoders: Mapping[type, tuple[Callable[[Any], Any], Any]], message: Any) -> Any:
+    """A message as the model that is meant for it."""
+    found = encoders.get(type(message))
+    if found is None:
+        raise TypeError(f"{type(message).__name__} has no model")
+    write_tree, model = found
+    try:
+        tree = write_tree(message)
+    except EncodeError as error:
+        raise core.invalid_params(error.path, error.problem) from None
+    made = read(model, tree)
+    return made.root if isinstance(made, RootModel) and not isinstance(made, Part) else made
+
+
+def _exact(tree: Any) -> Any:
+    """The tree with floats that know their text, which is what Python prints for them."""
+    if type(tree) is dict:
+        members = {}
+        for name, value in tree.items():
+            members[name] = _exact(value)
+        return members
+    if type(tree) is list:
+        items = []
+        for value in tree:
+            items.append(_exact(value))  # noqa: PERF401 - a comprehension would double the depth of the stack
+        return items
+    if type(tree) is not float:
+        return tree
+    if not math.isfinite(tree):
+        raise EncodeError("", "holds a number that is not finite")
+    return ExactFloat(repr(tree))

@@ -1,0 +1,149 @@
+"""Code of 0.3 meets the library: models become messages of the hub, and messages become models."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from typing import Any
+
+import pytest
+
+from a2a_bridge import A2AError, Reason, Run, agent, connect
+from a2a_bridge.core.errors import Violation
+from a2a_bridge.dialects.v0_3 import models
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.dialects.v0_3.test_models import CARD, CONFIG, MESSAGE, TASK
+
+UPDATE = {
+    "kind": "status-update",
+    "taskId": "t",
+    "contextId": "c",
+    "final": True,
+    "status": {"state": "failed"},
+}
+CHUNK = {
+    "kind": "artifact-update",
+    "taskId": "t",
+    "contextId": "c",
+    "artifact": {"artifactId": "a", "parts": [{"kind": "data", "data": {"n": 1}}]},
+    "append": True,
+}
+
+PAIRS = [
+    (models.Message, MESSAGE, hub.Message),
+    (models.Task, TASK | {"history": [MESSAGE]}, hub.Task),
+    (models.Artifact, CHUNK["artifact"], hub.Artifact),
+    (models.TaskStatusUpdateEvent, UPDATE, hub.TaskStatusUpdateEvent),
+    (models.TaskArtifactUpdateEvent, CHUNK, hub.TaskArtifactUpdateEvent),
+    (models.AgentCard, CARD, hub.AgentCard),
+    (
+        models.MessageSendParams,
+        {"message": MESSAGE, "configuration": {"blocking": False}},
+        hub.SendMessageRequest,
+    ),
+    (models.TaskQueryParams, {"id": "t", "historyLength": 3}, hub.GetTaskRequest),
+    (models.TaskPushNotificationConfig, CONFIG, hub.TaskPushNotificationConfig),
+]
+
+
+@pytest.mark.parametrize(("model", "tree", "message"), PAIRS, ids=lambda one: getattr(one, "__name__", ""))
+def test_models_have_messages_and_the_reverse(model: Any, tree: Any, message: Any) -> None:
+    read = models.read(model, tree)
+    decoded = models.decode(read)
+    assert type(decoded) is message
+    assert decoded != message()
+    assert models.encode(decoded) == read
+
+
+def test_parts_go_with_or_without_their_root() -> None:
+    part = models.TextPart(text="hi", metadata={"a": 1})
+    assert models.decode(part) == models.decode(models.Part(root=part))
+    assert models.encode(hub.Part(text="hi")) == models.Part(root=models.TextPart(text="hi"))
+
+
+def test_what_a_stream_holds_is_one_of_four() -> None:
+    for model, tree in ((models.Task, TASK), (models.Message, MESSAGE)):
+        read = models.read(model, tree)
+        decoded = models.decode(read)
+        name = type(decoded).__name__.lower()
+        assert models.encode(hub.StreamResponse(**{name: decoded})) == read
+        assert models.encode(hub.SendMessageResponse(**{name: decoded})) == read
+    update = models.read(models.TaskStatusUpdateEvent, UPDATE)
+    assert models.encode(hub.StreamResponse(status_update=models.decode(update))) == update
+
+
+def test_numbers_pass_as_they_were_written() -> None:
+    data = {"whole": 2**60, "fraction": 0.1, "written": 1.0, "huge": 10**30}
+    part = models.DataPart(data=data)
+    again = models.encode(hub.Part.FromString(models.decode(part).SerializeToString()))
+    assert {name: repr(value) for name, value in again.root.data.items()} == {
+        name: repr(value) for name, value in data.items()
+    }
+
+
+def test_errors_become_what_is_raised_and_back() -> None:
+    error = models.decode(models.TaskNotFoundError(data={"why": "gone"}))
+    assert isinstance(error, A2AError)
+    assert error.reason is Reason.TASK_NOT_FOUND
+    assert models.encode(error) == models.TaskNotFoundError(data={"why": "gone"})
+    wrapped = models.decode(models.A2AError(root=models.InvalidParamsError(message="id is odd")))
+    assert (wrapped.reason, wrapped.message) == (Reason.INVALID_PARAMS, "id is odd")
+    own = models.JSONRPCError(code=-32050, message="mine")
+    assert models.encode(models.decode(own)).code == -32050
+    assert models.encode(A2AError(Reason.PARSE_ERROR)).message == models.JSONParseError().message
+
+
+def test_undeclared_members_survive_the_hub() -> None:
+    message = models.read(models.Message, MESSAGE | {"x-note": {"a": None}})
+    assert models.encode(models.decode(message)) == message
+
+
+def test_what_is_no_json_is_refused() -> None:
+    with pytest.raises(A2AError) as caught:
+        models.decode(models.DataPart(data={"at": datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC)}))
+    assert caught.value.reason is Reason.INVALID_PARAMS
+    for data in ({"n": math.nan}, {"n": 0.5, "at": datetime.date(2025, 1, 1)}, {"n": [1.5, {1, 2}]}):
+        with pytest.raises(A2AError) as caught:
+            models.decode(models.DataPart(data=data))
+        assert caught.value.reason is Reason.INVALID_PARAMS
+
+
+def test_a_wrong_member_is_named() -> None:
+    task = models.read(models.Task, TASK | {"status": {"state": "working", "message": MESSAGE}})
+    task.status.message.parts[0].root.text = 5  # type: ignore[union-attr]
+    with pytest.raises(A2AError) as caught:
+        models.decode(task)
+    assert caught.value.violations == (
+        Violation("status.message.parts[0].text", "expected a string, got a number"),
+    )
+
+
+def test_what_has_no_counterpart_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="OAuthFlows"):
+        models.decode(models.OAuthFlows())
+    with pytest.raises(TypeError, match="ListTasksRequest"):
+        models.encode(hub.ListTasksRequest())
+
+
+def test_subclasses_of_users_count_as_what_they_are() -> None:
+    class Signed(models.Message):
+        seal: str = "s"
+
+    signed = Signed(message_id="m", role="user", parts=[])
+    assert models.encode(models.decode(signed)).model_extra == {"seal": "s"}
+    assert models.MessageSendParams(message=signed).message is signed
+
+
+async def test_an_agent_can_be_written_with_them() -> None:
+    @agent
+    async def old(run: Run) -> Any:
+        """Counts letters."""
+        asked = models.encode(run.message)
+        text = asked.parts[0].root.text
+        if not text:
+            raise models.decode(models.ContentTypeNotSupportedError())
+        yield models.decode(models.DataPart(data={"letters": len(text)}))
+
+    async with connect(old) as peer:
+        reply = await peer.send("hello")
+        assert models.encode(reply.task.artifacts[0]).parts[0].root.data == {"letters": 5}
