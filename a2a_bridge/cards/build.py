@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
-from a2a_bridge.bindings import ListenAddress
-from a2a_bridge.cards.dual import dual
+from a2a_bridge.bindings import Document, ListenAddress
+from a2a_bridge.cards.dual import dual, without_mutual_tls
 from a2a_bridge.codec import JsonObject, dumps
 from a2a_bridge.dialects import GRPC, KNOWN, V1_0, Dialect, by_version
 from a2a_bridge.dialects.detect import normalise
@@ -31,6 +31,9 @@ WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  compared with, never
 #: base URLs a card is remembered for; callers choose the Host header, so this must be bounded
 _REMEMBERED = 64
 
+
+#: whom a document is for
+WHOLE, FOR_0_2 = "all", "0.2"
 
 #: how gRPC interfaces are written: `host:port`; with http:// or https:// before it in the members of 0.x; or
 #: everywhere, for readers that want all interfaces to be URLs
@@ -103,7 +106,7 @@ class Advertisement:
         self._public_url = public_url.rstrip("/")
         self._public_grpc = public_grpc
         self._scheme = "https" if secure else "http"
-        self._documents: dict[str, bytes] = {}
+        self._documents: dict[tuple[str, str], bytes] = {}
 
     def settle(self, mounted: Sequence[Mounted], card_address: ListenAddress | None) -> None:
         """Puts in the addresses that the system gave, once the listeners are open."""
@@ -121,12 +124,15 @@ class Advertisement:
 
     def document(self, base_url: str) -> bytes:
         """The card as JSON. Cards whose interfaces are all 1.0 hold no member of another version."""
-        known = self._documents.get(base_url)
-        if known is None:
-            if len(self._documents) >= _REMEMBERED:
-                self._documents.clear()
-            known = self._documents[base_url] = dumps(self._tree(base_url))
-        return known
+        return self._remembered(base_url, WHOLE)
+
+    def document_for_0_2(self, base_url: str) -> bytes:
+        """The document where 0.2 looks for it: the same, but for what its readers refuse a card for."""
+        return self._remembered(base_url, FOR_0_2)
+
+    def at(self, path: str) -> Document:
+        """The document to serve at one of `paths`."""
+        return self.document_for_0_2 if path == OLD_WELL_KNOWN_PATH else self.document
 
     def paths(self) -> tuple[str, ...]:
         """The well-known paths of the declared versions; with one of 0.x those of all of them."""
@@ -135,6 +141,16 @@ class Advertisement:
         if self._old():
             found = [*V1_0.card.paths, *found, OLD_WELL_KNOWN_PATH]
         return tuple(dict.fromkeys(found or V1_0.card.paths))
+
+    def _remembered(self, base_url: str, reader: str) -> bytes:
+        known = self._documents.get((base_url, reader))
+        if known is None:
+            if len(self._documents) >= _REMEMBERED:
+                self._documents.clear()
+            tree = self._tree(base_url)
+            known = dumps(without_mutual_tls(tree) if reader == FOR_0_2 else tree)
+            self._documents[base_url, reader] = known
+        return known
 
     def _tree(self, base_url: str) -> JsonObject:
         card = self.card(base_url)

@@ -8,11 +8,14 @@ Rules:
    length item by item; what is there already stays.
 3. All the readers known to us ignore members that they do not know. The document says the same to a reader of 1.0 as
    without its older members; whatever would change that is left out.
+4. Signatures stay as they were given. They cover what was signed, which this document is not.
+5. Readers of 0.2 refuse a whole card with a scheme of a type that came later, mutual TLS. Where they look, such
+   schemes are left out: the other schemes of a requirement remain, and the handshake says the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import cast
 
 from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError, dumps, loads_exact
@@ -20,6 +23,9 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.dialects.v0_3.card import without_residue
 from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: the type of 0.3 that 0.2 does not know
+_LATER = "mutualTLS"
 
 
 def dual(card: hub.AgentCard, shown: hub.AgentCard, dialects: Iterable[Dialect]) -> JsonObject:
@@ -35,6 +41,34 @@ def dual(card: hub.AgentCard, shown: hub.AgentCard, dialects: Iterable[Dialect])
                 document = merged
                 break
     return document
+
+
+def without_mutual_tls(document: JsonObject) -> JsonObject:
+    """The document for readers that refuse it for a scheme of mutual TLS: itself if there is none."""
+    schemes = document.get("securitySchemes", {})
+    unknown = {name for name, scheme in schemes.items() if scheme.get("type") == _LATER}
+    if not unknown:
+        return document
+    made = _unrequired(document, unknown)
+    made["securitySchemes"] = {name: scheme for name, scheme in schemes.items() if name not in unknown}
+    made["skills"] = [_unrequired(skill, unknown) for skill in document["skills"]]
+    return made
+
+
+def _unrequired(tree: JsonObject, names: Collection[str]) -> JsonObject:
+    """The card or skill, with requirements that do not name these schemes."""
+
+    def others(schemes: JsonObject) -> JsonObject:
+        return {name: scopes for name, scopes in schemes.items() if name not in names}
+
+    made = dict(tree)
+    if "security" in tree:
+        made["security"] = [others(one) for one in tree["security"]]
+    if "securityRequirements" in tree:
+        made["securityRequirements"] = [
+            {"schemes": others(one.get("schemes", {}))} for one in tree["securityRequirements"]
+        ]
+    return made
 
 
 def _said(document: JsonObject) -> hub.AgentCard | None:
