@@ -3,27 +3,31 @@
 It changes no config and sends nothing. Rules:
 1. The version is noted before the call is passed on, because events may be sent before it is answered.
 2. What was said beside a config comes back, as a reply parameter, to older callers that get, list or create it:
-   for one config the text that was noted, for a list a JSON array of such texts and nulls, in its order.
+   one text for one config, and one for a list.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Iterable
 from typing import Any, cast
 
-from a2a_bridge.codec import dumps_ascii
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import ASIDE_PARAMETER, Call
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Middleware, Service
-from a2a_bridge.dialects import KNOWN, Dialect
+from a2a_bridge.dialects import KNOWN, Dialect, residue
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import Registrations
+
+logger = logging.getLogger(__name__)
 
 #: bytes of what is kept beside one config
 LONGEST = 4096
 
+_INLINE = "/configuration/pushNotificationConfig"
+_OF_CONFIG = "/pushNotificationConfig"
 _PUSH = (ops.CREATE_PUSH_CONFIG, ops.GET_PUSH_CONFIG, ops.LIST_PUSH_CONFIGS, ops.DELETE_PUSH_CONFIG)
 
 
@@ -64,7 +68,7 @@ class _PushMemory:
         if configuration.HasField("task_push_notification_config"):
             scope = scope_of(call.request, call.context)
             config = configuration.task_push_notification_config
-            self._known.note_receiver(scope, config, self._version(call))
+            self._known.note_receiver(scope, config, self._version(call), _within(call.request))
 
     async def _configs(self, call: Call[Any, Any]) -> Any:
         request = call.request
@@ -84,12 +88,38 @@ class _PushMemory:
         return response
 
     def _recall(self, call: Call[Any, Any], scope: Scope, response: Any) -> None:
-        reply = call.context.reply
+        aside = ""
         if isinstance(response, hub.TaskPushNotificationConfig):
-            aside = self._known.aside(scope, response.task_id, response.id)
-            if aside:
-                reply[ASIDE_PARAMETER] = aside
+            aside = self._known.of(scope, response).aside
         elif isinstance(response, hub.ListTaskPushNotificationConfigsResponse):
-            asides = [self._known.aside(scope, one.task_id, one.id) or None for one in response.configs]
-            if any(asides):
-                reply[ASIDE_PARAMETER] = dumps_ascii(asides)
+            aside = _together([self._known.of(scope, one).aside for one in response.configs])
+        if aside:
+            # In place of what the agent may have said: this is what the caller has said.
+            call.context.reply[ASIDE_PARAMETER] = aside
+
+
+def _within(request: hub.SendMessageRequest) -> str:
+    """What a message said beside the config in it, as if that had been registered by itself."""
+    if not request.HasField("metadata"):
+        return ""
+    entries = [
+        [_OF_CONFIG + entry[0].removeprefix(_INLINE), *entry[1:]]
+        for entry in residue.carried(request, residue.KIND) or ()
+        if entry[0].startswith(_INLINE)
+    ]
+    text = residue.write(residue.KIND, entries) if entries else ""
+    return text if len(text) <= LONGEST else ""
+
+
+def _together(asides: list[str]) -> str:
+    """What was said beside the configs of a list, which is an array of them."""
+    entries = [
+        [f"/{place}{entry[0]}", *entry[1:]]
+        for place, aside in enumerate(asides)
+        for entry in residue.read(aside, residue.KIND) or ()
+    ]
+    try:
+        return residue.write(residue.KIND, entries) if entries else ""
+    except residue.TooMuch as error:
+        logger.warning("what was said beside push notification configs %s", error)
+        return ""

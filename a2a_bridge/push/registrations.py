@@ -35,7 +35,7 @@ class Registrations:
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._configs: OrderedDict[tuple[Scope, str, str], Registration] = OrderedDict()
-        self._receivers: OrderedDict[tuple[Scope, str, str], str] = OrderedDict()
+        self._receivers: OrderedDict[tuple[Scope, str, str], Registration] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._configs) + len(self._receivers)
@@ -44,34 +44,34 @@ class Registrations:
         self, scope: Scope, config: hub.TaskPushNotificationConfig, version: str, aside: str = ""
     ) -> None:
         """Remembers who registered a config that has a task and an id. version: empty for the newest."""
-        key = scope, config.task_id, config.id
-        self._configs.pop(key, None)
-        if version or aside:
-            self._configs[key] = Registration(version, aside)
-            if len(self._configs) > self._most:
-                self._configs.popitem(last=False)
-        self.note_receiver(scope, config, version)
+        self._put(self._configs, (scope, config.task_id, config.id), Registration(version, aside))
+        self._put(self._receivers, (scope, config.url, config.token), Registration(version))
 
-    def note_receiver(self, scope: Scope, config: hub.TaskPushNotificationConfig, version: str) -> None:
+    def note_receiver(
+        self, scope: Scope, config: hub.TaskPushNotificationConfig, version: str, aside: str = ""
+    ) -> None:
         """Remembers in which version a receiver reads. version: empty for the newest."""
-        key = scope, config.url, config.token
-        self._receivers.pop(key, None)
-        if version:
-            self._receivers[key] = version
-            if len(self._receivers) > self._most:
-                self._receivers.popitem(last=False)
+        self._put(self._receivers, (scope, config.url, config.token), Registration(version, aside))
 
-    def version(self, scope: Scope, config: hub.TaskPushNotificationConfig) -> str:
-        """The version notifications to a config are for; empty for the newest."""
+    def of(self, scope: Scope, config: hub.TaskPushNotificationConfig) -> Registration:
+        """What is known of a config, which is nothing for most."""
         known = self._configs.get((scope, config.task_id, config.id))
         if known is not None:
-            return known.version
-        return self._receivers.get((scope, config.url, config.token), "")
-
-    def aside(self, scope: Scope, task_id: str, config_id: str) -> str:
-        """What was said beside a config; empty when nothing was."""
-        return self._configs.get((scope, task_id, config_id), _NONE).aside
+            return known
+        return self._receivers.get((scope, config.url, config.token), _NONE)
 
     def forget(self, scope: Scope, task_id: str, config_id: str) -> None:
         """Forgets a config. Its receiver may have others."""
         self._configs.pop((scope, task_id, config_id), None)
+
+    def _put(
+        self,
+        kept: OrderedDict[tuple[Scope, str, str], Registration],
+        key: tuple[Scope, str, str],
+        made: Registration,
+    ) -> None:
+        kept.pop(key, None)
+        if made != _NONE:
+            kept[key] = made
+            if len(kept) > self._most:
+                kept.popitem(last=False)

@@ -61,7 +61,7 @@ class WebhookSender:
             if deliverable(config) is not None:
                 logger.warning("a push config of task %s cannot be posted to", config.task_id)
                 continue
-            version = self._registrations.version(scope, config)
+            version = self._registrations.of(scope, config).version
             self._put((scope, config.task_id, config.id), notification(config, event, task, version))
 
     async def close(self, grace: float = 0) -> None:

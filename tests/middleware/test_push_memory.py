@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from a2a_bridge.core.call import ASIDE_PARAMETER, Call, CallContext, Origin, Pri
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects import V1_0, Dialect
+from a2a_bridge.dialects.residue import KEY, read, write
 from a2a_bridge.middleware.push_memory import push_memory
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
@@ -48,7 +48,7 @@ class Agent:
         request = call.request
         if call.operation is ops.CREATE_PUSH_CONFIG:
             # An event may be sent from here on, so the version has to be known.
-            self.seen.append(self.known.version(ALICE, request))
+            self.seen.append(self.known.of(ALICE, request).version)
             made = self.configs[request.id or "made"] = config(request.id or "made")
             return made
         if call.operation is ops.GET_PUSH_CONFIG:
@@ -90,7 +90,7 @@ def test_nobody_wraps_a_service_that_only_speaks_1_0() -> None:
 async def test_the_version_of_who_registers(version: str, remembered: str) -> None:
     agent = Agent()
     await agent.create(caller(version), "")
-    assert agent.known.version(ALICE, config("made")) == remembered
+    assert agent.known.of(ALICE, config("made")).version == remembered
     assert agent.seen == [remembered]
 
 
@@ -102,7 +102,7 @@ async def test_the_version_of_who_registers_within_a_message(operation: Any) -> 
     assert len(agent.known) == 0
     request.configuration.task_push_notification_config.CopyFrom(config(""))
     await ask(agent.service, Call(operation, request, caller()))
-    assert agent.known.version(ALICE, config("given")) == "0.3"
+    assert agent.known.of(ALICE, config("given")) == ("0.3", "")
 
 
 async def test_what_was_said_beside_a_config_comes_back() -> None:
@@ -111,7 +111,28 @@ async def test_what_was_said_beside_a_config_comes_back() -> None:
     assert await agent.create(caller(), "q") is None
     assert await agent.get(caller()) == "said"
     assert await agent.get(caller(), "q") is None
-    assert json.loads(await agent.list(caller()) or "") == ["said", None]
+
+
+async def test_what_was_said_beside_the_configs_of_a_list_comes_back_for_each() -> None:
+    agent = Agent()
+    await agent.create(caller(), "o")
+    await agent.create(caller(aside=write("kind", [["/pushNotificationConfig/x", None, 1]])))
+    await agent.create(caller(aside=write("kind", [["/y", None, 2], ["/z", None, 3]])), "q")
+    told = read(await agent.list(caller()), "kind")
+    assert told == [["/1/pushNotificationConfig/x", None, 1], ["/2/y", None, 2], ["/2/z", None, 3]]
+
+
+async def test_what_was_said_beside_a_config_within_a_message_comes_back_too() -> None:
+    agent = Agent()
+    request = send().request
+    request.configuration.task_push_notification_config.CopyFrom(config(""))
+    inline = "/configuration/pushNotificationConfig/authentication"
+    entries: list[Any] = [["/configuration/blocking", None, True], [inline, None, {"schemes": []}]]
+    request.metadata[KEY] = write("kind", entries)
+    await ask(agent.service, Call(ops.SEND_MESSAGE, request, caller()))
+    agent.configs["given"] = config("given")
+    expected = [["/pushNotificationConfig/authentication", None, {"schemes": []}]]
+    assert read(await agent.get(caller(), "given"), "kind") == expected
 
 
 async def test_callers_of_1_0_hear_nothing_of_it() -> None:
@@ -149,4 +170,4 @@ async def test_a_config_that_was_refused_is_not_noted() -> None:
         await ask(
             push_memory(agent.known, [OLD])(probe), Call(ops.CREATE_PUSH_CONFIG, config(), caller(aside="x"))
         )
-    assert agent.known.aside(ALICE, "t", "p") == ""
+    assert agent.known.of(ALICE, config()).aside == ""

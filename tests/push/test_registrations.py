@@ -19,28 +19,28 @@ def test_a_version_belongs_to_a_config() -> None:
     known = Registrations()
     known.note(ALICE, config("old"), "0.3", "said")
     known.note(ALICE, config("new", "http://other/"), "")
-    assert known.version(ALICE, config("old")) == "0.3"
-    assert known.version(ALICE, config("new", "http://other/")) == ""
-    assert known.version(BOB, config("old")) == ""
-    assert known.aside(ALICE, "t", "old") == "said"
-    assert known.aside(BOB, "t", "old") == ""
+    assert known.of(ALICE, config("old")).version == "0.3"
+    assert known.of(ALICE, config("new", "http://other/")).version == ""
+    assert known.of(BOB, config("old")).version == ""
+    assert known.of(ALICE, config("old")).aside == "said"
+    assert known.of(BOB, config("old")).aside == ""
     known.forget(ALICE, "t", "old")
     known.forget(ALICE, "t", "old")
-    assert known.aside(ALICE, "t", "old") == ""
+    assert known.of(ALICE, config("old")).aside == ""
 
 
 def test_a_receiver_is_known_before_its_config_has_an_id() -> None:
     known = Registrations()
-    known.note_receiver(ALICE, config("", token="x"), "0.3")  # noqa: S106
-    assert known.version(ALICE, config("later", token="x")) == "0.3"  # noqa: S106
-    assert known.version(ALICE, config("later", token="y")) == ""  # noqa: S106
+    known.note_receiver(ALICE, config("", token="x"), "0.3", "said")  # noqa: S106
+    assert known.of(ALICE, config("later", token="x")) == ("0.3", "said")  # noqa: S106
+    assert known.of(ALICE, config("later", token="y")) == ("", "")  # noqa: S106
 
 
 def test_who_registers_again_in_1_0_gets_1_0() -> None:
     known = Registrations()
     known.note(ALICE, config(), "0.3", "said")
     known.note(ALICE, config(), "")
-    assert known.version(ALICE, config()) == ""
+    assert known.of(ALICE, config()) == ("", "")
     assert len(known) == 0
 
 
@@ -49,5 +49,5 @@ def test_the_memory_is_bounded() -> None:
     for number in range(10):
         known.note(ALICE, config(str(number), f"http://hook/{number}"), "0.3", "x" * number)
     assert len(known) == 6
-    assert known.version(ALICE, config("9", "http://hook/9")) == "0.3"
-    assert known.version(ALICE, config("0", "http://hook/0")) == ""
+    assert known.of(ALICE, config("9", "http://hook/9")).version == "0.3"
+    assert known.of(ALICE, config("0", "http://hook/0")).version == ""
