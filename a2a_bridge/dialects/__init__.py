@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from a2a_bridge.dialects import v1_0
 from a2a_bridge.dialects.detect import normalise
 from a2a_bridge.dialects.dialect import (
     GRPC,
@@ -21,11 +20,16 @@ from a2a_bridge.dialects.dialect import (
     PushForm,
     Row,
 )
-
-V1_0 = v1_0.DIALECT
+from a2a_bridge.dialects.v0_1 import DIALECT as V0_1
+from a2a_bridge.dialects.v0_3 import DIALECT as V0_3
+from a2a_bridge.dialects.v1_0 import DIALECT as V1_0
 
 #: newest first: where several would do, the first is taken
-KNOWN: tuple[Dialect, ...] = (V1_0,)
+KNOWN: tuple[Dialect, ...] = (
+    V1_0,
+    V0_3,
+    V0_1,
+)
 
 
 def by_version(version: str) -> Dialect | None:
@@ -45,6 +49,8 @@ __all__ = [
     "HTTP_JSON",
     "JSONRPC",
     "KNOWN",
+    "V0_1",
+    "V0_3",
     "V1_0",
     "CardForm",
     "Dialect",

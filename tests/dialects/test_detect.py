@@ -67,6 +67,10 @@ def test_versions_that_are_not(text: str) -> None:
     assert caught.value.reason is Reason.VERSION_NOT_SUPPORTED
     assert caught.value.metadata == {"supportedVersions": "1.0"}
     assert len(caught.value.message) < 200
+
+
+@pytest.mark.parametrize("text", ["0.5", "1.7", "2.0", "1.1", "0.0", "1", "1.0.0.0", "a.b", "", "10.0"])
+def test_versions_nobody_knows(text: str) -> None:
     assert by_version(text) is None
 
 
