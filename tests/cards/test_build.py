@@ -9,6 +9,10 @@ import pytest
 
 from a2a_bridge.bindings import ListenAddress
 from a2a_bridge.cards import Advertisement, Mounted, interface
+from a2a_bridge.codec import dumps, loads_exact
+from a2a_bridge.dialects import V1_0, by_version
+from a2a_bridge.dialects.residue import KEY
+from a2a_bridge.dialects.v0_3.card import decode_card, without_residue
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 CARD = hub.AgentCard(
@@ -31,8 +35,8 @@ def http(path: str = "", address: ListenAddress = HTTP, binding: str = "JSONRPC"
     return Mounted(interface(binding, **more), "http", address, path)
 
 
-def grpc(address: ListenAddress = GRPC) -> Mounted:
-    return Mounted(interface("GRPC"), "grpc", address)
+def grpc(address: ListenAddress = GRPC, **more: Any) -> Mounted:
+    return Mounted(interface("GRPC", **more), "grpc", address)
 
 
 def urls(mounted: list[Mounted], base: str = "", **options: Any) -> list[str]:
@@ -167,6 +171,165 @@ def test_a_card_of_1_0_has_no_member_of_another_version() -> None:
         "supportedInterfaces",
     }  # fmt: skip
     assert set(tree["supportedInterfaces"][0]) == {"url", "protocolBinding", "protocolVersion"}
+
+
+def tree(mounted: list[Mounted], card: hub.AgentCard = CARD, **options: Any) -> dict[str, Any]:
+    made = Advertisement(card, mounted, card_address=HTTP, **options)
+    read: dict[str, Any] = json.loads(made.document("http://h.example"))
+    return read
+
+
+def places(document: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(one["url"], one["transport"]) for one in document["additionalInterfaces"]]
+
+
+def test_with_an_interface_of_0_3_the_card_has_the_members_of_both() -> None:
+    document = tree([http(), grpc(), http("/old", version="0.3"), grpc(version="0.3.0")])
+    assert [(one["url"], one["protocolVersion"]) for one in document["supportedInterfaces"]] == [
+        ("http://h.example/", "1.0"),
+        ("127.0.0.1:50051", "1.0"),
+        ("http://h.example/old", "0.3"),
+        ("127.0.0.1:50051", "0.3"),
+    ]
+    assert document["url"] == "http://h.example/old"
+    assert document["preferredTransport"] == "JSONRPC"
+    assert document["protocolVersion"] == "0.3.0"
+    assert places(document) == [("http://h.example/old", "JSONRPC"), ("127.0.0.1:50051", "GRPC")]
+
+
+def test_the_main_interface_is_the_first_of_the_newest_0_x() -> None:
+    mounted = [
+        http("/2", version="0.2.5"),
+        http(),
+        http("/3", version="0.3", binding="HTTP+JSON"),
+        http("/3", version="0.3"),
+    ]
+    document = tree(mounted)
+    assert document["url"] == "http://h.example/3"
+    assert document["preferredTransport"] == "HTTP+JSON"
+    assert document["protocolVersion"] == "0.3.0"
+    assert places(document) == [
+        ("http://h.example/2", "JSONRPC"),
+        ("http://h.example/3", "HTTP+JSON"),
+        ("http://h.example/3", "JSONRPC"),
+    ]
+
+
+def test_versions_at_one_place_are_listed_once_for_0_x_and_each_for_1_0() -> None:
+    document = tree([http(version=version) for version in ("1.0", "0.3", "0.2.5")])
+    assert [one["protocolVersion"] for one in document["supportedInterfaces"]] == ["1.0", "0.3", "0.2.5"]
+    assert places(document) == [("http://h.example/", "JSONRPC")]
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [("0.3", "0.3.0"), ("0.3.0", "0.3.0"), ("0.2.5", "0.2.5"), ("0.2.6", "0.2.5")]
+)
+def test_0_x_alone_is_a_card_of_both_all_the_same(version: str, said: str) -> None:
+    document = tree([http(version=version)])
+    assert document["protocolVersion"] == said
+    assert document["supportedInterfaces"][0]["protocolVersion"] == said.removesuffix(".0") if said.startswith("0.3") else said
+    assert document["url"] == document["supportedInterfaces"][0]["url"] == "http://h.example/"
+
+
+@pytest.mark.parametrize(
+    ("grpc_urls", "newer", "older"),
+    [
+        ("bare", "127.0.0.1:50051", "127.0.0.1:50051"),
+        ("http-in-0.x", "127.0.0.1:50051", "http://127.0.0.1:50051"),
+        ("http", "http://127.0.0.1:50051", "http://127.0.0.1:50051"),
+    ],
+)
+def test_grpc_addresses_in_the_form_that_readers_want(grpc_urls: Any, newer: str, older: str) -> None:
+    mounted = [grpc(), grpc(version="0.3")]
+    document = tree(mounted, grpc_urls=grpc_urls)
+    assert [one["url"] for one in document["supportedInterfaces"]] == [newer, newer]
+    assert (document["url"], document["preferredTransport"]) == (older, "GRPC")
+    assert places(document) == [(older, "GRPC")]
+    secure = tree(mounted, grpc_urls=grpc_urls, grpc_secure=True)
+    assert secure["url"] == older.replace("http:", "https:")
+
+
+def test_every_well_known_path_with_0_x() -> None:
+    both = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+    for version in ("0.3", "0.2.5"):
+        assert Advertisement(CARD, [http(version=version)]).paths() == both
+        assert Advertisement(CARD, [http(), http(version=version)]).paths() == both
+    made = Advertisement(CARD, [http(version="0.3")], card_address=HTTP)
+    assert made.at(both[0])("http://h.example") == made.at(both[1])("http://h.example")
+
+
+def test_where_0_2_looks_there_is_no_mutual_tls() -> None:
+    card = hub.AgentCard()
+    card.CopyFrom(CARD)
+    card.security_schemes["m"].mtls_security_scheme.SetInParent()
+    card.security_schemes["h"].http_auth_security_scheme.scheme = "Bearer"
+    both = card.security_requirements.add()
+    both.schemes["m"].SetInParent()
+    both.schemes["h"].SetInParent()
+    card.skills[0].security_requirements.add().schemes["m"].SetInParent()
+    made = Advertisement(card, [http(version="0.2.5")], card_address=HTTP)
+    whole, older = (json.loads(made.at(path)("http://h.example")) for path in made.paths())
+    assert set(whole["securitySchemes"]) == {"m", "h"}
+    assert set(older["securitySchemes"]) == {"h"}
+    assert older["security"] == [{"h": []}]
+    assert older["securityRequirements"] == [{"schemes": {"h": {}}}]
+    assert older["skills"][0]["security"] == [{}]
+    assert made.at(made.paths()[1])("http://h.example") is made.document_for_0_2("http://h.example")
+
+
+OLD_CARD = {
+    "protocolVersion": "0.3.0",
+    "name": "a",
+    "description": "d",
+    "url": "http://elsewhere.example/",
+    "version": "1",
+    "capabilities": {"stateTransitionHistory": True, "extensions": [{"uri": "u", "params": {"n": 1}}]},
+    "defaultInputModes": [],
+    "defaultOutputModes": [],
+    "skills": [],
+    "x-mine": {"a": None},
+}
+
+
+def carrying(**members: Any) -> hub.AgentCard:
+    return decode_card(loads_exact(dumps(OLD_CARD | members)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("carries", [False, True])
+def test_what_only_0_x_says_is_shown_where_0_x_is_spoken(carries: bool) -> None:
+    document = tree([http(), http(version="0.3")], carrying(), carries=carries)
+    assert document["capabilities"]["stateTransitionHistory"] is True
+    assert document["x-mine"] == {"a": None}
+    assert document["url"] == "http://h.example/"
+    assert KEY not in json.dumps(document)
+
+
+@pytest.mark.parametrize("carries", [False, True])
+def test_what_only_0_x_says_travels_on_in_the_card_of_an_agent_elsewhere(carries: bool) -> None:
+    made = Advertisement(carrying(), [http()], card_address=HTTP, carries=carries)
+    assert (KEY in made.document("").decode()) is carries
+    assert (KEY in str(made.card())) is carries
+    assert "stateTransitionHistory" not in json.loads(made.document(""))["capabilities"]
+
+
+@pytest.mark.parametrize(
+    "smuggled",
+    [
+        {"securityRequirements": 5},
+        {"securityRequirements": [{"schemes": {"x": {}}}]},
+        {"security_requirements": [{"schemes": {"x": {}}}]},
+        {"icon_url": "http://evil.example"},
+        {"capabilities": {"extendedAgentCard": True}},
+        {"supportedInterfaces": 5},
+    ],
+)
+def test_unknown_members_of_an_agent_say_nothing_in_the_name_of_1_0(smuggled: Any) -> None:
+    document = tree([http(), http(version="0.3")], carrying(**smuggled))
+    plain = Advertisement(
+        without_residue(carrying(**smuggled)), [http(), http(version="0.3")], card_address=HTTP
+    )
+    assert V1_0.card.decode(document) == plain.card("http://h.example")
+    assert document["url"] == "http://h.example/"
 
 
 @pytest.mark.sdk

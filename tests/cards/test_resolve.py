@@ -16,7 +16,9 @@ from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 WELL_KNOWN = "/.well-known/agent-card.json"
+OLD_WELL_KNOWN = "/.well-known/agent.json"
 HERE = f"http://a.example{WELL_KNOWN}"
+OLD = f"http://a.example{OLD_WELL_KNOWN}"
 
 
 def card(name: str = "a") -> bytes:
@@ -56,11 +58,20 @@ async def failure(pages: Mapping[str, Fetched | bytes], url: str = "http://a.exa
 @pytest.mark.parametrize(
     ("url", "locations"),
     [
-        ("http://a.example", [HERE]),
-        ("http://a.example/", [HERE]),
-        ("http://a.example#top", [HERE]),
-        ("http://a.example/x/y/", [f"http://a.example/x/y{WELL_KNOWN}", HERE]),
-        ("https://[::1]:1/x", [f"https://[::1]:1/x{WELL_KNOWN}", f"https://[::1]:1{WELL_KNOWN}"]),
+        ("http://a.example", [HERE, OLD]),
+        ("http://a.example/", [HERE, OLD]),
+        ("http://a.example#top", [HERE, OLD]),
+        (
+            "http://a.example/x/y/",
+            [f"http://a.example/x/y{WELL_KNOWN}", f"http://a.example/x/y{OLD_WELL_KNOWN}", HERE, OLD],
+        ),
+        (
+            "https://[::1]:1/x",
+            [
+                f"https://[::1]:1{at}"
+                for at in (f"/x{WELL_KNOWN}", f"/x{OLD_WELL_KNOWN}", WELL_KNOWN, OLD_WELL_KNOWN)
+            ],
+        ),
         (HERE, [HERE]),
         ("http://a.example/my-card.json", ["http://a.example/my-card.json"]),
         ("http://a.example/card?id=5", ["http://a.example/card?id=5"]),
@@ -77,6 +88,7 @@ async def test_a_base_is_tried_before_its_origin() -> None:
     assert [url for url, _ in web.asked] == [
         f"http://a.example/x{WELL_KNOWN}",
         f"http://a.example/y{WELL_KNOWN}",
+        f"http://a.example/y{OLD_WELL_KNOWN}",
         HERE,
     ]
     assert set(web.asked[0][1]) == {"accept"}, "nobody's credentials"
@@ -100,7 +112,7 @@ async def test_redirects_are_not_followed() -> None:
     web.pages["http://b.example/card.json"] = card()
     with pytest.raises(A2AError):
         await resolve("http://a.example", web.fetch)
-    assert [url for url, _ in web.asked] == [HERE]
+    assert [url for url, _ in web.asked] == [HERE, OLD]
 
 
 @pytest.mark.parametrize(
@@ -215,3 +227,28 @@ async def test_a_failure_leaves_what_is_known() -> None:
         await resolver.resolve("http://a.example")
     web.pages[HERE] = Fetched(304, {}, b"")
     assert await resolver.resolve("http://a.example") is first
+
+
+async def test_a_card_where_0_2_had_it_is_found_after_the_newer_place() -> None:
+    old = {
+        "protocolVersion": "0.2.5",
+        "name": "old",
+        "url": "http://a.example/",
+        "preferredTransport": "GRPC",
+    }
+    web = Web({OLD: dumps(old)})
+    found = await resolve("http://a.example", web.fetch)
+    assert (found.name, found.supported_interfaces[0].protocol_version) == ("old", "0.2.5")
+    assert [url for url, _ in web.asked] == [HERE, OLD]
+    both = Web({HERE: card("new"), OLD: dumps(old)})
+    assert (await resolve("http://a.example", both.fetch)).name == "new"
+    assert [url for url, _ in both.asked] == [HERE]
+
+
+async def test_what_is_no_card_in_the_newer_place_does_not_hide_the_older_one() -> None:
+    old = {"protocolVersion": "0.2.5", "name": "old", "url": "http://a.example/"}
+    web = Web({HERE: b"<html>", OLD: dumps(old)})
+    assert (await resolve("http://a.example", web.fetch)).name == "old"
+    error = await failure({HERE: b"<html>"})
+    assert "not JSON" in error.message
+    assert f"{OLD} answered 404" in error.message

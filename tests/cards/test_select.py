@@ -6,7 +6,7 @@ import pytest
 
 from a2a_bridge.cards import interface, select
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.dialects import V1_0
+from a2a_bridge.dialects import V1_0, by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 KNOWN = ["JSONRPC", "HTTP+JSON", "GRPC"]
@@ -27,21 +27,49 @@ CARD = card(
 )
 
 
+def versions(*interfaces: hub.AgentInterface, **options: str) -> list[str]:
+    return [one.dialect.version for one in select(card(*interfaces), known=KNOWN, **options)]
+
+
 def chosen(**options: str) -> list[str]:
     return [one.interface.url for one in select(CARD, known=KNOWN, **options)]
 
 
 def test_the_agents_order_is_kept_and_what_is_unknown_skipped() -> None:
     found = select(CARD, known=KNOWN)
-    assert [one.interface.url for one in found] == ["g", "j", "h", "j2"]
-    assert {one.dialect for one in found} == {V1_0}
+    assert [one.interface.url for one in found] == ["g3", "g", "j", "h", "j2"]
+    assert {one.dialect for one in found[1:]} == {V1_0}
+    assert found[0].dialect is by_version("0.3")
 
 
 def test_what_is_asked_for() -> None:
     assert chosen(binding="JSONRPC") == ["j", "j2"]
     assert chosen(version="1.0") == ["g", "j", "h", "j2"]
     assert chosen(version="1.0.7", binding="GRPC") == ["g"]
+    assert chosen(version="0.3") == ["g3"]
+    assert chosen(version="0.3.0", binding="GRPC") == ["g3"]
     assert [one.interface.url for one in select(CARD, known=["QUEUE"])] == ["q"]
+
+
+@pytest.mark.parametrize(
+    ("version", "spoken"),
+    [
+        ("0.3", "0.3"),
+        ("0.3.0", "0.3"),
+        ("0.2.5", "0.2.5"),
+        ("0.2.6", "0.2.5"),
+        ("0.2", "0.2.5"),
+        ("1.0", "1.0"),
+    ],
+)
+def test_versions_by_major_and_minor(version: str, spoken: str) -> None:
+    place = interface("JSONRPC", "u", version=version)
+    assert versions(place) == versions(place, version=version) == versions(place, version=spoken) == [spoken]
+
+
+def test_the_order_is_the_agents_whatever_the_version() -> None:
+    places = [interface("JSONRPC", "u", version=version) for version in ("0.2.5", "1.0", "0.3")]
+    assert versions(*places) == ["0.2.5", "1.0", "0.3"]
 
 
 @pytest.mark.parametrize(
@@ -49,10 +77,10 @@ def test_what_is_asked_for() -> None:
     [
         {"binding": "QUEUE"},
         {"binding": "jsonrpc"},
-        {"version": "0.3"},
+        {"version": "0.2.5"},
         {"version": "2.0"},
         {"version": "nonsense"},
-        {"binding": "GRPC", "version": "0.3"},
+        {"binding": "JSONRPC", "version": "0.3"},
     ],
 )
 def test_nothing_usable_says_what_is_offered(options: dict[str, str]) -> None:

@@ -1,0 +1,261 @@
+"""Whose card this is: decided by what it says, never by who happens to be able to read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from a2a_bridge.cards import interface, select
+from a2a_bridge.cards.read import parse_bytes, parse_tree
+from a2a_bridge.codec import dumps
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.dialects import V1_0, by_version
+from a2a_bridge.dialects.residue import same
+from a2a_bridge.dialects.v0_3.card import encode_card
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+BINDINGS = ["JSONRPC", "HTTP+JSON", "GRPC"]
+HERE = "http://a.example/card.json"
+OLD = {
+    "protocolVersion": "0.3.0",
+    "name": "a",
+    "description": "d",
+    "url": "http://a.example/",
+    "version": "1",
+    "capabilities": {},
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [{"id": "s", "name": "s", "description": "s", "tags": ["t"]}],
+}
+NEW = {
+    **{name: value for name, value in OLD.items() if name not in ("protocolVersion", "url")},
+    "supportedInterfaces": [
+        {"url": "http://a.example/1", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    ],
+}
+Place = tuple[str, str, str]
+
+
+def old(**members: Any) -> dict[str, Any]:
+    return {name: value for name, value in (OLD | members).items() if value is not ...}
+
+
+def places(tree: Any) -> list[Place]:
+    card = parse_bytes(dumps(tree), HERE)
+    return [(one.url, one.protocol_binding, one.protocol_version) for one in card.supported_interfaces]
+
+
+def spoken(tree: Any, **options: str) -> list[str]:
+    """The versions of the interfaces that would be dialled."""
+    found = select(parse_bytes(dumps(tree), HERE), known=BINDINGS, **options)
+    return [one.dialect.version for one in found]
+
+
+def refused(body: bytes) -> A2AError:
+    with pytest.raises(A2AError) as caught:
+        parse_bytes(body, HERE)
+    assert (caught.value.reason, caught.value.blame) == (Reason.INVALID_AGENT_RESPONSE, Blame.PEER)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("said", "spoken_version"),
+    [
+        ("0.3.0", "0.3"),
+        ("0.3", "0.3"),
+        ("0.3.9", "0.3"),
+        ("0.2.5", "0.2.5"),
+        ("0.2.6", "0.2.5"),
+        ("0.2", "0.2.5"),
+    ],
+)
+def test_the_version_that_a_card_names(said: str, spoken_version: str) -> None:
+    tree = old(protocolVersion=said)
+    assert places(tree) == [("http://a.example/", "JSONRPC", said)]
+    assert spoken(tree) == [spoken_version]
+
+
+def test_further_interfaces_are_of_the_cards_version() -> None:
+    tree = old(
+        protocolVersion="0.2.5",
+        preferredTransport="HTTP+JSON",
+        additionalInterfaces=[{"url": "a.example:1", "transport": "GRPC"}],
+    )
+    assert places(tree) == [("http://a.example/", "HTTP+JSON", "0.2.5"), ("a.example:1", "GRPC", "0.2.5")]
+    assert spoken(tree, binding="GRPC") == ["0.2.5"]
+
+
+@pytest.mark.parametrize(
+    "url", ["a.example:1", "http://a.example:1", "https://a.example:1/", "grpc://a.example:1", "grpcs://a.example:1", "dns:///a.example:1"]
+)  # fmt: skip
+def test_grpc_addresses_of_any_form_are_taken_as_they_are(url: str) -> None:
+    tree = old(url=url, preferredTransport="GRPC")
+    assert places(tree) == [(url, "GRPC", "0.3.0")]
+    assert spoken(tree) == ["0.3"]
+
+
+@pytest.mark.parametrize("said", ["0.4.0", "2.0", "dev"])
+def test_a_version_that_nobody_here_knows_is_offered_and_not_spoken(said: str) -> None:
+    tree = old(protocolVersion=said)
+    assert places(tree) == [("http://a.example/", "JSONRPC", said)]
+    with pytest.raises(A2AError, match=said) as caught:
+        spoken(tree)
+    assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
+
+
+def test_a_card_of_0_x_is_none_of_1_0_and_the_other_way_round() -> None:
+    assert spoken(OLD) == ["0.3"]
+    assert spoken(NEW) == ["1.0"]
+    with pytest.raises(A2AError):
+        spoken(OLD, version="1.0")
+    with pytest.raises(A2AError):
+        spoken(NEW, version="0.3")
+
+
+def test_a_card_without_a_version_is_of_the_0_2_that_had_none() -> None:
+    assert spoken(old(protocolVersion=...)) == ["0.2.5"]
+    assert spoken(old(protocolVersion=None)) == ["0.2.5"]
+
+
+def test_a_card_of_0_1_is_told_by_its_authentication() -> None:
+    tree = old(protocolVersion=..., authentication={"schemes": ["Bearer"]})
+    assert spoken(tree) == ["0.1" if by_version("0.1") else "0.2.5"]  # 0.1 may be deleted
+    assert spoken(old(authentication={"schemes": ["Bearer"]})) == ["0.3"], "it names its version"
+
+
+DUAL = {
+    **OLD,
+    **NEW,
+    "preferredTransport": "JSONRPC",
+    "additionalInterfaces": [{"url": "a.example:1", "transport": "GRPC"}],
+}
+
+
+def test_a_card_of_both_prefers_what_1_0_says_and_offers_the_rest() -> None:
+    assert places(DUAL) == [
+        ("http://a.example/1", "JSONRPC", "1.0"),
+        ("http://a.example/", "JSONRPC", "0.3.0"),
+        ("a.example:1", "GRPC", "0.3.0"),
+    ]
+    assert spoken(DUAL) == ["1.0", "0.3", "0.3"]
+    assert spoken(DUAL, version="0.3") == ["0.3", "0.3"]
+    assert spoken(DUAL, version="0.3", binding="GRPC") == ["0.3"]
+    assert spoken(DUAL, version="1.0") == ["1.0"]
+
+
+def test_what_1_0_lists_already_is_not_offered_twice() -> None:
+    listed = [
+        {"url": "http://a.example", "protocolBinding": "JSONRPC", "protocolVersion": "0.2.5"},
+        {"url": "a.example:1", "protocolBinding": "GRPC", "protocolVersion": "0.3"},
+    ]
+    grpc = [{"url": "http://a.example:1", "transport": "GRPC"}]
+    tree = DUAL | {"supportedInterfaces": listed, "additionalInterfaces": grpc}
+    assert [version for _, _, version in places(tree)] == ["0.2.5", "0.3"]
+
+
+def test_what_only_the_older_members_say_completes_a_card_of_both() -> None:
+    flows = {
+        "authorizationCode": {"authorizationUrl": "a", "tokenUrl": "t", "scopes": {}},
+        "password": {"tokenUrl": "t", "scopes": {}},
+    }
+    skill = {"id": "s", "name": "s", "description": "s", "tags": ["t"], "security": [{"k": []}]}
+    card = parse_tree(
+        DUAL
+        | {
+            "securitySchemes": {
+                "k": {"type": "apiKey", "in": "header", "name": "X"},
+                "o": {"type": "oauth2", "flows": flows},
+                "new": {"mtlsSecurityScheme": {}, "type": "http", "scheme": "Basic"},
+            },
+            "security": [{"o": []}],
+            "supportsAuthenticatedExtendedCard": True,
+            "skills": [skill],
+        },
+        HERE,
+    )
+    assert {name: scheme.WhichOneof("scheme") for name, scheme in card.security_schemes.items()} == {
+        "k": "api_key_security_scheme",
+        "o": "oauth2_security_scheme",
+        "o#password": "oauth2_security_scheme",
+        "new": "mtls_security_scheme",
+    }
+    assert [list(one.schemes) for one in card.security_requirements] == [["o"], ["o#password"]]
+    assert [list(one.schemes) for one in card.skills[0].security_requirements] == [["k"]]
+    assert card.capabilities.extended_agent_card
+
+
+def test_what_1_0_says_of_security_is_not_touched() -> None:
+    tree = DUAL | {
+        "securitySchemes": {"k": {"httpAuthSecurityScheme": {"scheme": "Basic"}, "type": "mutualTLS"}},
+        "securityRequirements": [{"schemes": {"k": {}}}],
+        "security": [{"other": []}],
+        "capabilities": {"extendedAgentCard": False},
+        "supportsAuthenticatedExtendedCard": True,
+    }
+    card = parse_tree(tree, HERE)
+    assert card.security_schemes["k"].http_auth_security_scheme.scheme == "Basic"
+    assert [list(one.schemes) for one in card.security_requirements] == [["k"]]
+    assert not card.capabilities.extended_agent_card
+
+
+@pytest.mark.parametrize("odd", [5, "x", {"url": "u"}, [5], [{"url": 5}], [{"protocolVersion": ["1.0"]}]])
+def test_a_member_of_1_0_that_is_none_leaves_a_card_of_0_x(odd: Any) -> None:
+    assert places(old(supportedInterfaces=odd)) == [("http://a.example/", "JSONRPC", "0.3.0")]
+
+
+def test_older_members_that_are_none_leave_a_card_of_1_0() -> None:
+    assert places(DUAL | {"additionalInterfaces": 5}) == [("http://a.example/1", "JSONRPC", "1.0")]
+    assert places(NEW | {"url": 5}) == [("http://a.example/1", "JSONRPC", "1.0")]
+
+
+@pytest.mark.parametrize(
+    ("tree", "text"),
+    [
+        (old(name=5), "name: expected"),
+        (old(url=""), "names no interface"),
+        (old(url=...), "names no interface"),
+        (old(url=5), "names no interface"),
+        (NEW | {"supportedInterfaces": []}, "names no interface"),
+        (NEW | {"skills": 5}, "skills: expected"),
+        (DUAL | {"skills": 5}, "skills: expected"),
+        ([], "is not an agent card"),
+    ],
+)
+def test_what_is_no_card_is_refused_with_the_reason(tree: Any, text: str) -> None:
+    assert text in refused(dumps(tree)).message
+
+
+def test_numbers_of_a_card_are_read_as_they_are_written() -> None:
+    body = dumps(OLD)[:-1] + b',"x":[1.0,9007199254740993,1e400,0.10]}'
+    card = parse_bytes(body, HERE)
+    assert dumps(encode_card(card)).endswith(b'"x":[1.0,9007199254740993,1e400,0.10]}')
+    extensions = b'{"uri":"u","params":{"n":123456789012345678901234567890}}'
+    new = dumps(NEW).replace(b'"capabilities":{}', b'"capabilities":{"extensions":[%s]}' % extensions)
+    assert (
+        parse_bytes(new, HERE).capabilities.extensions[0].params.fields["n"].number_value
+        == 1.2345678901234568e29
+    )
+
+
+def test_a_tree_that_was_read_roughly_is_read_all_the_same() -> None:
+    tree = old(x=0.5, capabilities={"extensions": [{"uri": "u", "params": {"n": 1e30}}]})
+    assert same(encode_card(parse_tree(tree, HERE))["x"], 0.5)
+
+
+def test_hostile_depth_is_no_crash() -> None:
+    for levels in (300, 900):
+        body = dumps(OLD)[:-1] + b',"x":' + b"[" * levels + b"]" * levels + b"}"
+        try:
+            parse_bytes(body, HERE)
+        except A2AError as error:
+            assert error.reason is Reason.INVALID_AGENT_RESPONSE  # noqa: PT017
+
+
+def test_a_card_that_is_shown_is_read_back() -> None:
+    made = hub.AgentCard(name="a", supported_interfaces=[interface("JSONRPC", "http://a", version="0.2.5")])
+    dialect = by_version("0.2.5")
+    assert dialect is not None
+    assert spoken(dialect.card.encode(made)) == ["0.2.5"]
+    made.supported_interfaces[0].protocol_version = "1.0"
+    assert spoken(V1_0.card.encode(made)) == ["1.0"]
