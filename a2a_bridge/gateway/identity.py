@@ -1,6 +1,6 @@
 """Callers of 0.1 name their own tasks and sessions, and count artifacts: this keeps the names apart. No spelling.
 
-Rules for a call of 0.1 (calls of other versions pass by one look at the version):
+Rules for a call of 0.1 (calls of other versions pass by one look at the version, or at the task's id):
 1. A message with a name nobody has given yet begins a task; the agent's answer tells what the name stands for. Until
    then further calls with that name wait for it.
 2. A session's name goes to the agent as it is; an agent that refuses it or answers with another one gets its own.
@@ -11,6 +11,8 @@ Rules for a call of 0.1 (calls of other versions pass by one look at the version
 5. A message without an id of its own gets one that differs from those of answered messages of the same task, and is
    the same for one that is repeated because there was no answer.
 6. What came in is not changed: events of a stream have several readers.
+7. Three methods have the same name in 0.1 and later. A caller that declares no version and asks for a task by a name
+   that a caller of 0.1 gave is one of 0.1, and is answered as such (see SPELLING_PARAMETER).
 """
 
 from __future__ import annotations
@@ -18,17 +20,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from google.protobuf.message import Message
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call
+from a2a_bridge.core.call import SPELLING_PARAMETER, VERSION_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import JSONRPC, KNOWN
 from a2a_bridge.dialects.marks import final_said
 from a2a_bridge.dialects.v0_1.messages import INDEX, MARK, MESSAGE, index_of, placed
 from a2a_bridge.gateway.identity_table import IdentityTable, Name
@@ -38,6 +42,10 @@ VERSION = "0.1"
 
 #: seconds that a call waits for a name whose task is being made, unless its own deadline comes first
 PATIENCE = 30.0
+
+#: operations whose methods are named alike in 0.1 and later versions, and the versions whose callers declare none
+_SHARED = (ops.GET_TASK, ops.CANCEL_TASK, ops.SUBSCRIBE_TO_TASK)
+_SILENT = frozenset(dialect.version for dialect in KNOWN if not dialect.declares)
 
 _LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
 _FINAL = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED}
@@ -63,7 +71,10 @@ class LegacyCallers:
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         if call.context.origin.version != VERSION:
-            return await self._service.unary(call)
+            recognised = self._recognised(call)
+            if recognised is None:
+                return await self._service.unary(call)
+            call = recognised
         if call.operation is ops.SEND_MESSAGE:
             return cast("Res", await self._send(cast("Any", call)))
         if call.operation is ops.GET_PUSH_CONFIG:
@@ -72,7 +83,10 @@ class LegacyCallers:
 
     def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
         if call.context.origin.version != VERSION:
-            return self._service.stream(call)
+            recognised = self._recognised(call)
+            if recognised is None:
+                return self._service.stream(call)
+            call = recognised
         if call.operation is ops.SEND_STREAMING_MESSAGE:
             return cast("AsyncGenerator[Res, None]", self._send_streaming(cast("Any", call)))
         return cast("AsyncGenerator[Res, None]", self._subscribe(cast("Any", call)))
@@ -83,6 +97,27 @@ class LegacyCallers:
         given = self._table.given(scope, task_id)
         name = self._table.find(scope, given) or Name(given, task_id)
         return self._named(scope, name, event)
+
+    def _recognised(self, call: Call[Req, Res]) -> Call[Req, Res] | None:
+        """The call as one of 0.1, if its caller is known to be of 0.1 by the name of the task."""
+        context = call.context
+        origin = context.origin
+        if call.operation not in _SHARED or origin.binding != JSONRPC.name or origin.version not in _SILENT:
+            return None
+        if context.parameters.get(VERSION_PARAMETER):
+            return None
+        request: Any = call.request
+        scope = scope_of(request, context)
+        name = self._table.find(scope, request.id)
+        if (scope, request.id) not in self._making and (name is None or name.given == name.task_id):
+            return None
+        context.reply[SPELLING_PARAMETER] = VERSION
+        if isinstance(request, hub.GetTaskRequest) and not request.HasField("history_length"):
+            # In 0.1 this is how nobody asks for history.
+            request = hub.GetTaskRequest()
+            request.CopyFrom(cast("Any", call.request))
+            request.history_length = 0
+        return Call(call.operation, request, context.replace(origin=replace(origin, version=VERSION)))
 
     # Sending.
 
@@ -221,6 +256,7 @@ class LegacyCallers:
                 f"no task is known as {name.given!r}. Names that callers of 0.1 give to tasks are kept in memory: "
                 f"the bridge forgets them when it restarts, and the oldest of more than {self._table.most}"
             )
+            error.args = (error.message,)
         return error
 
     # Names of the agent → names of the caller.

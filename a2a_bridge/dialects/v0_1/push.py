@@ -32,9 +32,10 @@ def decode(body: JsonObject) -> hub.StreamResponse:
         wire = {name: value for name, value in body.items() if name != "taskId"}
         body = {**wire, "id": body["taskId"]}
     try:
-        return newer_events.decode_event(events.decode_event(body))
+        event: hub.StreamResponse = newer_events.decode_event(events.decode_event(body))
     except DecodeError as error:
         raise invalid_params(error.path, error.problem) from None
+    return event
 
 
 FORM = PushForm("application/json", encode, decode, whole_tasks=True)

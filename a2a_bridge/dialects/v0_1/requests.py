@@ -128,6 +128,7 @@ def _renamed(error: A2AError) -> A2AError:
             error.message = error.message.replace(f"{one.field}:", f"{name}:", 1)
         found.append(Violation(name, one.description))
     error.violations = tuple(found)
+    error.args = (error.message,)
     return error
 
 
