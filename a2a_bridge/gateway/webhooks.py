@@ -55,14 +55,14 @@ class _Relayed:
 class Relay:
     """The relay of a gateway: `wrap` is its middleware, `receive` takes what agents post below PATH.
 
-    public_url: where agents reach this gateway. most: how many configs are remembered; beyond that the one that
+    public_url: where agents reach this gateway; may be set when that is known. most: how many configs are remembered; beyond that the one that
     was used longest ago is forgotten, and what comes for it is answered with 404. at_once: how many notifications
     may be on their way; more are answered with 503.
     """
 
     def __init__(self, webhook: Webhook, public_url: str, *, most: int = 10_000, at_once: int = 256) -> None:
         self._webhook = webhook
-        self._base = public_url.rstrip("/") + PATH + "/"
+        self.public_url = public_url
         self._most = most
         self._free = at_once
         self._older = frozenset(dialect.version for dialect in KNOWN if dialect.final_events)
@@ -71,6 +71,10 @@ class Relay:
 
     def __len__(self) -> int:
         return len(self._relayed)
+
+    @property
+    def _base(self) -> str:
+        return self.public_url.rstrip("/") + PATH + "/"
 
     def wrap(self, service: Service) -> Service:
         """Middleware for what lies before the agents."""

@@ -1,0 +1,118 @@
+"""Agents and gateways of several versions over real sockets, put together as the runtime does. No tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, find, http_post
+from a2a_bridge.cards import Candidate, interface
+from a2a_bridge.core.agent_api import service_of
+from a2a_bridge.core.service import Service, compose
+from a2a_bridge.dialects import V1_0, Dialect
+from a2a_bridge.dialects.v0_3 import DIALECT as V0_3
+from a2a_bridge.gateway import Route, Router, dialled, polyfilled
+from a2a_bridge.gateway.webhooks import PATH, Relay
+from a2a_bridge.hosting import Agent, Engine
+from a2a_bridge.middleware import validate
+from a2a_bridge.middleware.older_callers import older_callers
+from a2a_bridge.middleware.push_memory import push_memory
+from a2a_bridge.push import Registrations, Webhook, WebhookSender
+
+PATIENCE = 10.0
+BOTH = (V1_0, V0_3)
+VERSIONS = {"1.0": V1_0, "0.3": V0_3}
+
+
+class Front:
+    """Where something is served over JSON-RPC, to callers of both versions."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def candidate(self, version: str) -> Candidate:
+        """To dial it in a version."""
+        dialect = VERSIONS[version]
+        return Candidate(interface("JSONRPC", self.url, version=dialect.version), dialect)
+
+    async def call(self, method: str, params: Any, version: str = "0.3") -> Any:
+        """The result of a raw call, or its error."""
+        answer = json.loads(await self._post(method, params, version))
+        assert answer["id"] == 7
+        return answer["result"] if "result" in answer else answer["error"]
+
+    async def stream(self, method: str, params: Any, version: str = "0.3") -> list[Any]:
+        """All results of a raw stream."""
+        lines = (await self._post(method, params, version)).decode().splitlines()
+        answers = [json.loads(line.removeprefix("data:")) for line in lines if line.startswith("data:")]
+        return [answer.get("result") or answer["error"] for answer in answers]
+
+    async def _post(self, method: str, params: Any, version: str) -> bytes:
+        frame = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
+        headers = {"Content-Type": "application/json"}
+        if version == "1.0":
+            headers["A2A-Version"] = "1.0"
+        async with http_post(DialOptions(timeout=PATIENCE)) as post:
+            return (await post(self.url, headers, json.dumps(frame).encode())).body
+
+
+@asynccontextmanager
+async def served(
+    service: Service, dialects: Sequence[Dialect] = BOTH, registrations: Registrations | None = None
+) -> AsyncIterator[Front]:
+    """Any service, behind what every server puts before one."""
+    async with AsyncExitStack() as stack:
+        front, _ = await _mounted(stack, service, dialects, registrations or Registrations())
+        yield front
+
+
+async def _mounted(
+    stack: AsyncExitStack, service: Service, dialects: Sequence[Dialect], registrations: Registrations
+) -> tuple[Front, list[Any]]:
+    binding = find("JSONRPC")
+    host: Any = binding.host(ListenAddress(), HostOptions())
+    guarded = compose(service, push_memory(registrations, dialects), older_callers(dialects), validate())
+    binding.mount(host, "", guarded, dialects)
+    receive: list[Any] = []
+
+    async def received(*posted: Any) -> int:
+        status: int = await receive[0](*posted)
+        return status
+
+    host.receive(PATH, received)
+    await host.start()
+    stack.push_async_callback(host.drain, 0)
+    return Front(f"http://{host.address}/"), receive
+
+
+@asynccontextmanager
+async def hosted(agent: Agent, dialects: Sequence[Dialect] = BOTH) -> AsyncIterator[Front]:
+    """An agent that sends push notifications."""
+    registrations = Registrations()
+    async with AsyncExitStack() as stack:
+        post = await stack.enter_async_context(http_post(DialOptions(timeout=PATIENCE)))
+        sender = WebhookSender(Webhook(post, pause=0.001), registrations)
+        stack.push_async_callback(sender.close)
+        engine = Engine(agent, push_sender=sender)
+        stack.push_async_callback(engine.close)
+        front, _ = await _mounted(stack, service_of(engine), dialects, registrations)
+        yield front
+
+
+@asynccontextmanager
+async def bridged(upstream: Candidate, *, relayed: bool = False) -> AsyncIterator[Front]:
+    """A gateway to an agent of one version, for callers of both."""
+    async with AsyncExitStack() as stack:
+        dial = dialled([upstream], DialOptions(timeout=PATIENCE), dial=polyfilled())
+        service: Any = Router(Route(await stack.enter_async_context(dial)))
+        post = await stack.enter_async_context(http_post(DialOptions(timeout=PATIENCE)))
+        relay = Relay(Webhook(post, pause=0.001), "") if relayed else None
+        if relay is not None:
+            service = relay.wrap(service)
+        front, receive = await _mounted(stack, service, BOTH, Registrations())
+        if relay is not None:
+            relay.public_url = front.url
+            receive.append(relay.receive)
+        yield front
