@@ -1,0 +1,281 @@
+"""What versions do differently, over real sockets: raw 0.3 callers, hosted agents, agents of 0.3 behind a gateway."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, find
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.agent_api import Client
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.dialects import V1_0
+from a2a_bridge.dialects.marks import SNAPSHOT, say_final, synthesised
+from a2a_bridge.dialects.v0_3 import DIALECT as V0_3
+from a2a_bridge.hosting import Run
+from a2a_bridge.hosting.executor import Event
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.agents import ScriptedAgent
+from a2a_bridge.testing.probe import Probe, yielding
+from tests.hosting.scene import agent_of
+from tests.push.version_scene import Front, bridged, hosted, served
+
+WORKING = hub.TASK_STATE_WORKING
+
+
+def message(text: str, **members: Any) -> Any:
+    return {
+        "kind": "message",
+        "messageId": "m",
+        "role": "user",
+        "parts": [{"kind": "text", "text": text}],
+        **members,
+    }
+
+
+async def sent(front: Front, text: str, **members: Any) -> Any:
+    configuration = members.pop("configuration", None)
+    params: dict[str, Any] = {"message": message(text, **members)}
+    if configuration is not None:
+        params["configuration"] = configuration
+    return await front.call("message/send", params)
+
+
+async def streamed(front: Front, text: str, **members: Any) -> list[Any]:
+    return await front.stream("message/stream", {"message": message(text, **members)})
+
+
+@asynccontextmanager
+async def fronts(agent: Any, upstream: str | None) -> AsyncIterator[Front]:
+    """The agent itself, or a gateway to it that speaks `upstream` there."""
+    async with hosted(agent) as near:
+        if upstream is None:
+            yield near
+        else:
+            async with bridged(near.candidate(upstream)) as front:
+                yield front
+
+
+everywhere = pytest.mark.parametrize("upstream", [None, "1.0", "0.3"], ids=["hosted", "1.0", "0.3"])
+
+
+@everywhere
+@pytest.mark.parametrize(
+    ("text", "state"), [("task x", "completed"), ("input what?", "input-required"), ("fail", "failed")]
+)
+async def test_streams_of_0_3_end_with_the_one_final_event(
+    upstream: str | None, text: str, state: str
+) -> None:
+    async with fronts(ScriptedAgent(), upstream) as front:
+        events = await streamed(front, text)
+    finals = [event.get("final") for event in events if event["kind"] == "status-update"]
+    assert finals == [False] * (len(finals) - 1) + [True]
+    assert events[-1]["kind"] == "status-update"
+    assert events[-1]["status"]["state"] == state
+    assert events[0]["kind"] == "task"
+
+
+@everywhere
+async def test_a_direct_answer_is_the_whole_stream(upstream: str | None) -> None:
+    async with fronts(ScriptedAgent(), upstream) as front:
+        [event] = await streamed(front, "message hi")
+    assert event["kind"] == "message"
+
+
+@everywhere
+async def test_errors_and_capabilities_are_those_of_0_3(upstream: str | None) -> None:
+    async with fronts(ScriptedAgent(streaming=False, push_notifications=False), upstream) as front:
+        task = await sent(front, "task x")
+        assert task["status"]["state"] == "completed"
+        ended = await sent(front, "more", taskId=task["id"])
+        assert ended["code"] == -32004
+        assert (await sent(front, "more", taskId="none"))["code"] == -32001
+        assert (await sent(front, "more", taskId=task["id"], contextId="other"))["code"] == -32602
+        assert (await front.call("tasks/get", {"id": "none"}))["code"] == -32001
+        assert (await front.call("tasks/cancel", {"id": task["id"]}))["code"] == -32002
+        # A stream that does not begin is no stream.
+        assert (await front.call("message/stream", {"message": message("x")}))["code"] == -32004
+        config = {"taskId": task["id"], "pushNotificationConfig": {"url": "http://127.0.0.1:9/"}}
+        assert (await front.call("tasks/pushNotificationConfig/set", config))["code"] == -32003
+        assert (await front.call("tasks/pushNotificationConfig/get", {"id": task["id"]}))["code"] == -32003
+        assert (await front.call("ListTasks", {}))["code"] == -32601
+
+
+@everywhere
+async def test_sending_waits_unless_told_not_to(upstream: str | None) -> None:
+    async with fronts(ScriptedAgent(), upstream) as front:
+        for configuration in (None, {}, {"blocking": True}, {"acceptedOutputModes": []}):
+            task = await sent(front, "task x", configuration=configuration)
+            assert task["status"]["state"] == "completed"
+        task = await sent(front, "slow", configuration={"blocking": False})
+        assert task["status"]["state"] in ("submitted", "working")
+        cancelled = await front.call("tasks/cancel", {"id": task["id"]})
+        assert cancelled["status"]["state"] == "canceled"
+
+
+@everywhere
+async def test_push_configs_as_0_3_asks_for_them(upstream: str | None) -> None:
+    async with fronts(ScriptedAgent(), upstream) as front:
+        task = await sent(front, "input what?")
+        missing = await front.call("tasks/pushNotificationConfig/get", {"id": task["id"]})
+        assert missing["code"] == -32001
+        for name in "abc":
+            config = {"id": name, "url": "http://127.0.0.1:9/"}
+            params = {"taskId": task["id"], "pushNotificationConfig": config}
+            assert await front.call("tasks/pushNotificationConfig/set", params) == params
+        first = await front.call("tasks/pushNotificationConfig/get", {"id": task["id"]})
+        assert first["pushNotificationConfig"]["id"] == "a"
+        listed = await front.call("tasks/pushNotificationConfig/list", {"id": task["id"]})
+        assert [one["pushNotificationConfig"]["id"] for one in listed] == list("abc")
+
+
+@everywhere
+async def test_what_0_3_said_comes_back_as_it_was_said_and_no_agent_sees_how(upstream: str | None) -> None:
+    seen: list[Any] = []
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        seen.append(run.message.SerializeToString() + run.request.SerializeToString())
+        yield run.status("completed")
+
+    odd = message("x", metadata={"n": 2**60 + 1, "f": 1.0}, extensions=[], own={"a": None})
+    odd["parts"].append({"kind": "file", "file": {"bytes": "aGk", "name": ""}, "x": 1})
+    async with fronts(agent_of(execute), upstream) as front:
+        task = await front.call("message/send", {"message": odd})
+    got = task["history"][0]
+    assert {name: got[name] for name in odd} == odd
+    assert isinstance(got["metadata"]["f"], float)
+    assert isinstance(got["metadata"]["n"], int)
+    assert b"urn:a2a-bridge" not in seen[0]
+
+
+# ---------------------------------------------------------------------- agents of 0.3
+
+
+def status(state: Any = WORKING, *, final: bool | None = None) -> hub.StreamResponse:
+    update = hub.TaskStatusUpdateEvent(task_id="t", context_id="c", status=hub.TaskStatus(state=state))
+    if final is not None:
+        say_final(update, final)
+    return hub.StreamResponse(status_update=update)
+
+
+@asynccontextmanager
+async def old_agent(probe: Probe) -> AsyncIterator[Front]:
+    """A gateway to an agent that sends what the probe says, in 0.3 and unshaped."""
+    binding = find("JSONRPC")
+    host: Any = binding.host(ListenAddress(), HostOptions())
+    binding.mount(host, "", probe, [V0_3])
+    await host.start()
+    try:
+        async with bridged(Front(f"http://{host.address}/").candidate("0.3")) as front:
+            yield front
+    finally:
+        await host.drain(0)
+
+
+@asynccontextmanager
+async def caller(front: Front) -> AsyncIterator[Client]:
+    candidate = front.candidate("1.0")
+    async with find("JSONRPC").dial(candidate.interface, V1_0, DialOptions(timeout=10)) as service:
+        yield Client(service)
+
+
+REQUEST = hub.SendMessageRequest(message={"message_id": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]})
+
+
+async def events_of(stream: Any) -> list[Any]:
+    async with aclosing(stream) as events:
+        return [event async for event in events]
+
+
+def old_probe(*events: Any, state: Any = WORKING) -> Probe:
+    probe = Probe()
+    probe.on_stream = yielding(*events)
+
+    async def on_unary(call: Call[Any, Any]) -> Any:
+        if call.operation is ops.SEND_MESSAGE:
+            return hub.SendMessageResponse(task=hub.Task(id="t", context_id="c", status={"state": state}))
+        assert call.operation is ops.GET_TASK
+        return hub.Task(
+            id="t", context_id="c", status={"state": state}, history=[REQUEST.message, REQUEST.message]
+        )
+
+    probe.on_unary = on_unary
+    return probe
+
+
+async def test_an_agents_final_event_ends_the_stream_of_1_0_whatever_its_state() -> None:
+    probe = old_probe(status(), status(final=True), status())
+    async with old_agent(probe) as front, caller(front) as client:
+        events = await events_of(client.send_streaming_message(REQUEST))
+    assert [event.WhichOneof("payload") for event in events] == ["task", "status_update", "status_update"]
+    assert synthesised(events[0].task) == SNAPSHOT
+    # and callers of 0.3 get exactly what was sent
+    async with old_agent(probe) as front:
+        old = await streamed(front, "x")
+    assert [(event["kind"], event["final"]) for event in old] == [
+        ("status-update", False),
+        ("status-update", True),
+    ]
+
+
+async def test_an_agent_that_never_says_final_is_closed_for_0_3() -> None:
+    async with old_agent(old_probe(status(), status())) as front:
+        old = await streamed(front, "x")
+    assert [event["final"] for event in old] == [False, False, True]
+    assert old[-1]["status"] == old[-2]["status"]
+    # a bridge before this one drops it for its own callers of 1.0
+    async with old_agent(old_probe(status(), status())) as inner, bridged(inner.candidate("0.3")) as front:
+        async with caller(front) as client:
+            events = await events_of(client.send_streaming_message(REQUEST))
+        assert [event.WhichOneof("payload") for event in events] == ["task", "status_update", "status_update"]
+        assert [event["final"] for event in await streamed(front, "x")] == [False, False, True]
+
+
+async def test_an_agents_task_that_has_ended_cannot_be_subscribed_to() -> None:
+    probe = old_probe(status(), state=hub.TASK_STATE_COMPLETED)
+    async with old_agent(probe) as front, caller(front) as client:
+        with pytest.raises(A2AError) as caught:
+            await events_of(client.subscribe_to_task(hub.SubscribeToTaskRequest(id="t")))
+    assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
+
+
+async def test_tasks_of_an_agent_of_0_3_are_listed_and_their_history_cut() -> None:
+    async with old_agent(old_probe()) as front, caller(front) as client:
+        assert (await client.list_tasks(hub.ListTasksRequest())).total_size == 0
+        await client.send_message(REQUEST)
+        listed = await client.list_tasks(hub.ListTasksRequest(history_length=1))
+        assert [(task.id, len(task.history)) for task in listed.tasks] == [("t", 1)]
+        assert not (await client.get_task(hub.GetTaskRequest(id="t", history_length=0))).history
+
+
+async def test_a_whole_conversation_of_1_0_with_an_agent_of_0_3() -> None:
+    async with hosted(ScriptedAgent(), [V0_3]) as agent, AsyncExitStack() as stack:
+        front = await stack.enter_async_context(bridged(agent.candidate("0.3")))
+        async with caller(front) as client:
+            asking = hub.SendMessageRequest()
+            asking.CopyFrom(REQUEST)
+            asking.message.parts[0].text = "input what?"
+            events = await events_of(client.send_streaming_message(asking))
+            assert events[0].HasField("task")
+            assert not synthesised(events[0].task)
+            task = events[0].task
+            assert events[-1].status_update.status.state == hub.TASK_STATE_INPUT_REQUIRED
+            waiting = hub.ListTasksRequest(status=hub.TASK_STATE_INPUT_REQUIRED)
+            assert [one.id for one in (await client.list_tasks(waiting)).tasks] == [task.id]
+            asking.message.task_id = task.id
+            assert (await client.send_message(asking)).task.status.state == hub.TASK_STATE_COMPLETED
+            assert not (await client.list_tasks(waiting)).tasks
+            with pytest.raises(A2AError) as caught:
+                await client.get_extended_agent_card()
+            assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
+
+
+async def test_callers_of_1_0_with_an_agent_of_1_0_are_not_concerned() -> None:
+    probe = old_probe(status(final=True), status())
+    async with served(probe) as agent, bridged(agent.candidate("1.0")) as front, caller(front) as client:
+        events = await events_of(client.send_streaming_message(REQUEST))
+    assert [event.WhichOneof("payload") for event in events] == ["status_update", "status_update"]
