@@ -102,7 +102,7 @@ async def test_errors_and_capabilities_are_those_of_0_3(upstream: str | None) ->
         config = {"taskId": task["id"], "pushNotificationConfig": {"url": "http://127.0.0.1:9/"}}
         assert (await front.call("tasks/pushNotificationConfig/set", config))["code"] == -32003
         assert (await front.call("tasks/pushNotificationConfig/get", {"id": task["id"]}))["code"] == -32003
-        assert (await front.call("ListTasks", {}))["code"] == -32601
+        assert (await front.call("tasks/list", {}))["code"] == -32601
 
 
 @everywhere
