@@ -8,7 +8,8 @@ Rules:
 3. history_length 0 is "not said", and never "no history".
 4. The id of a configuration can stand in three places when it is created. The first of these that is filled counts:
    config_id, the configuration itself, its name.
-5. Of several authentication schemes the hub has one: Bearer or Basic if offered, else the first.
+5. Of several authentication schemes the hub has one: Bearer or Basic if offered, else the first. Without any there
+   is no authentication, since the hub requires a scheme.
 """
 
 from __future__ import annotations
@@ -53,14 +54,17 @@ def decode_webhook(
     into.token = wire.token
     if wire.HasField("authentication"):
         schemes = wire.authentication.schemes
-        into.authentication.SetInParent()
-        into.authentication.scheme = usable_scheme(schemes)
-        into.authentication.credentials = wire.authentication.credentials
-        if len(schemes) > 1 or (schemes and not schemes[0]):
+        scheme = usable_scheme(schemes)
+        if scheme:
+            into.authentication.scheme = scheme
+            into.authentication.credentials = wire.authentication.credentials
+        if len(schemes) != 1 or not scheme:
             notes.odd = True
 
 
-def encode_webhook(message: hub.TaskPushNotificationConfig, into: v0.PushNotificationConfig) -> None:
+def encode_webhook(
+    message: hub.TaskPushNotificationConfig, into: v0.PushNotificationConfig, notes: Notes
+) -> None:
     """A configuration without its task."""
     into.id = message.id
     into.url = message.url
@@ -69,6 +73,8 @@ def encode_webhook(message: hub.TaskPushNotificationConfig, into: v0.PushNotific
         into.authentication.SetInParent()
         if message.authentication.scheme:
             into.authentication.schemes.append(message.authentication.scheme)
+        else:
+            notes.odd = True
         into.authentication.credentials = message.authentication.credentials
 
 
@@ -84,12 +90,12 @@ def decode_config(
 
 
 def encode_config(
-    message: hub.TaskPushNotificationConfig, into: v0.TaskPushNotificationConfig, _: Notes
+    message: hub.TaskPushNotificationConfig, into: v0.TaskPushNotificationConfig, notes: Notes
 ) -> None:
     """A configuration as it is answered."""
     into.name = names.encode_config(message.task_id, message.id)
     into.push_notification_config.SetInParent()
-    encode_webhook(message, into.push_notification_config)
+    encode_webhook(message, into.push_notification_config, notes)
 
 
 def decode_configs(
@@ -175,7 +181,7 @@ def encode_send(message: hub.SendMessageRequest, into: v0.SendMessageRequest, no
     if configuration.HasField("task_push_notification_config"):
         push = configuration.task_push_notification_config
         to.push_notification.SetInParent()
-        encode_webhook(push, to.push_notification)
+        encode_webhook(push, to.push_notification, notes)
         if push.task_id or push.tenant:
             notes.odd = True
     to.history_length = configuration.history_length

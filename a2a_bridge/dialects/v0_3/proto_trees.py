@@ -46,17 +46,17 @@ UNITS = frozenset(
 
 def tree_of(message: Any) -> JsonObject:
     """ProtoJSON of a message, with its unknown fields. Raises EncodeError for what JSON cannot say."""
-    tree: JsonObject = _exact(encoder(type(message))(message))
+    tree: JsonObject = exact(encoder(type(message))(message))
     _add_unknown(plan_of(type(message)), message, tree)
     return tree
 
 
-def _exact(tree: Any) -> Any:
-    # These doubles are what was there; nothing is lost by printing them, as there may be where text was read.
+def exact(tree: Any) -> Any:
+    """A tree of an encoder: its doubles are what was there, so that printing them tells it all."""
     if type(tree) is dict:
-        return {key: _exact(value) for key, value in tree.items()}
+        return {key: exact(value) for key, value in tree.items()}
     if type(tree) is list:
-        return [_exact(value) for value in tree]
+        return [exact(value) for value in tree]
     return ExactFloat(tree) if type(tree) is float else tree
 
 

@@ -1,0 +1,232 @@
+"""The agent card of a2a.v1 ↔ the JSON card of 0.3, and by that ↔ hub. What a card means is the business of `card`.
+
+Rules:
+1. The two differ in security only: schemes are a oneof here and have a `type` there, requirements are wrapped here.
+   Everything else is ProtoJSON, with the members that 0.3 requires added where they are empty.
+2. What the JSON card says beyond a2a.v1 stands in one more extension, the last, with the URI CARRIER. It is believed
+   where the card means the same without it.
+3. Over HTTP+JSON some implementations read the card as JSON and others as ProtoJSON: it is written so that both can.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from a2a_bridge.codec import DecodeError, EncodeError, JsonObject
+from a2a_bridge.dialects import residue
+from a2a_bridge.dialects.residue import PROTO
+from a2a_bridge.dialects.v0_3 import card
+from a2a_bridge.dialects.v0_3.proto_requests import nothing
+from a2a_bridge.dialects.v0_3.proto_residue import Pair
+from a2a_bridge.dialects.v0_3.proto_trees import exact, has_unknown, message_of, tree_of
+from a2a_bridge.pb import a2a_v1 as v0
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+CARRIER = "urn:a2a-bridge:card:1"
+
+PAIR = Pair(v0.AgentCard, hub.AgentCard, nothing, nothing)
+
+#: `type` of a scheme in JSON ↔ the oneof's member, and the members that are called otherwise
+_TYPES = {
+    "apiKey": ("apiKeySecurityScheme", {"in": "location"}),
+    "http": ("httpAuthSecurityScheme", {}),
+    "oauth2": ("oauth2SecurityScheme", {}),
+    "openIdConnect": ("openIdConnectSecurityScheme", {}),
+    "mutualTLS": ("mtlsSecurityScheme", {}),
+}
+_BY_MEMBER = {member: (kind, renamed) for kind, (member, renamed) in _TYPES.items()}
+
+_REQUIRED: tuple[tuple[str, Any], ...] = (
+    ("name", ""),
+    ("description", ""),
+    ("url", ""),
+    ("version", ""),
+    ("defaultInputModes", []),
+    ("defaultOutputModes", []),
+    ("skills", []),
+)
+_REQUIRED_OF_SKILL: tuple[tuple[str, Any], ...] = (
+    ("id", ""),
+    ("name", ""),
+    ("description", ""),
+    ("tags", []),
+)
+
+
+def decode_bytes(wire: bytes) -> hub.AgentCard:
+    """Protobuf bytes → hub. Raises protobuf's DecodeError, codec.DecodeError and A2AError."""
+    message = v0.AgentCard.FromString(wire)
+    if has_unknown(wire, message):
+        message = v0.AgentCard.FromString(wire)
+    return card.FORM.decode(_told(message))
+
+
+def encode_bytes(message: hub.AgentCard) -> bytes:
+    """Hub → protobuf bytes. Raises codec.EncodeError when too much would have to be carried."""
+    tree = card.FORM.encode(message)
+    wire: v0.AgentCard = _message(tree)
+    try:
+        entries = residue.diff(_tree(wire), exact(tree))
+        if entries:
+            extension = wire.capabilities.extensions.add(uri=CARRIER)
+            extension.params.fields[CARRIER].string_value = residue.write(PROTO, entries)
+    except residue.TooMuch as error:
+        raise EncodeError("", str(error)) from None
+    return wire.SerializeToString()
+
+
+def encode_json(message: hub.AgentCard) -> JsonObject:
+    """Hub → the card over HTTP+JSON."""
+    tree = card.FORM.encode(message)
+    schemes = tree.get("securitySchemes")
+    if schemes:
+        tree = {**tree, "securitySchemes": {name: _both(scheme) for name, scheme in schemes.items()}}
+    return tree
+
+
+def decode_json(tree: Any) -> hub.AgentCard:
+    """The card over HTTP+JSON, JSON or ProtoJSON → hub. Raises DecodeError, InexactNumber and A2AError."""
+    if type(tree) is not dict:
+        raise DecodeError("", "expected an object")
+    schemes = tree.get("securitySchemes") or tree.get("security_schemes") or {}
+    wrapped = [one for one in schemes.values() if type(one) is dict] if type(schemes) is dict else []
+    if any("type" in one for one in wrapped):
+        tree = {**tree, "securitySchemes": {name: _json_alone(one) for name, one in schemes.items()}}
+    elif wrapped or _is_protojson(tree):
+        return card.FORM.decode(_told(message_of(v0.AgentCard, tree)))
+    return card.FORM.decode(tree)
+
+
+def _is_protojson(tree: JsonObject) -> bool:
+    """Whether a card without schemes is spelled as ProtoJSON nevertheless."""
+    security = tree.get("security")
+    if type(security) is list and any(
+        type(one) is dict and type(one.get("schemes")) is dict for one in security
+    ):
+        return True
+    return any("_" in name and name in v0.AgentCard.DESCRIPTOR.fields_by_name for name in tree)
+
+
+# --- a2a.v1 ↔ JSON card ----------------------------------------------------------------------------------------
+
+
+def _told(message: v0.AgentCard) -> JsonObject:
+    """The JSON card that a message is, CARRIER included."""
+    extensions = message.capabilities.extensions
+    if not extensions or extensions[-1].uri != CARRIER:
+        return _tree(message)
+    entries = residue.read(extensions[-1].params.fields[CARRIER].string_value, PROTO)
+    bare = v0.AgentCard()
+    bare.CopyFrom(message)
+    del bare.capabilities.extensions[-1]
+    patched: Any = residue.patch(_tree(bare), entries or [])
+    try:
+        said = _message(patched)
+    except (ValueError, TypeError, AttributeError):
+        return _tree(message)
+    for one in (said, bare):
+        if not one.capabilities.ByteSize():
+            one.ClearField("capabilities")  # ours may be all that was there
+    same = said.SerializeToString(deterministic=True) == bare.SerializeToString(deterministic=True)
+    return patched if entries and same else _tree(message)
+
+
+def _tree(message: v0.AgentCard) -> JsonObject:
+    try:
+        tree = tree_of(message)
+    except EncodeError as error:
+        raise DecodeError(error.path, error.problem) from None
+    for name, default in _REQUIRED:
+        tree.setdefault(name, default)
+    if "securitySchemes" in tree:
+        tree["securitySchemes"] = {
+            name: _json_scheme(scheme) for name, scheme in tree["securitySchemes"].items()
+        }
+    if "security" in tree:
+        tree["security"] = [_json_security(one) for one in tree["security"]]
+    for skill in tree["skills"]:
+        for name, default in _REQUIRED_OF_SKILL:
+            skill.setdefault(name, default)
+        if "security" in skill:
+            skill["security"] = [_json_security(one) for one in skill["security"]]
+    return tree
+
+
+def _message(tree: JsonObject) -> v0.AgentCard:
+    """The message that says as much of a JSON card as it can."""
+    tree = dict(tree)
+    if type(tree.get("securitySchemes")) is dict:
+        tree["securitySchemes"] = {
+            name: _proto_scheme(one) for name, one in tree["securitySchemes"].items() if _known(one)
+        }
+    tree["security"] = _proto_securities(tree.get("security"))
+    tree["skills"] = [
+        {**skill, "security": _proto_securities(skill.get("security"))} for skill in tree.get("skills") or ()
+    ]
+    made: v0.AgentCard = message_of(v0.AgentCard, tree)
+    return made
+
+
+def _json_scheme(scheme: JsonObject) -> JsonObject:
+    for member, (kind, renamed) in _BY_MEMBER.items():
+        if member not in scheme:
+            continue
+        content = dict(scheme[member])
+        for json_name, name in renamed.items():
+            content[json_name] = content.pop(name, "")
+        if kind == "apiKey":
+            content.setdefault("name", "")
+        elif kind == "http":
+            content.setdefault("scheme", "")
+        elif kind == "openIdConnect":
+            content.setdefault("openIdConnectUrl", "")
+        elif kind == "oauth2":
+            content["flows"] = {
+                name: {**flow, "scopes": flow.get("scopes", {})} if type(flow) is dict else flow
+                for name, flow in content.get("flows", {}).items()
+            }
+        rest = {name: value for name, value in scheme.items() if name != member}
+        return {"type": kind, **content, **rest}
+    return scheme
+
+
+def _known(scheme: Any) -> bool:
+    return type(scheme) is dict and scheme.get("type") in _TYPES
+
+
+def _proto_scheme(scheme: JsonObject) -> JsonObject:
+    member, renamed = _TYPES[scheme["type"]]
+    content = {name: value for name, value in scheme.items() if name != "type"}
+    for json_name, name in renamed.items():
+        if json_name in content:
+            content[name] = content.pop(json_name)
+    flows = content.get("flows")
+    if type(flows) is dict and len(flows) > 1:
+        # The oneof holds one; the others come back from the carrier.
+        first = next((name for name in _FLOWS if name in flows), None)
+        content["flows"] = {first: flows[first]} if first else {}
+    return {member: content}
+
+
+_FLOWS = ("authorizationCode", "clientCredentials", "password", "implicit")
+
+
+def _json_security(security: JsonObject) -> JsonObject:
+    return {name: scopes.get("list", []) for name, scopes in security.get("schemes", {}).items()}
+
+
+def _proto_securities(securities: Any) -> list[JsonObject]:
+    return [{"schemes": {name: {"list": scopes} for name, scopes in one.items()}} for one in securities or ()]
+
+
+def _both(scheme: Any) -> Any:
+    """A scheme that readers of either kind understand."""
+    return {**scheme, **_proto_scheme(scheme)} if _known(scheme) else scheme
+
+
+def _json_alone(scheme: Any) -> Any:
+    """The reverse of `_both`."""
+    if not _known(scheme):
+        return scheme
+    alone = {name: value for name, value in scheme.items() if name not in _BY_MEMBER}
+    return alone if _both(alone) == scheme else scheme

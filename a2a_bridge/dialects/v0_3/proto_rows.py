@@ -1,0 +1,275 @@
+"""The gRPC rows of 0.3: operations, paths of /a2a.v1.A2AService and protobuf bytes. Not the form's errors.
+
+There is no row to list tasks: a2a.v1 cannot. A caller whose user agent tells that it writes base64 into the bytes of
+files is answered by rows that do the same (Row.spelled).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+
+from a2a_bridge.codec import DecodeError, EncodeError
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
+from a2a_bridge.dialects.dialect import Row
+from a2a_bridge.dialects.v0_3 import proto_asides as asides
+from a2a_bridge.dialects.v0_3 import proto_card
+from a2a_bridge.dialects.v0_3 import proto_requests as r
+from a2a_bridge.dialects.v0_3.proto_files import Files
+from a2a_bridge.dialects.v0_3.proto_residue import (
+    EVENT,
+    SEND,
+    SENT,
+    TASK,
+    Pair,
+    decode_bytes,
+    encode_bytes,
+)
+from a2a_bridge.pb import a2a_v1 as v0
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.pb.google_protobuf import Empty
+
+SERVICE = "/a2a.v1.A2AService/"
+
+GET_TASK = Pair(v0.GetTaskRequest, hub.GetTaskRequest, r.decode_get_task, r.encode_get_task)
+CANCEL = Pair(v0.CancelTaskRequest, hub.CancelTaskRequest, r.decode_task_name, r.encode_task_name)
+SUBSCRIBE = Pair(
+    v0.TaskSubscriptionRequest, hub.SubscribeToTaskRequest, r.decode_task_name, r.encode_task_name
+)
+CREATE_CONFIG = Pair(
+    v0.CreateTaskPushNotificationConfigRequest,
+    hub.TaskPushNotificationConfig,
+    r.decode_create,
+    r.encode_create,
+)
+GET_CONFIG = Pair(
+    v0.GetTaskPushNotificationConfigRequest,
+    hub.GetTaskPushNotificationConfigRequest,
+    r.decode_config_name,
+    r.encode_config_name,
+)
+DELETE_CONFIG = Pair(
+    v0.DeleteTaskPushNotificationConfigRequest,
+    hub.DeleteTaskPushNotificationConfigRequest,
+    r.decode_config_name,
+    r.encode_config_name,
+)
+LIST_CONFIGS = Pair(
+    v0.ListTaskPushNotificationConfigRequest,
+    hub.ListTaskPushNotificationConfigsRequest,
+    r.decode_list_configs,
+    r.encode_list_configs,
+)
+CONFIG = Pair(v0.TaskPushNotificationConfig, hub.TaskPushNotificationConfig, r.decode_config, r.encode_config)
+CONFIGS = Pair(
+    v0.ListTaskPushNotificationConfigResponse,
+    hub.ListTaskPushNotificationConfigsResponse,
+    r.decode_configs,
+    r.encode_configs,
+)
+GET_CARD = Pair(v0.GetAgentCardRequest, hub.GetExtendedAgentCardRequest, r.nothing, r.nothing)
+EMPTY = Pair(Empty, Empty, r.nothing, r.nothing)
+
+Coder = Callable[[Any], Any]
+
+
+# --- the boundary of errors ------------------------------------------------------------------------------------
+
+
+def request_decoder(pair: Pair, decode: Coder) -> Coder:
+    """Raises PARSE_ERROR for bytes that are no such message, and INVALID_PARAMS with the members at fault."""
+
+    def decode_request(wire: Any) -> Any:
+        try:
+            return decode(wire)
+        except ProtobufDecodeError:
+            text = f"the bytes are not a {pair.wire.DESCRIPTOR.full_name}"
+            raise A2AError(Reason.PARSE_ERROR, text) from None
+        except DecodeError as error:
+            violations = tuple(Violation(path, problem) for path, problem in error.violations)
+            raise A2AError(Reason.INVALID_PARAMS, str(error), violations=violations) from None
+
+    return decode_request
+
+
+def request_encoder(encode: Coder) -> Coder:
+    """Raises INVALID_PARAMS for what cannot be said, or not be carried."""
+
+    def encode_request(message: Any) -> Any:
+        try:
+            return encode(message)
+        except (DecodeError, EncodeError) as error:
+            raise invalid_params(error.path, error.problem) from None
+
+    return encode_request
+
+
+def response_decoder(pair: Pair, decode: Coder) -> Coder:
+    """Raises INVALID_AGENT_RESPONSE, blaming the peer, for all that is wrong with an answer."""
+    name = pair.hub.DESCRIPTOR.name
+    checked = "payload" in pair.hub.DESCRIPTOR.oneofs_by_name
+
+    def decode_response(wire: Any) -> Any:
+        try:
+            message = decode(wire)
+        except ProtobufDecodeError:
+            raise _bad_answer(f"is not a {pair.wire.DESCRIPTOR.full_name}") from None
+        except DecodeError as error:
+            raise _bad_answer(f"is not a {name}: {error}") from None
+        except A2AError as error:
+            if error.reason is not Reason.INVALID_PARAMS:
+                raise
+            raise _bad_answer(f"is not a {name}: {error.message}") from None
+        if checked and message.WhichOneof("payload") is None:
+            raise _bad_answer(f"is a {name} that holds none of its members")
+        return message
+
+    return decode_response
+
+
+def response_encoder(encode: Coder) -> Coder:
+    """Raises INVALID_AGENT_RESPONSE for what cannot be said, or not be carried."""
+
+    def encode_response(message: Any) -> Any:
+        try:
+            return encode(message)
+        except (DecodeError, EncodeError) as error:
+            raise A2AError(Reason.INVALID_AGENT_RESPONSE, str(error), blame=Blame.PEER) from None
+
+    return encode_response
+
+
+def _bad_answer(text: str) -> A2AError:
+    return A2AError(Reason.INVALID_AGENT_RESPONSE, f"the agent's answer {text}", blame=Blame.PEER)
+
+
+# --- rows ------------------------------------------------------------------------------------------------------
+
+
+def _row(
+    operation: ops.Operation[Any, Any], name: str, request: Pair, response: Pair, files: Files, **beside: Any
+) -> Row[str, bytes]:
+    return Row(
+        operation,
+        SERVICE + name,
+        encode_request=request_encoder(partial(_encode, request, files)),
+        decode_request=request_decoder(request, partial(_decode, request, files)),
+        encode_response=response_encoder(partial(_encode, response, files)),
+        decode_response=response_decoder(response, partial(_decode, response, files)),
+        **beside,
+    )
+
+
+def _decode(pair: Pair, files: Files, wire: bytes) -> Any:
+    return decode_bytes(pair, wire, files)
+
+
+def _encode(pair: Pair, files: Files, message: Any) -> bytes:
+    return encode_bytes(pair, message, files)
+
+
+def _asides(pair: Pair) -> dict[str, Any]:
+    return {
+        "aside": asides.of_bytes(pair, partial(asides.tell, pair)),
+        "recall": asides.to_bytes(pair, partial(asides.recall, pair)),
+    }
+
+
+_ABOUT_CONFIG: dict[str, Any] = {
+    "aside_response": asides.of_bytes(CONFIG, partial(asides.tell, CONFIG)),
+    "recall_response": asides.to_bytes(CONFIG, partial(asides.recall, CONFIG)),
+}
+_ABOUT_CONFIGS: dict[str, Any] = {
+    "aside_response": asides.of_bytes(CONFIGS, partial(asides.tell_list, CONFIG, items="configs")),
+    "recall_response": asides.to_bytes(CONFIGS, partial(asides.recall_list, CONFIG, items="configs")),
+}
+
+
+def _card_row() -> Row[str, bytes]:
+    return Row(
+        ops.GET_EXTENDED_AGENT_CARD,
+        f"{SERVICE}GetAgentCard",
+        encode_request=partial(_encode, GET_CARD, Files.RAW),
+        decode_request=request_decoder(GET_CARD, partial(_decode, GET_CARD, Files.RAW)),
+        encode_response=response_encoder(proto_card.encode_bytes),
+        decode_response=response_decoder(proto_card.PAIR, proto_card.decode_bytes),
+    )
+
+
+def _rows(files: Files) -> tuple[Row[str, bytes], ...]:
+    return (
+        _row(ops.SEND_MESSAGE, "SendMessage", SEND, SENT, files),
+        _row(ops.SEND_STREAMING_MESSAGE, "SendStreamingMessage", SEND, EVENT, files),
+        _row(ops.GET_TASK, "GetTask", GET_TASK, TASK, files, **_asides(GET_TASK)),
+        _row(ops.CANCEL_TASK, "CancelTask", CANCEL, TASK, files, **_asides(CANCEL)),
+        _row(ops.SUBSCRIBE_TO_TASK, "TaskSubscription", SUBSCRIBE, EVENT, files, **_asides(SUBSCRIBE)),
+        _row(
+            ops.CREATE_PUSH_CONFIG,
+            "CreateTaskPushNotificationConfig",
+            CREATE_CONFIG,
+            CONFIG,
+            files,
+            **_asides(CREATE_CONFIG),
+            **_ABOUT_CONFIG,
+        ),
+        _row(
+            ops.GET_PUSH_CONFIG,
+            "GetTaskPushNotificationConfig",
+            GET_CONFIG,
+            CONFIG,
+            files,
+            **_asides(GET_CONFIG),
+            **_ABOUT_CONFIG,
+        ),
+        _row(
+            ops.LIST_PUSH_CONFIGS,
+            "ListTaskPushNotificationConfig",
+            LIST_CONFIGS,
+            CONFIGS,
+            files,
+            **_asides(LIST_CONFIGS),
+            **_ABOUT_CONFIGS,
+        ),
+        _card_row(),
+        _row(
+            ops.DELETE_PUSH_CONFIG,
+            "DeleteTaskPushNotificationConfig",
+            DELETE_CONFIG,
+            EMPTY,
+            files,
+            **_asides(DELETE_CONFIG),
+        ),
+    )
+
+
+def writes_base64(parameters: Mapping[str, str]) -> bool:
+    """Whether a caller's user agent tells that it puts base64 text into the bytes of files.
+
+    The implementations that do are all of Python, and this bridge, which is, says who it is.
+    """
+    agent = (parameters.get("user-agent") or "").lower()
+    return ("grpc-python" in agent or "python-httpx" in agent) and "a2a-bridge" not in agent
+
+
+def _spelled(raw: Row[str, bytes], base64: Row[str, bytes]) -> Row[str, bytes]:
+    def choose(_: bytes, parameters: Mapping[str, str]) -> Row[str, bytes]:
+        return base64 if writes_base64(parameters) else raw
+
+    return replace(raw, spelled=choose)
+
+
+_HOLD_FILES = frozenset(
+    {ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE, ops.GET_TASK, ops.CANCEL_TASK, ops.SUBSCRIBE_TO_TASK}
+)
+
+#: for agents that put base64 text into the bytes of files
+BASE64_ROWS: tuple[Row[str, bytes], ...] = _rows(Files.BASE64)
+ROWS: tuple[Row[str, bytes], ...] = tuple(
+    _spelled(raw, base64) if raw.operation in _HOLD_FILES else raw
+    for raw, base64 in zip(_rows(Files.RAW), BASE64_ROWS, strict=True)
+)
