@@ -10,7 +10,7 @@ import pytest
 from a2a_bridge.bindings import ListenAddress
 from a2a_bridge.cards import Advertisement, Mounted, interface
 from a2a_bridge.codec import dumps, loads_exact
-from a2a_bridge.dialects import V1_0, by_version
+from a2a_bridge.dialects import V1_0
 from a2a_bridge.dialects.residue import KEY
 from a2a_bridge.dialects.v0_3.card import decode_card, without_residue
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -222,12 +222,18 @@ def test_versions_at_one_place_are_listed_once_for_0_x_and_each_for_1_0() -> Non
 
 
 @pytest.mark.parametrize(
-    ("version", "said"), [("0.3", "0.3.0"), ("0.3.0", "0.3.0"), ("0.2.5", "0.2.5"), ("0.2.6", "0.2.5")]
+    ("version", "said", "spoken"),
+    [
+        ("0.3", "0.3.0", "0.3"),
+        ("0.3.0", "0.3.0", "0.3"),
+        ("0.2.5", "0.2.5", "0.2.5"),
+        ("0.2.6", "0.2.5", "0.2.5"),
+    ],
 )
-def test_0_x_alone_is_a_card_of_both_all_the_same(version: str, said: str) -> None:
+def test_0_x_alone_is_a_card_of_both_all_the_same(version: str, said: str, spoken: str) -> None:
     document = tree([http(version=version)])
     assert document["protocolVersion"] == said
-    assert document["supportedInterfaces"][0]["protocolVersion"] == said.removesuffix(".0") if said.startswith("0.3") else said
+    assert document["supportedInterfaces"][0]["protocolVersion"] == spoken
     assert document["url"] == document["supportedInterfaces"][0]["url"] == "http://h.example/"
 
 
