@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import ASIDE_PARAMETER, Call, CallContext
+from a2a_bridge.core.call import ASIDE_PARAMETER, SPELLING_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import HTTP_JSON, JSONRPC, V1_0, Dialect, ErrorReply
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -416,6 +416,50 @@ async def test_an_old_agent_cannot_speak_to_the_bridge_in_headers(binding: Spell
     ):
         await near.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), context))
     assert ASIDE_PARAMETER not in context.reply
+
+
+@pytest.mark.parametrize("version", ["0.3", "0.2.5", "1.0", "0.9"])
+async def test_a_service_may_know_better_what_its_caller_speaks(version: str) -> None:
+    async def unary(call: Call[Any, Any]) -> Any:
+        call.context.reply[SPELLING_PARAMETER] = version
+        if call.request.id == "t":
+            raise A2AError(Reason.TASK_NOT_FOUND)
+        return hub.Task(id="x", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
+
+    async def stream(call: Call[Any, Any]) -> Any:
+        call.context.reply[SPELLING_PARAMETER] = version
+        yield update("one")
+        raise A2AError(Reason.TASK_NOT_FOUND)
+
+    def respelt(dialect: Dialect) -> Dialect:
+        form = dialect.forms[JSONRPC]
+        rows = [
+            replace(row, encode_response=lambda _: {"spelt": dialect.version})
+            for row in form.rows
+            if row.address != "GET"
+        ]
+        named = replace(
+            form, rows=tuple(rows), encode_error=lambda _: ErrorReply(200, {"spelt": dialect.version})
+        )
+        return replace(dialect, forms={JSONRPC: named})
+
+    expected = {"spelt": version if version in ("0.3", "0.2.5") else "0.3"}
+    host = HttpHost(ListenAddress(), HostOptions())
+    service = Scripted(on_unary=unary, on_stream=stream)
+    BINDINGS["JSONRPC"].mount(host, "", service, [respelt(OLD), respelt(OLDER)])
+    await host.start()
+    try:
+        for id_, member in (("x", "result"), ("t", "error")):
+            answer = await ask(host, request("POST", "/", frame("tasks/get", {"id": id_}), version=""))
+            assert answer.json()[member] == expected
+            assert SPELLING_PARAMETER not in answer.headers
+        raw = request("POST", "/", frame("tasks/resubscribe", {"id": "x"}), version="")
+        answer = await ask(host, raw)
+        events = [json.loads(line[6:]) for line in answer.body.decode().split("\n") if line]
+        assert [event.get("result", event.get("error")) for event in events] == [expected] * 2
+        assert SPELLING_PARAMETER not in answer.headers
+    finally:
+        await host.drain(0)
 
 
 CARD_PATH = "/agent/authenticatedExtendedCard"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from a2a_bridge.core.call import ASIDE_PARAMETER, CallContext, Origin
+from a2a_bridge.core.call import ASIDE_PARAMETER, SPELLING_PARAMETER, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect, Form, Kind, newest_first
@@ -140,9 +140,8 @@ class ServerSide(Generic[Index]):
         """The response parameters as headers. Raises INTERNAL_ERROR for what cannot be one."""
         if context is None or not context.reply:
             return ()
-        reply: Mapping[str, str] = context.reply
-        if table.older and ASIDE_PARAMETER in reply:
-            reply = Overlaid(reply, {}, without=ASIDE_PARAMETER)
+        hidden = (SPELLING_PARAMETER, ASIDE_PARAMETER) if table.older else (SPELLING_PARAMETER,)
+        reply = {name: value for name, value in context.reply.items() if name not in hidden}
         try:
             return reply_headers(reply, extension_names(request.headers, table.dialect.extensions))
         except ValueError as error:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from a2a_bridge.core.call import ASIDE_PARAMETER, EXTENSIONS_PARAMETER
+from a2a_bridge.core.call import ASIDE_PARAMETER, EXTENSIONS_PARAMETER, SPELLING_PARAMETER
 from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason, Violation
 from a2a_bridge.core.operations import Operation
 from a2a_bridge.dialects import Dialect, ErrorReply
@@ -71,6 +71,7 @@ def reply_metadata(reply: Mapping[str, str], asked: Metadata, dialect: Dialect) 
     asked: the metadata of the request. Activated extensions go back under the names it used.
     """
     parameters = dict(reply)
+    parameters.pop(SPELLING_PARAMETER, None)
     if not dialect.declares:
         parameters.pop(ASIDE_PARAMETER, None)
     active = parameters.pop(EXTENSIONS_PARAMETER, None)

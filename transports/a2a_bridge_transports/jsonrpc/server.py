@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from a2a_bridge.codec import InexactNumber, Json, dumps
-from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.call import SPELLING_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, Form, Row
@@ -65,6 +65,7 @@ class JsonRpcServer(ServerSide[Rows]):
         name = "a request"
         having: Sequence[Table[Rows]] = ()
         context: CallContext | None = None
+        row: Row[str, Any] | None = None
         try:
             check_content_type(request.headers)
             body = await request.read()
@@ -93,10 +94,13 @@ class JsonRpcServer(ServerSide[Rows]):
             call = Call(row.operation, message, context)
             if row.streaming:
                 return self._stream(request, table, row, call, token)
-            answer = row.encode_response(await self.service.unary(call))
+            answer = await self.service.unary(call)
+            if context.reply:
+                table, row = self._respelled(table, row, context)
+            tree = row.encode_response(answer)
             if row.recall_response is not None:
-                answer = row.recall_response(answer, context.reply)
-            data = wire.result(token, answer)
+                tree = row.recall_response(tree, context.reply)
+            data = wire.result(token, tree)
             if context.reply:
                 return Reply(200, JSON + self.reply_headers(request, table, context, name), data)
             return Reply(200, JSON, data)
@@ -104,21 +108,24 @@ class JsonRpcServer(ServerSide[Rows]):
             return self._error(request, self.presumed(request), None, malformed.id, malformed.error)
         except BaseException as error:  # noqa: BLE001  failure() raises again what is not for the caller
             failed = self.failure(request, error, name)
-            return self._error(request, table or self.presumed(request, having), context, token, failed)
+            return self._error(request, table or self.presumed(request, having), context, token, failed, row)
 
     def _stream(
         self, request: Request, table: Table[Rows], row: Row[str, Any], call: Call[Any, Any], token: bytes
     ) -> StreamReply:
-        encode_response = row.encode_response
+        reply = call.context.reply
         name = row.operation.name
 
         def encode(event: Any) -> bytes:
-            return sse.encode(wire.result(token, encode_response(event)))
+            nonlocal table, row
+            if reply:
+                table, row = self._respelled(table, row, call.context)
+            return sse.encode(wire.result(token, row.encode_response(event)))
 
         def fail(error: BaseException) -> Failure:
             failed = self.failure(request, error, name)
-            reply = self._error(request, table, call.context, token, failed)
-            return Failure(reply, sse.encode(reply.body))
+            refused = self._error(request, table, call.context, token, failed, row)
+            return Failure(refused, sse.encode(refused.body))
 
         return StreamReply(
             self.service.stream(call),
@@ -126,6 +133,18 @@ class JsonRpcServer(ServerSide[Rows]):
             lambda: EVENT_STREAM + self.reply_headers(request, table, call.context, name),
             fail,
         )
+
+    def _respelled(
+        self, table: Table[Rows], row: Row[str, Any], context: CallContext
+    ) -> tuple[Table[Rows], Row[str, Any]]:
+        """Where to answer from: what was asked, unless the service knows its caller to speak another version."""
+        version = context.reply.pop(SPELLING_PARAMETER, None)
+        if version is not None:
+            for other in self.tables:
+                found = other.form.row(row.operation)
+                if other.dialect.version == version and found is not None:
+                    return other, found
+        return table, row
 
     def _document(self, table: Table[Rows], row: Row[str, Any]) -> Handler:
         """Answers GETs of a document: a bare result with HTTP statuses."""
@@ -157,7 +176,10 @@ class JsonRpcServer(ServerSide[Rows]):
         context: CallContext | None,
         token: bytes,
         error: A2AError,
+        row: Row[str, Any] | None = None,
     ) -> Reply:
+        if row is not None and context is not None and context.reply:
+            table, _ = self._respelled(table, row, context)
         try:
             parameters = self.reply_headers(request, table, context, "an error")
         except A2AError as worse:
