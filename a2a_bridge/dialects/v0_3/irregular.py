@@ -235,12 +235,18 @@ def read(shape: Shape, given: JsonObject, path: str = "", *, exact: bool = True)
         checks = {"key": _any, "bare": _is_bare, **shape.checks}
         if all(name in checks and checks[name](tree, value) for name, value in facts.items()):
             both = reader.facts | facts
-            # It is one of ours only if we would write the same: else there is no telling what it means.
+            # It is one of ours only if we would write the same: else there is no telling what it means. And the
+            # value that a user put under KEY leaves no room for a residue there.
             plain = without_flag(tree, both)
-            shown = presented(shape, plain, both).get("metadata")
-            if isinstance(shown, dict) and shown.get(KEY) == mark:
+            shown = presented(shape, plain, both)
+            if _is_ours(shown, mark) and ("key" not in facts or residue.same(shown, given)):
                 reader.tree, reader.facts = plain, both
     return reader
+
+
+def _is_ours(shown: JsonObject, mark: Json) -> bool:
+    metadata = shown.get("metadata")
+    return isinstance(metadata, dict) and metadata.get(KEY) == mark
 
 
 def presented(shape: Shape, tree: JsonObject, facts: Facts) -> JsonObject:
