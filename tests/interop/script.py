@@ -8,7 +8,8 @@ given the module of message classes to build events from.
 
 Rules:
 1. Steps are separated by semicolons; the first word is the step, the rest its text.
-2. `hold NAME` waits until a later message says `free NAME`: tests order events without a clock.
+2. `hold NAME` waits until a later message says `free NAME`: tests order events without a clock. `tick NAME` says
+   again and again, until then, that the task is working: who subscribes sees when it is heard.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import Any
 PREFIX = "script:"
 #: seconds after which an agent gives up on a `hold`, so that a failed test does not leave it waiting
 PATIENCE = 60.0
+#: seconds between two events of a `tick`
+TICK = 0.05
 
 #: step -> the state it sets
 STATES = {
@@ -133,6 +136,10 @@ async def play(
             yield event
         elif verb == "hold":
             await gates.wait(text)
+        elif verb == "tick":
+            while not gates.event(text).is_set():
+                yield status_update(pb, task_id, context_id, STATES["work"])
+                await asyncio.sleep(TICK)
         elif verb == "free":
             gates.event(text).set()
         elif verb == "say":

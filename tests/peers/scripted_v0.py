@@ -32,6 +32,8 @@ from a2a.utils.errors import ServerError
 PREFIX = "script:"
 #: seconds after which an agent gives up on a `hold`
 PATIENCE = 60.0
+#: seconds between two events of a `tick`, so that who subscribes knows that it is heard
+TICK = 0.05
 
 #: step -> the state it sets, and whether the turn ends there
 STATES = {
@@ -141,6 +143,10 @@ async def play(message: Any, task_id: str, context_id: str, gates: Gates) -> Asy
             yield artifact_update(task_id, context_id, artifact, last_chunk=True)
         elif verb == "hold":
             await gates.wait(text)
+        elif verb == "tick":
+            while not gates.event(text).is_set():
+                yield status_update(task_id, context_id, "work", "")
+                await asyncio.sleep(TICK)
         elif verb == "free":
             gates.event(text).set()
         elif verb == "say":

@@ -1,0 +1,280 @@
+"""What the SDKs of other generations do wrong, as data with reasons, and comparing with that in mind.
+
+A fault takes something out of a comparison: a mask changes what both sides say at the lines that it touches. Nothing
+here excuses us: each fault is the peer's own, and shows when it talks to itself (test_peers_alone.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from tests.peers.processes import GRPC, HTTP_JSON, JSONRPC
+from tests.peers.transcript import OPAQUE, Lines
+
+Mask = Callable[[Any], Any]
+
+AGENT, CLIENT = "agent", "client"
+
+
+def without_empties(tree: Any) -> Any:
+    """Strings, lists and objects that are empty, and booleans that are false, count as absent."""
+    if isinstance(tree, dict):
+        kept = {name: value if name in OPAQUE else without_empties(value) for name, value in tree.items()}
+        return {name: value for name, value in kept.items() if value not in ("", [], {}, False)}
+    return [without_empties(item) for item in tree] if isinstance(tree, list) else tree
+
+
+def integers(tree: Any) -> Any:
+    """1.0 counts as 1."""
+    if isinstance(tree, dict):
+        return {name: integers(value) for name, value in tree.items()}
+    if isinstance(tree, list):
+        return [integers(item) for item in tree]
+    return int(tree) if isinstance(tree, float) and tree.is_integer() else tree
+
+
+def dropping(*members: str, within: str = "") -> Mask:
+    """Takes members out wherever they are, or only out of objects that have `within`."""
+
+    def mask(tree: Any) -> Any:
+        if isinstance(tree, dict):
+            gone = members if not within or within in tree else ()
+            return {
+                name: value if name in OPAQUE else mask(value)
+                for name, value in tree.items()
+                if name not in gone
+            }
+        return [mask(item) for item in tree] if isinstance(tree, list) else tree
+
+    return mask
+
+
+def without_phantoms(tree: Any) -> Any:
+    """A status whose message says nothing has none."""
+    if isinstance(tree, dict):
+        return {
+            name: value if name in OPAQUE else without_phantoms(value)
+            for name, value in tree.items()
+            if not (name == "message" and isinstance(value, dict) and not value.get("parts"))
+        }
+    return [without_phantoms(item) for item in tree] if isinstance(tree, list) else tree
+
+
+def rejected_as_unknown(tree: Any) -> Any:
+    """A task that is rejected counts as one of an unknown state."""
+    if isinstance(tree, dict):
+        return {
+            name: "unknown" if (name, value) == ("state", "rejected") else rejected_as_unknown(value)
+            for name, value in tree.items()
+        }
+    return [rejected_as_unknown(item) for item in tree] if isinstance(tree, list) else tree
+
+
+def refused(tree: Any) -> Any:
+    """That it was refused is all that is compared of a refusal."""
+    return {"refused": "…"} if isinstance(tree, dict) and "refused" in tree else tree
+
+
+def wordless(tree: Any) -> Any:
+    """The reason of a refusal is compared, its words are not."""
+    return tree | {"message": "…"} if isinstance(tree, dict) and "refused" in tree else tree
+
+
+def nothing(_: Any) -> Any:
+    """The line is not compared."""
+    return "not compared"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """reason: why. role, release, bindings: of whom. conversation, label: shell patterns of what it touches."""
+
+    reason: str
+    role: str
+    release: str
+    bindings: tuple[str, ...]
+    mask: Mask
+    conversation: str = "*"
+    label: str = "*"
+
+    def of(self, role: str, release: str, binding: str) -> bool:
+        return (self.role, self.release) == (role, release) and binding in self.bindings
+
+
+WITHOUT_REFERENCES = dropping("referenceTaskIds")
+WITHOUT_METADATA = dropping("metadata")
+WITHOUT_EXTENSIONS = dropping("extensions")
+BARE_BYTES = dropping("name", "mimeType", within="bytes")
+BARE_URI = dropping("name", "mimeType", within="uri")
+
+PROTO = (HTTP_JSON, GRPC)
+EVERY = (JSONRPC, HTTP_JSON, GRPC)
+
+
+def _layer(release: str, bindings: tuple[str, ...]) -> list[Fault]:
+    """What the a2a.v1 layer of the 0.x SDKs does, on either side."""
+    return [
+        Fault(reason, role, release, bindings, mask)
+        for role in (AGENT, CLIENT)
+        for reason, mask in (
+            ("absent strings, lists, objects and booleans come out as empty ones", without_empties),
+            ("numbers in metadata and data come out as doubles", integers),
+            ("referenceTaskIds have no place", WITHOUT_REFERENCES),
+            ("a status without a message gets one that says nothing", without_phantoms),
+        )
+    ]
+
+
+#: of agents and clients of 0.2.16 over gRPC, which was new in it
+_GRPC_OF_0_2 = [
+    Fault(reason, role, "0.2.16", (GRPC,), mask)
+    for role in (AGENT, CLIENT)
+    for reason, mask in (
+        ("metadata of messages, parts, artifacts and events is not passed on", WITHOUT_METADATA),
+        ("extensions are not passed on", WITHOUT_EXTENSIONS),
+        ("files have neither name nor media type", BARE_BYTES),
+        ("files have neither name nor media type", BARE_URI),
+        ("rejected is not among its states and becomes unknown", rejected_as_unknown),
+    )
+]
+
+FAULTS: tuple[Fault, ...] = (
+    *_layer("0.3.26", PROTO),
+    *_layer("0.2.16", (GRPC,)),
+    *_GRPC_OF_0_2,
+    Fault(
+        "an error at the start of a stream, or in it, cuts the connection without a word",
+        AGENT,
+        "0.3.26",
+        (HTTP_JSON,),
+        refused,
+        label="* refused",
+    ),
+    Fault(
+        "an error at the start of a stream, or in it, cuts the connection without a word",
+        AGENT,
+        "1.3.0 compat",
+        (HTTP_JSON,),
+        refused,
+        label="* refused",
+    ),
+    Fault(
+        "the words of an error that comes in place of a stream are not read",
+        CLIENT,
+        "0.3.26",
+        (HTTP_JSON,),
+        refused,
+        label="* refused",
+    ),
+    Fault(
+        "the extended card is asked for and the public one is answered",
+        AGENT,
+        "0.3.26",
+        (GRPC,),
+        nothing,
+        "extended_card",
+    ),
+    Fault(
+        "a task's name is read up to the first hyphen of its id, so no task is found",
+        AGENT,
+        "0.2.16",
+        (GRPC,),
+        nothing,
+        label="get",
+    ),
+    Fault(
+        "a task's name is read up to the first hyphen of its id, so no task is found",
+        AGENT,
+        "0.2.16",
+        (GRPC,),
+        nothing,
+        label="cancel",
+    ),
+    Fault(
+        "setting a push notification config fails for lack of an await",
+        AGENT,
+        "0.2.16",
+        (GRPC,),
+        nothing,
+        "push_configs",
+        "[sg]et",
+    ),
+    Fault(
+        "a push notification config is named without its task when set, and without its id when read",
+        CLIENT,
+        "0.2.16",
+        (GRPC,),
+        nothing,
+        "push_configs",
+        "[sg]et",
+    ),
+    Fault(
+        "an answer that is a message is taken for a task without content",
+        CLIENT,
+        "0.2.16",
+        (GRPC,),
+        nothing,
+        "direct_message",
+    ),
+)
+
+
+def faults_of(role: str, release: str, binding: str) -> list[Fault]:
+    return [fault for fault in FAULTS if fault.of(role, release, binding)]
+
+
+def masked(conversation: str, lines: Lines, faults: Iterable[Fault]) -> Lines:
+    fitting = [fault for fault in faults if fnmatchcase(conversation, fault.conversation)]
+    told = []
+    for label, tree in lines:
+        seen = tree
+        for fault in fitting:
+            if fnmatchcase(label, fault.label):
+                seen = fault.mask(seen)
+        told.append((label, seen))
+    return told
+
+
+def differences(conversation: str, expected: Lines, got: Lines, faults: Iterable[Fault]) -> list[str]:
+    """Where two transcripts of a conversation differ, apart from the faults."""
+    faults = list(faults)
+    want, have = masked(conversation, expected, faults), masked(conversation, got, faults)
+    found = []
+    for (label, before), (other, after) in zip(want, have, strict=False):
+        if label != other:
+            found.append(f"{conversation}, {label}: got line {other!r} instead: {_short(after)}")
+            return found
+        found += [f"{conversation}, {label}: {text}" for text in trees(before, after)]
+    if len(want) != len(have):
+        more = [label for label, _ in (want[len(have) :] or have[len(want) :])]
+        found.append(f"{conversation}: {len(want)} lines expected, got {len(have)}: {more}")
+    return found
+
+
+def trees(before: Any, after: Any, path: str = "$") -> list[str]:
+    """The paths at which two trees differ; 1 and 1.0 do."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        return [
+            line
+            for name in sorted(before.keys() | after.keys())
+            for line in (
+                trees(before[name], after[name], f"{path}.{name}")
+                if name in before and name in after
+                else [f"{path}.{name} {'is gone' if name in before else 'came up: ' + _short(after[name])}"]
+            )
+        ]
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = zip(before, after, strict=True)
+        return [line for number, pair in enumerate(pairs) for line in trees(*pair, f"{path}[{number}]")]
+    if type(before) is type(after) and before == after:
+        return []
+    return [f"{path} is {_short(after)}, not {_short(before)}"]
+
+
+def _short(tree: Any) -> str:
+    text = json.dumps(tree, ensure_ascii=False)
+    return text if len(text) <= 160 else text[:157] + "..."

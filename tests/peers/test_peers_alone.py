@@ -1,0 +1,75 @@
+"""Clients and agents of the SDKs by themselves, nothing of ours between: what fails here is not the bridge's doing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from tests.peers.callers import BareCaller, PeerCaller
+from tests.peers.faults import AGENT, CLIENT, FAULTS, differences, faults_of
+from tests.peers.processes import AGENTS, CLIENTS, Agent, PeerClient
+from tests.peers.transcript import transcripts
+
+pytestmark = pytest.mark.sdk
+
+#: agent, client: whoever speaks the same version
+PAIRS = [
+    pytest.param(agent, client, id=f"{client} to {agent}")
+    for agent, serving in AGENTS.items()
+    for client, calling in CLIENTS.items()
+    if serving.speaks == calling.speaks
+]
+
+
+@asynccontextmanager
+async def bare(agent: Agent) -> AsyncIterator[BareCaller]:
+    """JSON-RPC of 0.3 as it is on the wire."""
+    card = f"{agent.http}/agent/authenticatedExtendedCard" if agent.release == "0.2.16" else ""
+    async with httpx.AsyncClient(timeout=30, verify=False) as http:  # noqa: S501  no TLS here
+        yield BareCaller(http, agent.url("JSONRPC"), card)
+
+
+@pytest.mark.parametrize(("agent", "client"), PAIRS)
+async def test_an_sdk_talks_to_itself_but_for_its_faults(
+    agent: str, client: str, peer_agents: Callable[..., Agent], peer_clients: Callable[[str], PeerClient]
+) -> None:
+    running = peer_agents(agent)
+    async with bare(running) as caller:
+        expected = await transcripts(caller)
+    for binding in CLIENTS[client].bindings:
+        caller = PeerCaller(peer_clients(client), client, binding, url=running.url(binding))
+        got = await transcripts(caller)
+        assert got
+        pair = [*faults_of(AGENT, agent, binding), *faults_of(CLIENT, client, binding)]
+        found = [line for name in got for line in differences(name, expected[name], got[name], pair)]
+        assert not found, "\n".join([binding, *found])
+        # Both sides may have the same fault, and either alone would do. The newest SDK's agent has other words.
+        for mask in {fault.mask for fault in pair if agent == client}:
+            others = [fault for fault in pair if fault.mask is not mask]
+            still = any(differences(name, expected[name], got[name], others) for name in got)
+            assert still, f"no longer true: {[fault.reason for fault in pair if fault.mask is mask]}"
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_client_finds_every_binding_by_the_card(
+    client: str, peer_agents: Callable[..., Agent], peer_clients: Callable[[str], PeerClient]
+) -> None:
+    running = peer_agents(client)
+    for binding in CLIENTS[client].bindings:
+        caller = PeerCaller(peer_clients(client), client, binding, origin=running.http)
+        told = await transcripts(caller, ["a_streamed_message"])
+        assert [label for label, _ in told["a_streamed_message"]] == [
+            "stream 1",
+            "stream ended",
+            "say 1",
+            "say ended",
+        ]
+
+
+def test_every_fault_is_of_somebody_who_is_here() -> None:
+    for fault in FAULTS:
+        programs = AGENTS if fault.role == AGENT else CLIENTS
+        assert set(fault.bindings) <= set(programs[fault.release].bindings), fault

@@ -1,0 +1,166 @@
+"""What was said in a conversation, in a form that can be compared. Not the conversations.
+
+Ids differ from run to run: they are replaced by the order in which they first appear, so that "the same task as
+before" still shows. What users wrote (data, metadata, text) is left alone, but for ids that are quoted in a text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+from tests.peers.callers import Caller, Refused
+
+#: seconds that one exchange may take
+PATIENCE = 40.0
+
+NUMBERED = frozenset({"id", "taskId", "contextId", "messageId", "artifactId"})
+#: members whose content is the user's
+OPAQUE = frozenset({"data", "metadata"})
+#: member -> why it is not compared
+IGNORED = {
+    "timestamp": "each agent has its own clock, and protobuf layers of older SDKs drop it; tests/peers checks it apart",
+    "url": "a card says where it was served",
+    "additionalInterfaces": "a card says where it was served",
+    "preferredTransport": "a card says where it was served",
+    "supportedInterfaces": "a card says where it was served",
+    "protocolVersion": "a card says what is spoken there",
+}
+_UUID = re.compile("[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
+
+Lines = list[tuple[str, Any]]
+
+
+class Talk:
+    """One conversation: a caller and what it has been told, as (label, tree) in order."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._numbers: dict[str, str] = {}
+        self.lines: Lines = []
+
+    async def ask(self, label: str, operation: str, params: Any) -> Any:
+        """Notes the result, or the refusal; returns the result, or None."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                result = await self._caller.unary(operation, params)
+        except Refused as refused:
+            self.note(label, refused)
+            return None
+        self.note(label, result)
+        return result
+
+    async def watch(self, label: str, operation: str, params: Any) -> None:
+        """Notes every event and how the stream ended."""
+        async with self.following(label, operation, params) as events:
+            await events.rest()
+
+    @asynccontextmanager
+    async def following(self, label: str, operation: str, params: Any) -> AsyncIterator[Followed]:
+        """A stream that is read while other things happen."""
+        followed = Followed(self, label, self._caller.stream(operation, params))
+        try:
+            yield followed
+        finally:
+            await followed.close()
+
+    def note(self, label: str, outcome: Any) -> None:
+        if isinstance(outcome, Refused):
+            message = self._canonical(outcome.message, "text")
+            self.lines.append((label, {"refused": outcome.reason, "message": message}))
+        else:
+            self.lines.append((label, self._canonical(outcome)))
+
+    def _canonical(self, tree: Any, member: str = "") -> Any:
+        if isinstance(tree, dict):
+            return {
+                name: value if name in OPAQUE and isinstance(value, dict) else self._canonical(value, name)
+                for name, value in tree.items()
+                if name not in IGNORED or (name == "url" and "token" in tree)
+            }
+        if isinstance(tree, list):
+            return [self._canonical(item, member) for item in tree]
+        if isinstance(tree, str):
+            if member in NUMBERED and tree:
+                return self._numbers.setdefault(tree, f"id-{len(self._numbers) + 1}")
+            return _UUID.sub(lambda match: self._canonical(match[0], "id"), tree)
+        return tree
+
+
+class Followed:
+    """One stream: a task reads it, so that it goes on while nobody looks."""
+
+    def __init__(self, talk: Talk, label: str, events: Any) -> None:
+        self._talk = talk
+        self._label = label
+        self._count = 0
+        self._queue: asyncio.Queue[Any] = asyncio.Queue()
+        self._begun = asyncio.Event()
+        self._reader = asyncio.create_task(self._read(events))
+
+    async def _read(self, events: Any) -> None:
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    self._queue.put_nowait(("event", event))
+                    self._begun.set()
+        except Refused as refused:
+            self._queue.put_nowait(("refused", refused))
+        else:
+            self._queue.put_nowait(("ended", None))
+        finally:
+            self._begun.set()
+
+    async def begun(self) -> None:
+        """Waits for the first event."""
+        async with asyncio.timeout(PATIENCE):
+            await self._begun.wait()
+
+    async def take(self, label: str) -> Any:
+        """The next event, noted; None when there is none."""
+        sort, event = await self._next()
+        self._talk.note(f"{self._label} {label}", event if sort != "ended" else "ended")
+        return event if sort == "event" else None
+
+    async def rest(self, *, ticking: bool = False) -> None:
+        """Notes what else comes, and the end. ticking: neither ticks nor a snapshot of the task are noted."""
+        while True:
+            sort, event = await self._next()
+            if sort == "event":
+                if ticking and (event["kind"] == "task" or _is_tick(event)):
+                    continue
+                self._count += 1
+                self._talk.note(f"{self._label} {self._count}", event)
+            else:
+                self._talk.note(f"{self._label} {sort}", event)
+                return
+
+    async def _next(self) -> tuple[str, Any]:
+        async with asyncio.timeout(PATIENCE):
+            return await self._queue.get()
+
+    async def close(self) -> None:
+        self._reader.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
+
+
+def _is_tick(event: Any) -> bool:
+    status = event.get("status", {})
+    spoken = status.get("message", {}).get("parts")
+    return event["kind"] == "status-update" and status["state"] == "working" and not spoken
+
+
+async def transcripts(caller: Caller, names: list[str] | None = None) -> dict[str, Lines]:
+    """Every conversation that a caller can have, or those named."""
+    from tests.peers.conversations import CONVERSATIONS
+
+    told = {}
+    for name, conversation in CONVERSATIONS.items():
+        if conversation.needs <= caller.operations and (names is None or name in names):
+            talk = Talk(caller)
+            await conversation.hold(talk)
+            told[name] = talk.lines
+    return told
