@@ -6,8 +6,9 @@ Rules:
 3. gRPC interfaces are written as `host:port` (spec 5.8), all others as URLs. `GrpcUrls` is for readers that want
    a scheme before them.
 4. With an interface of 0.x the document has the members of 0.x too (see `dual`), and stands where 0.2 looks for it
-   as well. `url` is the first interface of the newest 0.x version; `additionalInterfaces` lists all of 0.x, that one
-   again too (A2A 0.3, 5.6.2), each place once. With interfaces of 1.0 alone it is a card of 1.0 and nothing else.
+   as well. `url` is the first interface of the newest 0.x version; `additionalInterfaces` lists those of 0.x, that
+   one again too (A2A 0.3, 5.6.2), for each transport those of the newest 0.x version that has it, each place once.
+   With interfaces of 1.0 alone it is a card of 1.0 and nothing else.
 """
 
 from __future__ import annotations
@@ -167,9 +168,13 @@ class Advertisement:
         made = hub.AgentCard()
         made.CopyFrom(self._card)
         del made.supported_interfaces[:]
+        shown = [one for one in self._interfaces(base_url, http=self._grpc_urls != "bare") if is_old(one)]
+        # One version stands for them all, and some readers take the last place of a transport.
+        newest = {one.protocol_binding: main_interface(_of(shown, one.protocol_binding)) for one in shown}
         listed: dict[tuple[str, str], hub.AgentInterface] = {}
-        for one in self._interfaces(base_url, http=self._grpc_urls != "bare"):
-            if is_old(one):
+        for one in shown:
+            best = newest[one.protocol_binding]
+            if best is not None and best.protocol_version == one.protocol_version:
                 listed.setdefault((one.url, one.protocol_binding), one)
         main = main_interface(list(listed.values()))
         if main is not None:
@@ -210,6 +215,10 @@ class Advertisement:
         elif host in WILDCARDS:
             host = _host(base_url) or "127.0.0.1"
         return str(ListenAddress(host, one.address.port))
+
+
+def _of(interfaces: Sequence[hub.AgentInterface], binding: str) -> list[hub.AgentInterface]:
+    return [one for one in interfaces if one.protocol_binding == binding]
 
 
 def _host(url: str) -> str:

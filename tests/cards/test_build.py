@@ -202,17 +202,21 @@ def test_the_main_interface_is_the_first_of_the_newest_0_x() -> None:
         http("/2", version="0.2.5"),
         http(),
         http("/3", version="0.3", binding="HTTP+JSON"),
+        grpc(version="0.2.5"),
         http("/3", version="0.3"),
+        http("/three", version="0.3"),
     ]
     document = tree(mounted)
     assert document["url"] == "http://h.example/3"
     assert document["preferredTransport"] == "HTTP+JSON"
     assert document["protocolVersion"] == "0.3.0"
     assert places(document) == [
-        ("http://h.example/2", "JSONRPC"),
         ("http://h.example/3", "HTTP+JSON"),
+        ("127.0.0.1:50051", "GRPC"),
         ("http://h.example/3", "JSONRPC"),
+        ("http://h.example/three", "JSONRPC"),
     ]
+    assert len(document["supportedInterfaces"]) == len(mounted)
 
 
 def test_versions_at_one_place_are_listed_once_for_0_x_and_each_for_1_0() -> None:
