@@ -71,9 +71,12 @@ def polyfill(service: Service, candidate: Candidate, index: TaskIndex | None) ->
     dialect = candidate.dialect
     named = candidate.interface.protocol_binding
     form = next((form for kind, form in dialect.forms.items() if kind.name == named), dialect.canonical)
-    lacking = [one for one in ops.ALL if form is None or form.row(one) is None]
+    lacking: list[Any] = [one for one in ops.ALL if form is None or form.row(one) is None]
     if not lacking and not dialect.final_events:
         return service
+    if dialect.final_events:
+        # 0.3 names a way to list tasks on one binding, in prose; its agents do not have it.
+        lacking.append(ops.LIST_TASKS)
     return _Polyfill(service, dialect, frozenset(lacking), index)
 
 

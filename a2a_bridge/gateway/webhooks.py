@@ -27,7 +27,16 @@ from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Service, refused_stream
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.notification import TOKEN_HEADER, deliverable, form_of, notification, read, task_of
+from a2a_bridge.push.notification import (
+    TOKEN_HEADER,
+    Names,
+    deliverable,
+    form_of,
+    named_in,
+    notification,
+    read,
+    task_of,
+)
 from a2a_bridge.push.webhook import Webhook
 
 logger = logging.getLogger(__name__)
@@ -57,14 +66,26 @@ class Relay:
 
     public_url: where agents reach this gateway; may be set when that is known. most: how many configs are remembered; beyond that the one that
     was used longest ago is forgotten, and what comes for it is answered with 404. at_once: how many notifications
-    may be on their way; more are answered with 503.
+    may be on their way; more are answered with 503. agent_version: in which agents post, where that cannot be told
+    from what they post. names: how versions in which callers name their tasks know them.
     """
 
-    def __init__(self, webhook: Webhook, public_url: str, *, most: int = 10_000, at_once: int = 256) -> None:
+    def __init__(
+        self,
+        webhook: Webhook,
+        public_url: str,
+        *,
+        most: int = 10_000,
+        at_once: int = 256,
+        agent_version: str = "",
+        names: Names | None = None,
+    ) -> None:
         self._webhook = webhook
         self.public_url = public_url
         self._most = most
         self._free = at_once
+        self._agent_version = agent_version
+        self._names = names or {}
         self._older = frozenset(dialect.version for dialect in KNOWN if dialect.final_events)
         self._relayed: OrderedDict[str, _Relayed] = OrderedDict()
         self._ids: dict[tuple[Scope, str, bytes], str] = {}
@@ -148,10 +169,12 @@ class Relay:
             return 401
         if not self._free:
             return 503
-        event = read(body)
+        event = read(body, self._agent_version)
         self._free -= 1
         try:
-            made = notification(relayed.config, event, await self._task(relayed, event), relayed.version)
+            task = await self._task(relayed, event)
+            named = named_in(self._names, relayed.version, relayed.key[0])
+            made = notification(relayed.config, event, task, relayed.version, named)
             taken = await self._webhook.send(made)
         finally:
             self._free += 1

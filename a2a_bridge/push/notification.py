@@ -8,18 +8,27 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 from urllib.parse import urlsplit
 
 from a2a_bridge.codec import InexactNumber, JsonObject, JsonSyntaxError, dumps, loads, loads_exact
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
+from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects import KNOWN, V1_0, by_version
 from a2a_bridge.dialects.dialect import PushForm
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _PAYLOADS = ("task", "message", "statusUpdate", "artifactUpdate")
 TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105  a name
+
+
+#: an event as somebody knows it: versions in which callers name their tasks need that
+Named = Callable[[hub.StreamResponse], hub.StreamResponse]
+#: the same per version and scope
+Names = Mapping[str, Callable[[Scope, hub.StreamResponse], hub.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +56,18 @@ def notification(
     event: hub.StreamResponse,
     task: hub.Task | None,
     version: str,
+    named: Named | None = None,
 ) -> Notification:
     """What to send to a config because of an event.
 
     task: the task after the event, for versions whose notifications are whole tasks. Where nobody knows it, None:
-    then it is made of what the event tells.
+    then it is made of what the event tells. named: gives the event with the names its receiver knows.
     """
     form = form_of(version)
     if form.whole_tasks and not event.HasField("task") and not event.HasField("message"):
         event = hub.StreamResponse(task=task if task is not None else task_of(event))
+    if named is not None:
+        event = named(event)
     headers = {"Content-Type": form.media_type}
     if config.token:
         headers[TOKEN_HEADER] = config.token
@@ -65,27 +77,36 @@ def notification(
     return Notification(config.url, headers, dumps(form.encode(event)))
 
 
-def read(body: bytes) -> hub.StreamResponse:
-    """What a notification says, in whichever known version it is. Raises PARSE_ERROR, INVALID_PARAMS."""
+def named_in(names: Names, version: str, scope: Scope) -> Named | None:
+    """How receivers of a version and scope know tasks; None when as everybody does."""
+    found = names.get(version)
+    return None if found is None else partial(found, scope)
+
+
+def read(body: bytes, version: str = "") -> hub.StreamResponse:
+    """What a notification says. Raises PARSE_ERROR, INVALID_PARAMS.
+
+    version: of the agent, which matters only if it is no 1.0 notification; 0.3 unless that says otherwise.
+    """
     try:
         tree = loads(body)
     except JsonSyntaxError:
         raise A2AError(Reason.PARSE_ERROR, "the notification is not JSON") from None
     if not isinstance(tree, dict):
         raise invalid_params("", "a notification is a JSON object")
-    form = _form_by_shape(tree)
+    form = _form_by_shape(tree, version)
     try:
         return form.decode(tree)
     except InexactNumber:
         return form.decode(cast("JsonObject", loads_exact(body)))
 
 
-def _form_by_shape(tree: JsonObject) -> PushForm:
+def _form_by_shape(tree: JsonObject, version: str) -> PushForm:
     """1.0 names the payload by its member; older versions put it there as it is, with its `kind`."""
     if "kind" in tree or not any(name in tree for name in _PAYLOADS):
-        for dialect in KNOWN:
-            if dialect.push is not None and dialect.push.whole_tasks:
-                return dialect.push
+        for form in (form_of(version), *(dialect.push for dialect in KNOWN)):
+            if form is not None and form.whole_tasks:
+                return form
     return form_of("")
 
 

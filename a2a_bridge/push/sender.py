@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.notification import Notification, deliverable, notification
+from a2a_bridge.push.notification import Names, Notification, deliverable, named_in, notification
 from a2a_bridge.push.registrations import Registrations
 from a2a_bridge.push.webhook import Webhook
 
@@ -28,15 +28,23 @@ class WebhookSender:
     """Implements hosting's PushSender.
 
     registrations: tells the version each config is for. waiting: how many notifications one config may have
-    waiting. at_once: how many are being posted at one time, over all configs.
+    waiting. at_once: how many are being posted at one time, over all configs. names: how versions in which callers
+    name their tasks know them.
     """
 
     def __init__(
-        self, webhook: Webhook, registrations: Registrations, *, waiting: int = 100, at_once: int = 64
+        self,
+        webhook: Webhook,
+        registrations: Registrations,
+        *,
+        waiting: int = 100,
+        at_once: int = 64,
+        names: Names | None = None,
     ) -> None:
         self._webhook = webhook
         self._registrations = registrations
         self._waiting = waiting
+        self._names = names or {}
         self._slots = asyncio.Semaphore(at_once)
         self._lines: dict[_Key, deque[Notification]] = {}
         self._workers: set[asyncio.Task[None]] = set()
@@ -62,7 +70,8 @@ class WebhookSender:
                 logger.warning("a push config of task %s cannot be posted to", config.task_id)
                 continue
             version = self._registrations.of(scope, config).version
-            self._put((scope, config.task_id, config.id), notification(config, event, task, version))
+            named = named_in(self._names, version, scope)
+            self._put((scope, config.task_id, config.id), notification(config, event, task, version, named))
 
     async def close(self, grace: float = 0) -> None:
         """Takes nothing more, lets what waits be sent for `grace` seconds, and drops the rest."""

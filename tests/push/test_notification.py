@@ -116,3 +116,31 @@ def test_what_is_no_notification_is_refused(body: bytes, reason: Reason) -> None
     with pytest.raises(A2AError) as caught:
         read(body)
     assert caught.value.reason is reason
+
+
+def test_names_are_the_receivers() -> None:
+    def named(event: hub.StreamResponse) -> hub.StreamResponse:
+        made = hub.StreamResponse()
+        made.CopyFrom(event)
+        made.task.id = "theirs"
+        return made
+
+    made = notification(config(), STATUS, TASK, "0.3", named)
+    assert json.loads(made.body)["id"] == "theirs"
+    assert TASK.id == "t"
+
+
+def test_what_an_agent_of_0_1_posts_is_read_as_such() -> None:
+    body = json.dumps(
+        {
+            "id": "t",
+            "sessionId": "c",
+            "status": {
+                "state": "working",
+                "message": {"role": "agent", "parts": [{"type": "text", "text": "x"}]},
+            },
+        }
+    ).encode()
+    task = read(body, "0.1").task
+    assert (task.id, task.context_id) == ("t", "c")
+    assert task.status.message.parts[0].text == "x"
