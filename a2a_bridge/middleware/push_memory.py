@@ -3,7 +3,7 @@
 It changes no config and sends nothing. Rules:
 1. The version is noted before the call is passed on, because events may be sent before it is answered.
 2. What was said beside a config comes back, as a reply parameter, to older callers that get, list or create it:
-   one text for one config, and one for a list.
+   one text for one config, and for a list what its binding takes: a text about the array, or an array of texts.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import logging
 from collections.abc import AsyncGenerator, Iterable
 from typing import Any, cast
 
+from a2a_bridge.codec import dumps_ascii
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import ASIDE_PARAMETER, Call
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Middleware, Service
-from a2a_bridge.dialects import KNOWN, Dialect, residue
+from a2a_bridge.dialects import JSONRPC, KNOWN, Dialect, residue
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import Registrations
 
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 #: bytes of what is kept beside one config
 LONGEST = 4096
 
+#: where a list is the bare array, and no member of anything
+_BARE_LISTS = JSONRPC.name
 _INLINE = "/configuration/pushNotificationConfig"
 _OF_CONFIG = "/pushNotificationConfig"
 _PUSH = (ops.CREATE_PUSH_CONFIG, ops.GET_PUSH_CONFIG, ops.LIST_PUSH_CONFIGS, ops.DELETE_PUSH_CONFIG)
@@ -92,7 +95,8 @@ class _PushMemory:
         if isinstance(response, hub.TaskPushNotificationConfig):
             aside = self._known.of(scope, response).aside
         elif isinstance(response, hub.ListTaskPushNotificationConfigsResponse):
-            aside = _together([self._known.of(scope, one).aside for one in response.configs])
+            asides = [self._known.of(scope, one).aside for one in response.configs]
+            aside = _together(asides) if call.context.origin.binding == _BARE_LISTS else _each(asides)
         if aside:
             # In place of what the agent may have said: this is what the caller has said.
             call.context.reply[ASIDE_PARAMETER] = aside
@@ -111,8 +115,13 @@ def _within(request: hub.SendMessageRequest) -> str:
     return text if len(text) <= LONGEST else ""
 
 
+def _each(asides: list[str]) -> str:
+    """What was said beside the configs of a list, one by one."""
+    return dumps_ascii([aside or None for aside in asides]) if any(asides) else ""
+
+
 def _together(asides: list[str]) -> str:
-    """What was said beside the configs of a list, which is an array of them."""
+    """What was said beside the configs of a list that is an array: said of the array."""
     entries = [
         [f"/{place}{entry[0]}", *entry[1:]]
         for place, aside in enumerate(asides)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -120,6 +121,13 @@ async def test_what_was_said_beside_the_configs_of_a_list_comes_back_for_each() 
     await agent.create(caller(aside=write("kind", [["/y", None, 2], ["/z", None, 3]])), "q")
     told = read(await agent.list(caller()), "kind")
     assert told == [["/1/pushNotificationConfig/x", None, 1], ["/2/y", None, 2], ["/2/z", None, 3]]
+    over_grpc = caller().replace(origin=Origin("GRPC", "0.3"), reply={})
+    told = json.loads(await agent.list(over_grpc) or "")
+    assert [text and read(text, "kind") for text in told] == [
+        None,
+        [["/pushNotificationConfig/x", None, 1]],
+        [["/y", None, 2], ["/z", None, 3]],
+    ]
 
 
 async def test_what_was_said_beside_a_config_within_a_message_comes_back_too() -> None:
