@@ -161,14 +161,17 @@ async def cancelled_while_asking(talk: Talk) -> None:
 
 @conversation(STREAM, SEND, RESUBSCRIBE)
 async def resubscribed(talk: Talk) -> None:
-    gate = unique("gate")
-    script = ("open", f"tick {gate}", "chunk a", "last b", "done")
+    gate, last = unique("gate"), unique("gate")
+    script = ("open", f"tick {gate}", "chunk a", "last b", f"hold {last}", "done")
     async with talk.following("stream", STREAM, sending(*script)) as events:
         task = await events.take("first")
         async with talk.following("again", RESUBSCRIBE, {"id": task_id(task)}) as others:
             await others.begun()
             await talk.ask("free", SEND, sending(f"free {gate}", "say freed"))
-            await others.rest(ticking=True)
+            for number in (1, 2):
+                await others.take(f"chunk {number}", ticking=True)
+            await talk.ask("free", SEND, sending(f"free {last}", "say freed"))
+            await others.rest()
         await events.rest(ticking=True)
 
 

@@ -47,7 +47,7 @@ async def test_an_sdk_talks_to_itself_but_for_its_faults(
         found = [line for name in got for line in differences(name, expected[name], got[name], pair)]
         assert not found, "\n".join([binding, *found])
         # Both sides may have the same fault, and either alone would do. The newest SDK's agent has other words.
-        for mask in {fault.mask for fault in pair if agent == client}:
+        for mask in {fault.mask for fault in pair if agent == client and "may" not in fault.reason}:
             others = [fault for fault in pair if fault.mask is not mask]
             still = any(differences(name, expected[name], got[name], others) for name in got)
             assert still, f"no longer true: {[fault.reason for fault in pair if fault.mask is mask]}"

@@ -78,7 +78,7 @@ class Talk:
         if isinstance(tree, dict):
             return {
                 name: value if name in OPAQUE and isinstance(value, dict) else self._canonical(value, name)
-                for name, value in tree.items()
+                for name, value in sorted(tree.items())
                 if name not in IGNORED or (name == "url" and "token" in tree)
             }
         if isinstance(tree, list):
@@ -119,28 +119,28 @@ class Followed:
         async with asyncio.timeout(PATIENCE):
             await self._begun.wait()
 
-    async def take(self, label: str) -> Any:
-        """The next event, noted; None when there is none."""
-        sort, event = await self._next()
+    async def take(self, label: str, *, ticking: bool = False) -> Any:
+        """The next event, noted; None when there is none. ticking: as in `rest`."""
+        sort, event = await self._next(ticking)
         self._talk.note(f"{self._label} {label}", event if sort != "ended" else "ended")
         return event if sort == "event" else None
 
     async def rest(self, *, ticking: bool = False) -> None:
         """Notes what else comes, and the end. ticking: neither ticks nor a snapshot of the task are noted."""
         while True:
-            sort, event = await self._next()
-            if sort == "event":
-                if ticking and (event["kind"] == "task" or _is_tick(event)):
-                    continue
-                self._count += 1
-                self._talk.note(f"{self._label} {self._count}", event)
-            else:
+            sort, event = await self._next(ticking)
+            self._count += 1
+            if sort != "event":
                 self._talk.note(f"{self._label} {sort}", event)
                 return
+            self._talk.note(f"{self._label} {self._count}", event)
 
-    async def _next(self) -> tuple[str, Any]:
+    async def _next(self, ticking: bool) -> tuple[str, Any]:
         async with asyncio.timeout(PATIENCE):
-            return await self._queue.get()
+            while True:
+                sort, event = await self._queue.get()
+                if not (ticking and sort == "event" and (event["kind"] == "task" or _is_tick(event))):
+                    return sort, event
 
     async def close(self) -> None:
         self._reader.cancel()
