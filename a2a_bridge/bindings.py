@@ -86,6 +86,8 @@ class DialOptions:
         bridges only (ASIDE_PARAMETER) and goes to 1.0 peers alone.
     max_message: largest response or event.
     tls: None decides by the URL; True/False force it; or an ssl.SSLContext / grpc credentials.
+    base64_files: agents of 0.x that were made with a2a-sdk want base64 text where the bytes of a file belong, over
+        gRPC and HTTP+JSON.
     tap: is shown every frame, credentials included; must not raise.
     """
 
@@ -98,6 +100,7 @@ class DialOptions:
     )
     max_message: int = 64 * MIB
     tls: Any = None
+    base64_files: bool = False
     tap: Callable[[Frame], None] | None = None
 
 

@@ -166,6 +166,7 @@ class Dialect:
     extensions: names of the parameter that lists extensions. All are read, and all are sent.
     final_events: whether a stream ends with a status event that says `final`, instead of just ending.
     losses: what it cannot say, not even with a residue.
+    base64: forms for dialling agents that want base64 text where the bytes of a file belong, where that differs.
     """
 
     version: str
@@ -176,12 +177,16 @@ class Dialect:
     extensions: tuple[str, ...] = ("a2a-extensions",)
     final_events: bool = False
     losses: tuple[Loss, ...] = ()
+    base64: Mapping[Kind[Any, Any], Form[Any, Any]] = field(default_factory=dict)
     #: used for a binding nobody has written a form for; None forbids such bindings
     canonical: Form[str, Any] | None = None
 
-    def form(self, kind: Kind[Address, Wire]) -> Form[Address, Wire] | None:
-        """The form for a binding; the canonical one for a binding unknown here; None when there is none."""
-        known = self.forms.get(kind)
+    def form(self, kind: Kind[Address, Wire], *, base64: bool = False) -> Form[Address, Wire] | None:
+        """The form for a binding; the canonical one for a binding unknown here; None when there is none.
+
+        base64: for an agent that wants base64 text where the bytes of a file belong.
+        """
+        known = (self.base64.get(kind) if base64 else None) or self.forms.get(kind)
         if known is not None:
             return cast("Form[Address, Wire]", known)
         if kind in (JSONRPC, HTTP_JSON, GRPC):

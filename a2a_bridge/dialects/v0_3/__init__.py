@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from a2a_bridge.dialects.dialect import JSONRPC, Dialect, Form
-from a2a_bridge.dialects.v0_3 import card, errors, push
+from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, JSONRPC, Dialect
+from a2a_bridge.dialects.v0_3 import card, forms, push
 from a2a_bridge.dialects.v0_3.losses import LOSSES
-from a2a_bridge.dialects.v0_3.requests import ROWS
 
 DIALECT = Dialect(
     version="0.3",
     card=card.FORM,
-    forms={JSONRPC: Form(ROWS, errors.encode_jsonrpc, errors.decode_jsonrpc)},
+    forms={JSONRPC: forms.JSONRPC_FORM, HTTP_JSON: forms.HTTP_JSON_FORM, GRPC: forms.GRPC_FORM},
     push=push.FORM,
     declares=False,
     extensions=("x-a2a-extensions", "a2a-extensions"),
     final_events=True,
     losses=LOSSES,
+    base64={HTTP_JSON: forms.HTTP_JSON_FORM_BASE64, GRPC: forms.GRPC_FORM_BASE64},
 )
 
 __all__ = ["DIALECT"]

@@ -32,7 +32,7 @@ class ClientSide:
         options: DialOptions,
         exchanger: Exchanger,
     ) -> None:
-        form = dialect.form(kind)
+        form = dialect.form(kind, base64=options.base64_files)
         if form is None:
             raise ValueError(f"{dialect} cannot be spoken over {kind.name}")
         self.form: Form[Any, Any] = form

@@ -49,7 +49,7 @@ def dial(
     Raises ValueError for a URL, a parameter or credentials gRPC cannot use, LookupError when the version has no
     gRPC form.
     """
-    form = dialect.form(GRPC)
+    form = dialect.form(GRPC, base64=options.base64_files)
     if form is None:
         raise LookupError(f"version {dialect.version} has no gRPC form")
     target = target_of(interface.url)
@@ -246,8 +246,9 @@ def _remaining(context: CallContext, limit: float | None) -> float | None:
     return left
 
 
-def _arguments(options: DialOptions) -> list[tuple[str, int]]:
+def _arguments(options: DialOptions) -> list[tuple[str, int | str]]:
     return [
+        ("grpc.primary_user_agent", "a2a-bridge"),
         ("grpc.max_receive_message_length", options.max_message),
         ("grpc.max_send_message_length", -1),
         # Errors travel in trailers, and not every peer keeps them small.

@@ -150,7 +150,20 @@ class _Side:
 
     def guarded(self, row: Row[str, bytes]) -> Handler:
         """What answers calls of a row, whatever happens."""
-        return self._guarded(self._stream(row) if row.streaming else self._unary(row))
+        return self._guarded(self._answer(row) if row.spelled is None else self._spelled(row))
+
+    def _answer(self, row: Row[str, bytes]) -> Answer:
+        return self._stream(row) if row.streaming else self._unary(row)
+
+    def _spelled(self, row: Row[str, bytes]) -> Answer:
+        """Answers each call in the spelling it has."""
+        spelled = row.spelled
+
+        async def handle(wire: bytes, context: Any, call_context: CallContext) -> Any:
+            found = row if spelled is None else spelled(wire, call_context.parameters)
+            return await self._answer(found)(wire, context, call_context)
+
+        return handle
 
     def _unary(self, row: Row[str, bytes]) -> Answer:
         operation, decode, encode = row.operation, row.decode_request, row.encode_response

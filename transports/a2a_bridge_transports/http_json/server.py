@@ -77,6 +77,8 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             beside = None
             try:
                 tree = wire.explode(match, request.query, tree)
+                if row.spelled is not None:
+                    row = row.spelled(tree, request.headers)
                 message = row.decode_request(tree)
                 if row.aside is not None:
                     beside = row.aside(tree)

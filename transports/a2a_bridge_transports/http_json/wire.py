@@ -6,7 +6,8 @@ Rules (google.api.http; A2A 1.0.1 sections 5.3, 11.3, 11.5):
 2. The verb stands after the last colon of the last segment; `%3A` is a colon too. An id that ends like a verb is
    read as an id where no rule of that method has the verb.
 3. A path's value and a body's value of the same member have to agree.
-4. In a query, lists are repetitions or commas, booleans `true` and `false`, enums names, timestamps RFC 3339.
+4. Where a rule has a body and names members for the query too, the body's are preferred.
+5. In a query, lists are repetitions or commas, booleans `true` and `false`, enums names, timestamps RFC 3339.
 """
 
 from __future__ import annotations
@@ -150,6 +151,8 @@ def explode(match: Match, query: str, body: Json) -> Json:
         tree = body
     else:
         raise invalid_params("", "the body has to be an object")
+    if rule.body and rule.query:
+        tree = {**_from_query(query, rule.query, members), **tree}
     for name, value in zip(members, values, strict=True):
         for spelling in {name, _CAMEL.sub(_underscore, name)}:
             present = tree.pop(spelling, None)

@@ -81,6 +81,8 @@ class JsonRpcServer(ServerSide[Rows]):
             row = _existing(row)
             _check_structure(params)
             beside = None
+            if row.spelled is not None:
+                row = row.spelled(params, request.headers)
             try:
                 message = row.decode_request(params)
                 if row.aside is not None:
