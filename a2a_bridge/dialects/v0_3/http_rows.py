@@ -40,6 +40,7 @@ from a2a_bridge.dialects.v0_3.proto_rows import (
     response_encoder,
     writes_base64,
 )
+from a2a_bridge.dialects.v0_3.proto_trees import tree_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 
@@ -189,7 +190,8 @@ def _create_request(tree: Json) -> JsonObject:
 
 
 def _create_aside(tree: Any) -> Mapping[str, str]:
-    return asides.tell(CREATE_CONFIG, _create_request(tree))
+    # By the names of the proto, whatever spelling was used: it is to fit answers.
+    return asides.tell(CREATE_CONFIG, tree_of(decoder(CREATE_CONFIG.wire)(_create_request(tree))))
 
 
 def _create_recall(tree: Any, told: Mapping[str, str]) -> Any:

@@ -4,7 +4,7 @@ Rules:
 1. Told is the difference between what came and what the hub's message would give, as a residue of source PROTO, of at
    most LARGEST_ASIDE characters. It is believed where the outcome still means the same message.
 2. What is told of a configuration to be registered fits the configuration in answers: members of the request around
-   it stand apart, under WRAPPER.
+   it, and its ids, stand apart, under WRAPPER.
 3. What is told of a list is one text per configuration, or null, as a JSON array.
 """
 
@@ -92,20 +92,35 @@ def _canonical(pair: Pair, tree: JsonObject) -> JsonObject:
 
 
 def _shown(tree: JsonObject) -> JsonObject:
-    """A request to register a configuration as that configuration, with the rest of the request apart."""
-    if type(tree.get("config")) is not dict:
+    """A request to register a configuration as that configuration, with the rest of the request apart.
+
+    So are the ids, which every answer has to say in full, wherever the request said them.
+    """
+    config = tree.get("config")
+    if type(config) is not dict:
         return tree
-    rest = {name: value for name, value in tree.items() if name != "config"}
-    return {**tree["config"], WRAPPER: rest}
+    apart: JsonObject = {name: value for name, value in tree.items() if name != "config"}
+    config = dict(config)
+    apart["name"] = config.pop("name", None)
+    webhook = config.get("pushNotificationConfig")
+    if type(webhook) is dict:
+        config["pushNotificationConfig"] = {name: value for name, value in webhook.items() if name != "id"}
+        apart["id"] = webhook.get("id")
+    return {**config, WRAPPER: apart}
 
 
 def _hidden(tree: JsonObject, wire: type[Any]) -> JsonObject:
     """The reverse of `_shown`."""
-    rest = tree.get(WRAPPER)
-    bare = {name: value for name, value in tree.items() if name != WRAPPER}
+    config = {name: value for name, value in tree.items() if name != WRAPPER}
     if "config" not in wire.DESCRIPTOR.fields_by_name:
-        return bare
-    return {**(rest if type(rest) is dict else {}), "config": bare}
+        return config
+    apart = dict(tree[WRAPPER])
+    name, identifier = apart.pop("name", None), apart.pop("id", None)
+    if name is not None:
+        config["name"] = name
+    if identifier is not None:
+        config["pushNotificationConfig"] = {**config["pushNotificationConfig"], "id": identifier}
+    return {**apart, "config": config}
 
 
 def _text(canonical: JsonObject, given: JsonObject) -> str:
