@@ -114,7 +114,10 @@ class Relay:
             relay_id = self._ids[key] = secrets.token_urlsafe(24)
             kept = hub.TaskPushNotificationConfig()
             kept.CopyFrom(config)
-            context = call.context.replace(reply={}, deadline=None)
+            # A copy of the parameters, or the whole request would be kept with them.
+            context = call.context.replace(
+                reply={}, deadline=None, parameters=dict(call.context.parameters.items())
+            )
             self._relayed[relay_id] = _Relayed(
                 key,
                 kept,
