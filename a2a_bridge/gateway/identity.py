@@ -6,35 +6,31 @@ Rules for a call of 0.1 (calls of other versions pass by one look at the version
 2. A session's name goes to the agent as it is; an agent that refuses it or answers with another one gets its own.
 3. Any other call with an unknown name is about a task with that very id, as other versions see it. If there is none,
    the error says that names are forgotten.
-4. Answers, events and errors speak of the caller's names again. A stream has no events but updates: a task becomes
-   its status and its artifacts, a message a completed status, with a mark.
+4. Answers, events and errors speak of the caller's names again (see `identity_names`).
 5. A message without an id of its own gets one that differs from those of answered messages of the same task, and is
    the same for one that is repeated because there was no answer.
-6. What came in is not changed: events of a stream have several readers.
-7. Three methods have the same name in 0.1 and later. A caller that declares no version and asks for a task by a name
+6. Three methods have the same name in 0.1 and later. A caller that declares no version and asks for a task by a name
    that a caller of 0.1 gave is one of 0.1, and is answered as such (see SPELLING_PARAMETER).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, TypeVar, cast
-
-from google.protobuf.message import Message
+from typing import Any, cast
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import SPELLING_PARAMETER, VERSION_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import JSONRPC, KNOWN
 from a2a_bridge.dialects.marks import final_said
-from a2a_bridge.dialects.v0_1.messages import INDEX, MARK, MESSAGE, index_of, placed
+from a2a_bridge.dialects.v0_1.messages import placed
+from a2a_bridge.gateway.identity_names import FINAL, Naming, context_of, task_of, wrapped
 from a2a_bridge.gateway.identity_table import IdentityTable, Name
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -48,14 +44,16 @@ _SHARED = (ops.GET_TASK, ops.CANCEL_TASK, ops.SUBSCRIBE_TO_TASK)
 _SILENT = frozenset(dialect.version for dialect in KNOWN if not dialect.declares)
 
 _LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
-_FINAL = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED}
-
-M = TypeVar("M", bound=Message)
 
 
-def callers(service: Service) -> Service:
-    """Middleware for callers of 0.1, with a table of its own."""
-    return LegacyCallers(service)
+def remembering() -> tuple[Middleware, Callable[[Scope, hub.StreamResponse], hub.StreamResponse]]:
+    """Middleware for callers of 0.1, and how events look to those who get them outside of calls: by one table."""
+    table = IdentityTable()
+
+    def wrap(service: Service) -> Service:
+        return LegacyCallers(service, table)
+
+    return wrap, Naming(table).as_known
 
 
 class LegacyCallers:
@@ -66,6 +64,7 @@ class LegacyCallers:
     ) -> None:
         self._service = service
         self._table = table if table is not None else IdentityTable()
+        self._naming = Naming(self._table)
         self._patience = patience
         self._making: dict[tuple[Scope, str], asyncio.Event] = {}
 
@@ -90,13 +89,6 @@ class LegacyCallers:
         if call.operation is ops.SEND_STREAMING_MESSAGE:
             return cast("AsyncGenerator[Res, None]", self._send_streaming(cast("Any", call)))
         return cast("AsyncGenerator[Res, None]", self._subscribe(cast("Any", call)))
-
-    def as_named(self, scope: Scope, event: hub.StreamResponse) -> hub.StreamResponse:
-        """An event as callers of a scope know its task, for what reaches them outside of a call."""
-        task_id = _task_of(event)
-        given = self._table.given(scope, task_id)
-        name = self._table.find(scope, given) or Name(given, task_id)
-        return self._named(scope, name, event)
 
     def _recognised(self, call: Call[Req, Res]) -> Call[Req, Res] | None:
         """The call as one of 0.1, if its caller is known to be of 0.1 by the name of the task."""
@@ -134,10 +126,10 @@ class LegacyCallers:
                         raise self._error(sending.name, error) from None
             sending.answered(response)
         if response.HasField("message"):
-            task = _wrapped(hub.Task(id=sending.given), response.message)
+            task = wrapped(hub.Task(id=sending.given), response.message)
             task.context_id = response.message.context_id or sending.session
             response = hub.SendMessageResponse(task=task)
-        return self._named(sending.scope, sending.known(), response)
+        return self._naming.named(sending.scope, sending.known(), response)
 
     async def _send_streaming(
         self, call: Call[hub.SendMessageRequest, Any]
@@ -151,7 +143,7 @@ class LegacyCallers:
                     ) as events:
                         async for event in events:
                             sending.answered(event)
-                            for shown in self._shown(sending.scope, sending.known(), event):
+                            for shown in self._naming.shown(sending.scope, sending.known(), event):
                                 yield shown
                                 if _is_final(shown):
                                     return
@@ -181,7 +173,7 @@ class LegacyCallers:
         if isinstance(response, hub.Task):
             self._learn(scope, name, response.id, response.context_id)
         if isinstance(response, (hub.Task, hub.TaskPushNotificationConfig)):
-            answer = self._named(scope, name, response)
+            answer = self._naming.named(scope, name, response)
         return cast("Res", answer)
 
     async def _config(self, call: Call[hub.GetTaskPushNotificationConfigRequest, Any]) -> Any:
@@ -189,7 +181,7 @@ class LegacyCallers:
         scope, name = await self._name_in(call)
         renamed = _renamed(call, name)
         try:
-            return self._named(scope, name, await self._service.unary(renamed))
+            return self._naming.named(scope, name, await self._service.unary(renamed))
         except A2AError as error:
             if error.reason is not Reason.TASK_NOT_FOUND:
                 raise self._error(name, error) from None
@@ -203,15 +195,15 @@ class LegacyCallers:
         except A2AError as error:
             raise self._error(name, missing if error.reason in _LACKING else error) from None
         found = page.configs[0] if page.configs else hub.TaskPushNotificationConfig(task_id=name.task_id)
-        return self._named(scope, name, found)
+        return self._naming.named(scope, name, found)
 
     async def _subscribe(self, call: Call[Any, Any]) -> AsyncGenerator[hub.StreamResponse, None]:
         scope, name = await self._name_in(call)
         try:
             async with aclosing(self._service.stream(_renamed(call, name))) as events:
                 async for event in events:
-                    self._learn(scope, name, _task_of(event), _context_of(event))
-                    for shown in self._shown(scope, name, event):
+                    self._learn(scope, name, task_of(event), context_of(event))
+                    for shown in self._naming.shown(scope, name, event):
                         yield shown
                         if _is_final(shown):
                             return
@@ -258,73 +250,6 @@ class LegacyCallers:
             )
             error.args = (error.message,)
         return error
-
-    # Names of the agent → names of the caller.
-
-    def _shown(self, scope: Scope, name: Name, event: hub.StreamResponse) -> Iterable[hub.StreamResponse]:
-        """An event as updates."""
-        event = self._named(scope, name, event)
-        which = event.WhichOneof("payload")
-        if which == "message":
-            update = hub.TaskStatusUpdateEvent(task_id=name.given)
-            update.context_id = event.message.context_id or name.session
-            yield hub.StreamResponse(status_update=_wrapped(update, event.message))
-        elif which == "task":
-            yield from _split(event.task)
-        else:
-            yield event
-
-    def _named(self, scope: Scope, name: Name, response: M) -> M:
-        made = type(response)()
-        made.CopyFrom(response)
-        if isinstance(made, hub.Task):
-            self._name_task(scope, name, made)
-        elif isinstance(made, hub.TaskPushNotificationConfig):
-            made.task_id = self._given(scope, name, made.task_id)
-        else:
-            self._name_payload(scope, name, made)
-        if name.task_id:
-            self._table.keep(scope, name)
-        return made
-
-    def _name_payload(self, scope: Scope, name: Name, response: Any) -> None:
-        which = response.WhichOneof("payload")
-        payload = getattr(response, which) if which else None
-        if isinstance(payload, hub.Task):
-            self._name_task(scope, name, payload)
-        elif isinstance(payload, hub.Message):
-            self._name_message(scope, name, payload)
-        elif isinstance(payload, (hub.TaskStatusUpdateEvent, hub.TaskArtifactUpdateEvent)):
-            payload.task_id = self._given(scope, name, payload.task_id)
-            payload.context_id = _session(name, payload.context_id)
-            if isinstance(payload, hub.TaskArtifactUpdateEvent):
-                _number(name, payload.artifact)
-            elif payload.status.HasField("message"):
-                self._name_message(scope, name, payload.status.message)
-
-    def _name_task(self, scope: Scope, name: Name, task: hub.Task) -> None:
-        task.id = self._given(scope, name, task.id)
-        task.context_id = _session(name, task.context_id)
-        if task.status.HasField("message"):
-            self._name_message(scope, name, task.status.message)
-        for message in task.history:
-            self._name_message(scope, name, message)
-        # Ids that hold their index first, so that no other artifact is given it.
-        for artifact in sorted(task.artifacts, key=lambda one: index_of(one.artifact_id) is None):
-            name.index(artifact.artifact_id)
-        for artifact in task.artifacts:
-            _number(name, artifact)
-
-    def _name_message(self, scope: Scope, name: Name, message: hub.Message) -> None:
-        if message.task_id:
-            message.task_id = self._given(scope, name, message.task_id)
-        if message.context_id:
-            message.context_id = _session(name, message.context_id)
-        for place, task_id in enumerate(message.reference_task_ids):
-            message.reference_task_ids[place] = self._given(scope, name, task_id)
-
-    def _given(self, scope: Scope, name: Name, task_id: str) -> str:
-        return name.given if task_id == name.task_id else self._table.given(scope, task_id)
 
 
 class _Sending:
@@ -399,7 +324,7 @@ class _Sending:
 
     def answered(self, response: hub.SendMessageResponse | hub.StreamResponse) -> None:
         """Learns from the first answer, or event, which task the name stands for."""
-        task_id, context_id = _task_of(response), _context_of(response)
+        task_id, context_id = task_of(response), context_of(response)
         if not self._answered and self.name is not None:
             self.name.turns += 1
         self._answered = True
@@ -436,60 +361,9 @@ def _renamed(call: Call[Req, Res], name: Name) -> Call[Req, Res]:
     return Call(call.operation, request, call.context)
 
 
-def _session(name: Name, context_id: str) -> str:
-    return name.session if name.session and context_id == name.context_id else context_id
-
-
-def _number(name: Name, artifact: hub.Artifact) -> None:
-    """Notes the index of an artifact whose id does not say it, for the row to write."""
-    if index_of(artifact.artifact_id) is None:
-        artifact.metadata.update({MARK: {INDEX: name.index(artifact.artifact_id)}})
-
-
-S = TypeVar("S", hub.Task, hub.TaskStatusUpdateEvent)
-
-
-def _wrapped(made: S, message: hub.Message) -> S:
-    """A task or event that stands for a message."""
-    made.status.state = hub.TASK_STATE_COMPLETED
-    made.status.message.CopyFrom(message)
-    made.metadata.update({MARK: {MESSAGE: True}})
-    return made
-
-
-def _split(task: hub.Task) -> list[hub.StreamResponse]:
-    """A task as updates. Its status comes last if it ends the stream: nobody listens after that."""
-    update = hub.TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=task.status)
-    if task.HasField("metadata"):
-        update.metadata.CopyFrom(task.metadata)
-    made = [
-        hub.StreamResponse(
-            artifact_update=hub.TaskArtifactUpdateEvent(
-                task_id=task.id, context_id=task.context_id, artifact=artifact, last_chunk=True
-            )
-        )
-        for artifact in task.artifacts
-    ]
-    status = hub.StreamResponse(status_update=update)
-    return [*made, status] if task.status.state in _FINAL else [status, *made]
-
-
 def _is_final(event: hub.StreamResponse) -> bool:
     """Whether a stream of 0.1 ends with this event."""
     if not event.HasField("status_update"):
         return False
     said = final_said(event.status_update)
-    return event.status_update.status.state in _FINAL if said is None else said
-
-
-def _task_of(response: Any) -> str:
-    which = response.WhichOneof("payload")
-    payload = getattr(response, which) if which else None
-    if isinstance(payload, hub.Task):
-        return payload.id
-    return payload.task_id if payload is not None else ""
-
-
-def _context_of(response: Any) -> str:
-    which = response.WhichOneof("payload")
-    return str(getattr(response, which).context_id) if which else ""
+    return event.status_update.status.state in FINAL if said is None else said

@@ -5,21 +5,54 @@ Who drops a version deletes its modules and its lines here; callers need not cha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
+from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Middleware
+from a2a_bridge.dialects import Dialect
 from a2a_bridge.gateway import identity, identity_agents
 from a2a_bridge.gateway.upstream import Dial
+from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: around every service that is served, the first outermost; outside of what checks and ends streams
-CALLERS: tuple[Middleware, ...] = (
-    identity.callers,
-)  # fmt: skip
+#: an event as callers of a scope know it, who get it outside of a call
+Names = Callable[[Scope, hub.StreamResponse], hub.StreamResponse]
+
+#: version → makes what stands around services that are served in it, and the names it uses
+CALLERS: Mapping[str, Callable[[], tuple[Middleware, Names]]] = {
+    identity.VERSION: identity.remembering,
+}
 
 #: around the client side of every agent, innermost first
 AGENTS: tuple[Callable[[Dial], Dial], ...] = (
     identity_agents.agents,
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Legacy:
+    """What one server remembers for callers of such versions.
+
+    middleware: for its services, the first outermost; outside of what checks and ends streams. names: version → names
+    of tasks in push notifications, by the same memory.
+    """
+
+    middleware: tuple[Middleware, ...]
+    names: Mapping[str, Names]
+
+
+def remembered(dialects: Iterable[Dialect]) -> Legacy:
+    """What a server needs that serves these versions."""
+    made = {one.version: CALLERS[one.version]() for one in dialects if one.version in CALLERS}
+    return Legacy(
+        tuple(middleware for middleware, _ in made.values()),
+        {version: names for version, (_, names) in made.items()},
+    )
+
+
+def callers(dialects: Iterable[Dialect]) -> tuple[Middleware, ...]:
+    """The middleware of `remembered` alone, for servers that send no push notifications."""
+    return remembered(dialects).middleware
 
 
 def dialling(dial: Dial) -> Dial:

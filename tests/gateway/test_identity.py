@@ -13,7 +13,7 @@ from a2a_bridge.core.call import SPELLING_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects.v0_1.messages import INDEX, MARK, MESSAGE, decode_message
-from a2a_bridge.gateway.identity import LegacyCallers, callers
+from a2a_bridge.gateway.identity import LegacyCallers, remembering
 from a2a_bridge.gateway.identity_table import MOST_ARTIFACTS, IdentityTable, Name
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.identity_scene import (
@@ -26,6 +26,10 @@ from tests.gateway.identity_scene import (
     send_streaming,
     subscribe,
 )
+
+
+def callers(service: Any) -> LegacyCallers:
+    return LegacyCallers(service)
 
 
 async def events_of(service: Any, call: Call[Any, Any]) -> list[hub.StreamResponse]:
@@ -473,12 +477,12 @@ async def test_no_config_at_all_is_an_empty_one_and_no_task_is_an_error() -> Non
 
 async def test_an_event_that_reaches_the_caller_outside_of_a_call_is_named_too() -> None:
     agent = Agent(own_contexts="replaces")
-    service = LegacyCallers(agent)
-    await service.unary(send("c", "s", owner="ann"))
+    middleware, as_known = remembering()
+    await middleware(agent).unary(send("c", "s", owner="ann"))
     event = hub.StreamResponse(task=agent.tasks["T1"])
-    named = service.as_named(Scope("", "ann"), event).task
+    named = as_known(Scope("", "ann"), event).task
     assert (named.id, named.context_id) == ("c", "s")
-    assert service.as_named(Scope("", "bob"), event).task.id == "T1"
+    assert as_known(Scope("", "bob"), event).task.id == "T1"
 
 
 # Callers that are taken for later ones.

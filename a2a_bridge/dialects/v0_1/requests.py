@@ -114,7 +114,10 @@ class _Responses:
 
     def recall(self, wire: Any, parameters: Mapping[str, str]) -> Any:
         inner = self._inner.recall_response
-        return self._down(inner(self._up(wire), parameters)) if inner is not None else wire
+        try:
+            return self._down(inner(self._up(wire), parameters)) if inner is not None else wire
+        except A2AError:
+            return wire  # a null: nothing that anything could be said about
 
 
 def _renamed(error: A2AError) -> A2AError:
@@ -133,11 +136,12 @@ def _renamed(error: A2AError) -> A2AError:
 
 
 def _sent(wire: Any) -> Any:
-    """TaskSendParams with the id that only they require."""
-    tree = params.decode_send(wire)
-    if type(tree) is dict and type(wire) is dict and wire.get("id") in (None, ""):
-        raise DecodeError("id", "is required")
-    return tree
+    """TaskSendParams, of which more is required than of their successors."""
+    if type(wire) is dict:
+        for name in ("id", "message"):
+            if wire.get(name) in (None, ""):
+                raise DecodeError(name, "is required")
+    return params.decode_send(wire)
 
 
 def _task_or_null(wire: Any) -> Any:

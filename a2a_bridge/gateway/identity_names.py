@@ -1,0 +1,155 @@
+"""Answers and events in the words of a caller of 0.1: its names, its indices, its kinds of event. It calls nobody.
+
+Rules:
+1. What is given is not changed: events of a stream have several readers.
+2. A stream of 0.1 has no events but updates: a task becomes its status and its artifacts, a message a completed
+   status, with a mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
+
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.scope import Scope
+from a2a_bridge.dialects.v0_1.messages import INDEX, MARK, MESSAGE, index_of
+from a2a_bridge.gateway.identity_table import IdentityTable, Name
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: states after which nobody listens to a stream any more
+FINAL = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED}
+
+M = TypeVar("M", bound=Message)
+S = TypeVar("S", hub.Task, hub.TaskStatusUpdateEvent)
+
+
+class Naming:
+    """Translates by a table, and lets it remember the artifacts that are met."""
+
+    def __init__(self, table: IdentityTable) -> None:
+        self._table = table
+
+    def as_known(self, scope: Scope, event: hub.StreamResponse) -> hub.StreamResponse:
+        """An event as callers of a scope know its task, for what reaches them outside of a call."""
+        task_id = task_of(event)
+        given = self._table.given(scope, task_id)
+        return self.named(scope, self._table.find(scope, given) or Name(given, task_id), event)
+
+    def shown(self, scope: Scope, name: Name, event: hub.StreamResponse) -> Iterable[hub.StreamResponse]:
+        """An event as updates."""
+        event = self.named(scope, name, event)
+        which = event.WhichOneof("payload")
+        if which == "message":
+            update = hub.TaskStatusUpdateEvent(task_id=name.given)
+            update.context_id = event.message.context_id or name.session
+            yield hub.StreamResponse(status_update=wrapped(update, event.message))
+        elif which == "task":
+            yield from _split(event.task)
+        else:
+            yield event
+
+    def named(self, scope: Scope, name: Name, response: M) -> M:
+        """A copy of an answer or event with the caller's names."""
+        made = type(response)()
+        made.CopyFrom(response)
+        if isinstance(made, hub.Task):
+            self._name_task(scope, name, made)
+        elif isinstance(made, hub.TaskPushNotificationConfig):
+            made.task_id = self._given(scope, name, made.task_id)
+        else:
+            self._name_payload(scope, name, made)
+        if name.task_id:
+            self._table.keep(scope, name)
+        return made
+
+    def _name_payload(self, scope: Scope, name: Name, response: Any) -> None:
+        which = response.WhichOneof("payload")
+        payload = getattr(response, which) if which else None
+        if isinstance(payload, hub.Task):
+            self._name_task(scope, name, payload)
+        elif isinstance(payload, hub.Message):
+            self._name_message(scope, name, payload)
+        elif isinstance(payload, (hub.TaskStatusUpdateEvent, hub.TaskArtifactUpdateEvent)):
+            payload.task_id = self._given(scope, name, payload.task_id)
+            payload.context_id = _session(name, payload.context_id)
+            if isinstance(payload, hub.TaskArtifactUpdateEvent):
+                _number(name, payload.artifact)
+            elif payload.status.HasField("message"):
+                self._name_message(scope, name, payload.status.message)
+
+    def _name_task(self, scope: Scope, name: Name, task: hub.Task) -> None:
+        task.id = self._given(scope, name, task.id)
+        task.context_id = _session(name, task.context_id)
+        if task.status.HasField("message"):
+            self._name_message(scope, name, task.status.message)
+        for message in task.history:
+            self._name_message(scope, name, message)
+        # Ids that hold their index first, so that no other artifact is given it.
+        for artifact in sorted(task.artifacts, key=lambda one: index_of(one.artifact_id) is None):
+            name.index(artifact.artifact_id)
+        for artifact in task.artifacts:
+            _number(name, artifact)
+
+    def _name_message(self, scope: Scope, name: Name, message: hub.Message) -> None:
+        if message.task_id:
+            message.task_id = self._given(scope, name, message.task_id)
+        if message.context_id:
+            message.context_id = _session(name, message.context_id)
+        for place, task_id in enumerate(message.reference_task_ids):
+            message.reference_task_ids[place] = self._given(scope, name, task_id)
+
+    def _given(self, scope: Scope, name: Name, task_id: str) -> str:
+        return name.given if task_id == name.task_id else self._table.given(scope, task_id)
+
+
+def _session(name: Name, context_id: str) -> str:
+    return name.session if name.session and context_id == name.context_id else context_id
+
+
+def _number(name: Name, artifact: hub.Artifact) -> None:
+    """Notes the index of an artifact whose id does not say it, for the row to write."""
+    if index_of(artifact.artifact_id) is None and MARK not in artifact.metadata.fields:
+        artifact.metadata.update({MARK: {INDEX: name.index(artifact.artifact_id)}})
+
+
+def wrapped(made: S, message: hub.Message) -> S:
+    """A task or event that stands for a message."""
+    made.status.state = hub.TASK_STATE_COMPLETED
+    made.status.message.CopyFrom(message)
+    made.metadata.update({MARK: {MESSAGE: True}})
+    return made
+
+
+def _split(task: hub.Task) -> list[hub.StreamResponse]:
+    """A task as updates. Its status comes last if it ends the stream: nobody listens after that."""
+    update = hub.TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=task.status)
+    if task.HasField("metadata"):
+        update.metadata.CopyFrom(task.metadata)
+    made = [
+        hub.StreamResponse(
+            artifact_update=hub.TaskArtifactUpdateEvent(
+                task_id=task.id, context_id=task.context_id, artifact=artifact, last_chunk=True
+            )
+        )
+        for artifact in task.artifacts
+    ]
+    status = hub.StreamResponse(status_update=update)
+    return [*made, status] if task.status.state in FINAL else [status, *made]
+
+
+def task_of(response: Any) -> str:
+    """The task that an answer or event is about; empty if about none."""
+    which = response.WhichOneof("payload")
+    payload = getattr(response, which) if which else None
+    if isinstance(payload, hub.Task):
+        return payload.id
+    return payload.task_id if payload is not None else ""
+
+
+def context_of(response: Any) -> str:
+    """Its context."""
+    which = response.WhichOneof("payload")
+    return str(getattr(response, which).context_id) if which else ""
