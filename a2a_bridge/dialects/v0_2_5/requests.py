@@ -1,0 +1,118 @@
+"""The JSON-RPC methods of 0.2.5 as rows: those of 0.3 and what differs (spec 0.2.5, 7). It reads no JSON itself.
+
+1. A configuration has to list media types: `[]` is written where nothing was asked for, and means that.
+2. `unknown` is a state that ends a stream, so its events say `final` unless they are told not to.
+3. The extended card is a plain GET beside the agent's URL; 0.2.6 has a method for it as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.dialects import marks
+from a2a_bridge.dialects.dialect import Row
+from a2a_bridge.dialects.v0_2_5 import card
+from a2a_bridge.dialects.v0_3 import requests as v0_3
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+EXTENDED_CARD = "GET ../agent/authenticatedExtendedCard"
+"""Not a method: what bindings make of it is in their hands."""
+EXTENDED_CARD_METHOD = "agent/authenticatedExtendedCard"
+
+_MODES = "acceptedOutputModes"
+
+
+def older_params(tree: Any) -> Any:
+    """MessageSendParams of 0.3 as 0.2.5 has them."""
+    configuration = tree.get("configuration")
+    if not isinstance(configuration, dict) or configuration.get(_MODES) is not None:
+        return tree
+    return tree | {"configuration": configuration | {_MODES: []}}
+
+
+def newer_params(tree: Any) -> Any:
+    """MessageSendParams of 0.2.5 as 0.3 has them. What is none of them is left for 0.3 to refuse."""
+    configuration = tree.get("configuration") if isinstance(tree, dict) else None
+    if not isinstance(configuration, dict) or configuration.get(_MODES) != []:
+        return tree
+    rest = {name: value for name, value in configuration.items() if name != _MODES}
+    return tree | {"configuration": rest}
+
+
+def encode_event(event: hub.StreamResponse, encode: Callable[[Any], Any]) -> Any:
+    """An event as 0.2.5 has it. `encode`: as 0.3 has it."""
+    if not _is_unknown(event):
+        return encode(event)
+    said = marks.final_said(event.status_update)
+    if said is None:
+        return encode(_noted(event, True))
+    tree = encode(event if said else _noted(event, None))
+    # What need not be noted here has been all the same: somebody further on wants to know.
+    return tree | {marks.FINAL: True} if said else tree
+
+
+def decode_event(wire: Any, decode: Callable[[Any], hub.StreamResponse]) -> hub.StreamResponse:
+    """An event that 0.2.5 wrote. `decode`: as 0.3 reads it."""
+    if isinstance(wire, dict) and wire.get(marks.FINAL) is True:
+        event = decode({name: value for name, value in wire.items() if name != marks.FINAL})
+        if _is_unknown(event) and marks.final_said(event.status_update):
+            return event
+    event = decode(wire)
+    if not _is_unknown(event):
+        return event
+    return _noted(event, None if marks.final_said(event.status_update) else False)
+
+
+def _is_unknown(event: hub.StreamResponse) -> bool:
+    """Whether an event is about a task in unknown state, and 0.3 and 0.2.5 differ about it."""
+    if event.WhichOneof("payload") != "status_update":
+        return False
+    update = event.status_update
+    # What is there and no note is the user's own, and more than two versions can agree on.
+    foreign = marks.FINAL in update.metadata.fields and marks.final_said(update) is None
+    return update.HasField("status") and not update.status.state and not foreign
+
+
+def _noted(event: hub.StreamResponse, final: bool | None) -> hub.StreamResponse:
+    """The event with this note, or with none."""
+    update = hub.TaskStatusUpdateEvent()
+    update.CopyFrom(marks.without_final(event.status_update))
+    if final is not None:
+        marks.say_final(update, final)
+    return hub.StreamResponse(status_update=update)
+
+
+def _sending(row: Row[str, Any]) -> Row[str, Any]:
+    encode, decode = row.encode_request, row.decode_request
+    return replace(
+        row,
+        encode_request=lambda request: older_params(encode(request)),
+        decode_request=lambda wire: decode(newer_params(wire)),
+    )
+
+
+def _streaming(row: Row[str, Any]) -> Row[str, Any]:
+    encode, decode = row.encode_response, row.decode_response
+    return replace(
+        row,
+        encode_response=lambda event: encode_event(event, encode),
+        decode_response=lambda wire: decode_event(wire, decode),
+    )
+
+
+def _showing_card(row: Row[str, Any], address: str) -> Row[str, Any]:
+    return replace(row, address=address, encode_response=card.FORM.encode, decode_response=card.FORM.decode)
+
+
+def _older(row: Row[str, Any]) -> tuple[Row[str, Any], ...]:
+    if row.operation is ops.GET_EXTENDED_AGENT_CARD:
+        return _showing_card(row, EXTENDED_CARD), _showing_card(row, EXTENDED_CARD_METHOD)
+    if row.operation in (ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE):
+        row = _sending(row)
+    return (_streaming(row) if row.streaming else row,)
+
+
+ROWS: tuple[Row[str, Any], ...] = tuple(one for row in v0_3.ROWS for one in _older(row))

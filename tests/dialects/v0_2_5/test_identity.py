@@ -1,0 +1,198 @@
+"""What 0.2.5 says comes back from the hub as it was said, and what the hub says comes back from 0.2.5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from a2a_bridge import codec
+from a2a_bridge.core import operations as ops
+from a2a_bridge.dialects import marks
+from a2a_bridge.dialects.residue import same
+from a2a_bridge.dialects.v0_2_5.requests import EXTENDED_CARD, EXTENDED_CARD_METHOD, ROWS
+from a2a_bridge.dialects.v0_3 import requests as newer
+from a2a_bridge.dialects.v0_3.losses import LOSSES
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing import strategies, strategies_v0
+from tests.dialects.v0_3.kind_hops import HOPS, check, reading
+from tests.dialects.v0_3.test_models import CARD, MESSAGE
+
+ROW = {row.address: row for row in ROWS}
+NEWER = {row.address: row for row in newer.ROWS}
+SENDING = ("message/send", "message/stream")
+STREAMING = ("message/stream", "tasks/resubscribe")
+
+
+def params(method: str) -> Any:
+    return strategies_v0.send_params("0.2.5") if method in SENDING else strategies_v0.PARAMS[method]()
+
+
+@pytest.mark.parametrize("method", [*SENDING, "tasks/cancel"])
+@given(data=st.data())
+def test_params_come_back(method: str, data: Any) -> None:
+    row = ROW[method]
+    check(row.decode_request, row.encode_request, data.draw(params(method)))
+
+
+@pytest.mark.parametrize("method", [name for name in strategies_v0.RESULTS if "push" not in name])
+@given(data=st.data())
+def test_results_come_back(method: str, data: Any) -> None:
+    row = ROW[method]
+    check(row.decode_response, row.encode_response, data.draw(strategies_v0.RESULTS[method]()))
+
+
+@given(data=st.data())
+def test_events_of_unknown_tasks_come_back(data: Any) -> None:
+    row = ROW["message/stream"]
+    event = data.draw(strategies_v0.status_updates())
+    event["status"] = {**event["status"], "state": "unknown"}
+    if data.draw(st.booleans()):
+        event[marks.FINAL] = data.draw(st.sampled_from([True, False, "x", None]))
+    check(row.decode_response, row.encode_response, event)
+
+
+@pytest.mark.parametrize("side", ["request", "response"])
+@pytest.mark.parametrize("method", [*SENDING, "tasks/get", "tasks/resubscribe"])
+@given(data=st.data())
+def test_hub_messages_come_back(method: str, side: str, data: Any) -> None:
+    row = ROW[method]
+    message = data.draw(strategies.messages(getattr(row.operation, side)))
+    for loss in LOSSES:
+        owner, _, member = loss.path.partition(".")
+        if owner == message.DESCRIPTOR.name and member:
+            message.ClearField(member)
+    if side == "response" and method != "tasks/get" and message.WhichOneof("payload") is None:
+        return
+    text = codec.dumps(getattr(row, f"encode_{side}")(message))
+    assert reading(getattr(row, f"decode_{side}"), text) == message, text
+
+
+@pytest.mark.parametrize("note", [None, True, False, "odd"])
+@pytest.mark.parametrize("more", [{}, {"a": 1}])
+def test_notes_on_events_of_unknown_tasks_come_back(note: Any, more: dict[str, Any]) -> None:
+    update = hub.TaskStatusUpdateEvent(task_id="t", context_id="c", status=hub.TaskStatus())
+    if note is not None or more:
+        update.metadata.update(more | ({} if note is None else {marks.FINAL: note}))
+    event = hub.StreamResponse(status_update=update)
+    row = ROW["message/stream"]
+    tree = row.encode_response(event)
+    assert tree["final"] is {None: True, "odd": False}.get(note, note)
+    assert row.decode_response(tree) == event
+    assert marks.final_said(event.status_update) == (None if note == "odd" else note)  # it is as it was
+
+
+@pytest.mark.parametrize("method", STREAMING)
+def test_unknown_ends_a_stream_here_and_nowhere_else(method: str) -> None:
+    for state, final in (
+        ("unknown", True),
+        ("completed", True),
+        ("working", False),
+        ("input-required", True),
+    ):
+        event = hub.StreamResponse()
+        event.status_update.task_id = "t"
+        event.status_update.status.SetInParent()
+        if state != "unknown":
+            name = f"TASK_STATE_{state.upper().replace('-', '_')}"
+            event.status_update.status.state = hub.TaskState.Value(name)
+        assert ROW[method].encode_response(event)["final"] is final
+        assert NEWER[method].encode_response(event)["final"] is (final and state != "unknown")
+
+
+def test_what_an_unknown_event_says_otherwise_is_known_to_others() -> None:
+    tree = {
+        "kind": "status-update",
+        "taskId": "t",
+        "contextId": "c",
+        "status": {"state": "unknown"},
+        "final": False,
+    }
+    row = ROW["message/stream"]
+    event = row.decode_response(tree)
+    assert marks.final_said(event.status_update) is False
+    assert marks.final_said(row.decode_response(tree | {"final": True}).status_update) is None
+    assert NEWER["message/stream"].encode_response(event)["final"] is False
+    silent = {name: value for name, value in tree.items() if name != "final"}
+    assert row.encode_response(row.decode_response(silent)) == silent
+
+
+def test_media_types_are_listed_even_where_nobody_asked_for_any() -> None:
+    for method in SENDING:
+        row = ROW[method]
+        asked = NEWER[method].decode_request({"message": MESSAGE, "configuration": {"blocking": True}})
+        tree = row.encode_request(asked)
+        assert tree["configuration"] == {"blocking": True, "acceptedOutputModes": []}
+        bare = hub.SendMessageRequest()
+        bare.message.message_id = "m"
+        assert "configuration" not in row.encode_request(bare)
+
+
+def test_an_empty_list_of_media_types_costs_no_residue() -> None:
+    tree = {"message": MESSAGE, "configuration": {"acceptedOutputModes": []}}
+    for method in SENDING:
+        request = ROW[method].decode_request(tree)
+        assert not request.HasField("metadata")
+        assert request.HasField("configuration")
+        assert ROW[method].encode_request(request) == tree
+    assert tree["configuration"] == {"acceptedOutputModes": []}
+
+
+def test_a_list_of_a_0_2_5_caller_reaches_an_agent_of_either_version() -> None:
+    tree = {"message": MESSAGE, "configuration": {"acceptedOutputModes": ["text/plain"]}}
+    request = ROW["message/send"].decode_request(tree)
+    assert NEWER["message/send"].encode_request(request) == tree
+    unsaid = NEWER["message/send"].decode_request(
+        {"message": MESSAGE, "configuration": {"acceptedOutputModes": []}}
+    )
+    assert ROW["message/send"].encode_request(unsaid)["configuration"] == {"acceptedOutputModes": []}
+
+
+@pytest.mark.parametrize("data", [[1, {"a": [None]}], [], [1.5]])
+def test_lists_in_data_parts_come_back(data: Any) -> None:
+    tree = MESSAGE | {"parts": [{"kind": "data", "data": data}]}
+    row = ROW["message/send"]
+    check(row.decode_request, row.encode_request, {"message": tree})
+    message = reading(row.decode_request, codec.dumps({"message": tree})).message
+    assert message.parts[0].data.WhichOneof("kind") == "list_value"
+
+
+def test_a_card_of_0_3_keeps_its_members() -> None:
+    signed = CARD | {"signatures": [{"protected": "p", "signature": "s"}], "protocolVersion": "0.2.5"}
+    signed["skills"] = [{"id": "s", "name": "s", "description": "", "tags": [], "security": [{"key": []}]}]
+    signed["securitySchemes"] = {"m": {"type": "mutualTLS"}}
+    row = ROW[EXTENDED_CARD]
+    for hop in HOPS.values():
+        card = hop(row.decode_response(signed))
+        assert same(row.encode_response(card), signed)
+    assert card.signatures[0].signature == "s"
+
+
+def test_the_extended_card_is_a_plain_get_and_since_0_2_6_a_method() -> None:
+    rows = [row for row in ROWS if row.operation is ops.GET_EXTENDED_AGENT_CARD]
+    assert [row.address for row in rows] == [EXTENDED_CARD, EXTENDED_CARD_METHOD]
+    for row in rows:
+        assert row.decode_request(None) == hub.GetExtendedAgentCardRequest()
+        assert row.encode_request(hub.GetExtendedAgentCardRequest()) is None
+
+
+def test_all_other_methods_are_those_of_0_3() -> None:
+    assert ROW.keys() - NEWER.keys() == {EXTENDED_CARD, EXTENDED_CARD_METHOD}
+    assert NEWER.keys() - ROW.keys() == {"agent/getAuthenticatedExtendedCard"}
+    push = "tasks/pushNotificationConfig/get"
+    assert ROW[push] is NEWER[push]
+    assert ROW[push].decode_request({"id": "t"}) == hub.GetTaskPushNotificationConfigRequest(task_id="t")
+
+
+@pytest.mark.parametrize(
+    "wire", [None, [], 1, {"configuration": []}, {"configuration": {"acceptedOutputModes": 1}}]
+)
+def test_nonsense_is_refused_as_0_3_refuses_it(wire: Any) -> None:
+    from a2a_bridge import A2AError, Reason
+
+    for method in SENDING:
+        with pytest.raises(A2AError) as caught:
+            ROW[method].decode_request(wire)
+        assert caught.value.reason is Reason.INVALID_PARAMS
