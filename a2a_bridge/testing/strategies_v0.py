@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -45,6 +46,7 @@ STRANGERS = ("x", "", "a/b", "m~n~1", "é", "x-vendor", "\ud800", "urn:a2a-bridg
 """Names of members that no schema declares; some are names that other versions know."""
 
 
+@cache
 def texts() -> Strategy:
     """Strings of any characters, halves of surrogate pairs included."""
     return st.one_of(
@@ -54,11 +56,13 @@ def texts() -> Strategy:
     )
 
 
+@cache
 def ids() -> Strategy:
     """Identifiers as they are and as they may be."""
     return st.sampled_from(["t-1", "c", "a/b%", "é", ""]) | texts()
 
 
+@cache
 def numbers() -> Strategy:
     """Numbers in all the spellings that JSON has."""
     return st.one_of(
@@ -69,6 +73,7 @@ def numbers() -> Strategy:
     )
 
 
+@cache
 def anything() -> Strategy:
     """Any JSON value, now and then nested deeper than protobuf goes."""
     plain = st.none() | st.booleans() | numbers() | texts()
@@ -86,11 +91,13 @@ def _deep(tree: Json, levels: int, arrays: bool) -> Json:
     return tree
 
 
+@cache
 def free_objects() -> Strategy:
     """Objects of any members."""
     return st.dictionaries(texts(), anything(), max_size=3)
 
 
+@cache
 def metadata() -> Strategy:
     """Metadata, also such as holds the key that the bridge uses."""
     ours = st.sampled_from(
@@ -115,6 +122,7 @@ def metadata() -> Strategy:
     return st.one_of(free_objects(), free_objects(), free_objects(), keyed, flagged)
 
 
+@cache
 def base64_texts() -> Strategy:
     """Bytes in the spellings of base64 that are in use, and text that is none."""
     standard = st.binary(max_size=100).map(lambda octets: base64.b64encode(octets).decode())
@@ -136,6 +144,7 @@ def _broken(text: str, width: int, line: str, end: bool) -> str:
     return line.join(lines) + (line if end else "")
 
 
+@cache
 def times() -> Strategy:
     """Timestamps, and what stands where one should."""
     return st.one_of(
@@ -177,6 +186,7 @@ def _lists(values: Strategy) -> Strategy:
     return st.lists(values, max_size=3)
 
 
+@cache
 def parts() -> Strategy:
     """TextPart, FilePart, DataPart."""
     text = objects({"kind": st.just("text"), "text": texts()}, {"metadata": metadata()}, bearable=("kind",))
@@ -204,6 +214,7 @@ def _tagged_by_type(part: JsonObject) -> JsonObject:
     return {("type" if name == "kind" else name): value for name, value in part.items()}
 
 
+@cache
 def messages() -> Strategy:
     """Message."""
     return objects(
@@ -224,6 +235,7 @@ def messages() -> Strategy:
     )
 
 
+@cache
 def artifacts() -> Strategy:
     """Artifact."""
     return objects(
@@ -233,12 +245,14 @@ def artifacts() -> Strategy:
     )
 
 
+@cache
 def statuses() -> Strategy:
     """TaskStatus."""
     states = st.sampled_from([*STATES, "cancelled"])
     return objects({"state": states}, {"message": messages(), "timestamp": times()}, bearable=("state",))
 
 
+@cache
 def tasks() -> Strategy:
     """Task."""
     return objects(
@@ -252,6 +266,7 @@ def tasks() -> Strategy:
     )
 
 
+@cache
 def status_updates() -> Strategy:
     """TaskStatusUpdateEvent."""
     return objects(
@@ -267,6 +282,7 @@ def status_updates() -> Strategy:
     )
 
 
+@cache
 def artifact_updates() -> Strategy:
     """TaskArtifactUpdateEvent."""
     return objects(
@@ -281,16 +297,19 @@ def artifact_updates() -> Strategy:
     )
 
 
+@cache
 def results() -> Strategy:
     """What message/send answers."""
     return tasks() | messages()
 
 
+@cache
 def events() -> Strategy:
     """What message/stream and tasks/resubscribe answer."""
     return st.one_of(tasks(), messages(), status_updates(), artifact_updates())
 
 
+@cache
 def push_configs() -> Strategy:
     """PushNotificationConfig."""
     authentication = objects(
@@ -301,11 +320,13 @@ def push_configs() -> Strategy:
     return objects({"url": texts()}, {"id": ids(), "token": texts(), "authentication": authentication})
 
 
+@cache
 def task_push_configs() -> Strategy:
     """TaskPushNotificationConfig."""
     return objects({"taskId": ids(), "pushNotificationConfig": push_configs()}, {}, bearable=("taskId",))
 
 
+@cache
 def history_lengths() -> Strategy:
     """Lengths as the schema has them, beyond 32 bits and with a fraction of nothing included."""
     return st.integers(0, 2**34) | st.sampled_from(
@@ -313,6 +334,7 @@ def history_lengths() -> Strategy:
     )
 
 
+@cache
 def send_params(version: str = "0.3") -> Strategy:
     """MessageSendParams. Version 0.2.5 requires acceptedOutputModes."""
     modes = {"acceptedOutputModes": _lists(st.sampled_from(["text/plain", "*/*", ""]))}
@@ -325,21 +347,25 @@ def send_params(version: str = "0.3") -> Strategy:
     return objects({"message": messages()}, {"configuration": configuration, "metadata": metadata()})
 
 
+@cache
 def task_id_params() -> Strategy:
     """TaskIdParams, and ListTaskPushNotificationConfigParams, which look the same."""
     return objects({"id": ids()}, {"metadata": metadata()})
 
 
+@cache
 def task_query_params() -> Strategy:
     """TaskQueryParams."""
     return objects({"id": ids()}, {"historyLength": history_lengths(), "metadata": metadata()})
 
 
+@cache
 def get_push_config_params() -> Strategy:
     """GetTaskPushNotificationConfigParams or TaskIdParams."""
     return objects({"id": ids()}, {"pushNotificationConfigId": ids(), "metadata": metadata()})
 
 
+@cache
 def delete_push_config_params() -> Strategy:
     """DeleteTaskPushNotificationConfigParams."""
     return objects({"id": ids(), "pushNotificationConfigId": ids()}, {"metadata": metadata()})

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from a2a_bridge.bindings import ListenAddress, find
+from a2a_bridge.core import operations as ops
+from a2a_bridge.dialects import V0_3
 from a2a_bridge.testing.contracts import BindingContract
 
 
@@ -11,3 +15,23 @@ class TestHttpJson(BindingContract):
 
     def url(self, address: ListenAddress, path: str) -> str:
         return f"http://{address}{path}"
+
+
+class TestHttpJson03(BindingContract):
+    binding = find("HTTP+JSON")
+    dialect = V0_3
+    tenants = False
+    losses = frozenset({"TaskPushNotificationConfig.tenant", "CancelTaskRequest.metadata"})
+
+    def url(self, address: ListenAddress, path: str) -> str:
+        return f"http://{address}{path}"
+
+    def has(self, operation: Any) -> bool:
+        # Agents of 0.3 have no such route, so that clients do not ask for it.
+        return operation is not ops.LIST_TASKS and super().has(operation)
+
+    def certain(self, message: Any) -> Any:
+        copy = super().certain(message)
+        if "configuration" in copy.DESCRIPTOR.fields_by_name and not copy.configuration.ListFields():
+            copy.ClearField("configuration")  # to say nothing there is to say something, which means the same
+        return copy
