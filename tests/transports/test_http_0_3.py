@@ -1,0 +1,207 @@
+"""0.3 over HTTP as callers and agents of it write: both spellings of HTTP+JSON, one URL for all versions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.dialects import KNOWN, V0_3
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.transports.http_peer import REQUEST, http, peering
+from tests.transports.http_scene import Answer, Scripted, ask, dialling, frame, hosting, request
+
+KIND = {"kind": "message", "messageId": "m-1", "role": "user", "parts": [{"kind": "text", "text": "hello"}]}
+PROTO = {"messageId": "m-1", "role": "ROLE_USER", "content": [{"text": "hello"}]}
+
+
+def task() -> hub.Task:
+    return hub.Task(id="t", context_id="c", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
+
+
+def working() -> Scripted:
+    async def unary(call: Call[Any, Any]) -> Any:
+        if call.operation.response is hub.SendMessageResponse:
+            return hub.SendMessageResponse(task=task())
+        return task() if call.operation.response is hub.Task else call.operation.response()
+
+    async def stream(_: Call[Any, Any]) -> Any:
+        yield hub.StreamResponse(task=task())
+
+    return Scripted(on_unary=unary, on_stream=stream)
+
+
+def events(answer: Answer) -> list[Any]:
+    lines = answer.body.decode().split("\n")
+    return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+
+
+async def send(message: Any, path: str = "/v1/message:send") -> Answer:
+    async with hosting(working(), dialects=KNOWN) as host:
+        return await ask(host, request("POST", path, json.dumps({"message": message}), version=""))
+
+
+@pytest.mark.parametrize("path", ["/v1/message:send", "/v1/message%3Asend", "/v1/message%3asend"])
+async def test_who_asks_in_one_spelling_is_answered_in_it(path: str) -> None:
+    kind, proto = await send(KIND, path), await send(PROTO, path)
+    assert kind.json()["task"]["status"]["state"] == "working"
+    assert kind.json()["task"]["kind"] == "task"
+    assert proto.json()["task"]["status"]["state"] == "TASK_STATE_WORKING"
+    assert "kind" not in proto.json()["task"]
+
+
+async def test_streams_too() -> None:
+    for message, state in ((KIND, "working"), (PROTO, "TASK_STATE_WORKING")):
+        [event] = events(await send(message, "/v1/message:stream"))
+        assert event["task"]["status"]["state"] == state
+
+
+async def test_a_stream_is_taken_up_by_either_verb() -> None:
+    service = working()
+    async with hosting(service, dialects=KNOWN) as host:
+        for method, path in (("GET", "/v1/tasks/t:subscribe"), ("POST", "/v1/tasks/t%3Asubscribe")):
+            [event] = events(await ask(host, request(method, path, version="")))
+            assert event["task"]["id"] == "t"
+    assert [call.operation for call in service.calls] == [ops.SUBSCRIBE_TO_TASK] * 2
+    assert [call.context.origin.version for call in service.calls] == ["0.3"] * 2
+
+
+async def test_one_url_for_all_versions() -> None:
+    service = working()
+    calls = [
+        ("message/send", {"message": KIND}, "", "0.3"),
+        ("message/send", {"message": KIND}, "0.3.0", "0.3"),
+        (
+            "SendMessage",
+            {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}},
+            "1.0",
+            "1.0",
+        ),
+        ("tasks/get", {"id": "t"}, "", "0.3"),
+    ]
+    async with hosting(service, dialects=KNOWN) as host:
+        for method, params, version, _ in calls:
+            for path in ("/", ""):
+                answer = await ask(host, request("POST", path or "/", frame(method, params), version=version))
+                assert "result" in answer.json()
+    assert [call.context.origin.version for call in service.calls][::2] == [call[3] for call in calls]
+
+
+async def test_a_url_below_a_path_has_a_slash_or_none() -> None:
+    async with hosting(working(), path="/a", dialects=KNOWN) as host:
+        for path in ("/a", "/a/"):
+            answer = await ask(host, request("POST", path, frame("tasks/get", {"id": "t"}), version=""))
+            assert answer.json()["result"]["kind"] == "task"
+        answer = await ask(host, request("GET", "/a/v1/tasks/t", version=""))
+        assert answer.json()["status"]["state"] == "TASK_STATE_WORKING"
+
+
+async def test_bad_input_names_the_member() -> None:
+    message = {**KIND, "parts": [{"kind": "text", "text": 5}]}
+    async with hosting(working(), dialects=KNOWN) as host:
+        raw = request("POST", "/", frame("message/send", {"message": message}), version="")
+        error = (await ask(host, raw)).json()["error"]
+        assert (error["code"], error["message"].split(":")[0]) == (-32602, "message.parts[0].text")
+        raw = request("POST", "/v1/message:send", json.dumps({"message": message}), version="")
+        answer = await ask(host, raw)
+        assert answer.status == 422
+        assert "message.parts[0].text" in answer.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (b'{"jsonrpc":"2.0","id":1}', None),
+        (b'{"jsonrpc":"2.0","id":1,"result":null}', None),
+        (b'{"jsonrpc":"2.0","id":1,"result":null,"error":null}', None),
+        (
+            b'{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"Task not found"}}',
+            Reason.TASK_NOT_FOUND,
+        ),
+        (
+            b'{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":-32001,"message":"x"}}',
+            Reason.TASK_NOT_FOUND,
+        ),
+    ],
+)
+async def test_what_agents_answer_to_delete(answer: bytes, expected: Reason | None) -> None:
+    asked = hub.DeleteTaskPushNotificationConfigRequest(task_id="t", id="c")
+    async with peering(http(answer)) as peer, dialling(peer.url, "JSONRPC", dialect=V0_3) as near:
+        call = Call(ops.DELETE_PUSH_CONFIG, asked, CallContext())
+        if expected is None:
+            await near.unary(call)
+            assert json.loads(peer.requests[0][2])["params"] == {"id": "t", "pushNotificationConfigId": "c"}
+            return
+        with pytest.raises(A2AError) as caught:
+            await near.unary(call)
+        assert caught.value.reason is expected
+
+
+async def test_a_request_without_params_has_none() -> None:
+    card = {
+        "name": "x",
+        "version": "1",
+        "url": "http://a.example",
+        "protocolVersion": "0.3.0",
+        "description": "",
+    }
+    card |= {"capabilities": {}, "defaultInputModes": [], "defaultOutputModes": [], "skills": []}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": card})
+    async with peering(http(body)) as peer, dialling(peer.url, "JSONRPC", dialect=V0_3) as near:
+        asked = hub.GetExtendedAgentCardRequest()
+        got = await near.unary(Call(ops.GET_EXTENDED_AGENT_CARD, asked, CallContext()))
+        assert got.name == "x"
+        _, headers, sent = peer.requests[0]
+    assert json.loads(sent) == {"jsonrpc": "2.0", "id": 1, "method": "agent/getAuthenticatedExtendedCard"}
+    assert "a2a-version" not in headers
+
+
+@pytest.mark.parametrize("works", ["GET", "POST"])
+async def test_clients_find_the_verb_that_an_agent_takes(works: str) -> None:
+    event = '{"task":{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}'
+
+    def answer(first: str, _headers: dict[str, str], _body: bytes) -> bytes:
+        if not first.startswith(works):
+            return http('{"detail":"Method Not Allowed"}', "405 Method Not Allowed")
+        return http(f"data: {event}\n\n", media="text/event-stream")
+
+    async with peering(answer) as peer, dialling(peer.url, "HTTP+JSON", dialect=V0_3) as near:
+        for _ in range(2):
+            call = Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id="t"), CallContext())
+            assert [one.task.id async for one in near.stream(call)] == ["t"]
+        verbs = [first.split()[0] for first, _, _ in peer.requests]
+    assert verbs == (["GET", "GET"] if works == "GET" else ["GET", "POST", "POST"])
+
+
+@pytest.mark.parametrize("kind", ["JSONRPC", "HTTP+JSON"])
+async def test_every_number_of_an_event_is_read(kind: str) -> None:
+    number = "12345678901234567890123"
+    inner = f'{{"kind":"data","data":{{"n":{number}}}}}'
+    task = '{"kind":"task","id":"t","contextId":"c","status":{"state":"working"},"history":[{"kind":"message",'
+    task += f'"messageId":"m","role":"user","parts":[{inner}]}}]}}'
+
+    def answer(_first: str, _headers: dict[str, str], asked: bytes) -> bytes:
+        data = (
+            task
+            if kind != "JSONRPC"
+            else f'{{"jsonrpc":"2.0","id":{json.loads(asked)["id"]},"result":{task}}}'
+        )
+        return http(f"data: {data}\n\n", media="text/event-stream")
+
+    near_kind = "JSONRPC"
+    async with (
+        peering(answer) as peer,
+        dialling(peer.url, kind, dialect=V0_3) as far,
+        hosting(far, dialects=KNOWN) as host,
+    ):
+        raw = request("POST", "/", frame("message/stream", {"message": KIND}), version="")
+        [event] = events(await ask(host, raw))
+        answered = await ask(host, raw)
+        async with dialling(f"http://{host.address}", near_kind, dialect=V0_3) as near:
+            [_] = [one async for one in near.stream(Call(ops.SEND_STREAMING_MESSAGE, REQUEST, CallContext()))]
+    assert number in answered.body.decode()
+    assert event["result"]["history"][0]["parts"][0]["data"]["n"] == int(number)
