@@ -13,8 +13,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects import V1_0
-from a2a_bridge.dialects.marks import SNAPSHOT, say_final, synthesised
+from a2a_bridge.dialects.marks import SNAPSHOT, final_said, say_final, synthesised
 from a2a_bridge.dialects.v0_3 import DIALECT as V0_3
 from a2a_bridge.hosting import Run
 from a2a_bridge.hosting.executor import Event
@@ -152,6 +151,56 @@ async def test_what_0_3_said_comes_back_as_it_was_said_and_no_agent_sees_how(ups
     assert b"urn:a2a-bridge" not in seen[0]
 
 
+# ---------------------------------------------------------------------- all bindings
+
+KINDS = ["JSONRPC", "HTTP+JSON", "GRPC"]
+
+
+def asking(text: str, **members: Any) -> hub.SendMessageRequest:
+    return hub.SendMessageRequest(
+        message={"message_id": "m", "role": "ROLE_USER", "parts": [{"text": text}], **members}
+    )
+
+
+@pytest.mark.parametrize("upstream", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("version", "behind"), [("0.3", "1.0"), ("1.0", "0.3"), ("0.3", "0.3")])
+async def test_conversations_over_every_binding(version: str, behind: str, kind: str, upstream: str) -> None:
+    async with (
+        hosted(ScriptedAgent(), kind=upstream) as agent,
+        bridged(agent.candidate(behind), kind=kind) as front,
+        caller(front, version) as client,
+    ):
+        events = await events_of(client.send_streaming_message(asking("task x")))
+        assert events[0].HasField("task")
+        states = [one.status_update.status.state for one in events if one.HasField("status_update")]
+        assert states == [WORKING, hub.TASK_STATE_COMPLETED]
+        assert not any(final_said(one.status_update) for one in events if one.HasField("status_update"))
+        task = (await client.send_message(asking("input what?"))).task
+        assert task.status.state == hub.TASK_STATE_INPUT_REQUIRED
+        if version == "1.0":
+            waiting = hub.ListTasksRequest(status=hub.TASK_STATE_INPUT_REQUIRED)
+            assert [one.id for one in (await client.list_tasks(waiting)).tasks] == [task.id]
+        else:
+            with pytest.raises(A2AError) as caught:
+                await client.list_tasks(hub.ListTasksRequest())
+            assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
+        config = hub.TaskPushNotificationConfig(task_id=task.id, id="p", url="http://127.0.0.1:9/")
+        assert await client.create_task_push_notification_config(config) == config
+        listing = hub.ListTaskPushNotificationConfigsRequest(task_id=task.id)
+        assert list((await client.list_task_push_notification_configs(listing)).configs) == [config]
+        gone = hub.DeleteTaskPushNotificationConfigRequest(task_id=task.id, id="p")
+        await client.delete_task_push_notification_config(gone)
+        done = (await client.send_message(asking("x", task_id=task.id))).task
+        assert done.status.state == hub.TASK_STATE_COMPLETED
+        with pytest.raises(A2AError) as caught:
+            await events_of(client.subscribe_to_task(hub.SubscribeToTaskRequest(id=task.id)))
+        assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
+        with pytest.raises(A2AError) as caught:
+            await client.send_message(asking("x", task_id=task.id))
+        assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
+
+
 # ---------------------------------------------------------------------- agents of 0.3
 
 
@@ -177,9 +226,10 @@ async def old_agent(probe: Probe) -> AsyncIterator[Front]:
 
 
 @asynccontextmanager
-async def caller(front: Front) -> AsyncIterator[Client]:
-    candidate = front.candidate("1.0")
-    async with find("JSONRPC").dial(candidate.interface, V1_0, DialOptions(timeout=10)) as service:
+async def caller(front: Front, version: str = "1.0") -> AsyncIterator[Client]:
+    candidate = front.candidate(version)
+    dialling = find(front.kind).dial(candidate.interface, candidate.dialect, DialOptions(timeout=10))
+    async with dialling as service:
         yield Client(service)
 
 

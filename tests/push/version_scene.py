@@ -27,15 +27,16 @@ VERSIONS = {"1.0": V1_0, "0.3": V0_3}
 
 
 class Front:
-    """Where something is served over JSON-RPC, to callers of both versions."""
+    """Where something is served to callers of both versions, over JSON-RPC unless another kind is named."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, kind: str = "JSONRPC") -> None:
         self.url = url
+        self.kind = kind
 
     def candidate(self, version: str) -> Candidate:
         """To dial it in a version."""
         dialect = VERSIONS[version]
-        return Candidate(interface("JSONRPC", self.url, version=dialect.version), dialect)
+        return Candidate(interface(self.kind, self.url, version=dialect.version), dialect)
 
     async def call(self, method: str, params: Any, version: str = "0.3") -> Any:
         """The result of a raw call, or its error."""
@@ -69,9 +70,13 @@ async def served(
 
 
 async def _mounted(
-    stack: AsyncExitStack, service: Service, dialects: Sequence[Dialect], registrations: Registrations
+    stack: AsyncExitStack,
+    service: Service,
+    dialects: Sequence[Dialect],
+    registrations: Registrations,
+    kind: str = "JSONRPC",
 ) -> tuple[Front, list[Any]]:
-    binding = find("JSONRPC")
+    binding = find(kind)
     host: Any = binding.host(ListenAddress(), HostOptions())
     guarded = compose(service, push_memory(registrations, dialects), older_callers(dialects), validate())
     binding.mount(host, "", guarded, dialects)
@@ -81,14 +86,17 @@ async def _mounted(
         status: int = await receive[0](*posted)
         return status
 
-    host.receive(PATH, received)
+    if kind != "GRPC":
+        host.receive(PATH, received)
     await host.start()
     stack.push_async_callback(host.drain, 0)
-    return Front(f"http://{host.address}/"), receive
+    return Front(str(host.address) if kind == "GRPC" else f"http://{host.address}/", kind), receive
 
 
 @asynccontextmanager
-async def hosted(agent: Agent, dialects: Sequence[Dialect] = BOTH) -> AsyncIterator[Front]:
+async def hosted(
+    agent: Agent, dialects: Sequence[Dialect] = BOTH, kind: str = "JSONRPC"
+) -> AsyncIterator[Front]:
     """An agent that sends push notifications."""
     registrations = Registrations()
     async with AsyncExitStack() as stack:
@@ -97,12 +105,14 @@ async def hosted(agent: Agent, dialects: Sequence[Dialect] = BOTH) -> AsyncItera
         stack.push_async_callback(sender.close)
         engine = Engine(agent, push_sender=sender)
         stack.push_async_callback(engine.close)
-        front, _ = await _mounted(stack, service_of(engine), dialects, registrations)
+        front, _ = await _mounted(stack, service_of(engine), dialects, registrations, kind)
         yield front
 
 
 @asynccontextmanager
-async def bridged(upstream: Candidate, *, relayed: bool = False) -> AsyncIterator[Front]:
+async def bridged(
+    upstream: Candidate, *, relayed: bool = False, kind: str = "JSONRPC"
+) -> AsyncIterator[Front]:
     """A gateway to an agent of one version, for callers of both."""
     async with AsyncExitStack() as stack:
         dial = dialled([upstream], DialOptions(timeout=PATIENCE), dial=polyfilled())
@@ -111,7 +121,7 @@ async def bridged(upstream: Candidate, *, relayed: bool = False) -> AsyncIterato
         relay = Relay(Webhook(post, pause=0.001), "") if relayed else None
         if relay is not None:
             service = relay.wrap(service)
-        front, receive = await _mounted(stack, service, BOTH, Registrations())
+        front, receive = await _mounted(stack, service, BOTH, Registrations(), kind)
         if relay is not None:
             relay.public_url = front.url
             receive.append(relay.receive)
