@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -17,7 +18,7 @@ from typing import Any
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.messages import is_terminal
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects.marks import CLOSING, SNAPSHOT, Finality, synthesise, synthesised
@@ -25,6 +26,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
 
+#: seconds that a stream waits for what it asks about its task; it goes on without that
+PATIENCE = 10.0
 _UPDATES = ("status_update", "artifact_update")
 
 
@@ -105,5 +108,8 @@ async def _get(service: Service, call: Call[Any, Any], task_id: str) -> hub.Task
     configuration = getattr(call.request, "configuration", None)
     if configuration is not None and configuration.HasField("history_length"):
         request.history_length = configuration.history_length
-    # A stream that found its agent must not look elsewhere because of this.
-    return await service.unary(Call(ops.GET_TASK, request, call.context.replace(reply={})))
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await service.unary(Call(ops.GET_TASK, request, call.context.replace(reply={})))
+    except TimeoutError:
+        raise A2AError(Reason.DEADLINE_EXCEEDED, blame=Blame.PEER) from None

@@ -11,6 +11,7 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
@@ -35,6 +36,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
 
+#: seconds that the end of a stream waits for a status nobody has told
+PATIENCE = 10.0
 #: most pages of push configs that are put together into one list
 PAGES = 100
 
@@ -106,8 +109,9 @@ class _OlderCallers:
         """Gets the status of a task that only artifacts were heard of. Not getting it is no failure."""
         request = hub.GetTaskRequest(id=known.task_id, tenant=call.request.tenant, history_length=0)
         try:
-            task = await self._service.unary(Call(ops.GET_TASK, request, call.context.replace(reply={})))
-        except A2AError as error:
+            async with asyncio.timeout(PATIENCE):
+                task = await self._service.unary(Call(ops.GET_TASK, request, call.context.replace(reply={})))
+        except (A2AError, TimeoutError) as error:
             logger.debug("the status of task %s is unknown: %s", known.task_id, error)
         else:
             known.status = task.status

@@ -13,9 +13,10 @@ from a2a_bridge.core.call import Call, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import compose
 from a2a_bridge.dialects.marks import CLOSING, SNAPSHOT, say_final, synthesise, synthesised
+from a2a_bridge.gateway import streams
 from a2a_bridge.middleware.older_callers import older_callers
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.probe import Probe, yielding
+from a2a_bridge.testing.probe import Probe, waiting, yielding
 from tests.gateway.test_polyfill import OLD, agent_of
 
 WORKING = hub.TASK_STATE_WORKING
@@ -132,6 +133,18 @@ async def test_a_final_event_is_the_end(end: Any) -> None:
     agent = Agent(hub.StreamResponse(task=task()), status(INPUT, final=False), end, status(), MESSAGE)
     assert await agent.stream() == [hub.StreamResponse(task=task()), status(INPUT, final=False), end]
     await agent.probe.running(0)
+
+
+async def test_an_agent_that_does_not_answer_delays_no_stream_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streams, "PATIENCE", 0.05)
+    for request_ in (FOLLOW_UP, SUBSCRIBE):
+        agent = Agent(status())
+        agent.probe.on_unary = waiting
+        first, second = await agent.stream(request_)
+        assert synthesised(first.task) == SNAPSHOT
+        assert second == status()
 
 
 async def test_a_closing_event_made_up_by_another_bridge_is_dropped() -> None:
