@@ -40,7 +40,7 @@ from a2a_bridge.dialects.v0_3.proto_rows import (
     response_encoder,
     writes_base64,
 )
-from a2a_bridge.dialects.v0_3.proto_trees import tree_of
+from a2a_bridge.dialects.v0_3.proto_trees import tree_of, without_unknown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 
@@ -196,7 +196,7 @@ def _create_aside(tree: Any) -> Mapping[str, str]:
 
 def _create_recall(tree: Any, told: Mapping[str, str]) -> Any:
     recalled = asides.recall(CREATE_CONFIG, _create_request(tree), told)
-    return {"taskId": tree.get("taskId"), **recalled}
+    return {"taskId": tree.get("taskId"), **without_unknown(recalled)}
 
 
 def _decode_config(tree: Json) -> hub.TaskPushNotificationConfig:
@@ -367,7 +367,7 @@ def _proto_rows(files: Files) -> dict[Any, HttpRow]:
     config = (CONFIG, partial(_to_proto, CONFIG), _decode_config)
     about_config: dict[str, Any] = {
         "aside_response": partial(asides.tell, CONFIG),
-        "recall_response": partial(asides.recall, CONFIG),
+        "recall_response": lambda tree, told: without_unknown(asides.recall(CONFIG, tree, told)),
     }
     rows = (
         _row(ops.SEND_MESSAGE, send, sent),
@@ -441,7 +441,7 @@ def _list_aside(tree: Any) -> Mapping[str, str]:
 
 
 def _list_recall(tree: Any, told: Mapping[str, str]) -> Any:
-    return asides.recall_list(CONFIG, tree, told, "configs")
+    return without_unknown(asides.recall_list(CONFIG, tree, told, "configs"))
 
 
 def _kind_row(

@@ -30,7 +30,7 @@ NOTHING: Told = {}
 
 def tell(pair: Pair, tree: JsonObject) -> Told:
     """What a tree of a2a.v1 says beyond the hub. Raises INVALID_PARAMS for what cannot be read or is too much."""
-    return _told(_text(_shown(_canonical(pair, tree)), _shown(tree)))
+    return _told(_text(_shown(_canonical(pair, tree), pair), _shown(tree, pair)))
 
 
 def tell_list(pair: Pair, tree: JsonObject, items: str) -> Told:
@@ -63,19 +63,19 @@ def _with(pair: Pair, tree: JsonObject, text: object) -> JsonObject:
     entries = residue.read(text, PROTO)
     if not entries:
         return tree
-    patched: Any = residue.patch(_shown(tree), entries)
+    patched: Any = residue.patch(_shown(tree, pair), entries)
     try:
-        patched = _hidden(patched, pair.wire)
+        patched = _hidden(patched, pair)
         if _means(pair, patched) == _means(pair, tree):
             return patched  # type: ignore[no-any-return]
-    except (ValueError, TypeError, AttributeError, A2AError):
+    except (ValueError, TypeError, KeyError, AttributeError, A2AError):
         pass
     return tree
 
 
 def _means(pair: Pair, tree: JsonObject) -> bytes:
     message = pair.hub()
-    pair.decode(decoder(pair.wire)(tree), message, Notes())
+    pair.decode(message_of(pair.wire, tree), message, Notes())
     octets: bytes = message.SerializeToString(deterministic=True)
     return octets
 
@@ -91,15 +91,17 @@ def _canonical(pair: Pair, tree: JsonObject) -> JsonObject:
     return tree_of(plain)
 
 
-def _shown(tree: JsonObject) -> JsonObject:
+def _shown(tree: JsonObject, pair: Pair) -> JsonObject:
     """A request to register a configuration as that configuration, with the rest of the request apart.
 
     So are the ids, which every answer has to say in full, wherever the request said them.
     """
-    config = tree.get("config")
-    if type(config) is not dict:
+    if not _registers(pair):
         return tree
     apart: JsonObject = {name: value for name, value in tree.items() if name != "config"}
+    config = tree.get("config")
+    if type(config) is not dict:
+        return {WRAPPER: {**apart, "bare": True}}
     config = dict(config)
     apart["name"] = config.pop("name", None)
     webhook = config.get("pushNotificationConfig")
@@ -109,18 +111,24 @@ def _shown(tree: JsonObject) -> JsonObject:
     return {**config, WRAPPER: apart}
 
 
-def _hidden(tree: JsonObject, wire: type[Any]) -> JsonObject:
+def _hidden(tree: JsonObject, pair: Pair) -> JsonObject:
     """The reverse of `_shown`."""
     config = {name: value for name, value in tree.items() if name != WRAPPER}
-    if "config" not in wire.DESCRIPTOR.fields_by_name:
+    if not _registers(pair):
         return config
     apart = dict(tree[WRAPPER])
-    name, identifier = apart.pop("name", None), apart.pop("id", None)
+    name, identifier, bare = (apart.pop(name, None) for name in ("name", "id", "bare"))
+    if bare:
+        return apart
     if name is not None:
         config["name"] = name
     if identifier is not None:
         config["pushNotificationConfig"] = {**config["pushNotificationConfig"], "id": identifier}
     return {**apart, "config": config}
+
+
+def _registers(pair: Pair) -> bool:
+    return "config" in pair.wire.DESCRIPTOR.fields_by_name
 
 
 def _text(canonical: JsonObject, given: JsonObject) -> str:

@@ -1,0 +1,207 @@
+"""What messages of a2a.v1 mean in the hub, and the other way round. That nothing is lost is tested elsewhere.
+
+Tests named `…_payload_N` are about content that implementations in the field are known to lose.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import pytest
+
+from a2a_bridge.codec import decoder, encoder
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.dialects import marks, residue
+from a2a_bridge.dialects.dialect import Row
+from a2a_bridge.dialects.v0_3 import proto_messages, scalars
+from a2a_bridge.dialects.v0_3 import proto_residue as pairs
+from a2a_bridge.dialects.v0_3.forms import GRPC_FORM
+from a2a_bridge.dialects.v0_3.proto_files import Files
+from a2a_bridge.pb import a2a_v1 as v0
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+def row(operation: Any) -> Row[str, bytes]:
+    found = GRPC_FORM.row(operation)
+    assert found is not None
+    return found
+
+
+def read(pair: pairs.Pair, **members: Any) -> Any:
+    return pairs.decode_bytes(pair, pair.wire(**members).SerializeToString(), Files.RAW)
+
+
+def written(pair: pairs.Pair, message: Any) -> Any:
+    return pair.wire.FromString(pairs.encode_bytes(pair, message, Files.RAW))
+
+
+def test_payload_21_the_timestamp_of_a_status_goes_both_ways() -> None:
+    status = decoder(v0.TaskStatus)(
+        {"state": "TASK_STATE_WORKING", "timestamp": "2025-01-31T12:00:00.123456789Z"}
+    )
+    task = read(pairs.TASK, id="t", status=status)
+    assert encoder(hub.Task)(task)["status"]["timestamp"] == "2025-01-31T12:00:00.123456789Z"
+    assert written(pairs.TASK, task).status.timestamp == status.timestamp
+
+
+def test_payload_22_a_status_without_a_message_stays_without_one() -> None:
+    task = read(pairs.TASK, id="t", status=v0.TaskStatus(state=v0.TASK_STATE_WORKING))
+    assert not task.status.HasField("message")
+    assert not written(pairs.TASK, task).status.HasField("update")
+
+
+def test_payload_22_an_empty_message_of_a_status_stays() -> None:
+    task = read(pairs.TASK, id="t", status=v0.TaskStatus(update=v0.Message()))
+    assert task.status.HasField("message")
+    assert written(pairs.TASK, task).status.HasField("update")
+
+
+def test_payload_23_bytes_are_the_content() -> None:
+    part = hub.Part(raw=b"\x00\xff", media_type="image/x", filename="a.x")
+    file = written(pairs.PART, part).file
+    assert (file.file_with_bytes, file.mime_type, file.name) == (b"\x00\xff", "image/x", "a.x")
+
+
+def test_payload_23_base64_text_is_read_as_what_it_says_and_goes_back_as_it_came() -> None:
+    octets = b64encode(b"hello world")
+    part = read(pairs.PART, file=v0.FilePart(file_with_bytes=octets, mime_type="text/plain"))
+    assert part.raw == b"hello world"
+    assert written(pairs.PART, part).file.file_with_bytes == octets
+
+
+def test_payload_23_large_base64_needs_no_large_residue() -> None:
+    octets = b64encode(b"hello world " * 100_000)
+    part = read(pairs.PART, file=v0.FilePart(file_with_bytes=octets, mime_type="text/plain"))
+    assert len(part.metadata.fields[residue.KEY].string_value) < 200
+
+
+def test_payload_24_references_to_other_tasks_come_back() -> None:
+    message = hub.Message(message_id="m", role=hub.ROLE_USER, reference_task_ids=["a", "b"])
+    wire = written(pairs.MESSAGE, message)
+    assert pairs.decode_bytes(pairs.MESSAGE, wire.SerializeToString(), Files.RAW) == message
+
+
+def test_payload_24_later_members_are_written_and_read() -> None:
+    part = hub.Part(url="https://x", filename="name")
+    part.metadata["k"] = 1
+    wire = written(pairs.PART, part)
+    assert wire.file.name == "name"
+    assert wire.metadata["k"] == 1
+    assert pairs.decode_bytes(pairs.PART, wire.SerializeToString(), Files.RAW) == part
+
+
+def test_payload_25_what_is_not_said_is_the_default_of_1_0() -> None:
+    sent = read(pairs.SEND, request=v0.Message(message_id="m"), configuration=v0.SendMessageConfiguration())
+    assert not sent.configuration.HasField("history_length")
+    assert sent.configuration.return_immediately
+    assert not read(pairs.SEND, request=v0.Message()).configuration.return_immediately
+
+
+def test_payload_25_waiting_is_written_out() -> None:
+    wire = written(pairs.SEND, hub.SendMessageRequest(message=hub.Message(message_id="m")))
+    assert wire.configuration.blocking
+    assert not wire.HasField("metadata")
+    hurried = hub.SendMessageRequest(configuration=hub.SendMessageConfiguration(return_immediately=True))
+    assert not written(pairs.SEND, hurried).configuration.blocking
+
+
+def test_no_history_at_all_comes_back_although_a2a_v1_cannot_say_it() -> None:
+    request = hub.SendMessageRequest(configuration=hub.SendMessageConfiguration(history_length=0))
+    wire = written(pairs.SEND, request)
+    assert wire.configuration.history_length == 0
+    assert pairs.decode_bytes(pairs.SEND, wire.SerializeToString(), Files.RAW) == request
+
+
+def test_both_writings_of_0_3_agree_on_what_is_final() -> None:
+    names = {hub.TaskState.Name(state): state for state in proto_messages.FINAL_STATES}
+    assert {
+        name.removeprefix("TASK_STATE_").lower().replace("_", "-") for name in names
+    } == scalars.FINAL_STATES
+
+
+@pytest.mark.parametrize("state", hub.TaskState.values())
+@pytest.mark.parametrize("final", [True, False])
+def test_final_is_derived_or_noted(state: Any, final: bool) -> None:
+    event = read(pairs.STATUS_UPDATE, task_id="t", status=v0.TaskStatus(state=state), final=final)
+    derived = state in proto_messages.FINAL_STATES
+    assert marks.final_said(event) == (None if final == derived else final)
+    wire = written(pairs.STATUS_UPDATE, event)
+    assert wire.final is final
+    assert not wire.HasField("metadata")
+
+
+def test_data_that_is_no_object_is_wrapped_and_comes_back() -> None:
+    part = decoder(hub.Part)({"data": [1, None, "x"]})
+    wire = written(pairs.PART, part)
+    assert list(wire.data.data.fields) == ["value"]
+    assert pairs.decode_bytes(pairs.PART, wire.SerializeToString(), Files.RAW) == part
+
+
+def test_an_object_that_looks_wrapped_is_left_alone() -> None:
+    wire = decoder(v0.Part)({"data": {"data": {"value": [1]}}, "metadata": {"data_part_compat": True}})
+    part = pairs.decode_bytes(pairs.PART, wire.SerializeToString(), Files.RAW)
+    assert encoder(hub.Part)(part)["data"] == {"value": [1]}
+
+
+FORGED = [
+    '[["/text","%s","another"]]',
+    '[["/file",null,{"fileWithUri":"https://evil"}]]',
+    '[["/metadata",null,{"k":1}]]',
+    '[["/urn:a2a-bridge:unknown-fields",null,"CgNiYWQ="]]',
+]
+
+
+@pytest.mark.parametrize("entries", FORGED)
+def test_a_forged_residue_changes_nothing(entries: str) -> None:
+    if "%s" in entries:
+        entries %= residue.diff("text", "x")[0][1]
+    part = hub.Part(text="text")
+    text = '{"v":1,"proto":' + entries + "}"
+    part.metadata.fields[residue.KEY].string_value = text
+    wire = written(pairs.PART, part)
+    assert wire.text == "text"
+    assert residue.read(wire.metadata.fields[residue.KEY].string_value, residue.PROTO) != entries
+    back = pairs.decode_bytes(pairs.PART, wire.SerializeToString(), Files.RAW)
+    assert back == part, "it is the user's own metadata"
+
+
+def test_a_residue_from_another_wire_is_left_behind() -> None:
+    part = hub.Part(text="text")
+    residue.carry(part, residue.KIND, [["/x", None, 1]])
+    assert written(pairs.PART, part) == v0.Part(text="text")
+
+
+def test_an_agent_may_change_what_a_residue_is_about() -> None:
+    octets = v0.Task(id="t", context_id="c").SerializeToString() + b"\x98\x06\x01"
+    task = pairs.decode_bytes(pairs.TASK, octets, Files.RAW)
+    task.context_id = "other"
+    wire = pairs.encode_bytes(pairs.TASK, task, Files.RAW)
+    assert v0.Task.FromString(wire).context_id == "other"
+    assert wire.endswith(b"\x98\x06\x01")
+
+
+def test_too_much_to_carry_is_refused_and_named() -> None:
+    octets = v0.Task(id="t").SerializeToString() + b"\x9a\x06\x80\x80\x08" + b"x" * 131072
+    with pytest.raises(A2AError) as caught:
+        row(ops.GET_TASK).decode_response(octets)
+    assert caught.value.reason is Reason.INVALID_AGENT_RESPONSE
+    assert "Task" in caught.value.message
+
+
+@pytest.mark.parametrize("operation", [ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE, ops.SUBSCRIBE_TO_TASK])
+def test_an_answer_that_holds_nothing_is_the_agents_fault(operation: Any) -> None:
+    with pytest.raises(A2AError, match="holds none") as caught:
+        row(operation).decode_response(b"")
+    assert caught.value.blame is Blame.PEER
+
+
+@pytest.mark.parametrize("one", GRPC_FORM.rows, ids=lambda one: one.operation.name)
+def test_what_is_no_protobuf_is_refused_in_plain_words(one: Row[str, bytes]) -> None:
+    with pytest.raises(A2AError, match=r"a2a\.v1|google\.protobuf") as caught:
+        one.decode_request(b"\xff\xff\xff")
+    assert caught.value.reason is Reason.PARSE_ERROR
+    with pytest.raises(A2AError) as caught:
+        one.decode_response(b"\xff\xff\xff")
+    assert caught.value.reason is Reason.INVALID_AGENT_RESPONSE
