@@ -10,69 +10,82 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from time import monotonic
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 from a2a_bridge.bindings import (
     DialOptions,
     DocumentHost,
     Host,
-    HostOptions,
     ListenAddress,
+    Receive,
     asgi_host,
     find,
     grpc_attach,
     http_fetch,
+    http_post,
     names,
 )
-from a2a_bridge.cards import Advertisement, Candidate, Mounted, interface, resolve, select
+from a2a_bridge.cards import Advertisement, Candidate, interface, resolve, select
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.service import Middleware, Service, compose
-from a2a_bridge.dialects import Dialect, by_version
-from a2a_bridge.gateway import Route, Router, dialled, note_signatures, rewrite, rewrite_extended_card
+from a2a_bridge.dialects import KNOWN, V1_0, Dialect
+from a2a_bridge.gateway import (
+    REMEMBERED,
+    Dial,
+    Route,
+    Router,
+    dialled,
+    legacy,
+    note_signatures,
+    polyfilled,
+    rewrite,
+    rewrite_extended_card,
+)
+from a2a_bridge.gateway.upstream import dial
+from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
+from a2a_bridge.gateway.webhooks import Relay
 from a2a_bridge.hosting import Agent, Engine
-from a2a_bridge.middleware import Usage, access_log, deadline, extensions, usage, validate
+from a2a_bridge.middleware import access_log, deadline, extensions, usage, validate
+from a2a_bridge.middleware.older_callers import older_callers
+from a2a_bridge.middleware.push_memory import push_memory
+from a2a_bridge.mounting import EVERYTHING, ServeOptions, declared_dialects, dialects_of, grouped, placed
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
+from a2a_bridge.push import Registrations, Webhook, WebhookSender
+
+__all__ = [
+    "EVERYTHING",
+    "ServeOptions",
+    "Server",
+    "add_to_server",
+    "asgi",
+    "connect",
+    "guarded",
+    "serve_agent",
+    "serve_gateway",
+    "serve_service",
+]
 
 _log = logging.getLogger(__name__)
 
+#: seconds that one attempt to post a notification may take
+PUSH_TIMEOUT = 10.0
 
-@dataclass(frozen=True, slots=True)
-class ServeOptions:
-    """How to serve.
 
-    http, grpc: where interfaces listen whose declaration names no host. public_url, public_grpc: what
-    the card says instead of the listening addresses. grace: seconds running calls get when the server is
-    left. middleware: further middleware, innermost, listed from the outside in. grpc_tls: server
-    credentials for gRPC, which cannot use the `host.tls` that HTTP takes. usage: counts callers, if given.
+class Remembered:
+    """What one server knows of its older callers: what they registered and the names they gave. Nothing of it
+    outlives the process.
     """
 
-    http: ListenAddress = field(default_factory=ListenAddress)
-    grpc: ListenAddress = field(default_factory=ListenAddress)
-    host: HostOptions = field(default_factory=HostOptions)
-    public_url: str = ""
-    public_grpc: str = ""
-    grace: float = 10.0
-    middleware: tuple[Middleware, ...] = ()
-    grpc_tls: Any = None
-    usage: Usage | None = None
-
-    def host_of(self, family: str) -> HostOptions:
-        """The options of the hosts of a binding family."""
-        if family == "grpc" and self.grpc_tls is not None:
-            return replace(self.host, tls=self.grpc_tls)
-        return self.host
-
-
-#: what is mounted when nothing is declared: JSON-RPC at `/`, HTTP+JSON at the root paths, and gRPC
-EVERYTHING = (interface("JSONRPC"), interface("HTTP+JSON"), interface("GRPC"))
+    def __init__(self, dialects: Sequence[Dialect]) -> None:
+        self.registrations = Registrations()
+        self.legacy = legacy.remembered(dialects)
 
 
 class Server:
@@ -118,12 +131,27 @@ class Server:
         await self._close(max(0.0, end - monotonic()))
 
 
-def guarded(service: Service, card: hub.AgentCard, options: ServeOptions) -> Service:
-    """A service behind the middleware that every served one gets: checks that no binding should repeat."""
+def guarded(
+    service: Service,
+    card: hub.AgentCard,
+    options: ServeOptions,
+    dialects: Sequence[Dialect] = (V1_0,),
+    remembered: Remembered | None = None,
+) -> Service:
+    """A service behind the middleware that every served one gets: checks that no binding should repeat.
+
+    dialects: the versions it is served in; what older callers need is there only with them. remembered: what is
+    known of those callers, where others have to know it too.
+    """
     rounded.on_first = _log_rounding
     counted = () if options.usage is None else (usage(options.usage),)
+    older: tuple[Middleware, ...] = ()
+    if any(dialect.final_events for dialect in dialects):
+        remembered = remembered or Remembered(dialects)
+        memory = push_memory(remembered.registrations, dialects)
+        older = (*remembered.legacy.middleware, memory, older_callers(dialects))
     return compose(
-        service, *counted, access_log(), deadline(), validate(), extensions(card), *options.middleware
+        service, *counted, access_log(), deadline(), *older, validate(), extensions(card), *options.middleware
     )
 
 
@@ -138,10 +166,26 @@ async def serve_agent(
     interfaces: see `a2a_bridge.cards.interface`. Raises ValueError or LookupError for a declaration that
     cannot be served, OSError for an address that cannot be listened on.
     """
-    engine = Engine(agent)
-    async with serve_service(
-        service_of(engine), agent.card, interfaces, options, close=engine.close
-    ) as server:
+    options = options or ServeOptions()
+    remembered = Remembered(declared_dialects(interfaces))
+    async with AsyncExitStack() as stack:
+        sender = None
+        if options.push:
+            post = await stack.enter_async_context(http_post(DialOptions(timeout=PUSH_TIMEOUT)))
+            sender = WebhookSender(Webhook(post), remembered.registrations, names=remembered.legacy.names)
+        engine = Engine(agent, push_sender=sender)
+
+        async def close(grace: float) -> None:
+            end = monotonic() + grace
+            await engine.close(grace)
+            if sender is not None:
+                await sender.close(max(0.0, end - monotonic()))
+
+        server = await stack.enter_async_context(
+            serve_service(
+                service_of(engine), agent.card, interfaces, options, close=close, remembered=remembered
+            )
+        )
         yield server
 
 
@@ -154,11 +198,43 @@ async def serve_gateway(
     dial_options: DialOptions | None = None,
 ) -> AsyncIterator[Server]:
     """Serves an agent that runs elsewhere. `candidates`: its interfaces to dial, best first."""
+    options = options or ServeOptions()
     dial_options = dial_options or DialOptions(timeout=None)
-    async with dialled(candidates, dial_options, discreet=True) as upstream:
-        router = Router(Route(upstream, candidates[0].interface.tenant))
-        async with serve_service(router, card, interfaces, options, rewrites_card=True) as server:
-            yield server
+    async with AsyncExitStack() as stack:
+        dialling = _dialling(options.list_tasks_memory)
+        upstream = await stack.enter_async_context(
+            dialled(candidates, dial_options, discreet=True, dial=dialling)
+        )
+        service: Service = Router(Route(upstream, candidates[0].interface.tenant))
+        remembered = Remembered(declared_dialects(interfaces))
+        receivers: dict[str, Receive] = {}
+        if options.push_relay:
+            post = await stack.enter_async_context(http_post(DialOptions(timeout=PUSH_TIMEOUT)))
+            relay = Relay(
+                Webhook(post),
+                options.push_relay,
+                agent_version=candidates[0].dialect.version,
+                names=remembered.legacy.names,
+            )
+            service = relay.wrap(service)
+            receivers[RELAY_PATH] = relay.receive
+        server = await stack.enter_async_context(
+            serve_service(
+                service,
+                card,
+                interfaces,
+                options,
+                rewrites_card=True,
+                remembered=remembered,
+                receivers=receivers,
+            )
+        )
+        yield server
+
+
+def _dialling(remembered: int = REMEMBERED) -> Dial:
+    """How agents of any version are dialled, so that all of them answer like 1.0."""
+    return polyfilled(remembered=remembered, dial=legacy.dialling(dial))
 
 
 @asynccontextmanager
@@ -170,11 +246,15 @@ async def serve_service(
     *,
     close: Callable[[float], Awaitable[None]] | None = None,
     rewrites_card: bool = False,
+    remembered: Remembered | None = None,
+    receivers: Mapping[str, Receive] | None = None,
 ) -> AsyncIterator[Server]:
     """Serves any service on the declared interfaces; see `serve_agent`.
 
     close: called with the grace after the hosts are drained. rewrites_card: `card`, and extended
     cards that pass through, are of an agent elsewhere: they get our addresses and lose their signatures.
+    remembered: what is known of older callers, where a sender of notifications has to know it too. receivers: what
+    is posted below these paths of the first HTTP listener goes there. Raises ValueError when there is none.
     """
     options = options or ServeOptions()
     if rewrites_card:
@@ -182,7 +262,7 @@ async def serve_service(
         card = rewrite(card)
     if not interfaces:
         raise ValueError("no interfaces are declared, so there is nothing to serve")
-    plan = [_placed(one, options) for one in interfaces]
+    plan = [placed(one, options) for one in interfaces]
     for one in interfaces:
         # Serving it in the clear would be worse than not serving it.
         if one.url.lower().startswith("https://") and options.host.tls is None:
@@ -194,10 +274,13 @@ async def serve_service(
         public_url=options.public_url,
         public_grpc=options.public_grpc,
         secure=options.host.tls is not None,
+        grpc_urls=options.grpc_urls,
+        grpc_secure=options.host_of("grpc").tls is not None,
+        carries=rewrites_card,
     )
     service = compose(service, _addressed(advertisement, only_missing=not rewrites_card))
-    service = guarded(service, card, options)
-    for (family, address, path), group in _grouped(plan).items():
+    service = guarded(service, card, options, dialects_of(plan), remembered)
+    for (family, address, path), group in grouped(plan).items():
         host = hosts.get((family, address))
         for kind, dialects in group.items():
             binding = find(kind)
@@ -207,6 +290,10 @@ async def serve_service(
     http = next((host for (family, _), host in hosts.items() if family == "http"), None)
     if http is not None:
         _publish(cast("DocumentHost", http), advertisement)
+    for path, receive in (receivers or {}).items():
+        if http is None:
+            raise ValueError("notifications cannot be relayed without an HTTP interface")
+        cast("DocumentHost", http).receive(path, receive)
     async with AsyncExitStack() as stack:
         for host in hosts.values():
             await host.start()
@@ -236,17 +323,19 @@ def asgi(
     """
     options = options or ServeOptions()
     engine = Engine(agent)
-    plan = [replace(_placed(one, options), address=options.http) for one in interfaces]
+    plan = [replace(placed(one, options), address=options.http) for one in interfaces]
     advertisement = Advertisement(
         agent.card,
         plan,
         card_address=options.http,
         public_url=options.public_url,
         public_grpc=options.public_grpc,
+        grpc_urls=options.grpc_urls,
     )
-    service = guarded(compose(service_of(engine), _addressed(advertisement)), agent.card, options)
+    service = compose(service_of(engine), _addressed(advertisement))
+    service = guarded(service, agent.card, options, dialects_of(plan))
     host = asgi_host(options.host, close=engine.close)
-    for (family, _, path), group in _grouped(plan).items():
+    for (family, _, path), group in grouped(plan).items():
         if family != "http":
             raise ValueError("an ASGI application speaks HTTP bindings only; see add_to_server for gRPC")
         for kind, dialects in group.items():
@@ -268,7 +357,7 @@ def _addressed(advertisement: Advertisement, *, only_missing: bool = True) -> Mi
 
 def _publish(host: DocumentHost, advertisement: Advertisement) -> None:
     for path in advertisement.paths():
-        host.publish(path, advertisement.document)
+        host.publish(path, advertisement.at(path))
 
 
 def add_to_server(
@@ -287,7 +376,7 @@ def add_to_server(
     """
     options = options or ServeOptions()
     engine = Engine(agent)
-    service = guarded(service_of(engine), agent.card, options)
+    service = guarded(service_of(engine), agent.card, options, KNOWN)
     grpc_attach(service, server, health=health, reflection=reflection)
     return engine
 
@@ -323,7 +412,7 @@ async def connect(
         target = await _card_of(target, options)
     candidates = select(target, known=names(), binding=binding, version=version)
     rounded.on_first = _log_rounding
-    async with dialled(candidates, options) as service:
+    async with dialled(candidates, options, dial=_dialling()) as service:
         yield Peer(service, target, candidates[0].interface)
 
 
@@ -335,38 +424,6 @@ async def _card_of(target: str, options: DialOptions) -> hub.AgentCard:
     if scheme in ("", "grpc", "grpcs", "dns", "unix"):
         return hub.AgentCard(supported_interfaces=[interface("GRPC", target)])
     raise ValueError(f"{target!r} is neither an http(s) URL nor a gRPC address")
-
-
-def _placed(declared: hub.AgentInterface, options: ServeOptions) -> Mounted:
-    """Where a declared interface goes. Raises LookupError or ValueError for one that cannot be served."""
-    binding = find(declared.protocol_binding)
-    dialect = by_version(declared.protocol_version)
-    if dialect is None or dialect.form(binding.kind) is None:
-        raise ValueError(f"{declared.protocol_binding} {declared.protocol_version} cannot be served")
-    default = options.http if binding.family == "http" else options.grpc
-    url = declared.url
-    if url.startswith("/") or not url:
-        return Mounted(declared, binding.family, default, url.rstrip("/"))
-    parts = urlsplit(url if "://" in url else f"//{url}")
-    # urlsplit reads no port out of an address without one, and 0 is a port here.
-    port = parts.port if parts.port is not None else {"https": 443, "http": 80}.get(parts.scheme, 0)
-    if parts.hostname is None:
-        raise ValueError(f"{url!r} names no host")
-    return Mounted(declared, binding.family, ListenAddress(parts.hostname, port), parts.path.rstrip("/"))
-
-
-def _grouped(
-    plan: Sequence[Mounted],
-) -> dict[tuple[str, ListenAddress, str], dict[str, list[Dialect]]]:
-    """Interfaces that share an address and a path: one mount per kind, with all its versions."""
-    groups: dict[tuple[str, ListenAddress, str], dict[str, list[Dialect]]] = {}
-    for one in plan:
-        dialect = by_version(one.interface.protocol_version)
-        kinds = groups.setdefault((one.family, one.address, one.path), {})
-        dialects = kinds.setdefault(one.interface.protocol_binding, [])
-        if dialect is not None and dialect not in dialects:
-            dialects.append(dialect)
-    return groups
 
 
 def _log_rounding(path: str) -> None:

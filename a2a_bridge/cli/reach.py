@@ -12,11 +12,10 @@ import typer
 from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, http_fetch
 from a2a_bridge.cards import interface, resolve
-from a2a_bridge.cards.resolve import parse_tree
+from a2a_bridge.cards.resolve import parse_bytes
 from a2a_bridge.cli.loading import load
 from a2a_bridge.cli.output import talk
 from a2a_bridge.cli.target import BadTarget, Sort, Target
-from a2a_bridge.codec import JsonSyntaxError, loads
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import KNOWN, by_version
 from a2a_bridge.gateway import synthesised
@@ -58,10 +57,10 @@ async def card_of(target: Target, options: DialOptions, version: str = "") -> hu
 def card_file(path: Path) -> hub.AgentCard:
     """The card in a file. Raises BadTarget."""
     try:
-        return parse_tree(loads(path.read_bytes()), str(path))
+        return parse_bytes(path.read_bytes(), str(path))
     except OSError as error:
         raise BadTarget(f"{path} cannot be read: {error.strerror}") from None
-    except (JsonSyntaxError, A2AError) as error:
+    except A2AError as error:
         raise BadTarget(f"{path} holds no agent card: {error}") from None
 
 

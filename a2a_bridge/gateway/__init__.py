@@ -1,11 +1,12 @@
 """The gateway: any client to any upstream. A dialled client mounted where an agent would be, no more."""
 
 from a2a_bridge.gateway.cards import note_signatures, rewrite, rewrite_extended_card, synthesised
-from a2a_bridge.gateway.polyfill import polyfilled
+from a2a_bridge.gateway.polyfill import REMEMBERED, polyfilled
 from a2a_bridge.gateway.router import Route, Router
 from a2a_bridge.gateway.upstream import Dial, Failover, Health, Upstream, dialled, failed_to_connect
 
 __all__ = [
+    "REMEMBERED",
     "Dial",
     "Failover",
     "Health",

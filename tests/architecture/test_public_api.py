@@ -26,6 +26,7 @@ PUBLIC = {
     "a2a_bridge.cards": [
         "Advertisement",
         "Candidate",
+        "GrpcUrls",
         "Mounted",
         "Resolver",
         "interface",
@@ -41,7 +42,15 @@ PUBLIC = {
         "Run",
         "agent",
     ],
-    "a2a_bridge.middleware": ["access_log", "deadline", "extensions", "limits", "validate"],
+    "a2a_bridge.middleware": [
+        "Usage",
+        "access_log",
+        "deadline",
+        "extensions",
+        "limits",
+        "usage",
+        "validate",
+    ],
 }
 
 

@@ -130,7 +130,8 @@ async def test_the_options_say_where() -> None:
     [
         (interface("CARRIER-PIGEON"), LookupError),
         (interface(""), LookupError),
-        (interface("JSONRPC", version="0.3"), ValueError),
+        (interface("GRPC", version="0.1"), ValueError),
+        (interface("JSONRPC", version="0.5"), ValueError),
         (interface("JSONRPC", version="nonsense"), ValueError),
         (interface("JSONRPC", "http://"), ValueError),
         (interface("JSONRPC", "http://:8080"), ValueError),
