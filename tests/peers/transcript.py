@@ -96,7 +96,6 @@ class Followed:
     def __init__(self, talk: Talk, label: str, events: Any) -> None:
         self._talk = talk
         self._label = label
-        self._count = 0
         self._queue: asyncio.Queue[Any] = asyncio.Queue()
         self._begun = asyncio.Event()
         self._reader = asyncio.create_task(self._read(events))
@@ -129,11 +128,10 @@ class Followed:
         """Notes what else comes, and the end. ticking: neither ticks nor a snapshot of the task are noted."""
         while True:
             sort, event = await self._next(ticking)
-            self._count += 1
+            # Not numbered: one that is left out of a comparison must not rename the others.
+            self._talk.note(f"{self._label} {sort}", event)
             if sort != "event":
-                self._talk.note(f"{self._label} {sort}", event)
                 return
-            self._talk.note(f"{self._label} {self._count}", event)
 
     async def _next(self, ticking: bool) -> tuple[str, Any]:
         async with asyncio.timeout(PATIENCE):

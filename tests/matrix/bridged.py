@@ -1,0 +1,142 @@
+"""Runs cells of the version grid: an agent, a gateway to it in every version, and clients of that. Judges nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from itertools import product
+
+import httpx
+
+from a2a_bridge.bindings import DialOptions, find
+from a2a_bridge.cards import Candidate, interface
+from a2a_bridge.dialects import by_version
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.runtime import Server, connect, serve_agent, serve_gateway
+from tests.equivalence.agent import card, scripted_agent
+from tests.interop.sdk_client import sdk_client
+from tests.matrix.versions import BINDINGS, OURS, VERSIONS, Side, expected_differences
+from tests.peers.callers import BareCaller, Caller, PeerCaller, ServiceCaller
+from tests.peers.conversations import CONVERSATIONS
+from tests.peers.faults import differences
+from tests.peers.processes import Agent, PeerClient
+from tests.peers.transcript import Lines, Talk
+
+#: everything, newest first
+EVERYWHERE = [
+    interface(binding, version=version) for version, binding in product(reversed(VERSIONS), BINDINGS)
+]
+#: clients that talk side by side; the SDKs' agents spend most of the time waiting
+AT_ONCE = 4
+OPTIONS = DialOptions(timeout=40)
+
+
+@dataclass(frozen=True)
+class Peers:
+    """Where agents and clients of the SDKs come from (tests/peers/processes.py)."""
+
+    agents: Callable[..., Agent]
+    clients: Callable[[str], PeerClient]
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """An agent: the interface to dial, and who says what it says without us."""
+
+    interface: hub.AgentInterface
+    bare: Caller
+
+
+@asynccontextmanager
+async def upstream(side: Side, peers: Peers) -> AsyncIterator[Upstream]:
+    """The agent of a cell, running."""
+    async with AsyncExitStack() as stack:
+        if side.who == OURS:
+            agent = scripted_agent()
+            server = await stack.enter_async_context(serve_agent(agent, EVERYWHERE))
+            near = await stack.enter_async_context(connect(agent))
+            yield Upstream(found(server, side), ServiceCaller(near.service))
+            return
+        running = peers.agents(side.who)
+        there = interface(side.binding, running.url(side.binding), version=side.version)
+        if side.version == "1.0":
+            # No words of 0.x: our own client at its plainest stands in for them.
+            plain = interface("GRPC", running.url("GRPC"), version="1.0")
+            dialled = find("GRPC").dial(plain, by_version("1.0"), OPTIONS)
+            yield Upstream(there, ServiceCaller(await stack.enter_async_context(dialled)))
+            return
+        http = await stack.enter_async_context(httpx.AsyncClient(timeout=40, verify=False))  # noqa: S501  no TLS
+        extended = f"{running.http}/agent/authenticatedExtendedCard" if side.version == "0.2.5" else ""
+        yield Upstream(there, BareCaller(http, running.url("JSONRPC"), extended))
+
+
+@asynccontextmanager
+async def gateway(there: hub.AgentInterface) -> AsyncIterator[Server]:
+    """A gateway in every version and binding, to one interface of an agent."""
+    described = card()
+    described.supported_interfaces.append(there)
+    dialect = by_version(there.protocol_version)
+    async with serve_gateway(
+        described, [Candidate(there, dialect)], EVERYWHERE, dial_options=OPTIONS
+    ) as server:
+        yield server
+
+
+def found(server: Server, side: Side) -> hub.AgentInterface:
+    """Where a server serves what a side speaks."""
+    wanted = by_version(side.version)
+    return next(
+        one
+        for one in server.card.supported_interfaces
+        if one.protocol_binding == side.binding and by_version(one.protocol_version) is wanted
+    )
+
+
+@asynccontextmanager
+async def calling(side: Side, there: hub.AgentInterface, peers: Peers) -> AsyncIterator[Caller]:
+    """The client of a cell."""
+    if side.who == OURS:
+        async with find(side.binding).dial(there, by_version(side.version), OPTIONS) as service:
+            yield ServiceCaller(service)
+    elif side.who == "1.3.0":
+        described = card()
+        described.supported_interfaces.append(there)
+        async with sdk_client(described, side.binding) as service:
+            yield ServiceCaller(service)
+    else:
+        yield PeerCaller(peers.clients(side.who), side.who, side.binding, url=there.url)
+
+
+async def told(caller: Caller, names: Iterable[str]) -> dict[str, Lines]:
+    """Conversations with one caller, side by side: they share nothing, and the SDKs' agents mostly wait."""
+
+    async def one(name: str) -> tuple[str, Lines]:
+        talk = Talk(caller)
+        await CONVERSATIONS[name].hold(talk)
+        return name, talk.lines
+
+    able = [name for name in names if CONVERSATIONS[name].needs <= caller.operations]
+    return dict(await asyncio.gather(*(one(name) for name in able)))
+
+
+async def compared(
+    agent: Side, clients: Iterable[Side], peers: Peers, names: Iterable[str] = tuple(CONVERSATIONS)
+) -> dict[Side, list[str]]:
+    """For each client, where the transcripts differ from what the agent says itself and should not."""
+    async with upstream(agent, peers) as there, gateway(there.interface) as server:
+        expected = await told(there.bare, names)
+        some = asyncio.Semaphore(AT_ONCE)
+
+        async def one(client: Side) -> tuple[Side, list[str]]:
+            try:
+                async with some, calling(client, found(server, client), peers) as caller:
+                    got = await told(caller, names)
+            except Exception as error:  # noqa: BLE001  a cell that breaks is a result, too
+                return client, [f"broke: {type(error).__name__}: {error}"]
+            excused = expected_differences(client, agent)
+            lines = [line for name in got for line in differences(name, expected[name], got[name], excused)]
+            return client, lines if got else ["no conversation was possible"]
+
+        return dict(await asyncio.gather(*(one(client) for client in clients)))
