@@ -30,8 +30,8 @@ _LATER = "mutualTLS"
 
 def dual(card: hub.AgentCard, shown: hub.AgentCard, dialects: Iterable[Dialect]) -> JsonObject:
     """The card as 1.0 and the older `dialects` spell it. `shown`: with the interfaces that those may see."""
-    card = without_residue(card)
-    document = V1_0.card.encode(card)
+    document = V1_0.card.encode(without_residue(card))
+    document.setdefault("capabilities", {})  # required by all of them
     said = _said(document)
     for dialect in dialects:
         beside = dialect.card.beside or dialect.card.encode

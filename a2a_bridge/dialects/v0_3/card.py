@@ -31,6 +31,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import residue
 from a2a_bridge.dialects.dialect import CardForm
 from a2a_bridge.dialects.residue import HUB, KEY, KIND, TooMuch
+from a2a_bridge.dialects.v0_3.card_interfaces import INTERFACE_MEMBERS
 from a2a_bridge.dialects.v0_3.card_members import decode_members, encode_members
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -39,6 +40,9 @@ WELL_KNOWN_PATH = "/.well-known/agent-card.json"
 OLD_WELL_KNOWN_PATH = "/.well-known/agent.json"
 
 VERSION = "0.3.0"
+
+#: pointers to what a card says of its interfaces
+_ADDRESSES = tuple(f"/{name}" for name in INTERFACE_MEMBERS)
 
 _encode_hub = encoder(hub.AgentCard)
 _decode_hub = decoder(hub.AgentCard)
@@ -124,11 +128,16 @@ def _patched(card: hub.AgentCard, tree: JsonObject, version: str) -> JsonObject 
     if residue.is_residue(text) and residue.heard(text, KIND) is None:
         return tree  # another wire's residue, which this one does not show
     entries = residue.read(text, KIND)
-    patched = None if entries is None else residue.patch(tree, entries)
-    said = _says(patched, version)
-    if type(patched) is not dict or said is None:
+    if entries is None:
         return None
-    return patched if said in (without_residue(card), _says(tree, version)) else None
+    meant = (without_residue(card), decode_members(tree, version))
+    # A card that has got other interfaces since keeps what was said of everything else.
+    others = [one for one in entries if not one[0].startswith(_ADDRESSES)]
+    for chosen in (entries, others) if others else (entries,):
+        patched = residue.patch(tree, chosen)
+        if type(patched) is dict and _says(patched, version) in meant:
+            return patched
+    return None
 
 
 def _carried(card: hub.AgentCard, tree: JsonObject, version: str) -> hub.AgentCard:

@@ -6,6 +6,7 @@ Rules (A2A 0.3, 5.5.5 and 5.6):
 2. A transport that is not given is JSONRPC.
 3. The other way the interfaces of 0.x are listed, the main one first. What these members cannot say (tenants,
    several versions, interfaces of 1.0) stands beside them in the `supportedInterfaces` of 1.0, and is read there.
+4. Where the two disagree the members of 0.x count, since they are what other readers go by.
 """
 
 from __future__ import annotations
@@ -18,6 +19,13 @@ from a2a_bridge.codec.values import describe
 from a2a_bridge.dialects.detect import normalise
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
+INTERFACE_MEMBERS = (
+    "protocolVersion",
+    "url",
+    "preferredTransport",
+    "additionalInterfaces",
+    "supportedInterfaces",
+)
 DEFAULT_TRANSPORT = "JSONRPC"
 
 _decode = decoder(hub.AgentInterface)
@@ -30,32 +38,17 @@ _TEXTS = ("url", "protocolBinding", "protocolVersion", "tenant")
 
 def decode_interfaces(tree: JsonObject, version: str) -> list[hub.AgentInterface]:
     """The interfaces of a 0.x card. `version`: of a card that names none. Raises DecodeError."""
+    said = _decode_members(tree, version)
     told = _supported(tree.get("supportedInterfaces"))
-    if told is not None:
+    if told is not None and _decode_members(_members(told, version), version) == said:
         return told
-    version = text(tree, "protocolVersion", "") or version
-    found = []
-    url = text(tree, "url", "")
-    transport = text(tree, "preferredTransport", "")
-    if url:
-        found.append(_interface(url, transport, version))
-    more = tree.get("additionalInterfaces")
-    if more is None:
-        return found
-    if type(more) is not list:
-        raise DecodeError("additionalInterfaces", f"expected an array, got {describe(more)}")
-    for index, one in enumerate(more):
-        path = f"additionalInterfaces[{index}]"
-        if type(one) is not dict:
-            raise DecodeError(path, f"expected an object, got {describe(one)}")
-        found.append(_interface(text(one, "url", path), text(one, "transport", path), version))
-    return found
+    return said
 
 
 def encode_interfaces(interfaces: Sequence[hub.AgentInterface], version: str) -> JsonObject:
     """The members of a 0.x card about its interfaces, for a reader of `version`, such as "0.3.0"."""
     members = _members(interfaces, version)
-    if decode_interfaces(members, version) != list(interfaces):
+    if _decode_members(members, version) != list(interfaces):
         members["supportedInterfaces"] = [_encode(one) for one in interfaces]
     return members
 
@@ -87,6 +80,26 @@ def text(tree: JsonObject, name: str, path: str) -> str:
     if type(value) is not str:
         raise DecodeError(f"{path}.{name}" if path else name, f"expected a string, got {describe(value)}")
     return value
+
+
+def _decode_members(tree: JsonObject, version: str) -> list[hub.AgentInterface]:
+    version = text(tree, "protocolVersion", "") or version
+    found = []
+    url = text(tree, "url", "")
+    transport = text(tree, "preferredTransport", "")
+    if url:
+        found.append(_interface(url, transport, version))
+    more = tree.get("additionalInterfaces")
+    if more is None:
+        return found
+    if type(more) is not list:
+        raise DecodeError("additionalInterfaces", f"expected an array, got {describe(more)}")
+    for index, one in enumerate(more):
+        path = f"additionalInterfaces[{index}]"
+        if type(one) is not dict:
+            raise DecodeError(path, f"expected an object, got {describe(one)}")
+        found.append(_interface(text(one, "url", path), text(one, "transport", path), version))
+    return found
 
 
 def _members(interfaces: Sequence[hub.AgentInterface], version: str) -> JsonObject:

@@ -14,7 +14,7 @@ import pytest
 
 from a2a_bridge.codec import EncodeError, InexactNumber, decode_bytes, dumps, encoder, loads, loads_exact
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.dialects.residue import KEY, diff, same
+from a2a_bridge.dialects.residue import KEY, diff, same, write
 from a2a_bridge.dialects.v0_3.card import FORM, decode_card, encode_card, without_residue
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.samples import full
@@ -399,6 +399,15 @@ def test_more_than_can_be_carried_is_refused() -> None:
         encode_card(huge)
 
 
+def test_l17_where_the_two_lists_disagree_the_members_of_0_x_count() -> None:
+    other = [{"url": "http://evil.example", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]
+    decoded = round_trip(card(supportedInterfaces=other))
+    assert interfaces(decoded) == [("http://a.example/", "JSONRPC", "0.3.0")]
+    agreeing = [*other, {"url": "http://a.example/", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"}]
+    decoded = round_trip(card(supportedInterfaces=agreeing))
+    assert [url for url, _, _ in interfaces(decoded)] == ["http://evil.example", "http://a.example/"]
+
+
 # What is carried, when somebody meddles with it.
 
 
@@ -451,6 +460,19 @@ def test_a_forged_residue_changes_nothing_and_is_somebodys_own(entries: str) -> 
         name: plain[name] for name in plain if name != "capabilities"
     }
     assert "streaming" not in tree["capabilities"]
+    assert decode_card(read(tree)) == forged
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_a_forged_residue_sends_nobody_elsewhere(every: bool) -> None:
+    forged = hub.AgentCard(name="a", supported_interfaces=MIXED if every else MIXED[2:3])
+    forged.capabilities.SetInParent()
+    plain = encode_card(forged)
+    assert "supportedInterfaces" in plain
+    entries = diff(plain, read(plain | {"url": "http://evil.example", "preferredTransport": "JSONRPC"}))
+    forged.capabilities.extensions.add(uri=KEY).params.fields[KEY].string_value = write("kind", entries)
+    tree = encode_card(forged)
+    assert (tree["url"], tree["preferredTransport"]) == (plain["url"], plain["preferredTransport"])
     assert decode_card(read(tree)) == forged
 
 
