@@ -121,6 +121,15 @@ async def told(caller: Caller, names: Iterable[str]) -> dict[str, Lines]:
     return dict(await asyncio.gather(*(one(name) for name in able)))
 
 
+async def direct(client: Side, agent: Side, peers: Peers) -> list[str]:
+    """The same without a gateway: both sides speak the same version over the same binding."""
+    names = tuple(CONVERSATIONS)
+    async with upstream(agent, peers) as there, calling(client, there.interface, peers) as caller:
+        expected, got = await told(there.bare, names), await told(caller, names)
+    excused = expected_differences(client, agent)
+    return [line for name in got for line in differences(name, expected[name], got[name], excused)]
+
+
 async def compared(
     agent: Side, clients: Iterable[Side], peers: Peers, names: Iterable[str] = tuple(CONVERSATIONS)
 ) -> dict[Side, list[str]]:

@@ -1,0 +1,108 @@
+"""Prints the version grid: `make matrix`. Every client, through a gateway, to every agent; exit code 1 on surprises.
+
+.venv/bin/python -m tests.matrix [--client PATTERN] [--agent PATTERN] [--lines N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+
+from tests.matrix.bridged import Peers, compared
+from tests.matrix.versions import (
+    AGENTS,
+    CLIENTS,
+    DEVIATIONS,
+    EXCLUSIONS,
+    Side,
+    expected_differences,
+)
+from tests.peers.conversations import CONVERSATIONS
+from tests.peers.faults import FAULTS
+from tests.peers.processes import agents as peer_agents
+from tests.peers.processes import clients as peer_clients
+
+SAME, EXCUSED, WRONG, EXCLUDED = "●", "○", "✗", "·"
+#: agents whose row of clients runs at the same time
+AT_ONCE = 3
+
+
+def mark(client: Side, agent: Side, lines: list[str] | None) -> str:
+    """How a cell is shown; lines: its differences, None when it was not tried."""
+    if lines is None:
+        return EXCLUDED
+    if lines:
+        return WRONG
+    return EXCUSED if expected_differences(client, agent) else SAME
+
+
+def printed(clients: list[Side], agents: list[Side], results: dict[Side, dict[Side, list[str]]]) -> None:
+    """The grid: rows are clients, columns are agents, numbered."""
+    width = max(len(str(client)) for client in clients)
+    print(f"\n{'':{width}}  agents")
+    print(f"{'clients':{width}}  " + " ".join(f"{number:2}" for number in range(1, len(agents) + 1)))
+    for client in clients:
+        marks = [mark(client, agent, results[agent].get(client)) for agent in agents]
+        print(f"{client!s:{width}}  " + " ".join(f"{one:>2}" for one in marks))
+    print()
+    for number, agent in enumerate(agents, 1):
+        print(f"{number:2}  {agent}")
+    print(
+        f"\n{SAME} what comes out is what the agent says   {EXCUSED} so, but for the peer's own faults, below\n"
+        f"{WRONG} it differs   {EXCLUDED} not tried"
+    )
+    for exclusion in EXCLUSIONS:
+        print(f"{EXCLUDED} {exclusion.client} to {exclusion.agent}: {exclusion.reason}")
+    print("\nfaults and deviations:")
+    for reason in dict.fromkeys(
+        [f"{one.role} {one.release} {'/'.join(one.bindings)}: {one.reason}" for one in FAULTS]
+        + [f"{one.client} to {one.agent}: {one.reason}" for one in DEVIATIONS]
+    ):
+        print(f"  {reason}")
+
+
+async def run(clients: list[Side], agents: list[Side], peers: Peers) -> dict[Side, dict[Side, list[str]]]:
+    """The differences of every cell, by agent and client."""
+    some = asyncio.Semaphore(AT_ONCE)
+
+    async def row(agent: Side) -> tuple[Side, dict[Side, list[str]]]:
+        tried = [client for client in clients if not any(one.covers(client, agent) for one in EXCLUSIONS)]
+        async with some:
+            found = await compared(agent, tried, peers)
+        print(f"{agent}: {sum(not lines for lines in found.values())} of {len(tried)}", file=sys.stderr)
+        return agent, found
+
+    return dict(await asyncio.gather(*(row(agent) for agent in agents)))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.matrix")
+    parser.add_argument("--client", default="*", help="only clients like this, such as '0.3.26 *'")
+    parser.add_argument("--agent", default="*", help="only agents like this")
+    parser.add_argument("--lines", type=int, default=5, help="differences shown of each cell")
+    arguments = parser.parse_args()
+    clients = [one for one in CLIENTS if fnmatchcase(str(one), arguments.client)]
+    agents = [one for one in AGENTS if fnmatchcase(str(one), arguments.agent)]
+    started = time.monotonic()
+    with contextmanager(peer_agents)() as agent, contextmanager(peer_clients)() as client:
+        results = asyncio.run(run(clients, agents, Peers(agent, client)))
+    printed(clients, agents, results)
+    wrong = [(to, by, lines) for to, row in results.items() for by, lines in row.items() if lines]
+    for to, by, lines in wrong:
+        print(f"\n{by} to {to}: {len(lines)} differences")
+        for line in lines[: arguments.lines]:
+            print(f"  {line[:300]}")
+    count = sum(len(row) for row in results.values())
+    print(
+        f"\n{count} cells, {len(CONVERSATIONS)} conversations, {len(wrong)} wrong, "
+        f"{time.monotonic() - started:.0f} s"
+    )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
