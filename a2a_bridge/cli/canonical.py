@@ -4,12 +4,17 @@ Rules:
 1. An id becomes `<id 1>`, `<id 2>` … in order of appearance, wherever it appears, so that relations between
    ids are compared and the ids themselves are not.
 2. A timestamp becomes `<time>`; that one is there is compared.
+3. What the bridge carries in metadata for older versions says nothing about the result and is left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from a2a_bridge.dialects import marks, residue
+
+_CARRIED = frozenset({residue.KEY, marks.FINAL, marks.SYNTHESISED})
 
 ID_MEMBERS = frozenset({"id", "taskId", "contextId", "messageId", "artifactId"})
 TIME_MEMBERS = frozenset({"timestamp", "createdAt", "lastModified"})
@@ -22,7 +27,12 @@ def canonical(tree: Any) -> Any:
 
 def _walk(tree: Any, names: dict[str, str], member: str) -> Any:
     if isinstance(tree, Mapping):
-        return {key: _walk(value, names, key) for key, value in sorted(tree.items())}
+        return {
+            key: _walk(value, names, key)
+            for key, value in sorted(tree.items())
+            if not (key == "metadata" and isinstance(value, Mapping) and value and value.keys() <= _CARRIED)
+            and key not in _CARRIED
+        }
     if isinstance(tree, Sequence) and not isinstance(tree, (str, bytes)):
         return [_walk(item, names, member) for item in tree]
     if isinstance(tree, str) and tree:

@@ -59,7 +59,7 @@ async def _compare(card: hub.AgentCard, said: Said, how: How) -> Exit:
 async def _ask(card: hub.AgentCard, interface: hub.AgentInterface, said: Said, how: How) -> Answer:
     answer = Answer(interface)
     if how.verbose:
-        talk(f"— {interface.protocol_binding} {interface.url}", "bold")
+        talk(f"— {_cell(interface)} {interface.url}", "bold")
     async with runtime.connect(rewrite(card, [interface]), options=how.options()) as peer:
         started = time.monotonic()
         try:
@@ -71,11 +71,11 @@ async def _ask(card: hub.AgentCard, interface: hub.AgentInterface, said: Said, h
 
 
 def _print(answers: list[Answer]) -> None:
-    width = max(len(answer.interface.protocol_binding) for answer in answers)
+    width = max(len(_cell(answer.interface)) for answer in answers)
     for number, answer in enumerate(answers):
         verdict = "" if number == 0 else "different" if answer.different else "identical"
         cells = [
-            answer.interface.protocol_binding.ljust(width),
+            _cell(answer.interface).ljust(width),
             "✓" if answer.error is None else "✗",
             _gist(answer).ljust(26),
             verdict.ljust(9),
@@ -84,9 +84,13 @@ def _print(answers: list[Answer]) -> None:
         data("  ".join(cells))
     for answer in answers:
         for line in answer.different:
-            talk(f"{answer.interface.protocol_binding}: {line}", "red")
+            talk(f"{_cell(answer.interface)}: {line}", "red")
         if answer.error is not None:
-            talk(f"{answer.interface.protocol_binding}: {explain(answer.error)}", "red")
+            talk(f"{_cell(answer.interface)}: {explain(answer.error)}", "red")
+
+
+def _cell(interface: hub.AgentInterface) -> str:
+    return f"{interface.protocol_binding} {interface.protocol_version}"
 
 
 def _gist(answer: Answer) -> str:
@@ -106,6 +110,7 @@ def _state(event: Any) -> str:
 def _tree(answer: Answer) -> dict[str, Any]:
     tree: dict[str, Any] = {
         "binding": answer.interface.protocol_binding,
+        "version": answer.interface.protocol_version,
         "url": answer.interface.url,
         "milliseconds": round(answer.seconds * 1000, 1),
         "identical": not answer.different,
