@@ -45,8 +45,10 @@ class Front:
         return answer["result"] if "result" in answer else answer["error"]
 
     async def stream(self, method: str, params: Any, version: str = "0.3") -> list[Any]:
-        """All results of a raw stream."""
+        """All results of a raw stream, or the one error, however it is framed."""
         lines = (await self._post(method, params, version)).decode().splitlines()
+        if lines[0].startswith("{"):
+            lines[0] = f"data:{lines[0]}"
         answers = [json.loads(line.removeprefix("data:")) for line in lines if line.startswith("data:")]
         return [answer.get("result") or answer["error"] for answer in answers]
 
