@@ -99,7 +99,7 @@ async def test_what_travels_with_a_call() -> None:
     async with peer(task) as (address, seen), dialling(address, parameters=own) as client:
         await client.get_task(REQUEST, CallContext(parameters=parameters))
     assert seen.paths == [f"/{SERVICE}/GetTask"]
-    assert seen.metadata.pop("user-agent").startswith("grpc-python")
+    assert seen.metadata.pop("user-agent").startswith("a2a-bridge grpc-python")
     assert seen.metadata == {
         "a2a-version": "1.0",
         "a2a-extensions": "https://e.example/2",

@@ -181,7 +181,9 @@ async def test_clients_find_the_verb_that_an_agent_takes(works: str) -> None:
 async def test_every_number_of_an_event_is_read(kind: str) -> None:
     number = "12345678901234567890123"
     inner = f'{{"kind":"data","data":{{"n":{number}}}}}'
-    task = '{"kind":"task","id":"t","contextId":"c","status":{"state":"working"},"history":[{"kind":"message",'
+    task = (
+        '{"kind":"task","id":"t","contextId":"c","status":{"state":"working"},"history":[{"kind":"message",'
+    )
     task += f'"messageId":"m","role":"user","parts":[{inner}]}}]}}'
 
     def answer(_first: str, _headers: dict[str, str], asked: bytes) -> bytes:
@@ -205,3 +207,45 @@ async def test_every_number_of_an_event_is_read(kind: str) -> None:
             [_] = [one async for one in near.stream(Call(ops.SEND_STREAMING_MESSAGE, REQUEST, CallContext()))]
     assert number in answered.body.decode()
     assert event["result"]["history"][0]["parts"][0]["data"]["n"] == int(number)
+
+
+@pytest.mark.parametrize("method", ["message/stream", "tasks/resubscribe"])
+@pytest.mark.parametrize("params", [{"id": "t", "message": KIND}, {"message": 5, "id": 5}])
+async def test_a_stream_that_is_refused_is_a_stream_of_one_error(method: str, params: Any) -> None:
+    async def stream(_: Call[Any, Any]) -> Any:
+        raise A2AError(Reason.TASK_NOT_FOUND)
+        yield
+
+    async with hosting(Scripted(on_stream=stream), dialects=KNOWN) as host:
+        answer = await ask(host, request("POST", "/", frame(method, params), version=""))
+        assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
+        [event] = events(answer)
+        expected = -32602 if params["id"] == 5 else -32001
+        assert (event["id"], event["error"]["code"]) == (1, expected)
+        async with dialling(f"http://{host.address}", "JSONRPC", dialect=V0_3) as near:
+            call = Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id="t"), CallContext())
+            with pytest.raises(A2AError) as caught:
+                await anext(near.stream(call))
+            assert caught.value.reason is Reason.TASK_NOT_FOUND
+
+
+async def test_credentials_and_outages_keep_their_status_where_a_stream_was_asked_for() -> None:
+    async def stream(_: Call[Any, Any]) -> Any:
+        raise A2AError(Reason.UNAUTHENTICATED)
+        yield
+
+    async with hosting(Scripted(on_stream=stream), dialects=KNOWN) as host:
+        raw = request("POST", "/", frame("message/stream", {"message": KIND}), version="")
+        answer = await ask(host, raw)
+    assert (answer.status, answer.headers["content-type"]) == (401, "application/json")
+
+
+@pytest.mark.parametrize("version", ["1.0", ""])
+async def test_a_refusal_of_other_calls_is_json(version: str) -> None:
+    async with hosting(Scripted(), dialects=KNOWN) as host:
+        for method in ("tasks/get", "GetTask", "SendStreamingMessage", "nothing"):
+            answer = await ask(
+                host, request("POST", "/", frame(method, {"id": 5, "message": 5}), version=version)
+            )
+            assert answer.headers["content-type"] == "application/json"
+            assert "error" in answer.json()
