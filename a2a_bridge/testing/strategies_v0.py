@@ -329,7 +329,7 @@ def task_push_configs() -> Strategy:
 @cache
 def history_lengths() -> Strategy:
     """Lengths as the schema has them, beyond 32 bits and with a fraction of nothing included."""
-    return st.integers(0, 2**34) | st.sampled_from(
+    return st.integers(-(2**34), 2**34) | st.sampled_from(
         [2**31 - 1, 2**31, 10**30, ExactFloat("3.0"), ExactFloat("1e400")]
     )
 

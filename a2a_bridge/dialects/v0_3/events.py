@@ -63,8 +63,8 @@ _encode_value = encoder(Value)
 def write_status_update(tree: Any) -> str:
     """Wire text of a canonical status update. Raises Irregular for any other."""
     get = tree.get
-    if get("kind") != "status-update":  # residue
-        raise Irregular  # residue
+    if get("kind") != "status-update":
+        raise Irregular
     seen = 5  # residue
     out = _ids(get("taskId"), get("contextId"))
     status = get("status")
@@ -128,8 +128,8 @@ def encode_status_update(event: Any) -> JsonObject:
 def write_artifact_update(tree: Any) -> str:
     """Wire text of a canonical artifact update. Raises Irregular for any other."""
     get = tree.get
-    if get("kind") != "artifact-update":  # residue
-        raise Irregular  # residue
+    if get("kind") != "artifact-update":
+        raise Irregular
     seen = 4  # residue
     out = _ids(get("taskId"), get("contextId"))
     body = artifact_text(get("artifact"))

@@ -158,10 +158,6 @@ def _any(_: JsonObject, __: Any) -> bool:
     return True
 
 
-def _is_bare(tree: JsonObject, value: Any) -> bool:
-    return value is True and not tree.get("metadata")
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
     """One kind of unit.
@@ -232,14 +228,18 @@ def read(shape: Shape, given: JsonObject, path: str = "", *, exact: bool = True)
     mark, tree = reader.mark, reader.tree
     facts = residue.heard(mark, HUB) if mark is not None else None
     if isinstance(facts, dict) and residue.said(HUB, _sorted(facts)) == mark:
-        checks = {"key": _any, "bare": _is_bare, **shape.checks}
+        checks = {"key": _any, "bare": _any, **shape.checks}
+        both = reader.facts | facts
         if all(name in checks and checks[name](tree, value) for name, value in facts.items()):
-            both = reader.facts | facts
-            # It is one of ours only if we would write the same: else there is no telling what it means. And the
-            # value that a user put under KEY leaves no room for a residue there.
+            # It is one of ours only if we would write the same: else there is no telling what it means. And
+            # what stands under KEY in the hub's metadata, or keeps it empty, leaves no room for a residue there.
             plain = without_flag(tree, both)
             shown = presented(shape, plain, both)
-            if _is_ours(shown, mark) and ("key" not in facts or residue.same(shown, given)):
+            alone = facts.keys() & {"key", "bare"}
+            fits = facts.keys() != {"bare"} and (facts.get("bare", True) is True and len(alone) < 2)
+            if "bare" in facts and "metadata" in plain:
+                fits = False
+            if fits and _is_ours(shown, mark) and (not alone or residue.same(shown, given)):
                 reader.tree, reader.facts = plain, both
     return reader
 

@@ -50,8 +50,8 @@ def strings(items: Any, tag: str) -> str:
 def write_message(tree: Any) -> str:
     """Wire text of a canonical message. Raises Irregular for any other."""
     get = tree.get
-    if get("kind") != "message":  # residue
-        raise Irregular  # residue
+    if get("kind") != "message":
+        raise Irregular
     seen = 4  # residue
     value = get("messageId")
     if type(value) is not str:
@@ -263,8 +263,8 @@ def encode_status(status: Any) -> JsonObject:
 def write_task(tree: Any) -> str:
     """Wire text of a canonical task. Raises Irregular for any other."""
     get = tree.get
-    if get("kind") != "task":  # residue
-        raise Irregular  # residue
+    if get("kind") != "task":
+        raise Irregular
     seen = 4  # residue
     value = get("id")
     if type(value) is not str:

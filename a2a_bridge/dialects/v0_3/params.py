@@ -4,7 +4,7 @@ their results.
 Rules:
 1. `blocking` is the reverse of `returnImmediately`; a request that does not say waits, in both versions.
 2. historyLength goes through as it is, 0 included; what is larger than the hub can say is as much as it can say.
-   A negative one is an error.
+   A negative one is for the agent to refuse: the schema allows it.
 3. Requests with metadata in the hub are units, with their residue there. What the others cannot hold is told aside.
 """
 
@@ -31,7 +31,7 @@ from a2a_bridge.dialects.v0_3.push_configs import (
     read_inner,
     read_push_config,
 )
-from a2a_bridge.dialects.v0_3.scalars import struct
+from a2a_bridge.dialects.v0_3.scalars import LONGEST, SHORTEST, struct
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -78,7 +78,7 @@ def _configuration(tree: Any) -> str:
     value = get("historyLength")
     if value is not None:
         seen += 1  # residue
-        if type(value) is not int or not 0 <= value < 2**31:
+        if type(value) is not int or not SHORTEST <= value <= LONGEST:
             raise Irregular
         out += f"\x18{VARINT[value]}"
     value = get("blocking")
@@ -179,11 +179,8 @@ def _read_history_length(reader: Reader) -> None:
         return
     length = scalars.history_length(value)
     if length is None:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        reader.wrong(
-            "historyLength",
-            f"expected an integer of at least 0, got {value if number else describe(value)}",
-        )
+        got = "a fraction" if isinstance(value, float) else describe(value)
+        reader.wrong("historyLength", f"expected an integer, got {got}")
     else:
         reader.tree["historyLength"] = length
 

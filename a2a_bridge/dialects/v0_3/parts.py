@@ -35,7 +35,6 @@ _KINDS = ("text", "file", "data")
 def write_part(tree: Any) -> str:
     """Wire text of a canonical part. Raises Irregular for any other."""
     get = tree.get
-    seen = 2  # residue
     kind = get("kind")
     if kind == "text":
         value = get("text")
@@ -44,11 +43,15 @@ def write_part(tree: Any) -> str:
         if not value.isascii():
             value = value.encode().decode("latin-1")
         out = f"\n{VARINT[len(value)]}{value}"
+        if len(tree) == 2:
+            return out
     elif kind == "data":
         value = get("data")
         body = struct(value, LEVELS)
         body = f"*{VARINT[len(body)]}{body}"
         out = f'"{VARINT[len(body)]}{body}'
+        if len(tree) == 2:
+            return out
     elif kind == "file":
         file = get("file")
         if type(file) is not dict:
@@ -56,6 +59,7 @@ def write_part(tree: Any) -> str:
         return _file(file, tree)
     else:
         raise Irregular
+    seen = 2  # residue
     value = get("metadata")
     if value is not None:
         seen += 1  # residue
@@ -88,6 +92,8 @@ def _file(file: dict[str, Any], tree: dict[str, Any]) -> str:
         seen += ("name" in file) + ("mimeType" in file)  # residue
     if seen != len(file):  # residue
         raise Irregular  # residue
+    if len(tree) == 2:
+        return out
     seen = 2  # residue
     metadata = tree.get("metadata")
     if metadata is not None:

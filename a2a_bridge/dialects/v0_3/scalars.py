@@ -54,7 +54,7 @@ _ANY_TIME = re.compile(
 _ENDS_ONE = frozenset("AQgw")
 _ENDS_TWO = frozenset("AEIMQUYcgkosw048")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MOST_INTEGER = 2**31 - 1
+SHORTEST, LONGEST = -(2**31), 2**31 - 1
 
 
 def _refuse(_: int) -> float:
@@ -98,14 +98,14 @@ def base64_octets(text: Any) -> str:
 
 
 def history_length(value: Any) -> int | None:
-    """A historyLength as the hub holds it, from 0 to 2^31-1; None for what is no integer of at least 0."""
+    """A historyLength as the hub can hold it, in 32 bits; None for what is no integer."""
     if isinstance(value, float):
+        if value - value != 0:
+            return LONGEST if value > 0 else SHORTEST
         if not value.is_integer():
-            return _MOST_INTEGER if value > 0 and value - value != 0 else None
+            return None
         value = int(value)
-    if type(value) is not int or value < 0:
-        return None
-    return min(value, _MOST_INTEGER)
+    return max(SHORTEST, min(value, LONGEST)) if type(value) is int else None
 
 
 def canonical_text(text: str) -> str:

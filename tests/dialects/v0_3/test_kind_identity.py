@@ -16,11 +16,15 @@ from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge.testing import strategies, strategies_v0
 from tests.dialects.v0_3.kind_hops import HOPS, ROW, check, reading
 
+#: documents are large and slow to make: fewer than usual, and more with a profile that asks for more
+some = settings(max_examples=max(settings().max_examples * 3 // 10, 10))
+
 UNITS_ONLY = ("message/send", "message/stream", "tasks/cancel")
 """Methods whose params have metadata in the hub."""
 
 
 @pytest.mark.parametrize("method", UNITS_ONLY)
+@some
 @given(data=st.data())
 def test_params_come_back(method: str, data: Any) -> None:
     row = ROW[method]
@@ -28,6 +32,7 @@ def test_params_come_back(method: str, data: Any) -> None:
 
 
 @pytest.mark.parametrize("method", [name for name in strategies_v0.PARAMS if name not in UNITS_ONLY])
+@some
 @given(data=st.data())
 def test_params_come_back_with_what_was_told_aside(method: str, data: Any) -> None:
     row = ROW[method]
@@ -45,6 +50,7 @@ def test_params_come_back_with_what_was_told_aside(method: str, data: Any) -> No
 
 
 @pytest.mark.parametrize("method", [name for name in strategies_v0.RESULTS if "push" not in name])
+@some
 @given(data=st.data())
 def test_results_come_back(method: str, data: Any) -> None:
     row = ROW[method]
@@ -52,6 +58,7 @@ def test_results_come_back(method: str, data: Any) -> None:
 
 
 @pytest.mark.parametrize("method", [name for name in strategies_v0.RESULTS if "push" in name])
+@some
 @given(data=st.data())
 def test_push_configs_in_results_come_back_with_what_was_told_aside(method: str, data: Any) -> None:
     row = ROW[method]
@@ -77,16 +84,9 @@ def _lost(message: Any) -> Any:
     return message
 
 
-MIRRORED = {
-    method: (row, side)
-    for method, row in ROW.items()
-    if "Card" not in method
-    for side in ("request", "response")
-}
-
-
 @pytest.mark.parametrize("side", ["request", "response"])
 @pytest.mark.parametrize("method", [method for method in ROW if "Card" not in method])
+@some
 @given(data=st.data())
 def test_hub_messages_come_back(method: str, side: str, data: Any) -> None:
     row = ROW[method]
@@ -102,7 +102,7 @@ def test_hub_messages_come_back(method: str, side: str, data: Any) -> None:
     assert again == message, text
 
 
-@settings(max_examples=50)
+@some
 @given(task=strategies.messages(hub.Task))
 def test_hub_messages_come_back_from_a_second_bridge_too(task: hub.Task) -> None:
     row = ROW["tasks/get"]
