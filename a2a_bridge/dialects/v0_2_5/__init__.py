@@ -1,1 +1,22 @@
-"""A2A 0.2.5, told as what differs from 0.3."""
+"""A2A 0.2.5, and 0.2.6 with it: told as what differs from 0.3, which is little and has a module per thing."""
+
+from __future__ import annotations
+
+from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, JSONRPC, Dialect
+from a2a_bridge.dialects.v0_2_5 import card, forms
+from a2a_bridge.dialects.v0_3 import push
+from a2a_bridge.dialects.v0_3.losses import LOSSES
+
+DIALECT = Dialect(
+    version="0.2.5",
+    card=card.FORM,
+    forms={JSONRPC: forms.JSONRPC_FORM, HTTP_JSON: forms.HTTP_JSON_FORM, GRPC: forms.GRPC_FORM},
+    push=push.FORM,
+    declares=False,
+    extensions=("x-a2a-extensions", "a2a-extensions"),
+    final_events=True,
+    losses=LOSSES,
+    base64={HTTP_JSON: forms.HTTP_JSON_FORM_BASE64, GRPC: forms.GRPC_FORM_BASE64},
+)
+
+__all__ = ["DIALECT"]

@@ -1,11 +1,33 @@
-"""0.2.5 over each binding: the rows of `requests`, and those that 0.3 has for protobuf and HTTP+JSON."""
+"""The forms of 0.2.5, put together of rows and errors. Nothing is spelled here.
+
+The text of 0.2.5 defines JSON-RPC only; its proto is a2a.v1, which 0.3 extends without breaking it. So gRPC is that
+of 0.3, and HTTP+JSON too but for some names. BASE64 as in 0.3.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from a2a_bridge.dialects.dialect import Form
+from a2a_bridge.dialects.dialect import Form, HttpAddress
 from a2a_bridge.dialects.v0_2_5.errors import SPELLING
+from a2a_bridge.dialects.v0_2_5.http_rows import older
 from a2a_bridge.dialects.v0_2_5.requests import ROWS
+from a2a_bridge.dialects.v0_3 import forms
 
 JSONRPC_FORM: Form[str, Any] = Form(ROWS, SPELLING.encode_jsonrpc, SPELLING.decode_jsonrpc)
+
+
+def _http_json(newer: Form[HttpAddress, Any]) -> Form[HttpAddress, Any]:
+    rows = tuple(older(row) for row in newer.rows)
+    return Form(rows, SPELLING.encode_http_json, SPELLING.decode_http_json)
+
+
+def _grpc(newer: Form[str, bytes]) -> Form[str, bytes]:
+    return Form(newer.rows, SPELLING.encode_grpc, SPELLING.decode_grpc)
+
+
+HTTP_JSON_FORM = _http_json(forms.HTTP_JSON_FORM)
+HTTP_JSON_FORM_BASE64 = _http_json(forms.HTTP_JSON_FORM_BASE64)
+
+GRPC_FORM = _grpc(forms.GRPC_FORM)
+GRPC_FORM_BASE64 = _grpc(forms.GRPC_FORM_BASE64)
