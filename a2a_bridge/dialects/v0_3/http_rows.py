@@ -154,7 +154,10 @@ def _decode_cancel(tree: Json) -> hub.CancelTaskRequest:
     name = tree.get("name")
     if name is not None and (type(name) is not str or names.decode_task(name) != tree.get("id")):
         raise invalid_params("name", "is not what the path says")
-    return hub.CancelTaskRequest(id=_string(tree, "id"))
+    made: hub.CancelTaskRequest = params.decode_cancel(
+        {key: value for key, value in tree.items() if key != "name"}
+    )
+    return made
 
 
 def _encode_cancel(request: hub.CancelTaskRequest) -> JsonObject:

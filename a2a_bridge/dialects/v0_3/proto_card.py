@@ -63,10 +63,10 @@ def decode_bytes(wire: bytes) -> hub.AgentCard:
 
 def encode_bytes(message: hub.AgentCard) -> bytes:
     """Hub → protobuf bytes. Raises codec.EncodeError when too much would have to be carried."""
-    tree = card.FORM.encode(message)
+    tree = exact(card.FORM.encode(message))
     wire: v0.AgentCard = _message(tree)
     try:
-        entries = residue.diff(_tree(wire), exact(tree))
+        entries = residue.diff(_tree(wire), tree)
         if entries:
             extension = wire.capabilities.extensions.add(uri=CARRIER)
             extension.params.fields[CARRIER].string_value = residue.write(PROTO, entries)
@@ -191,7 +191,7 @@ def _json_scheme(scheme: JsonObject) -> JsonObject:
 
 
 def _known(scheme: Any) -> bool:
-    return type(scheme) is dict and scheme.get("type") in _TYPES
+    return type(scheme) is dict and type(scheme.get("type")) is str and scheme["type"] in _TYPES
 
 
 def _proto_scheme(scheme: JsonObject) -> JsonObject:

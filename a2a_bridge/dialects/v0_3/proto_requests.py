@@ -153,8 +153,10 @@ def decode_send(wire: v0.SendMessageRequest, into: hub.SendMessageRequest, notes
     if wire.HasField("request"):
         into.message.SetInParent()
         decode_message(wire.request, into.message, notes)
-    if wire.HasField("configuration"):
-        configuration = wire.configuration
+    configuration = wire.configuration
+    if not wire.HasField("configuration"):
+        notes.odd = True  # it is written out, see rule 2
+    elif not _only_waits(configuration):
         to = into.configuration
         to.SetInParent()
         to.accepted_output_modes.extend(configuration.accepted_output_modes)
@@ -164,9 +166,16 @@ def decode_send(wire: v0.SendMessageRequest, into: hub.SendMessageRequest, notes
         if configuration.history_length:
             to.history_length = configuration.history_length
         to.return_immediately = not configuration.blocking
-    else:
-        notes.odd = True  # it is written out, see rule 2
     copy_metadata(wire, into, notes)
+
+
+def _only_waits(configuration: v0.SendMessageConfiguration) -> bool:
+    """Whether it says no more than that the caller waits, as no configuration does in the hub."""
+    return configuration.blocking and not (
+        configuration.accepted_output_modes
+        or configuration.history_length
+        or configuration.HasField("push_notification")
+    )
 
 
 def encode_send(message: hub.SendMessageRequest, into: v0.SendMessageRequest, notes: Notes) -> None:

@@ -246,8 +246,8 @@ def _mirror(pair: Pair, plain: Any, message: Any, pieces: list[JsonObject], file
     owners = units(plain)
     for index, (was, piece) in enumerate(zip(canonical, wanted, strict=True)):
         _say_literal(was, piece)
-        if "configuration" in was and piece.get("configuration", {}) == {}:
-            piece.setdefault("configuration", {})  # none and an empty one mean the same
+        if piece.get("configuration") == {} and "configuration" not in was:
+            del piece["configuration"]  # none and an empty one mean the same
         entries = _entries(was, piece, owners[index])
         if entries:
             carrier = hub.Part()
