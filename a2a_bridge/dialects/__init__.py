@@ -21,6 +21,7 @@ from a2a_bridge.dialects.dialect import (
     Row,
 )
 from a2a_bridge.dialects.v0_1 import DIALECT as V0_1
+from a2a_bridge.dialects.v0_2_5 import DIALECT as V0_2_5
 from a2a_bridge.dialects.v0_3 import DIALECT as V0_3
 from a2a_bridge.dialects.v1_0 import DIALECT as V1_0
 
@@ -28,6 +29,7 @@ from a2a_bridge.dialects.v1_0 import DIALECT as V1_0
 KNOWN: tuple[Dialect, ...] = (
     V1_0,
     V0_3,
+    V0_2_5,
     V0_1,
 )
 
@@ -50,6 +52,7 @@ __all__ = [
     "JSONRPC",
     "KNOWN",
     "V0_1",
+    "V0_2_5",
     "V0_3",
     "V1_0",
     "CardForm",
