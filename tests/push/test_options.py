@@ -1,0 +1,140 @@
+"""Push notifications through the runtime: off unless asked for, and what switches them on."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from a2a_bridge.bindings import ListenAddress
+from a2a_bridge.cards import Candidate, interface, select
+from a2a_bridge.core.agent_api import Client
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.gateway.webhooks import PATH
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.runtime import ServeOptions, Server, connect, serve_agent, serve_gateway
+from a2a_bridge.testing.agents import ScriptedAgent
+from tests.gateway.test_versions import asking
+from tests.push.receiver import Receiver, receiving
+from tests.push.test_webhooks_by_version import check, finished
+
+INTERFACES = [interface("JSONRPC"), interface("JSONRPC", version="0.3"), interface("GRPC")]
+VERSIONS = pytest.mark.parametrize("version", ["1.0", "0.3"])
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def registering(receiver: Receiver, task_id: str) -> hub.TaskPushNotificationConfig:
+    login = hub.AuthenticationInfo(scheme="Bearer", credentials="secret")
+    return hub.TaskPushNotificationConfig(
+        task_id=task_id,
+        id="p",
+        url=receiver.url,
+        token="theirs",  # noqa: S106
+        authentication=login,
+    )
+
+
+async def a_whole_task(client: Client, receiver: Receiver) -> str:
+    """Registers for a task and lets it end; the URL that callers are shown afterwards."""
+    task = (await client.send_message(asking("input what?"))).task
+    await client.create_task_push_notification_config(registering(receiver, task.id))
+    await client.send_message(asking("done", task_id=task.id))
+    asked = hub.GetTaskPushNotificationConfigRequest(task_id=task.id, id="p")
+    shown = await client.get_task_push_notification_config(asked)
+    assert shown == registering(receiver, task.id)
+    return task.id
+
+
+@asynccontextmanager
+async def through(
+    agent: Server, found: Sequence[Candidate], binding: str, options: ServeOptions | None = None
+) -> AsyncIterator[Client]:
+    """A client of 1.0 to a gateway to an agent."""
+    options = options or ServeOptions(grace=0)
+    async with (
+        serve_gateway(agent.card, found, INTERFACES, options) as gateway,
+        connect(gateway.card, binding=binding) as client,
+    ):
+        yield client
+
+
+@VERSIONS
+async def test_a_hosted_agent_that_sends(version: str) -> None:
+    options = ServeOptions(push=True, grace=0)
+    async with receiving() as receiver, serve_agent(ScriptedAgent(), INTERFACES, options) as server:
+        async with connect(server.card, binding="JSONRPC", version=version) as client:
+            await a_whole_task(client, receiver)
+        check(await finished(receiver, version), version)
+
+
+async def test_by_default_an_agent_sends_nothing() -> None:
+    async with receiving() as receiver, serve_agent(ScriptedAgent(), INTERFACES) as server:
+        async with connect(server.card, binding="JSONRPC", version="1.0") as client:
+            await a_whole_task(client, receiver)
+        await server.drain(0)
+        assert receiver.posted == []
+
+
+@VERSIONS
+@pytest.mark.parametrize("upstream", ["1.0", "0.3"])
+async def test_a_gateway_that_relays(version: str, upstream: str) -> None:
+    port = free_port()
+    relaying = ServeOptions(
+        http=ListenAddress("127.0.0.1", port), push_relay=f"http://127.0.0.1:{port}", grace=0
+    )
+    sending = ServeOptions(push=True, grace=0)
+    async with receiving() as receiver, serve_agent(ScriptedAgent(), INTERFACES, sending) as agent:
+        found = select(agent.card, known=["JSONRPC"], version=upstream)
+        async with serve_gateway(agent.card, found, INTERFACES, relaying) as gateway:
+            async with connect(gateway.card, binding="JSONRPC", version=version) as client:
+                task_id = await a_whole_task(client, receiver)
+            check(await finished(receiver, version), version)
+        async with connect(agent.card, binding="JSONRPC", version="1.0") as near:
+            asked = hub.GetTaskPushNotificationConfigRequest(task_id=task_id, id="p")
+            kept = await near.get_task_push_notification_config(asked)
+    assert kept.url.startswith(f"http://127.0.0.1:{port}{PATH}/")
+    assert "theirs" not in str(kept)
+    assert "secret" not in str(kept)
+
+
+async def test_by_default_a_gateway_passes_configs_on() -> None:
+    async with receiving() as receiver, serve_agent(ScriptedAgent(), INTERFACES) as agent:
+        found = select(agent.card, known=["GRPC"])
+        async with through(agent, found, "JSONRPC") as client:
+            task_id = await a_whole_task(client, receiver)
+        async with connect(agent.card, binding="JSONRPC", version="1.0") as near:
+            asked = hub.GetTaskPushNotificationConfigRequest(task_id=task_id, id="p")
+            kept = await near.get_task_push_notification_config(asked)
+    assert kept == registering(receiver, task_id)
+    assert receiver.posted == []
+
+
+async def test_a_relay_needs_an_http_listener() -> None:
+    async with serve_agent(ScriptedAgent(), INTERFACES) as agent:
+        found = select(agent.card, known=["JSONRPC"])
+        with pytest.raises(ValueError, match="HTTP"):
+            async with serve_gateway(
+                agent.card, found, [interface("GRPC")], ServeOptions(push_relay="http://x")
+            ):
+                pass
+
+
+async def test_listing_tasks_of_an_older_agent_can_be_switched_off() -> None:
+    async with serve_agent(ScriptedAgent(), INTERFACES) as agent:
+        found = select(agent.card, known=["JSONRPC"], version="0.3")
+        for memory, allowed in ((10, True), (0, False)):
+            options = ServeOptions(list_tasks_memory=memory, grace=0)
+            async with through(agent, found, "GRPC", options) as client:
+                if allowed:
+                    assert not (await client.list_tasks(hub.ListTasksRequest())).tasks
+                    continue
+                with pytest.raises(A2AError) as caught:
+                    await client.list_tasks(hub.ListTasksRequest())
+                assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
