@@ -29,6 +29,7 @@ from a2a_bridge.dialects.v0_2_5.models_envelopes import (
     SendStreamingMessageResponse,
     SetTaskPushNotificationConfigResponse,
 )
+from a2a_bridge.dialects.v0_2_5.models_hub import decode, encode
 from a2a_bridge.dialects.v0_3.models import (
     A2A,
     A2ABaseModel,
@@ -197,6 +198,8 @@ __all__ = [
     "TextPart",
     "UnsupportedOperationError",
     "check",
+    "decode",
+    "encode",
     "read",
     "write",
 ]

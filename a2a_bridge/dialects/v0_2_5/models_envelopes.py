@@ -100,13 +100,16 @@ class A2ARequest(
     """A request for any method, in `root`."""
 
 
+AnyError: TypeAlias = Annotated[
+    CommonErrors | Annotated[JSONRPCError, tag("JSONRPCError")],
+    by(lambda tree: error_of(tree, NUMBERED), "is no error"),
+]
+
+
 class JSONRPCErrorResponse(JSONRPCMessage):
     """Any answer that is an error."""
 
-    error: Annotated[
-        CommonErrors | Annotated[JSONRPCError, tag("JSONRPCError")],
-        by(lambda tree: error_of(tree, NUMBERED), "is no error"),
-    ]
+    error: AnyError
 
 
 _Error: TypeAlias = Annotated[JSONRPCErrorResponse, tag("JSONRPCErrorResponse")]

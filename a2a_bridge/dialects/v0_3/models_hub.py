@@ -14,6 +14,7 @@ from pydantic import BaseModel, RootModel
 from a2a_bridge.codec import DecodeError, EncodeError, ExactFloat, InexactNumber
 from a2a_bridge.core import errors as core
 from a2a_bridge.core.errors import Reason, Violation
+from a2a_bridge.dialects import residue
 from a2a_bridge.dialects.dialect import ErrorReply
 from a2a_bridge.dialects.v0_3 import card, errors, events, messages, parts, push_configs, requests
 from a2a_bridge.dialects.v0_3.models_card import AgentCard
@@ -179,11 +180,23 @@ def encode_by(encoders: Mapping[type, tuple[Callable[[Any], Any], Any]], message
         raise TypeError(f"{type(message).__name__} has no model")
     write_tree, model = found
     try:
-        tree = write_tree(message)
+        made = _read(model, write_tree, message)
     except EncodeError as error:
         raise core.invalid_params(error.path, error.problem) from None
-    made = read(model, tree)
     return made.root if isinstance(made, RootModel) and not isinstance(made, Part) else made
+
+
+def _read(model: Any, write_tree: Callable[[Any], Any], message: Any) -> Any:
+    try:
+        return read(model, write_tree(message))
+    except core.A2AError:
+        if isinstance(message, core.A2AError):
+            raise
+        # A peer wrote what the schema does not have, and the codec keeps it. Without that it has a model.
+        bare = residue.stripped(message)
+        if bare is message:
+            raise
+        return read(model, write_tree(bare))
 
 
 def _exact(tree: Any) -> Any:

@@ -7,9 +7,11 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
+from a2a_bridge import A2AError, Reason
 from a2a_bridge.core.errors import Violation
 from a2a_bridge.dialects.v0_2_5 import models
 from a2a_bridge.dialects.v0_3 import models as newer
+from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.dialects.v0_2_5.documented import METHODS, NAMED, TYPES
 from tests.dialects.v0_3.schema import ENUMS, ERRORS, OBJECTS, OLDER, TOLERATED, UNIONS, table
 from tests.dialects.v0_3.test_models import CARD, MESSAGE, branches, members
@@ -169,3 +171,29 @@ def test_the_documented_examples_work() -> None:
         id="r", params=models.TaskPushNotificationConfig(taskId="t", pushNotificationConfig=config)
     )
     assert models.read(models.A2ARequest, models.write(push)).root == push
+
+
+def test_models_meet_the_hub_as_0_2_5_means_it() -> None:
+    update = models.TaskStatusUpdateEvent(
+        task_id="t", context_id="c", final=True, status=models.TaskStatus(state="unknown")
+    )
+    event = models.decode(update)
+    assert not event.HasField("metadata")
+    assert models.encode(event) == update
+    assert models.encode(hub.StreamResponse(status_update=event)) == update
+    assert newer.encode(event).final is False
+
+    params = models.MessageSendParams(
+        message=models.read(models.Message, MESSAGE),
+        configuration=models.MessageSendConfiguration(accepted_output_modes=[]),
+    )
+    assert models.encode(models.decode(params)) == params
+    assert isinstance(models.encode(models.decode(params)), models.MessageSendParams)
+
+    card = models.read(models.AgentCard, CARD | {"protocolVersion": "0.2.5"})
+    assert models.encode(models.decode(card)) == card
+    assert type(models.encode(models.decode(card))) is models.AgentCard
+
+    missing = models.encode(A2AError(Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED))
+    assert type(missing) is models.JSONRPCError
+    assert models.decode(missing).reason is Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED
