@@ -215,7 +215,10 @@ def _decode_configs(tree: Json) -> hub.ListTaskPushNotificationConfigsResponse:
         return hub.ListTaskPushNotificationConfigsResponse(configs=[_decode_config(item) for item in tree])
     tree = _object(tree)
     made: hub.ListTaskPushNotificationConfigsResponse = _from_proto(CONFIGS, {**tree, "configs": []})
-    made.configs.extend(_decode_config(item) for item in tree.get("configs") or ())
+    configs = tree.get("configs")
+    if configs is not None and type(configs) is not list:
+        raise DecodeError("configs", f"expected an array, got {describe(configs)}")
+    made.configs.extend(_decode_config(item) for item in configs or ())
     return made
 
 
