@@ -1,0 +1,94 @@
+"""What the bridge writes into metadata: what final events are, per version, and what was made up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.dialects import KNOWN, Dialect
+from a2a_bridge.dialects.marks import (
+    CLOSING,
+    FINAL,
+    SNAPSHOT,
+    final_said,
+    finality,
+    say_final,
+    synthesise,
+    synthesised,
+    without_final,
+)
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+OLDER = [dialect for dialect in KNOWN if dialect.final_events]
+FINAL_STATES = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED}
+
+
+def update(state: Any = hub.TASK_STATE_WORKING) -> hub.TaskStatusUpdateEvent:
+    return hub.TaskStatusUpdateEvent(task_id="t", context_id="c", status=hub.TaskStatus(state=state))
+
+
+@pytest.mark.parametrize("dialect", KNOWN, ids=repr)
+@pytest.mark.parametrize("state", hub.TaskState.values())
+def test_a_state_says_whether_an_event_is_final(dialect: Dialect, state: Any) -> None:
+    expected = state in FINAL_STATES or (dialect.version == "0.2.5" and state == hub.TASK_STATE_UNSPECIFIED)
+    assert finality(dialect)(update(state)) is expected
+
+
+@pytest.mark.parametrize("dialect", OLDER, ids=repr)
+@pytest.mark.parametrize("said", [True, False])
+@pytest.mark.parametrize("state", [hub.TASK_STATE_WORKING, hub.TASK_STATE_COMPLETED])
+def test_what_was_said_counts_for_more(dialect: Dialect, said: bool, state: Any) -> None:
+    event = update(state)
+    say_final(event, said)
+    assert final_said(event) is said
+    assert finality(dialect)(event) is said
+
+
+def test_nothing_is_said_by_default_and_what_is_no_bool_says_nothing() -> None:
+    event = update()
+    assert final_said(event) is None
+    assert without_final(event) is event
+    event.metadata["own"] = 1
+    assert final_said(event) is None
+    event.metadata[FINAL] = "yes"
+    assert final_said(event) is None
+
+
+@pytest.mark.parametrize("own", [{}, {"own": 1.0}])
+def test_the_note_can_be_taken_off(own: dict[str, Any]) -> None:
+    event = update()
+    event.metadata.update(own)
+    before = hub.TaskStatusUpdateEvent()
+    before.CopyFrom(event)
+    if not own:
+        before.ClearField("metadata")
+    say_final(event, True)
+    assert without_final(event) == before
+    assert final_said(event) is True  # a copy, since events have several readers
+
+
+@pytest.mark.parametrize("message", [update(), hub.Task()])
+@pytest.mark.parametrize("what", [CLOSING, SNAPSHOT])
+def test_what_was_made_up_is_marked(message: Any, what: str) -> None:
+    made = type(message)()
+    made.CopyFrom(message)
+    assert synthesised(made) == ""
+    made.metadata["own"] = "x"
+    assert synthesised(made) == ""
+    synthesise(made, what)
+    assert synthesised(made) == what
+    assert made.metadata["own"] == "x"
+
+
+@pytest.mark.parametrize("dialect", OLDER, ids=repr)
+def test_the_mark_is_ordinary_metadata_on_every_wire(dialect: Dialect) -> None:
+    for form in dialect.forms.values():
+        row = next(row for row in form.rows if row.streaming)
+        event = update()
+        say_final(event, True)
+        synthesise(event, CLOSING)
+        back = row.decode_response(row.encode_response(hub.StreamResponse(status_update=event)))
+        assert synthesised(back.status_update) == CLOSING
+        assert final_said(back.status_update) is True
