@@ -1,4 +1,4 @@
-"""Our A2A 1.0 proto says what the official SDK's says; this does not look at comments or file options."""
+"""Our protos say what the official SDK's say; this does not look at comments or file options."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
 
-from a2a_bridge.pb import _pool, lf_a2a_v1
+from a2a_bridge.pb import _pool, a2a_v1, lf_a2a_v1
 from tests.pb.facts import differences, facts
 
 if TYPE_CHECKING:
@@ -25,6 +25,70 @@ def test_equals_the_descriptor_of_the_official_sdk() -> None:
     ours = facts(lf_a2a_v1.DESCRIPTOR)
     found = differences(ours, facts(a2a_pb2.DESCRIPTOR))
     assert not found, "\n".join(found)
+
+
+@pytest.mark.sdk
+def test_a2a_v1_equals_the_descriptor_of_the_official_sdk() -> None:
+    from a2a.compat.v0_3 import a2a_v0_3_pb2
+
+    found = differences(facts(a2a_v1.DESCRIPTOR), facts(a2a_v0_3_pb2.DESCRIPTOR))
+    assert not found, "\n".join(found)
+
+
+#: what a2a.v1 has gained since the tag v0.3.0 of the specification, without a tag of its own
+YOUNGER_THAN_THE_TAG = {"Part.metadata": 4, "FilePart.name": 4, "AgentCard.icon_url": 18}
+#: the numbers of the tag, by message
+OF_THE_TAG = {
+    "Task": {"id": 1, "context_id": 2, "status": 3, "artifacts": 4, "history": 5, "metadata": 6},
+    "TaskStatus": {"state": 1, "update": 2, "timestamp": 3},
+    "Part": {"text": 1, "file": 2, "data": 3},
+    "FilePart": {"file_with_uri": 1, "file_with_bytes": 2, "mime_type": 3},
+    "Message": {
+        "message_id": 1,
+        "context_id": 2,
+        "task_id": 3,
+        "role": 4,
+        "content": 5,
+        "metadata": 6,
+        "extensions": 7,
+    },
+    "Artifact": {"artifact_id": 1, "name": 3, "description": 4, "parts": 5, "metadata": 6, "extensions": 7},
+    "TaskStatusUpdateEvent": {"task_id": 1, "context_id": 2, "status": 3, "final": 4, "metadata": 5},
+    "SendMessageRequest": {"request": 1, "configuration": 2, "metadata": 3},
+    "TaskPushNotificationConfig": {"name": 1, "push_notification_config": 2},
+    "CreateTaskPushNotificationConfigRequest": {"parent": 1, "config_id": 2, "config": 3},
+}
+
+
+@pytest.mark.parametrize("name", OF_THE_TAG)
+def test_a2a_v1_keeps_the_numbers_of_its_tag(name: str) -> None:
+    fields = a2a_v1.DESCRIPTOR.message_types_by_name[name].fields
+    younger = {field.name for field in fields if f"{name}.{field.name}" in YOUNGER_THAN_THE_TAG}
+    assert {field.name: field.number for field in fields if field.name not in younger} == OF_THE_TAG[name]
+
+
+def test_a2a_v1_has_what_is_younger_than_its_tag() -> None:
+    found = facts(a2a_v1.DESCRIPTOR)
+    assert {path: found[f"{path} number"] for path in YOUNGER_THAN_THE_TAG} == YOUNGER_THAN_THE_TAG
+    path = found["A2AService.CreateTaskPushNotificationConfig http rule 0"]["path"]
+    assert path == "/v1/{parent=tasks/*/pushNotificationConfigs}", "the tag has `task/*`"
+    assert found["A2AService operations"] == sorted(
+        method.name for method in a2a_v1.DESCRIPTOR.services_by_name["A2AService"].methods
+    )
+    assert len(found["A2AService operations"]) == 10
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("TaskStatus.update", "message"),
+        ("SendMessageRequest.request", "message"),
+        ("SendMessageResponse.msg", "message"),
+        ("StreamResponse.msg", "message"),
+    ],
+)
+def test_a2a_v1_is_called_in_json_as_0_3_calls_it(path: str, name: str) -> None:
+    assert facts(a2a_v1.DESCRIPTOR)[f"{path} json name"] == name
 
 
 def test_the_comparison_sees_every_part_of_the_protocol() -> None:
