@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from decimal import Decimal, InvalidOperation
+from operator import itemgetter
 from typing import Any, TypeVar
 from zlib import crc32
 
@@ -51,9 +52,10 @@ def diff(canonical: Json, given: Json) -> list[Entry]:
     """What `patch` needs to make the given tree of the canonical one.
 
     Numbers differ if they are not written as the same kind of number with the same value.
+    The entries come in the order of their pointers, whatever the order of the members.
     Raises InexactNumber if a number would be carried whose text is not known, and TooMuch.
     """
-    return [] if canonical is given else list(_differences(canonical, given, ""))
+    return [] if canonical is given else sorted(_differences(canonical, given, ""), key=itemgetter(0))
 
 
 def patch(canonical: Json, entries: Sequence[Entry]) -> Json:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf.message import Message
 
-from a2a_bridge.codec import DecodeError, EncodeError, Json, encoder
+from a2a_bridge.codec import DecodeError, EncodeError, Json, JsonSyntaxError, encoder, loads_exact
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import ASIDE_PARAMETER
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
@@ -123,17 +123,35 @@ def aside_push_configs(tree: Json) -> Mapping[str, str]:
 
 
 def recall_push_configs(tree: Any, parameters: Mapping[str, str]) -> Json:
-    """A list of configs with that in it again, if it still means the same."""
-    entries = residue.read(parameters.get(ASIDE_PARAMETER), residue.KIND)
-    if not entries:
-        return tree  # type: ignore[no-any-return]
-    given = residue.patch(tree, entries)
+    """A list of configs with that in it again, if it still means the same.
+
+    Other forms tell what was said config by config; that is understood too.
+    """
+    text = parameters.get(ASIDE_PARAMETER)
+    if not text:
+        return cast("Json", tree)
+    texts = _texts(text)
+    if texts is not None:
+        texts += [None] * (len(tree) - len(texts))
+        return [with_push_config(item, one) if one else item for item, one in zip(tree, texts, strict=False)]
+    given = residue.patch(tree, residue.read(text, residue.KIND) or ())
     if type(given) is not list or len(given) != len(tree):
-        return tree  # type: ignore[no-any-return]
+        return cast("Json", tree)
     readers = [read_push_config(item) for item in given]
     if any(one.problems for one in readers) or not residue.same([one.tree for one in readers], tree):
-        return tree  # type: ignore[no-any-return]
+        return cast("Json", tree)
     return given
+
+
+def _texts(text: str) -> list[str | None] | None:
+    """The texts in a JSON array of texts and nulls; None when it is no such array."""
+    try:
+        found = loads_exact(text)
+    except JsonSyntaxError:
+        return None
+    if not isinstance(found, list):
+        return None
+    return [one if isinstance(one, str) else None for one in found]
 
 
 def _aside(tree: Json, canonical: Json) -> Mapping[str, str]:
