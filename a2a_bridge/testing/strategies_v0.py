@@ -51,9 +51,9 @@ def texts() -> Strategy:
     """Strings of any characters, halves of surrogate pairs included."""
     return st.one_of(
         st.text(max_size=8),
-        st.text(st.characters(categories=["Cs", "L"]), max_size=4).map(_paired),
+        st.text(st.characters(categories=["Cs", "L"]), max_size=4),
         st.sampled_from(["", "\ud83e\udd9c", "a\ud800b"]),
-    )
+    ).map(_paired)
 
 
 def _paired(text: str) -> str:
@@ -112,7 +112,7 @@ def metadata() -> Strategy:
             {"a": [1]},
             '{"v":1,"kind":[["/kind",null,5]]}',
             '{"v":1,"kind":"x"}',
-            '{"v":1,"hub":{"role":[0,"agent"]}}',
+            '{"v":1,"hub":{"role":0}}',
             '{"v":1,"hub":{"key":"inner"}}',
             '{"v":1,"hub":{"noStatus":true}}',
             '{"v":1,"hub":{"bare":true}}',

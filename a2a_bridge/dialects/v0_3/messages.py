@@ -6,7 +6,7 @@ Written as `parts` is: quick functions for what an encoder writes, the slow path
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -111,11 +111,21 @@ def message_text(tree: Any) -> str:
         return text_of(MESSAGE, tree)
 
 
-def encode_message(message: Any) -> JsonObject:
+def callers_message_text(tree: Any) -> str:
+    """The same for a message in a request."""
+    try:
+        return write_message(tree)
+    except InexactNumber:
+        raise
+    except (ValueError, LookupError, AttributeError, TypeError):
+        return text_of(CALLERS_MESSAGE, tree)
+
+
+def encode_message(message: Any, shape: Shape | None = None) -> JsonObject:
     """A message as a 0.x peer gets it. Raises ValueError for what JSON cannot say."""
     role = message.role
     if role not in ROLE_NAMES:
-        return marked(MESSAGE, message)
+        return marked(shape or MESSAGE, message)
     tree: JsonObject = {
         "kind": "message",
         "messageId": message.message_id,
@@ -138,15 +148,13 @@ def encode_message(message: Any) -> JsonObject:
         metadata = read_struct(message.metadata)
         tree["metadata"] = metadata
         if KEY in metadata:  # residue
-            return restored(MESSAGE, tree)  # residue
+            return restored(shape or MESSAGE, tree)  # residue
     return tree
 
 
 def encode_callers_message(message: Any) -> JsonObject:
     """The same for a message in a request: one without a role is the user's."""
-    if message.role not in ROLE_NAMES:
-        return marked(_CALLERS_MESSAGE, message)
-    return encode_message(message)
+    return encode_message(message, CALLERS_MESSAGE)
 
 
 def write_artifact(tree: Any) -> str:
@@ -423,22 +431,18 @@ def _task_inside(tree: JsonObject) -> Iterator[tuple[str, Shape, Any]]:
         yield f"history[{index}]", MESSAGE, item
 
 
-def _is_role(tree: JsonObject, value: Any) -> bool:
-    """[the number in the hub, the name that stands for it]"""
-    match value:
-        case [int(number), str(name)]:
-            return name == tree["role"] and number not in ROLE_NAMES and _is_enum(number)
-    return False
+def _role_check(default: str) -> Callable[[JsonObject, Any], bool]:
+    """Whether a number may be the role of a message that says the default."""
+
+    def check(tree: JsonObject, value: Any) -> bool:
+        return _is_enum(value) and value not in ROLE_NAMES and tree["role"] == default
+
+    return check
 
 
 def is_state(tree: JsonObject, value: Any) -> bool:
     """Whether a number may be the state of a status that says `unknown`."""
-    return (
-        type(value) is int
-        and value not in STATE_NAMES
-        and _is_enum(value)
-        and tree["status"].get("state") == "unknown"
-    )
+    return _is_enum(value) and value not in STATE_NAMES and tree["status"].get("state") == "unknown"
 
 
 def is_no_status(tree: JsonObject, value: Any) -> bool:
@@ -446,13 +450,13 @@ def is_no_status(tree: JsonObject, value: Any) -> bool:
     return value is True and tree["status"] == {"state": "unknown"}
 
 
-def _is_enum(number: int) -> bool:
+def _is_enum(number: Any) -> bool:
     return type(number) is int and -(2**31) <= number < 2**31
 
 
 def _impose_role(message: Any, facts: Facts) -> None:
     if "role" in facts:
-        message.role = facts["role"][0]
+        message.role = facts["role"]
 
 
 def impose_status(message: Any, facts: Facts) -> None:
@@ -475,13 +479,13 @@ def status_facts(message: Any) -> Facts:
     return {"state": state}
 
 
-def _role_facts(default: str) -> Any:
+def _role_facts(default: str) -> Callable[[Any], Facts]:
     def facts_of(message: Any) -> Facts:
         number = message.role
         if number in ROLE_NAMES:
             return {}
         message.role = ROLES[default]
-        return {"role": [number, default]}
+        return {"role": number}
 
     return facts_of
 
@@ -493,11 +497,16 @@ MESSAGE = Shape(
     write_message,
     encode_message,
     parts_inside,
-    checks={"role": _is_role},
+    checks={"role": _role_check("agent")},
     impose=_impose_role,
     facts_of=_role_facts("agent"),
 )
-_CALLERS_MESSAGE = replace(MESSAGE, facts_of=_role_facts("user"))
+CALLERS_MESSAGE = replace(
+    MESSAGE,
+    encode=encode_callers_message,
+    checks={"role": _role_check("user")},
+    facts_of=_role_facts("user"),
+)
 ARTIFACT = Shape(hub.Artifact, "*", _read_artifact, write_artifact, encode_artifact, parts_inside)
 STATUS_CHECKS = {"state": is_state, "noStatus": is_no_status}
 TASK = Shape(

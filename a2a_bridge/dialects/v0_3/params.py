@@ -23,7 +23,12 @@ from a2a_bridge.dialects import residue
 from a2a_bridge.dialects.residue import KEY, KIND
 from a2a_bridge.dialects.v0_3 import scalars
 from a2a_bridge.dialects.v0_3.irregular import Reader, Shape, decode_with, restored, text_of
-from a2a_bridge.dialects.v0_3.messages import MESSAGE, encode_callers_message, message_text, strings
+from a2a_bridge.dialects.v0_3.messages import (
+    CALLERS_MESSAGE,
+    callers_message_text,
+    encode_callers_message,
+    strings,
+)
 from a2a_bridge.dialects.v0_3.push_configs import (
     check_aside,
     decode_inner,
@@ -43,7 +48,7 @@ def write_send(tree: Any) -> str:
     value = get("message")
     if value is not None:
         seen += 1  # residue
-        body = message_text(value)
+        body = callers_message_text(value)
         out = f"\x12{VARINT[len(body)]}{body}"
     value = get("configuration")
     if value is not None:
@@ -187,7 +192,7 @@ def _read_history_length(reader: Reader) -> None:
 
 def _send_inside(tree: JsonObject) -> Iterator[tuple[str, Shape, Any]]:
     if "message" in tree:
-        yield "message", MESSAGE, tree["message"]
+        yield "message", CALLERS_MESSAGE, tree["message"]
 
 
 def write_cancel(tree: Any) -> str:

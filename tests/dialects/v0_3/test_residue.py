@@ -211,7 +211,7 @@ def test_a_residue_that_would_change_what_the_hub_says_is_user_data(text: str) -
         '{"v":1,"kind":[[1,null,1]]}',
         '{"v":2,"kind":[["/x",null,1]]}',
         '{"v":1,"kind":[["/x",null,1]',
-        '{"v":1,"hub":{"role":[0,"agent"]}}',
+        '{"v":1,"hub":{"role":0}}',
         '{"v":1,"kind":"' + "x" * residue.LARGEST + '"}',
         "[" * 5000,
         '{"v":1,"kind":' + "[" * 5000,
