@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import httpx
@@ -18,7 +18,7 @@ from a2a_bridge.runtime import Server, connect, serve_agent, serve_gateway
 from tests.equivalence.agent import card, scripted_agent
 from tests.interop.sdk_client import sdk_client
 from tests.matrix.versions import BINDINGS, OURS, VERSIONS, Side, expected_differences
-from tests.peers.callers import BareCaller, Caller, PeerCaller, ServiceCaller
+from tests.peers.callers import LACKING, BareCaller, Caller, PeerCaller, ServiceCaller
 from tests.peers.conversations import CONVERSATIONS
 from tests.peers.faults import differences
 from tests.peers.processes import Agent, PeerClient
@@ -31,6 +31,8 @@ EVERYWHERE = [
 #: clients that talk side by side; the SDKs' agents spend most of the time waiting
 AT_ONCE = 4
 OPTIONS = DialOptions(timeout=40)
+#: for agents of the SDKs, which at 0.x take files as base64 text where a2a.v1 says bytes
+BASE64 = replace(OPTIONS, base64_files=True)
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Upstream:
 
     interface: hub.AgentInterface
     bare: Caller
+    options: DialOptions = OPTIONS
 
 
 @asynccontextmanager
@@ -69,18 +72,16 @@ async def upstream(side: Side, peers: Peers) -> AsyncIterator[Upstream]:
             return
         http = await stack.enter_async_context(httpx.AsyncClient(timeout=40, verify=False))  # noqa: S501  no TLS
         extended = f"{running.http}/agent/authenticatedExtendedCard" if side.version == "0.2.5" else ""
-        yield Upstream(there, BareCaller(http, running.url("JSONRPC"), extended))
+        yield Upstream(there, BareCaller(http, running.url("JSONRPC"), extended), BASE64)
 
 
 @asynccontextmanager
-async def gateway(there: hub.AgentInterface) -> AsyncIterator[Server]:
+async def gateway(there: Upstream) -> AsyncIterator[Server]:
     """A gateway in every version and binding, to one interface of an agent."""
     described = card()
-    described.supported_interfaces.append(there)
-    dialect = by_version(there.protocol_version)
-    async with serve_gateway(
-        described, [Candidate(there, dialect)], EVERYWHERE, dial_options=OPTIONS
-    ) as server:
+    described.supported_interfaces.append(there.interface)
+    candidate = Candidate(there.interface, by_version(there.interface.protocol_version))
+    async with serve_gateway(described, [candidate], EVERYWHERE, dial_options=there.options) as server:
         yield server
 
 
@@ -95,16 +96,18 @@ def found(server: Server, side: Side) -> hub.AgentInterface:
 
 
 @asynccontextmanager
-async def calling(side: Side, there: hub.AgentInterface, peers: Peers) -> AsyncIterator[Caller]:
+async def calling(
+    side: Side, there: hub.AgentInterface, peers: Peers, options: DialOptions = OPTIONS
+) -> AsyncIterator[Caller]:
     """The client of a cell."""
     if side.who == OURS:
-        async with find(side.binding).dial(there, by_version(side.version), OPTIONS) as service:
+        async with find(side.binding).dial(there, by_version(side.version), options) as service:
             yield ServiceCaller(service)
     elif side.who == "1.3.0":
         described = card()
         described.supported_interfaces.append(there)
         async with sdk_client(described, side.binding) as service:
-            yield ServiceCaller(service)
+            yield ServiceCaller(service, LACKING.get((side.version, side.binding), ()))
     else:
         yield PeerCaller(peers.clients(side.who), side.who, side.binding, url=there.url)
 
@@ -124,7 +127,10 @@ async def told(caller: Caller, names: Iterable[str]) -> dict[str, Lines]:
 async def direct(client: Side, agent: Side, peers: Peers) -> list[str]:
     """The same without a gateway: both sides speak the same version over the same binding."""
     names = tuple(CONVERSATIONS)
-    async with upstream(agent, peers) as there, calling(client, there.interface, peers) as caller:
+    async with (
+        upstream(agent, peers) as there,
+        calling(client, there.interface, peers, there.options) as caller,
+    ):
         expected, got = await told(there.bare, names), await told(caller, names)
     excused = expected_differences(client, agent)
     return [line for name in got for line in differences(name, expected[name], got[name], excused)]
@@ -134,7 +140,7 @@ async def compared(
     agent: Side, clients: Iterable[Side], peers: Peers, names: Iterable[str] = tuple(CONVERSATIONS)
 ) -> dict[Side, list[str]]:
     """For each client, where the transcripts differ from what the agent says itself and should not."""
-    async with upstream(agent, peers) as there, gateway(there.interface) as server:
+    async with upstream(agent, peers) as there, gateway(there) as server:
         expected = await told(there.bare, names)
         some = asyncio.Semaphore(AT_ONCE)
 

@@ -17,6 +17,7 @@ from tests.peers.faults import (
     Mask,
     faults_of,
     without_defaults,
+    without_residues,
     without_snapshots,
 )
 from tests.peers.processes import AGENTS as AGENT_PROGRAMS
@@ -104,6 +105,23 @@ DEVIATIONS = (
         without_snapshots,
         client="* 1.0 *",
         agent="* 0.*",
+    ),
+    *(
+        Deviation(
+            "a2a.v1 has no place for what only 1.0 says: it travels in metadata, and in a card as an extension",
+            without_residues,
+            client=f"* 0.* {binding}",
+        )
+        for binding in ("HTTP+JSON", "GRPC")
+    ),
+    *(
+        Deviation(
+            "append and lastChunk have no absence in a2a.v1: one that JSON-RPC says is false is absent there",
+            without_defaults,
+            client=f"* 0.* {binding}",
+            agent="* 0.* JSONRPC",
+        )
+        for binding in ("HTTP+JSON", "GRPC")
     ),
     Deviation(
         "append and lastChunk have no absence in 1.0, which the newest SDK speaks inside",

@@ -7,7 +7,7 @@ as trees; it raises Refused. Nothing here decides what is right: the transcripts
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import aclosing
 from typing import Any, Protocol
 
@@ -131,6 +131,10 @@ OPERATIONS = {
 }
 
 
+#: the newest SDK's client by (version, binding): what it lacks
+LACKING = {("0.3", "HTTP+JSON"): (PUSH_LIST, PUSH_DELETE)}
+
+
 class PeerCaller:
     """An SDK's client in a process of its own."""
 
@@ -200,13 +204,13 @@ HUB = {
 class ServiceCaller:
     """A client that speaks the hub's messages, ours or the newest SDK's; 0.3 is only how they are written down."""
 
-    operations = frozenset(ALL)
-
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, without: Collection[str] = ()) -> None:
+        """without: what this client cannot do."""
         from a2a_bridge.dialects import JSONRPC, by_version
 
         form = by_version("0.3").form(JSONRPC)
         self._rows = {method: form.row(operation) for method, operation in HUB.items()}
+        self.operations = frozenset(ALL) - frozenset(without)
         self._service = service
 
     async def unary(self, operation: str, params: Any) -> Any:

@@ -110,6 +110,28 @@ def without_defaults(tree: Any) -> Any:
     return [without_defaults(item) for item in tree] if isinstance(tree, list) else tree
 
 
+def without_residues(tree: Any) -> Any:
+    """What the bridge says in metadata, and in a card's extensions, for who knows to read it, need not be there."""
+    if isinstance(tree, dict):
+        kept = {
+            name: without_residues(value)
+            for name, value in tree.items()
+            if not name.startswith("urn:a2a-bridge:")
+        }
+        return {
+            name: value
+            for name, value in kept.items()
+            if value or value == tree[name] or name not in ("metadata", "params", "extensions")
+        }
+    if isinstance(tree, list):
+        return [without_residues(item) for item in tree if not _only_residue(item)]
+    return tree
+
+
+def _only_residue(item: Any) -> bool:
+    return isinstance(item, dict) and str(item.get("uri", "")).startswith("urn:a2a-bridge:")
+
+
 @dataclass(frozen=True)
 class Fault:
     """reason: why. role, release, bindings: of whom. conversation, label: shell patterns of what it touches."""
@@ -216,6 +238,21 @@ FAULTS: tuple[Fault, ...] = (
         nothing,
         "extended_card",
     ),
+    *(
+        Fault(
+            "listing fails and deleting is not offered, on the bindings that are not JSON-RPC",
+            AGENT,
+            "0.3.26",
+            PROTO,
+            nothing,
+            "push_config_lists",
+            label,
+        )
+        for label in ("list*", "delete")
+    ),
+    Fault("numbers in metadata and data come out as doubles", AGENT, "1.3.0 compat", EVERY, integers),
+    Fault("referenceTaskIds have no place", CLIENT, "1.3.0 compat", PROTO, WITHOUT_REFERENCES),
+    Fault("referenceTaskIds have no place", AGENT, "1.3.0 compat", PROTO, WITHOUT_REFERENCES),
     Fault(
         "a task's name is read up to the first hyphen of its id, so no task is found",
         AGENT,

@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import sys
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -118,6 +119,8 @@ async def _run(opener: Opener) -> None:
     print("ready", flush=True)
     while line := await reader.readline():
         answers.take(line.decode())
+    # Whatever a client still waits for: nobody is there to be told.
+    os._exit(0)
 
 
 def main(opener: Opener) -> None:

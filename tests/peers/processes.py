@@ -90,7 +90,13 @@ class PeerClient:
         self._lock = threading.Lock()
         self._last = 0
         self._listeners: dict[int, Callable[[dict[str, Any]], None]] = {}
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def end(self) -> None:
+        """Ends the program, and the thread that reads what it says."""
+        self._process.stdin.close()
+        self._reader.join(10)
 
     async def unary(self, binding: str, operation: str, params: Any, **where: str) -> Any:
         """The result, or PeerError. where: url, or origin."""
@@ -194,6 +200,7 @@ def clients() -> Iterator[Callable[[str], PeerClient]]:
             if release not in running:
                 process, _ = stack.enter_context(started(CLIENTS[release].command))
                 running[release] = PeerClient(process)
+                stack.callback(running[release].end)
             return running[release]
 
         yield get

@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import base64
 import logging
+import os
 import socket
 import sys
 import time
@@ -244,10 +245,9 @@ async def serve(
     print(f"ready http={http} grpc={grpc_address}", flush=True)
 
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    server.should_exit = True
-    await serving
-    await grpc_server.stop(grace=0)
-    listener.close()
+    # Streams that the SDK never ends would keep the servers from ending, too.
+    serving.cancel()
+    os._exit(0)
 
 
 def main(known: tuple[str, ...], build: Callable[..., Any]) -> None:
