@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.dialects.dialect import JSONRPC, Dialect
+from a2a_bridge.pb import a2a_v1
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: a bool in the metadata of a TaskStatusUpdateEvent: whether it is final, where the state says otherwise
@@ -73,9 +74,18 @@ def synthesised(message: hub.Task | hub.TaskStatusUpdateEvent) -> str:
     return fields[SYNTHESISED].string_value if SYNTHESISED in fields else ""
 
 
-def finality(dialect: Dialect) -> Finality:
-    """How to tell which status event is final in a dialect: by its note, else as the dialect itself spells it."""
-    states = _final_states(dialect)
+def by_state(update: hub.TaskStatusUpdateEvent) -> bool:
+    """The rule of 0.3, for those who have no spelling of their own."""
+    said = final_said(update)
+    return update.status.state in _FINAL_STATES if said is None else said
+
+
+def finality(dialect: Dialect, binding: str = JSONRPC.name) -> Finality:
+    """How to tell which status event is final in a dialect: by its note, else as the dialect itself spells it.
+
+    binding: of which the spelling is, because versions are not the same in all of theirs.
+    """
+    states = _final_states(dialect, binding)
 
     def is_final(update: hub.TaskStatusUpdateEvent) -> bool:
         said = final_said(update)
@@ -84,19 +94,20 @@ def finality(dialect: Dialect) -> Finality:
     return is_final
 
 
-def _final_states(dialect: Dialect) -> frozenset[int]:
+def _final_states(dialect: Dialect, binding: str) -> frozenset[int]:
     """The states that a dialect calls final, asked of the dialect: 0.2 has one more than 0.3."""
-    form = dialect.form(JSONRPC)
+    form = next((form for kind, form in dialect.forms.items() if kind.name == binding), None)
     row = next((one for one in form.rows if one.streaming), None) if form is not None else None
-    if row is None:
-        return frozenset(_FINAL_STATES)
     found = set()
-    told = False
-    for state in hub.TaskState.values():
+    for state in hub.TaskState.values() if row is not None and dialect.final_events else ():
         update = hub.TaskStatusUpdateEvent(task_id="t", context_id="c")
         update.status.state = cast("hub.TaskState", state)
-        tree: Any = row.encode_response(hub.StreamResponse(status_update=update))
-        told = told or "final" in tree
-        if tree.get("final") is True:
+        if row is not None and _says_final(row.encode_response(hub.StreamResponse(status_update=update))):
             found.add(state)
-    return frozenset(found) if told else frozenset(_FINAL_STATES)
+    return frozenset(found or _FINAL_STATES)
+
+
+def _says_final(wire: Any) -> bool:
+    if isinstance(wire, bytes):
+        return a2a_v1.StreamResponse.FromString(wire).status_update.final
+    return wire.get("statusUpdate", wire).get("final") is True

@@ -25,7 +25,7 @@ from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.paging import PageTokens
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service, refused_stream
-from a2a_bridge.dialects import KNOWN, Dialect
+from a2a_bridge.dialects import KNOWN
 from a2a_bridge.dialects.marks import finality
 from a2a_bridge.gateway.index import Seen, TaskIndex, visible_to
 from a2a_bridge.gateway.streams import begun_by_a_task
@@ -77,20 +77,21 @@ def polyfill(service: Service, candidate: Candidate, index: TaskIndex | None) ->
     if dialect.final_events:
         # 0.3 names a way to list tasks on one binding, in prose; its agents do not have it.
         lacking.append(ops.LIST_TASKS)
-    return _Polyfill(service, dialect, frozenset(lacking), index)
+    return _Polyfill(service, candidate, frozenset(lacking), index)
 
 
 class _Polyfill:
     def __init__(
         self,
         service: Service,
-        dialect: Dialect,
+        candidate: Candidate,
         lacking: frozenset[Operation[Any, Any]],
         index: TaskIndex | None,
     ) -> None:
+        dialect = candidate.dialect
         self._service = service
         self._version = dialect.version
-        self._is_final = finality(dialect)
+        self._is_final = finality(dialect, candidate.interface.protocol_binding)
         self._older = {dialect.version, *(one.version for one in KNOWN if one.final_events)}
         self._lacking = lacking
         self._index = index if ops.LIST_TASKS in lacking else None

@@ -27,6 +27,7 @@ from a2a_bridge.dialects.marks import (
     CLOSING,
     SNAPSHOT,
     Finality,
+    by_state,
     finality,
     say_final,
     synthesise,
@@ -49,7 +50,11 @@ def older_callers(dialects: Iterable[Dialect] = KNOWN) -> Middleware:
 
     It belongs outside of checks for REQUIRED members, because 0.x requires less.
     """
-    older = {dialect.version: finality(dialect) for dialect in dialects if dialect.final_events}
+    older = {
+        dialect.version: {kind.name: finality(dialect, kind.name) for kind in dialect.forms}
+        for dialect in dialects
+        if dialect.final_events
+    }
 
     def wrap(service: Service) -> Service:
         return _OlderCallers(service, older) if older else service
@@ -58,7 +63,7 @@ def older_callers(dialects: Iterable[Dialect] = KNOWN) -> Middleware:
 
 
 class _OlderCallers:
-    def __init__(self, service: Service, older: dict[str, Finality]) -> None:
+    def __init__(self, service: Service, older: dict[str, dict[str, Finality]]) -> None:
         self._service = service
         self._older = older
 
@@ -72,9 +77,11 @@ class _OlderCallers:
         return await self._service.unary(call)
 
     def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
-        is_final = self._older.get(call.context.origin.version)
-        if is_final is None:
+        origin = call.context.origin
+        bindings = self._older.get(origin.version)
+        if bindings is None:
             return self._service.stream(call)
+        is_final = bindings.get(origin.binding, by_state)
         return cast("AsyncGenerator[Res, None]", self._ending_final(call, is_final))
 
     async def _ending_final(

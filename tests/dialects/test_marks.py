@@ -19,6 +19,7 @@ from a2a_bridge.dialects.marks import (
     synthesised,
     without_final,
 )
+from a2a_bridge.pb import a2a_v1
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 OLDER = [dialect for dialect in KNOWN if dialect.final_events]
@@ -34,6 +35,21 @@ def update(state: Any = hub.TASK_STATE_WORKING) -> hub.TaskStatusUpdateEvent:
 def test_a_state_says_whether_an_event_is_final(dialect: Dialect, state: Any) -> None:
     expected = state in FINAL_STATES or (dialect.version == "0.2.5" and state == hub.TASK_STATE_UNSPECIFIED)
     assert finality(dialect)(update(state)) is expected
+
+
+@pytest.mark.parametrize(
+    ("dialect", "binding"), [(one, kind.name) for one in OLDER for kind in one.forms], ids=repr
+)
+@pytest.mark.parametrize("state", hub.TaskState.values())
+def test_what_is_final_is_what_the_wire_says(dialect: Dialect, binding: str, state: Any) -> None:
+    form = next(form for kind, form in dialect.forms.items() if kind.name == binding)
+    row = next(row for row in form.rows if row.streaming)
+    wire = row.encode_response(hub.StreamResponse(status_update=update(state)))
+    if isinstance(wire, bytes):
+        final = a2a_v1.StreamResponse.FromString(wire).status_update.final
+    else:
+        final = wire.get("statusUpdate", wire).get("final", False)
+    assert finality(dialect, binding)(update(state)) is final
 
 
 @pytest.mark.parametrize("dialect", OLDER, ids=repr)
