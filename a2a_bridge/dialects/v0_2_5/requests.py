@@ -44,45 +44,39 @@ def newer_params(tree: Any) -> Any:
 
 def encode_event(event: hub.StreamResponse, encode: Callable[[Any], Any]) -> Any:
     """An event as 0.2.5 has it. `encode`: as 0.3 has it."""
-    if not _is_unknown(event):
-        return encode(event)
-    said = marks.final_said(event.status_update)
-    if said is None:
-        return encode(_noted(event, True))
-    tree = encode(event if said else _noted(event, None))
-    # What need not be noted here has been all the same: somebody further on wants to know.
-    return tree | {marks.FINAL: True} if said else tree
+    return _flipped(encode(_turned(event))) if _is_unknown(event) else encode(event)
 
 
 def decode_event(wire: Any, decode: Callable[[Any], hub.StreamResponse]) -> hub.StreamResponse:
     """An event that 0.2.5 wrote. `decode`: as 0.3 reads it."""
-    if isinstance(wire, dict) and wire.get(marks.FINAL) is True:
-        event = decode({name: value for name, value in wire.items() if name != marks.FINAL})
-        if _is_unknown(event) and marks.final_said(event.status_update):
-            return event
     event = decode(wire)
-    if not _is_unknown(event):
-        return event
-    return _noted(event, None if marks.final_said(event.status_update) else False)
+    return _turned(decode(_flipped(wire))) if _is_unknown(event) else event
+
+
+# Where a task's state is unknown, 0.3 takes `final: false` for granted and 0.2.5 `final: true`. So what is said and
+# what is noted about it mean in one version what their opposites mean in the other.
 
 
 def _is_unknown(event: hub.StreamResponse) -> bool:
-    """Whether an event is about a task in unknown state, and 0.3 and 0.2.5 differ about it."""
     if event.WhichOneof("payload") != "status_update":
         return False
-    update = event.status_update
-    # What is there and no note is the user's own, and more than two versions can agree on.
-    foreign = marks.FINAL in update.metadata.fields and marks.final_said(update) is None
-    return update.HasField("status") and not update.status.state and not foreign
+    return event.status_update.HasField("status") and not event.status_update.status.state
 
 
-def _noted(event: hub.StreamResponse, final: bool | None) -> hub.StreamResponse:
-    """The event with this note, or with none."""
-    update = hub.TaskStatusUpdateEvent()
-    update.CopyFrom(marks.without_final(event.status_update))
-    if final is not None:
-        marks.say_final(update, final)
-    return hub.StreamResponse(status_update=update)
+def _flipped(tree: Any) -> Any:
+    """The tree of an event with the opposite of what it says about its end, if it says anything."""
+    return {**tree, "final": not tree["final"]} if type(tree.get("final")) is bool else tree
+
+
+def _turned(event: hub.StreamResponse) -> hub.StreamResponse:
+    """The event with the opposite of what is noted about its end, if anything is."""
+    said = marks.final_said(event.status_update)
+    if said is None:
+        return event
+    turned = hub.StreamResponse()
+    turned.CopyFrom(event)
+    marks.say_final(turned.status_update, not said)
+    return turned
 
 
 def _sending(row: Row[str, Any]) -> Row[str, Any]:
