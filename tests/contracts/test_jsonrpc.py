@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from a2a_bridge.bindings import ListenAddress, find
-from a2a_bridge.dialects import V0_3
+from a2a_bridge.dialects import V0_2_5, V0_3
 from a2a_bridge.testing.contracts import BindingContract
 
 
@@ -21,3 +21,7 @@ class TestJsonRpc03(BindingContract):
 
     def url(self, address: ListenAddress, path: str) -> str:
         return f"http://{address}{path}"
+
+
+class TestJsonRpc025(TestJsonRpc03):
+    dialect = V0_2_5
