@@ -6,10 +6,10 @@ the two apart:
 
 1. Only text that is base64 to the letter (standard alphabet, padded, one line, not empty) can be base64.
 2. A peer known to write base64 (Files.BASE64) means base64 with it.
-3. Otherwise the media type decides. A type with a signature (PNG, PDF, …) is base64 when the signature appears after
-   decoding. A textual type, or none, is base64 when decoding gives readable text: an ordinary word decodes to bytes
-   that are none. Of any other type all content is taken to be base64, because a binary format whose every byte is of
-   the base64 alphabet is next to impossible; text of fewer than 8 characters stays what it is.
+3. Otherwise the media type decides. Of a binary type everything that can be base64 is base64, since no such format
+   has only bytes of that alphabet; but not a few letters without padding. Of a textual type it is base64 when it
+   decodes to readable text: an ordinary word decodes to bytes that are none. Without a type it is base64 when that
+   holds, or when it is padded, or is long and mixes letters of both cases with other signs.
 
 A wrong guess changes what other versions see, and never what goes back to a2a.v1: how it was written is carried.
 """
@@ -29,22 +29,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffe\uffff]")
 _TEXTUAL = re.compile(
     r"text/.*|.*[/+](json|xml|yaml|javascript|csv|html|markdown|toml|sql)(;.*)?", re.IGNORECASE
 )
-_SIGNATURES = {
-    "image/png": (b"\x89PNG\r\n\x1a\n",),
-    "image/jpeg": (b"\xff\xd8\xff",),
-    "image/gif": (b"GIF87a", b"GIF89a"),
-    "image/webp": (b"RIFF",),
-    "image/bmp": (b"BM",),
-    "image/tiff": (b"II*\0", b"MM\0*"),
-    "audio/wav": (b"RIFF",),
-    "audio/x-wav": (b"RIFF",),
-    "audio/ogg": (b"OggS",),
-    "audio/flac": (b"fLaC",),
-    "application/pdf": (b"%PDF-",),
-    "application/zip": (b"PK\x03\x04", b"PK\x05\x06"),
-    "application/gzip": (b"\x1f\x8b",),
-}
-_SHORTEST = 8
+_SHORTEST, _LONG = 8, 16
+_MIXTURE = (re.compile(rb"[a-z]"), re.compile(rb"[A-Z]"), re.compile(rb"[0-9+/]"))
 
 
 class Files(Enum):
@@ -76,13 +62,14 @@ def encode_octets(content: bytes, files: Files) -> bytes:
 
 
 def _plausible(octets: bytes, content: bytes, media_type: str) -> bool:
-    kind = media_type.partition(";")[0].strip().lower()
-    signatures = _SIGNATURES.get(kind)
-    if signatures is not None:
-        return content.startswith(signatures)
-    if kind and not _TEXTUAL.fullmatch(media_type.strip()):
-        return len(octets) >= _SHORTEST
-    return _readable(content)
+    media_type = media_type.strip()
+    padded = octets.endswith(b"=")
+    if media_type and not _TEXTUAL.fullmatch(media_type):
+        return padded or len(octets) >= _SHORTEST
+    if _readable(content):
+        return True
+    mixed = len(octets) >= _LONG and all(signs.search(octets) for signs in _MIXTURE)
+    return not media_type and (padded or mixed)
 
 
 def _readable(content: bytes) -> bool:

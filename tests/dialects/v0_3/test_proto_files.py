@@ -22,7 +22,6 @@ PNG = b"\x89PNG\r\n\x1a\n\x00\x01\x02\xff"
     ("octets", "media_type"),
     [
         (PNG, "image/png"),
-        (b64encode(b"no picture at all"), "image/png"),
         (b"test", "text/plain"),
         (b"data", ""),
         (b"deadbeefdeadbeef", "text/plain"),
@@ -35,6 +34,8 @@ PNG = b"\x89PNG\r\n\x1a\n\x00\x01\x02\xff"
         (b"abcd", "application/octet-stream"),
         (b"", "text/plain"),
         (b64encode(PNG), "text/plain"),
+        (b"0123456789abcdef0123456789abcdef", ""),
+        (b"AREALLYLONGCONSTANT1", ""),
     ],
 )
 def test_content_is_read_as_content(octets: bytes, media_type: str) -> None:
@@ -47,6 +48,10 @@ def test_content_is_read_as_content(octets: bytes, media_type: str) -> None:
         (PNG, "image/png"),
         (PNG, "IMAGE/PNG; q=1"),
         (PNG, "application/octet-stream"),
+        (b"no picture at all", "image/png"),
+        (b"\x00", "application/octet-stream"),
+        (PNG, ""),
+        (bytes(range(0x80, 0xB0)), ""),
         (b"%PDF-1.7 ...", "application/pdf"),
         (b"hello world", "text/plain"),
         (b"hello world", ""),
