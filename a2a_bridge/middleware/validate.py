@@ -2,35 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any
 
 from a2a_bridge.codec import missing_required
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason, Violation
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service, refused_stream
+from a2a_bridge.dialects import KNOWN, Dialect
 
 
-def validate() -> Middleware:
-    """Middleware that raises INVALID_PARAMS naming every absent REQUIRED member (spec 1.4, field_behavior)."""
-    return _Validate
+#: what 0.x requires to be there and lets be empty, which is one thing in the hub
+_MAY_BE_EMPTY = frozenset({"message.parts"})
+
+
+def validate(dialects: Iterable[Dialect] = KNOWN) -> Middleware:
+    """Middleware that raises INVALID_PARAMS naming every absent REQUIRED member (spec 1.4, field_behavior).
+
+    dialects: those that may be spoken; callers of older ones may say less.
+    """
+    older = frozenset(dialect.version for dialect in dialects if dialect.final_events)
+
+    def wrap(service: Service) -> Service:
+        return _Validate(service, older)
+
+    return wrap
 
 
 class _Validate:
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, older: frozenset[str]) -> None:
         self._service = service
+        self._older = older
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
-        missing = missing_required(call.request)
+        missing = self._missing(call)
         if missing:
             raise _refusal(missing)
         return await self._service.unary(call)
 
     def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
-        missing = missing_required(call.request)
+        missing = self._missing(call)
         if missing:
             return refused_stream(_refusal(missing))
         return self._service.stream(call)
+
+    def _missing(self, call: Call[Any, Any]) -> list[str]:
+        missing = missing_required(call.request)
+        if missing and call.context.origin.version in self._older:
+            return [path for path in missing if path not in _MAY_BE_EMPTY]
+        return missing
 
 
 def _refusal(missing: list[str]) -> A2AError:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.call import Call, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.middleware import validate
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -67,3 +67,25 @@ async def test_what_has_all_that_is_required_passes(operation: Any, probe: Probe
     call = Call(operation, minimal(operation.request), CallContext())
     await ask(validate()(probe), call)
     assert probe.calls == [call]
+
+
+@pytest.mark.parametrize(
+    ("version", "allowed"), [("0.3", True), ("0.2.5", True), ("1.0", False), ("", False)]
+)
+async def test_what_older_versions_let_be_empty_passes_for_their_callers(
+    version: str, allowed: bool, probe: Probe
+) -> None:
+    context = CallContext(origin=Origin("JSONRPC", version))
+    message = hub.Message(message_id="m", role=hub.ROLE_USER)
+    call: Any = Call(ops.SEND_MESSAGE, hub.SendMessageRequest(message=message), context)
+    if allowed:
+        await ask(validate()(probe), call)
+    else:
+        with pytest.raises(A2AError) as caught:
+            await ask(validate()(probe), call)
+        assert refusal(caught.value) == (Reason.INVALID_PARAMS, ["message.parts"])
+    assert len(probe.calls) == allowed
+    call = Call(ops.SEND_MESSAGE, hub.SendMessageRequest(), context)
+    with pytest.raises(A2AError) as caught:
+        await ask(validate()(probe), call)
+    assert refusal(caught.value) == (Reason.INVALID_PARAMS, ["message"])
