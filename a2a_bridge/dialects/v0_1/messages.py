@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from a2a_bridge.codec import DecodeError
@@ -83,8 +83,11 @@ def encode_message(tree: Any) -> Any:
     return made
 
 
-def decode_artifact(wire: Any, path: str) -> Any:
-    """An artifact of 0.1 as one of 0.3. Raises DecodeError for an index that is none."""
+def decode_artifact(wire: Any, path: str, place: int = 0) -> Any:
+    """An artifact of 0.1 as one of 0.3. Raises DecodeError for an index that is none.
+
+    place: as `encode_artifact` takes it, for one that has an id beside its index.
+    """
     if type(wire) is not dict:
         return wire
     index = wire.get("index")
@@ -94,7 +97,7 @@ def decode_artifact(wire: Any, path: str) -> Any:
         raise DecodeError(f"{path}.index", "is out of range")
 
     def down(bare: Unit) -> Unit:
-        return _down_artifact(bare, _NOWHERE)
+        return _down_artifact(bare, place)
 
     made = _with_children(wire, ("parts",), lambda bare: decode_unit(bare, _up_artifact, down))
     if type(made.get("parts")) is list:
@@ -127,8 +130,10 @@ def decode_task(wire: Any) -> Any:
             decode_message(one, f"{where}/history/{place}") for place, one in enumerate(made["history"])
         ]
     if type(made.get("artifacts")) is list:
+        artifacts = made["artifacts"]
         made["artifacts"] = [
-            decode_artifact(one, f"artifacts[{place}]") for place, one in enumerate(made["artifacts"])
+            decode_artifact(one, f"artifacts[{number}]", place)
+            for number, (one, place) in enumerate(zip(artifacts, _places(artifacts), strict=True))
         ]
     return with_status_message(made, lambda one: decode_message(one, f"{where}/status"))
 
@@ -141,15 +146,10 @@ def encode_task(tree: Any) -> Any:
     if type(made.get("history")) is list:
         made["history"] = [encode_message(one) for one in made["history"]]
     if type(made.get("artifacts")) is list:
-        taken = {index_of(one.get("artifactId")) for one in made["artifacts"] if type(one) is dict}
-        artifacts, place = [], 0
-        for one in made["artifacts"]:
-            while place in taken:
-                place += 1
-            artifacts.append(encode_artifact(one, place))
-            if type(one) is dict and index_of(one.get("artifactId")) is None:
-                place += 1
-        made["artifacts"] = artifacts
+        artifacts = made["artifacts"]
+        made["artifacts"] = [
+            encode_artifact(one, place) for one, place in zip(artifacts, _places(artifacts), strict=True)
+        ]
     return with_status_message(made, encode_message)
 
 
@@ -213,8 +213,6 @@ def with_status_message(unit: Unit, code: Callable[[Any], Any]) -> Unit:
 
 
 _OF_TASK = ("history", "artifacts")
-#: no index at all, so that the one beside an id of another form is always noted
-_NOWHERE = object()
 _NULLABLE_STATUS = frozenset({"message", "timestamp"})
 
 
@@ -253,7 +251,7 @@ def _up_artifact(wire: Unit) -> Unit:
     return made
 
 
-def _down_artifact(tree: Unit, place: Any) -> Unit:
+def _down_artifact(tree: Unit, place: int) -> Unit:
     made = dict(tree)
     told = mark_of(made)
     if told.keys() == {INDEX} and isinstance(told[INDEX], (int, float)):
@@ -268,6 +266,23 @@ def _down_artifact(tree: Unit, place: Any) -> Unit:
 _NULLABLE_ARTIFACT = frozenset(
     {"name", "description", "metadata", "index", "append", "lastChunk", "artifactId"}
 )
+
+
+def _places(artifacts: list[Any]) -> Iterator[int]:
+    """For each artifact the index it gets if its id holds none: the first that nobody has. Of either version."""
+    ids = [one.get("artifactId") if type(one) is dict else None for one in artifacts]
+    told = [
+        one.get("index") if type(one) is dict and ids[at] is None else None
+        for at, one in enumerate(artifacts)
+    ]
+    taken = {index_of(one) for one in ids} | {one for one in told if type(one) is int}
+    place = 0
+    for one in ids:
+        while place in taken:
+            place += 1
+        yield place
+        if one is not None and index_of(one) is None:
+            place += 1
 
 
 def _up_task(wire: Unit) -> Unit:
