@@ -12,7 +12,6 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service, refused_stream
 from a2a_bridge.dialects import KNOWN, Dialect
 
-
 #: what 0.x requires to be there and lets be empty, which is one thing in the hub
 _MAY_BE_EMPTY = frozenset({"message.parts"})
 
