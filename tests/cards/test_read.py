@@ -144,6 +144,11 @@ def test_a_card_of_both_prefers_what_1_0_says_and_offers_the_rest() -> None:
     assert spoken(DUAL, version="1.0") == ["1.0"]
 
 
+def test_a_card_of_both_that_names_no_version_offers_0_3() -> None:
+    tree = {name: value for name, value in DUAL.items() if name != "protocolVersion"}
+    assert spoken(tree) == ["1.0", "0.3", "0.3"]
+
+
 def test_what_1_0_lists_already_is_not_offered_twice() -> None:
     listed = [
         {"url": "http://a.example", "protocolBinding": "JSONRPC", "protocolVersion": "0.2.5"},

@@ -511,3 +511,67 @@ def test_another_wires_residue_is_not_shown() -> None:
     decoded = with_text('{"v":1,"proto":[["/x",null,1]]}')
     tree = encode_card(decoded)
     assert KEY not in dumps(tree).decode()
+
+
+def mirror(entries: str, *others: Any) -> Any:
+    """A card with a residue of the other direction, as somebody may have written it."""
+    text = f'{{"v":1,"hub":{entries}}}'
+    return read(card(capabilities={"extensions": [*others, {"uri": KEY, "params": {KEY: text}}]}))
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        '[["/name",null,5]]',
+        '[["/supportedInterfaces",null,5],["/iconUrl",null,5]]',
+        '[["/iconUrl",null,"http://evil"]]',
+        '[["",null,5]]',
+        '[["/x",null,1e400]]',
+        "[]",
+        "5",
+    ],
+)
+def test_a_residue_of_the_other_direction_that_0_x_forged_is_its_own(entries: str) -> None:
+    given = mirror(entries, {"uri": "u"})
+    decoded = decode_card(given)
+    assert without_residue(decoded) == decode_card(read(card(capabilities={"extensions": [{"uri": "u"}]})))
+    assert same(read(encode_card(decoded)), given)
+
+
+def test_what_no_member_of_0_x_says_stands_beside_other_extensions() -> None:
+    source = hub.AgentCard(name="a")
+    source.capabilities.extensions.add(uri="u")
+    source.security_schemes["o"].oauth2_security_scheme.description = "no flows, not even none"
+    tree = encode_card(source)
+    assert [one["uri"] for one in tree["capabilities"]["extensions"]] == ["u", KEY]
+    assert decode_card(read(tree)) == source
+
+
+def test_a_hostile_card_is_no_crash() -> None:
+    deep: Any = 1
+    for _ in range(450):
+        deep = [deep]
+    source = hub.AgentCard()
+    source.security_schemes["o"].oauth2_security_scheme.SetInParent()
+    tree = encode_card(source)
+    assert KEY in dumps(tree).decode()
+    for given in (read(tree) | {"x": deep}, card(x=deep), card(securitySchemes={"s": {"type": deep}})):
+        try:
+            decoded = decode_card(given)
+        except A2AError as error:
+            assert error.reason is Reason.INVALID_AGENT_RESPONSE  # noqa: PT017
+        else:
+            dumps(encode_card(decoded))
+
+
+@pytest.mark.parametrize("odd", [5, [5], [{"url": 5}], [{"url": None}], [[]], {}])
+def test_a_member_of_1_0_that_is_none_is_an_unknown_member(odd: Any) -> None:
+    decoded = round_trip(card(supportedInterfaces=odd))
+    assert interfaces(decoded) == [("http://a.example/", "JSONRPC", "0.3.0")]
+
+
+def test_arrays_nested_too_deeply_for_protobuf_are_carried() -> None:
+    deep: Any = 1.5
+    for _ in range(90):
+        deep = [deep]
+    round_trip(card(capabilities={"extensions": [{"uri": "u", "params": {"deep": deep, "n": 1}}]}))

@@ -78,6 +78,11 @@ def test_a_type_nobody_knows_is_a_scheme_without_content(scheme: Any) -> None:
     assert requirements(decoded.security_requirements) == [{"s": []}]
 
 
+def test_a_scheme_without_flows() -> None:
+    decoded = round_trip(card(securitySchemes={"o": {"type": "oauth2"}}))
+    assert decoded.security_schemes["o"].oauth2_security_scheme.HasField("flows")
+
+
 def test_anonymous_callers_may_be_an_alternative() -> None:
     decoded = round_trip(card(security=[{}]))
     assert requirements(decoded.security_requirements) == [{}]
