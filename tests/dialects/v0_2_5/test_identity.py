@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from a2a_bridge import codec
+from a2a_bridge import A2AError, Reason, codec
 from a2a_bridge.core import operations as ops
 from a2a_bridge.dialects import marks
 from a2a_bridge.dialects.residue import same
+from a2a_bridge.dialects.v0_2_5 import models
 from a2a_bridge.dialects.v0_2_5.requests import EXTENDED_CARD, EXTENDED_CARD_METHOD, ROWS
 from a2a_bridge.dialects.v0_3 import requests as newer
 from a2a_bridge.dialects.v0_3.losses import LOSSES
@@ -19,6 +20,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing import strategies, strategies_v0
 from tests.dialects.v0_3.kind_hops import HOPS, check, reading
 from tests.dialects.v0_3.test_models import CARD, MESSAGE
+from tests.dialects.v0_3.test_models_and_codec import VALID
 
 ROW = {row.address: row for row in ROWS}
 NEWER = {row.address: row for row in newer.ROWS}
@@ -130,6 +132,37 @@ def test_media_types_are_listed_even_where_nobody_asked_for_any() -> None:
         assert "configuration" not in row.encode_request(bare)
 
 
+def says_no_modes(tree: Any) -> bool:
+    """Whether there is a list of media types that says nothing: 0.2.5 has to have one, so it means nothing there."""
+    configuration = tree.get("configuration") or {}
+    return "acceptedOutputModes" in configuration and not configuration["acceptedOutputModes"]
+
+
+@given(tree=strategies_v0.send_params().filter(lambda tree: not says_no_modes(tree)))
+def test_params_of_0_3_pass_through_a_hop_of_0_2_5(tree: Any) -> None:
+    newer_row, row = NEWER["message/send"], ROW["message/send"]
+    there = codec.dumps(row.encode_request(reading(newer_row.decode_request, codec.dumps(tree))))
+    back = newer_row.encode_request(reading(row.decode_request, there))
+    assert same(codec.loads_exact(codec.dumps(back)), codec.loads_exact(codec.dumps(tree)))
+
+
+@given(tree=strategies_v0.events())
+def test_events_of_0_3_pass_through_a_hop_of_0_2_5(tree: Any) -> None:
+    newer_row, row = NEWER["message/stream"], ROW["message/stream"]
+    there = codec.dumps(row.encode_response(reading(newer_row.decode_response, codec.dumps(tree))))
+    back = newer_row.encode_response(reading(row.decode_response, there))
+    assert same(codec.loads_exact(codec.dumps(back)), codec.loads_exact(codec.dumps(tree)))
+
+
+@given(tree=VALID["MessageSendParams"])
+def test_what_0_3_asks_is_valid_in_0_2_5(tree: Any) -> None:
+    try:
+        request = reading(NEWER["message/send"].decode_request, codec.dumps(tree))
+    except A2AError:
+        return  # a negative historyLength
+    assert models.check(models.MessageSendParams, ROW["message/send"].encode_request(request)) == []
+
+
 def test_an_empty_list_of_media_types_costs_no_residue() -> None:
     tree = {"message": MESSAGE, "configuration": {"acceptedOutputModes": []}}
     for method in SENDING:
@@ -190,8 +223,6 @@ def test_all_other_methods_are_those_of_0_3() -> None:
     "wire", [None, [], 1, {"configuration": []}, {"configuration": {"acceptedOutputModes": 1}}]
 )
 def test_nonsense_is_refused_as_0_3_refuses_it(wire: Any) -> None:
-    from a2a_bridge import A2AError, Reason
-
     for method in SENDING:
         with pytest.raises(A2AError) as caught:
             ROW[method].decode_request(wire)
