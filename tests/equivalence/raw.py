@@ -13,6 +13,7 @@ from typing import Any
 import grpc.aio
 import httpx
 
+from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V1_0, ErrorReply
 
@@ -76,7 +77,7 @@ class RawHttp:
         if isinstance(content, bytes | str):
             given = {"content": content}
         elif content is not None:
-            given = {"json": content}
+            given = {"content": dumps(content)}
         sent = {"Content-Type": "application/json"} | (VERSION if headers is None else headers)
         response = await self._client.request(method, path, headers=sent, **given)
         assert response.status_code < 500, (response.status_code, response.text)
