@@ -69,8 +69,9 @@ check: checkformat lint types layers checkgenerate test ## everything CI runs, i
 bench: install ## measure against the official SDK, and bare servers
 	$(BIN)/python -m benchmarks
 
-generate: install ## compile proto/ into a2a_bridge/pb
+generate: install ## compile proto/ into a2a_bridge/pb, write generated tables
 	$(BIN)/python proto/generate.py
+	$(BIN)/python -m tests.docs.losses
 
 checkgenerate: install ## prove that a2a_bridge/pb is what proto/ says
 	$(BIN)/python proto/generate.py --check

@@ -11,6 +11,7 @@ import typer
 from a2a_bridge.cli.options import (
     PREFIX,
     A2aVersion,
+    Base64Files,
     ConnectTimeout,
     Header,
     Output,
@@ -35,6 +36,7 @@ def call(
         ),
     ] = "",
     a2a_version: A2aVersion = "",
+    base64_files: Base64Files = False,
     task: Annotated[str, typer.Option(metavar="ID", help="The task to continue.")] = "",
     context: Annotated[str, typer.Option(metavar="ID", help="The context to continue.")] = "",
     immediate: Annotated[
@@ -81,6 +83,7 @@ def call(
         connect_timeout=connect_timeout,
         parameters=parameters(header),
         version=version_of(a2a_version),
+        base64_files=base64_files,
         verbose=verbose,
         output=output,
     )

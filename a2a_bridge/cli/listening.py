@@ -37,8 +37,11 @@ class Listening:
         public_grpc: str,
         forwarded_allow_ips: str,
         versions: str,
+        lenient_versions: bool,
         usage_file: Path | None,
         usage_listen: str,
+        push: bool = False,
+        push_relay: str = "",
     ) -> Listening:
         """JSON-RPC at `/` and HTTP+JSON at the root paths of one listener, gRPC on another, in each version.
 
@@ -61,18 +64,23 @@ class Listening:
             raise typer.BadParameter(
                 f"{versions} cannot be served over what is left", param_hint="--versions"
             )
-        if public_url and not public_url.startswith(("http://", "https://")):
-            raise typer.BadParameter(f"{public_url!r} is not an http(s) URL", param_hint="--public-url")
+        for address, flag in ((public_url, "--public-url"), (push_relay, "--push-relay")):
+            if address and not address.startswith(("http://", "https://")):
+                raise typer.BadParameter(f"{address!r} is not an http(s) URL", param_hint=flag)
+        if push_relay and no_http:
+            raise typer.BadParameter("notifications come over HTTP", param_hint="--push-relay")
         trusted = tuple(part.strip() for part in forwarded_allow_ips.split(",") if part.strip())
         counting = None
         if usage_file is not None or usage_listen:
             listen = ListenAddress(*listen_address(usage_listen, "--usage-listen")) if usage_listen else None
             counting = Counting(Usage(), usage_file, listen)
         options = runtime.ServeOptions(
-            host=HostOptions(trust_forwarded=trusted),
+            host=HostOptions(trust_forwarded=trusted, lenient_versions=lenient_versions),
             public_url=public_url,
             public_grpc=public_grpc,
             usage=counting.table if counting is not None else None,
+            push=push,
+            push_relay=push_relay,
         )
         return cls(mounted, options, counting)
 

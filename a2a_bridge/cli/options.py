@@ -130,7 +130,23 @@ Versions = Annotated[
     ),
 ]
 #: 0.1 has to be asked for: it needs memory of its callers' ids
-ALL_VERSIONS = "1.0"
+ALL_VERSIONS = "1.0,0.3,0.2.5"
+LenientVersions = Annotated[
+    bool,
+    typer.Option(
+        "--lenient-versions",
+        envvar=PREFIX + "LENIENT_VERSIONS",
+        help="Serve a caller whose method belongs to another version than it says.",
+    ),
+]
+Base64Files = Annotated[
+    bool,
+    typer.Option(
+        "--base64-files",
+        envvar=PREFIX + "BASE64_FILES",
+        help="Write files as agents of 0.x made with a2a-sdk want them over gRPC and HTTP+JSON.",
+    ),
+]
 UsageFile = Annotated[
     Path | None,
     typer.Option(

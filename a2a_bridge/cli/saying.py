@@ -37,7 +37,10 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How to call and how to print. Times in seconds. version: of the protocol; empty for the card's choice."""
+    """How to call and how to print. Times in seconds. version: of the protocol; empty for the card's choice.
+
+    base64_files: see DialOptions.
+    """
 
     stream: bool
     binding: str
@@ -47,6 +50,7 @@ class How:
     verbose: bool
     output: Output
     version: str = ""
+    base64_files: bool = False
 
     def options(self) -> DialOptions:
         """What the client side needs to know of it. No timeout means none: the user can interrupt."""
@@ -56,6 +60,7 @@ class How:
             timeout=self.timeout,
             connect_timeout=self.connect_timeout,
             parameters=self.parameters,
+            base64_files=self.base64_files,
             tap=show if self.verbose else None,
         )
 

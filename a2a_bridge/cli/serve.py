@@ -9,10 +9,12 @@ import typer
 
 from a2a_bridge.cli.options import (
     ALL_VERSIONS,
+    PREFIX,
     ForwardedAllowIps,
     Grace,
     Grpc,
     Http,
+    LenientVersions,
     Level,
     LogLevel,
     NoGrpc,
@@ -35,9 +37,18 @@ def serve(
     no_http: NoHttp = False,
     no_grpc: NoGrpc = False,
     versions: Versions = ALL_VERSIONS,
+    lenient_versions: LenientVersions = False,
     public_url: PublicUrl = "",
     public_grpc: PublicGrpc = "",
     forwarded_allow_ips: ForwardedAllowIps = "",
+    push: Annotated[
+        bool,
+        typer.Option(
+            "--push",
+            envvar=PREFIX + "PUSH",
+            help="Post push notifications, wherever callers ask for; nothing keeps them from naming inner addresses.",
+        ),
+    ] = False,
     usage_file: UsageFile = None,
     usage_listen: UsageListen = "",
     timeout_graceful_shutdown: Grace = 10.0,
@@ -70,8 +81,10 @@ def serve(
         public_grpc=public_grpc,
         forwarded_allow_ips=forwarded_allow_ips,
         versions=versions,
+        lenient_versions=lenient_versions,
         usage_file=usage_file,
         usage_listen=usage_listen,
+        push=push,
     )
     configure_logging(log_level)
     with guarded(target):

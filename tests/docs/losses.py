@@ -1,0 +1,42 @@
+"""The table of docs/versions.md that says what no wire can hold, generated from the dialects.
+
+`python -m tests.docs.losses` writes it; `make generate` runs that, and a test compares.
+"""
+
+from __future__ import annotations
+
+from a2a_bridge.dialects import KNOWN
+from tests.docs.pages import DOCS
+
+PAGE = DOCS / "versions.md"
+BEGIN = "<!-- generated from the losses of the dialects by `make generate` -->\n"
+END = "<!-- end of what is generated -->\n"
+
+
+def table() -> str:
+    """One row for each reason: what is lost, and in which versions."""
+    rows: dict[str, tuple[list[str], list[str]]] = {}
+    for dialect in KNOWN:
+        for loss in dialect.losses:
+            paths, versions = rows.setdefault(loss.reason, ([], []))
+            if loss.path not in paths:
+                paths.append(loss.path)
+            if dialect.version not in versions:
+                versions.append(dialect.version)
+    lines = ["| of 1.0 | cannot be said in | because |", "|---|---|---|"]
+    lines += [
+        f"| {', '.join(f'`{path}`' for path in paths)} | {', '.join(versions)} | {reason} |"
+        for reason, (paths, versions) in rows.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def written(page: str) -> str:
+    """The page with the table as it is now."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text()))

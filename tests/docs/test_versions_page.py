@@ -1,0 +1,32 @@
+"""docs/versions.md lists what the code has: versions, bindings, card paths, losses, the key of residues and its size."""
+
+from __future__ import annotations
+
+from a2a_bridge.core.call import ASIDE_PARAMETER
+from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, residue
+from a2a_bridge.dialects.marks import SYNTHESISED
+from tests.docs.losses import PAGE, written
+from tests.docs.pages import prose, table
+
+
+def test_the_losses_are_those_of_the_dialects() -> None:
+    assert written(PAGE.read_text()) == PAGE.read_text(), "run `make generate`"
+
+
+def test_the_versions_and_their_bindings() -> None:
+    said = {
+        row[0]: row[1:] for row in table(PAGE.read_text(), "version", "JSONRPC", "HTTP+JSON", "GRPC", "card")
+    }
+    assert list(said) == [dialect.version for dialect in KNOWN]
+    for dialect in KNOWN:
+        has = [dialect.form(kind) is not None for kind in (JSONRPC, HTTP_JSON, GRPC)]
+        assert [bool(cell) for cell in said[dialect.version][:3]] == has
+        assert said[dialect.version][3] in dialect.card.paths
+
+
+def test_names_and_sizes() -> None:
+    text = prose(PAGE)
+    assert f"`{residue.KEY}`" in text
+    assert f"`{SYNTHESISED}`" in text
+    assert f"`{ASIDE_PARAMETER}`" in text
+    assert f"at most {residue.LARGEST // 1024} KiB" in text
