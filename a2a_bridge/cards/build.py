@@ -24,7 +24,7 @@ from a2a_bridge.codec import JsonObject, dumps
 from a2a_bridge.dialects import GRPC, KNOWN, V1_0, Dialect, by_version
 from a2a_bridge.dialects.detect import normalise
 from a2a_bridge.dialects.v0_3.card import OLD_WELL_KNOWN_PATH, without_residue
-from a2a_bridge.dialects.v0_3.card_interfaces import is_old, main_interface
+from a2a_bridge.dialects.v0_3.card_interfaces import is_old, main_interface, places
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  compared with, never listened on
@@ -168,17 +168,12 @@ class Advertisement:
         made = hub.AgentCard()
         made.CopyFrom(self._card)
         del made.supported_interfaces[:]
-        shown = [one for one in self._interfaces(base_url, http=self._grpc_urls != "bare") if is_old(one)]
-        # One version stands for them all, and some readers take the last place of a transport.
-        newest = {one.protocol_binding: main_interface(_of(shown, one.protocol_binding)) for one in shown}
-        listed: dict[tuple[str, str], hub.AgentInterface] = {}
-        for one in shown:
-            best = newest[one.protocol_binding]
-            if best is not None and best.protocol_version == one.protocol_version:
-                listed.setdefault((one.url, one.protocol_binding), one)
-        main = main_interface(list(listed.values()))
+        listed = places(self._interfaces(base_url, http=self._grpc_urls != "bare"))
+        main = main_interface(listed)
         if main is not None:
-            made.supported_interfaces.extend([main, *listed.values()])
+            for one in listed:
+                one.protocol_version = main.protocol_version  # which is what the card says of them all
+            made.supported_interfaces.extend([main, *listed])
         return made
 
     def _interfaces(self, base_url: str, *, http: bool) -> list[hub.AgentInterface]:
@@ -215,10 +210,6 @@ class Advertisement:
         elif host in WILDCARDS:
             host = _host(base_url) or "127.0.0.1"
         return str(ListenAddress(host, one.address.port))
-
-
-def _of(interfaces: Sequence[hub.AgentInterface], binding: str) -> list[hub.AgentInterface]:
-    return [one for one in interfaces if one.protocol_binding == binding]
 
 
 def _host(url: str) -> str:

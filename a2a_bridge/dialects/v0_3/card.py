@@ -131,13 +131,16 @@ def _patched(card: hub.AgentCard, tree: JsonObject, version: str) -> JsonObject 
     if entries is None:
         return None
     meant = (without_residue(card), decode_members(tree, version))
-    # A card that has got other interfaces since keeps what was said of everything else.
+    patched = residue.patch(tree, entries)
+    if type(patched) is dict and _says(patched, version) in meant:
+        return patched
+    # A card that has got other interfaces since keeps what was said of everything else. What speaks of interfaces
+    # alone and fits them has nothing else to lose, and is forged.
     others = [one for one in entries if not one[0].startswith(_ADDRESSES)]
-    for chosen in (entries, others) if others else (entries,):
-        patched = residue.patch(tree, chosen)
-        if type(patched) is dict and _says(patched, version) in meant:
-            return patched
-    return None
+    if not others and len(residue.diff(tree, patched)) == len(entries):
+        return None
+    patched = residue.patch(tree, others)
+    return patched if type(patched) is dict and _says(patched, version) in meant else None
 
 
 def _carried(card: hub.AgentCard, tree: JsonObject, version: str) -> hub.AgentCard:

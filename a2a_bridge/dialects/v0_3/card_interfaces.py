@@ -11,7 +11,7 @@ Rules (A2A 0.3, 5.5.5 and 5.6):
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
@@ -67,6 +67,20 @@ def main_interface(interfaces: Sequence[hub.AgentInterface], version: str = "") 
     return max(of_family or old, key=_minor, default=None)  # of equals, the first
 
 
+def places(interfaces: Iterable[hub.AgentInterface]) -> list[hub.AgentInterface]:
+    """The interfaces of 0.x as one version can list them: per transport those of the newest, each place once."""
+    # One version stands for them all, and some readers take the last place of a transport.
+    old = [one for one in interfaces if is_old(one)]
+    newest: dict[str, int] = {}
+    for one in old:
+        newest[one.protocol_binding] = max(_minor(one), newest.get(one.protocol_binding, -1))
+    listed: dict[tuple[str, str], hub.AgentInterface] = {}
+    for one in old:
+        if _minor(one) == newest[one.protocol_binding]:
+            listed.setdefault((one.url, one.protocol_binding), one)
+    return list(listed.values())
+
+
 def spelled(version: str) -> str:
     """How `protocolVersion` writes a version: with its patch, where that is known."""
     return _SPELLED.get(version.strip(), version)
@@ -112,6 +126,9 @@ def _members(interfaces: Sequence[hub.AgentInterface], version: str) -> JsonObje
         "preferredTransport": main.protocol_binding,
     }
     others = [one for one in interfaces if is_old(one) and one is not main]
+    if any(one.protocol_version != main.protocol_version for one in others):
+        here = main.url, main.protocol_binding
+        others = [one for one in places(interfaces) if (one.url, one.protocol_binding) != here]
     if others:
         members["additionalInterfaces"] = [
             {"url": one.url, "transport": one.protocol_binding} for one in others

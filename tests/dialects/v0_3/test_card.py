@@ -268,6 +268,17 @@ def test_l17_the_main_interface_is_of_the_newest_0_x_or_of_the_readers_version()
     )
 
 
+def test_l17_one_place_of_several_versions_is_listed_once() -> None:
+    source = hub.AgentCard(name="a")
+    source.capabilities.SetInParent()
+    for version in ("1.0", "0.3", "0.2.5"):
+        source.supported_interfaces.add(url="http://a", protocol_binding="JSONRPC", protocol_version=version)
+        source.supported_interfaces.add(url="a:1", protocol_binding="GRPC", protocol_version=version)
+    tree = encode_card(source)
+    assert (tree["url"], tree["additionalInterfaces"]) == ("http://a", [{"url": "a:1", "transport": "GRPC"}])
+    assert decode_card(read(tree)) == source
+
+
 def test_l17_a_card_without_0_x_still_names_an_address() -> None:
     tree = encode_card(hub.AgentCard(supported_interfaces=MIXED[:1]))
     assert (tree["url"], tree["preferredTransport"], tree["protocolVersion"]) == (
@@ -461,6 +472,17 @@ def test_a_forged_residue_changes_nothing_and_is_somebodys_own(entries: str) -> 
     }
     assert "streaming" not in tree["capabilities"]
     assert decode_card(read(tree)) == forged
+
+
+@pytest.mark.parametrize("version", ["0.3.0", "0.3", "0.2.5", "dev"])
+def test_other_interfaces_make_no_foreigner_of_what_is_carried(version: str) -> None:
+    decoded = decode_card(read(card(protocolVersion=version, additionalInterfaces=[])))
+    del decoded.supported_interfaces[:]
+    decoded.supported_interfaces.extend(MIXED)
+    tree = encode_card(decoded)
+    assert KEY not in dumps(tree).decode()
+    assert tree["protocolVersion"] == "0.3.0"
+    assert tree["additionalInterfaces"]
 
 
 @pytest.mark.parametrize("every", [False, True])
