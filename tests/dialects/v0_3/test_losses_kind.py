@@ -1,0 +1,423 @@
+"""The spots where 0.x and 1.0 do not fit, one by one and both ways, over JSON-RPC: L01 to L11.
+
+Each test is named after its spot. Those about cards, resource names and bindings have more tests of their own.
+"""
+
+# ruff: noqa: N802  the spots have their names
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from a2a_bridge import codec
+from a2a_bridge.codec import ExactFloat
+from a2a_bridge.dialects import marks, residue
+from a2a_bridge.dialects.residue import KEY, same
+from a2a_bridge.dialects.v0_3.events import decode_event, encode_event
+from a2a_bridge.dialects.v0_3.messages import (
+    decode_artifact,
+    decode_message,
+    decode_task,
+    encode_artifact,
+    encode_message,
+    encode_task,
+)
+from a2a_bridge.dialects.v0_3.parts import decode_part, encode_part
+from a2a_bridge.dialects.v0_3.scalars import canonical_time
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.dialects.v0_3.kind_hops import ROW, check, reading
+
+MESSAGE: dict[str, Any] = {
+    "kind": "message",
+    "messageId": "m",
+    "role": "user",
+    "parts": [{"kind": "text", "text": "hi"}],
+}
+TASK: dict[str, Any] = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "working"}}
+TIME = "2025-04-17T17:47:09Z"
+
+
+def part(**members: Any) -> dict[str, Any]:
+    return {"kind": "data", "data": members}
+
+
+def status_update(state: str, **members: Any) -> dict[str, Any]:
+    return {"kind": "status-update", "taskId": "t", "contextId": "c", "status": {"state": state}, **members}
+
+
+def aside_trip(method: str, params: Any) -> tuple[Any, Any]:
+    """A request in the hub, and its params after the way through, with what was told aside."""
+    row = ROW[method]
+    told = row.aside(params)
+    message = row.decode_request(params)
+    return message, row.recall(row.encode_request(message), told)
+
+
+# L01 empty or absent
+
+
+@pytest.mark.parametrize("name", ["contextId", "taskId", "extensions", "referenceTaskIds", "metadata"])
+def test_L01_empty_members_of_messages_stay_and_absent_ones_stay_away(name: str) -> None:
+    empty: Any = {"metadata": {}}.get(name, [] if name.endswith("s") and name != "taskId" else "")
+    check(decode_message, encode_message, {**MESSAGE, name: empty})
+    check(decode_message, encode_message, MESSAGE)
+
+
+@pytest.mark.parametrize("name", ["history", "artifacts", "metadata"])
+def test_L01_empty_members_of_tasks_stay(name: str) -> None:
+    check(decode_task, encode_task, {**TASK, name: {} if name == "metadata" else []})
+
+
+def test_L01_empty_metadata_alone_needs_no_residue() -> None:
+    message = decode_message({**MESSAGE, "metadata": {}})
+    assert message.HasField("metadata")
+    assert not residue.present(message)
+
+
+@pytest.mark.parametrize("name", ["name", "description", "extensions"])
+def test_L01_empty_members_of_artifacts_stay(name: str) -> None:
+    tree = {"artifactId": "a", "parts": [], name: [] if name == "extensions" else ""}
+    check(decode_artifact, encode_artifact, tree)
+
+
+# L02 numbers, depth, strings
+
+
+@pytest.mark.parametrize("text", ["1", "-5", "9007199254740991", "0.5", "1e300", "1e17", "0.1", "-0.0"])
+def test_L02_numbers_that_a_double_prints_need_no_residue(text: str) -> None:
+    number = codec.loads_exact(text)
+    message = decode_part(part(n=number))
+    assert not residue.present(message)
+    check(decode_part, encode_part, part(n=number))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1.0", "1e0", "9007199254740993", "18446744073709551617", "1" * 400, "1" * 5000, "1e400", "-1e400", "1e-400",
+        "0.1000000000000000055511151231257827", "3.141592653589793238462643", "100.0", "-5e0",
+    ],
+)  # fmt: skip
+def test_L02_other_numbers_come_back_with_their_text(text: str) -> None:
+    tree = f'{{"kind":"data","data":{{"n":[{text}]}},"metadata":{{"m":{text}}}}}'
+    message = reading(decode_part, tree)
+    assert codec.loads(codec.dumps(codec.encoder(hub.Part)(message)))  # 1.0 can carry it
+    found = codec.dumps(encode_part(message)).decode()
+    assert same(codec.loads_exact(found), codec.loads_exact(tree))
+    assert text in found
+    check(decode_part, encode_part, codec.loads_exact(tree))
+
+
+def test_L02_integers_stay_integers_towards_0x() -> None:
+    message = hub.Part()
+    message.data.struct_value["n"] = 1
+    assert codec.dumps(encode_part(message)) == b'{"kind":"data","data":{"n":1}}'
+
+
+@pytest.mark.parametrize("depth", [10, 30, 31, 33, 34, 60, 200])
+@pytest.mark.parametrize("array", [True, False])
+def test_L02_trees_of_any_depth_come_back(depth: int, array: bool) -> None:
+    tree: Any = "bottom"
+    for _ in range(depth):
+        tree = [tree] if array else {"d": tree}
+    check(decode_message, encode_message, {**MESSAGE, "parts": [part(x=tree)], "metadata": {"x": tree}})
+
+
+def test_L02_what_is_too_deep_for_protobuf_is_never_sent_as_protobuf() -> None:
+    tree: Any = 1
+    for _ in range(80):
+        tree = {"d": tree}
+    task = decode_task({**TASK, "history": [{**MESSAGE, "parts": [part(x=tree)]}]})
+    event = hub.StreamResponse(task=task)
+    assert hub.StreamResponse.FromString(event.SerializeToString()) == event
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "\udc00\ud800"])
+def test_L02_halves_of_surrogate_pairs_come_back(text: str) -> None:
+    message = decode_message({**MESSAGE, "contextId": text})
+    assert "\ufffd" in message.context_id
+    tree = {
+        **MESSAGE,
+        "messageId": text,
+        "extensions": [text],
+        "metadata": {text: text, "k": [text, {text: 1}]},
+        "parts": [{"kind": "text", "text": text}, {"kind": "file", "file": {"uri": text, "name": text}}],
+        text: text,
+    }
+    check(decode_message, encode_message, tree)
+
+
+def test_L02_the_last_of_duplicate_keys_wins() -> None:
+    message = decode_part(codec.loads('{"kind":"data","data":{"a":1,"a":2}}'))
+    assert encode_part(message) == part(a=2)
+
+
+def test_L02_null_in_free_data_is_a_value() -> None:
+    assert not residue.present(decode_part(part(a=None)))
+    check(decode_part, encode_part, part(a=None, b=[None]))
+
+
+@pytest.mark.parametrize("name", ["contextId", "metadata", "extensions", "referenceTaskIds"])
+def test_L02_null_for_an_optional_member_is_absence_that_comes_back(name: str) -> None:
+    message = decode_message({**MESSAGE, name: None})
+    assert residue.stripped(message) == decode_message(MESSAGE)
+    check(decode_message, encode_message, {**MESSAGE, name: None})
+
+
+# L03 timestamps
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        (TIME, TIME),
+        ("2025-04-17T17:47:09.680794", "2025-04-17T17:47:09.680794Z"),
+        ("2025-04-17T17:47:09.1Z", "2025-04-17T17:47:09.100Z"),
+        ("2025-04-17T17:47:09.000Z", TIME),
+        ("2025-04-17T17:47:09.123456789123Z", "2025-04-17T17:47:09.123456789Z"),
+        ("2025-04-17T19:47:09+02:00", TIME),
+        ("2025-04-17T19:47:09+0200", TIME),
+        ("2025-04-17T16:47:09-01", TIME),
+        ("2025-04-17t17:47:09z", TIME),
+        ("2025-04-17 17:47:09", TIME),
+        ("2025-04-17", "2025-04-17T00:00:00Z"),
+        ("2025-04-17T17:47Z", "2025-04-17T17:47:00Z"),
+        ("2016-12-31T23:59:60Z", "2016-12-31T23:59:59.999999999Z"),
+        ("2025-04-17T24:00:00Z", "2025-04-18T00:00:00Z"),
+        ("2025-04-17T24:01:00Z", None),
+        ("2025-02-30T00:00:00Z", None),
+        ("2025-04-17T25:00:00Z", None),
+        ("0001-01-01T00:00:00+01:00", None),
+        ("9999-12-31T23:59:59-01:00", None),
+        ("not a date", None),
+        ("", None),
+        ("2025-04-17T17:47:09+99:99", None),
+        ("٢٠٢٥-04-17", None),
+    ],
+)
+def test_L03_timestamps_are_understood_as_far_as_they_can_be_and_come_back(
+    text: str, canonical: str | None
+) -> None:
+    assert canonical_time(text) == canonical
+    tree = {**TASK, "status": {"state": "working", "timestamp": text}}
+    task = decode_task(tree)
+    assert task.status.HasField("timestamp") == (canonical is not None)
+    stripped = encode_task(residue.stripped(task))
+    assert stripped["status"].get("timestamp") == canonical
+    check(decode_task, encode_task, tree)
+
+
+# L04 final
+
+
+@pytest.mark.parametrize(
+    ("state", "derived"),
+    [
+        ("submitted", False), ("working", False), ("auth-required", False), ("unknown", False), ("completed", True),
+        ("canceled", True), ("failed", True), ("rejected", True), ("input-required", True),
+    ],
+)  # fmt: skip
+def test_L04_final_follows_from_the_state_and_is_noted_where_it_does_not(state: str, derived: bool) -> None:
+    event = decode_event(status_update(state, final=derived))
+    assert not event.status_update.HasField("metadata")
+    assert encode_event(event) == status_update(state, final=derived)
+    other = decode_event(status_update(state, final=not derived))
+    assert marks.final_said(other.status_update) is not derived
+    assert not residue.present(other), "it is no residue: those who end streams read it"
+    for metadata in ({}, {"metadata": {"k": "v"}}, {"metadata": {}}):
+        check(decode_event, encode_event, status_update(state, final=not derived, **metadata))
+
+
+def test_L04_a_missing_final_stays_missing() -> None:
+    event = decode_event(status_update("completed"))
+    assert marks.final_said(event.status_update) is None
+    check(decode_event, encode_event, status_update("completed"))
+    check(decode_event, encode_event, status_update("working", metadata={marks.FINAL: True}))
+
+
+@pytest.mark.parametrize("value", [True, False, "x", None, 5])
+def test_L04_what_a_1_0_agent_says_under_the_name_of_the_note_is_kept(value: Any) -> None:
+    for state in (hub.TASK_STATE_WORKING, hub.TASK_STATE_COMPLETED):
+        event = hub.TaskStatusUpdateEvent(task_id="t", context_id="c")
+        event.status.state = state
+        event.metadata[marks.FINAL] = value
+        response = hub.StreamResponse(status_update=event)
+        assert reading(decode_event, codec.dumps(encode_event(response))) == response
+
+
+# L05 booleans
+
+
+def test_L05_false_stays_apart_from_absence() -> None:
+    tree = {
+        "kind": "artifact-update",
+        "taskId": "t",
+        "contextId": "c",
+        "artifact": {"artifactId": "a", "parts": []},
+    }
+    for append in ({}, {"append": False}, {"append": True}):
+        for last in ({}, {"lastChunk": False}, {"lastChunk": True}):
+            check(decode_event, encode_event, tree | append | last)
+    assert not residue.present(decode_event(tree | {"append": True, "lastChunk": True}))
+
+
+# L06 the state `unknown`
+
+
+def test_L06_unknown_is_unspecified_and_back() -> None:
+    task = decode_task({**TASK, "status": {"state": "unknown"}})
+    assert task.status.state == hub.TASK_STATE_UNSPECIFIED
+    assert not residue.present(task)
+    assert codec.encoder(hub.Task)(task)["status"] == {"state": "TASK_STATE_UNSPECIFIED"}
+    check(decode_task, encode_task, {**TASK, "status": {"state": "unknown"}})
+
+
+def test_L06_a_missing_state_and_a_missing_status_are_unknown_and_stay_missing() -> None:
+    for tree in ({**TASK, "status": {}}, {key: value for key, value in TASK.items() if key != "status"}):
+        assert decode_task(tree).status.state == hub.TASK_STATE_UNSPECIFIED
+        check(decode_task, encode_task, tree)
+
+
+def test_L06_a_hub_task_without_a_status_and_states_of_later_versions_come_back() -> None:
+    tasks = [hub.Task(id="t"), hub.Task(id="t", status=hub.TaskStatus()), hub.Task(id="t")]
+    tasks[2].status.state = 99  # type: ignore[assignment]
+    for task in tasks:
+        tree = encode_task(task)
+        assert tree["status"] == {"state": "unknown"}
+        assert decode_task(codec.loads(codec.dumps(tree))) == task
+
+
+def test_L06_the_other_spelling_of_canceled_is_understood() -> None:
+    tree = {**TASK, "status": {"state": "cancelled"}}
+    assert decode_task(tree).status.state == hub.TASK_STATE_CANCELED
+    check(decode_task, encode_task, tree)
+
+
+# L07 tags and strangers
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {key: value for key, value in MESSAGE.items() if key != "kind"},
+        {key: value for key, value in TASK.items() if key != "kind"},
+        {"taskId": "t", "contextId": "c", "status": {"state": "working"}, "final": False},
+        {"taskId": "t", "contextId": "c", "artifact": {"artifactId": "a", "parts": [{"text": "x"}]}},
+        {**MESSAGE, "parts": [{"type": "text", "text": "a"}, {"type": "data", "data": {}}, {"file": {"uri": "u"}}]},
+        {**MESSAGE, "kind": "message", "x": {"y": [1, ExactFloat("1.0")]}, "": None},
+        {**TASK, "status": {**TASK["status"], "x": 1}},
+        {**MESSAGE, "parts": [{"kind": "file", "file": {"uri": "u", "x": 1}, "y": 2}]},
+        {**MESSAGE, "parts": [{"kind": "file", "file": {"data": "aGk=", "name": "n"}}]},
+        {**MESSAGE, "parts": [{"kind": "text", "text": "a", "mediaType": 5, "filename": ""}]},
+    ],
+)  # fmt: skip
+def test_L07_missing_kinds_aliases_and_unknown_members_come_back(tree: Any) -> None:
+    check(decode_event, encode_event, tree)
+
+
+# L08 members that the protobuf of 0.3 lacks
+
+
+def test_L08_the_kind_shape_has_them_all() -> None:
+    tree = {
+        **MESSAGE,
+        "referenceTaskIds": ["a"],
+        "parts": [{"kind": "file", "file": {"uri": "u", "name": "n"}, "metadata": {"k": 1}}],
+    }
+    assert not residue.present(decode_message(tree))
+    check(decode_message, encode_message, tree)
+
+
+# L09 base64 and files
+
+
+def file(**members: Any) -> dict[str, Any]:
+    return {"kind": "file", "file": members}
+
+
+@pytest.mark.parametrize(
+    ("text", "octets"),
+    [
+        ("aGk=", b"hi"), ("aGk", b"hi"), ("aGl=", b"hi"), ("aGk=\n", b"hi"), ("a Gk=", b"hi"), ("-_8=", b"\xfb\xff"),
+        ("+/8", b"\xfb\xff"), ("", b""), ("a", b""), ("not base64!", b""), ("====", b""),
+    ],
+)  # fmt: skip
+def test_L09_base64_in_any_spelling(text: str, octets: bytes) -> None:
+    assert decode_part(file(bytes=text)).raw == octets
+    check(decode_part, encode_part, file(bytes=text))
+
+
+def test_L09_variants_of_large_files_cost_little() -> None:
+    octets = bytes(range(256)) * 400
+    for text in (
+        base64.urlsafe_b64encode(octets).decode(),
+        base64.b64encode(octets).decode().rstrip("="),
+        base64.encodebytes(octets).decode(),
+    ):
+        message = decode_part(file(bytes=text))
+        assert message.raw == octets
+        assert len(message.metadata.fields[KEY].string_value) < 200
+        check(decode_part, encode_part, file(bytes=text))
+
+
+def test_L09_bytes_win_over_a_uri_and_both_come_back() -> None:
+    message = decode_part(file(bytes="aGk=", uri="u", name="n"))
+    assert (message.raw, message.filename) == (b"hi", "n")
+    check(decode_part, encode_part, file(bytes="aGk=", uri="u", name="n"))
+
+
+def test_L09_a_file_with_neither_has_an_empty_url() -> None:
+    message = decode_part(file(name="n"))
+    assert message.WhichOneof("content") == "url"
+    check(decode_part, encode_part, file(name="n"))
+    check(decode_part, encode_part, file())
+
+
+# L10 data that is no object
+
+
+@pytest.mark.parametrize("value", [[1], 5, "x", True, None, [], 0.5])
+@pytest.mark.parametrize(
+    "metadata", [None, {}, {"k": 1}, {"data_part_compat": True}, {"data_part_compat": 0}]
+)
+def test_L10_other_values_are_wrapped_and_marked_towards_0x(value: Any, metadata: Any) -> None:
+    message = hub.Part()
+    message.data.CopyFrom(codec.decoder(type(message.data))(value))
+    if metadata is not None:
+        message.metadata.SetInParent()
+        message.metadata.update(metadata)
+    tree = encode_part(message)
+    assert tree["data"] == {"value": value}
+    assert reading(decode_part, codec.dumps(tree)) == message
+
+
+@pytest.mark.parametrize("value", [{"k": 1}, 5, None])
+@pytest.mark.parametrize("flag", [{}, {"data_part_compat": True}, {"data_part_compat": False}])
+def test_L10_user_data_that_looks_wrapped_is_left_alone(value: Any, flag: Any) -> None:
+    tree = {"kind": "data", "data": {"value": value}, "metadata": flag}
+    assert decode_part(tree).data.WhichOneof("kind") == "struct_value"
+    check(decode_part, encode_part, tree)
+
+
+def test_L10_a_list_from_0_2_5_is_a_list_in_the_hub() -> None:
+    message = decode_part({"kind": "data", "data": [1, "a"]})
+    assert len(message.data.list_value.values) == 2
+    check(decode_part, encode_part, {"kind": "data", "data": [1, ExactFloat("2.0")]})
+
+
+def test_L10_a_part_of_nothing_comes_back() -> None:
+    for message in (hub.Part(), hub.Part(filename="f"), hub.Part(text="")):
+        assert decode_part(encode_part(message)) == message
+
+
+# L11 what only 1.0 says of text and data
+
+
+def test_L11_media_types_and_names_of_text_and_data_are_further_members() -> None:
+    message = hub.Part(text="# hi", media_type="text/markdown", filename="a.md")
+    tree = encode_part(message)
+    assert tree == {"kind": "text", "text": "# hi", "mediaType": "text/markdown", "filename": "a.md"}
+    assert decode_part(tree) == message

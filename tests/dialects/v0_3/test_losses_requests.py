@@ -1,0 +1,332 @@
+"""The spots where 0.x and 1.0 do not fit, one by one and both ways, over JSON-RPC: L12 to L27.
+
+Each test is named after its spot. Those about cards, resource names and bindings have more tests of their own.
+"""
+
+# ruff: noqa: N802  the spots have their names
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from a2a_bridge import codec
+from a2a_bridge.codec import ExactFloat
+from a2a_bridge.core.call import ASIDE_PARAMETER
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.dialects import V0_2_5, V0_3, V1_0, marks, residue
+from a2a_bridge.dialects.dialect import JSONRPC, ErrorReply
+from a2a_bridge.dialects.residue import same
+from a2a_bridge.dialects.v0_3 import names
+from a2a_bridge.dialects.v0_3.events import decode_event, encode_event
+from a2a_bridge.dialects.v0_3.losses import LOSSES
+from a2a_bridge.dialects.v0_3.messages import (
+    decode_message,
+    decode_task,
+    encode_task,
+)
+from a2a_bridge.dialects.v0_3.params import decode_send, encode_send
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.dialects.v0_3.kind_hops import ROW, check, reading
+
+MESSAGE: dict[str, Any] = {
+    "kind": "message",
+    "messageId": "m",
+    "role": "user",
+    "parts": [{"kind": "text", "text": "hi"}],
+}
+TASK: dict[str, Any] = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "working"}}
+TIME = "2025-04-17T17:47:09Z"
+
+
+def part(**members: Any) -> dict[str, Any]:
+    return {"kind": "data", "data": members}
+
+
+def status_update(state: str, **members: Any) -> dict[str, Any]:
+    return {"kind": "status-update", "taskId": "t", "contextId": "c", "status": {"state": state}, **members}
+
+
+def aside_trip(method: str, params: Any) -> tuple[Any, Any]:
+    """A request in the hub, and its params after the way through, with what was told aside."""
+    row = ROW[method]
+    told = row.aside(params)
+    message = row.decode_request(params)
+    return message, row.recall(row.encode_request(message), told)
+
+
+# L12, L13 configuration
+
+CONFIGURATIONS: list[tuple[dict[str, Any], bool]] = [
+    ({}, False),
+    ({"configuration": {}}, False),
+    ({"configuration": {"blocking": True}}, False),
+    ({"configuration": {"blocking": False}}, True),
+    ({"configuration": {"blocking": None}}, False),
+    ({"configuration": {"acceptedOutputModes": []}}, False),
+]
+
+
+@pytest.mark.parametrize(("configuration", "immediately"), CONFIGURATIONS)
+def test_L12_blocking_is_the_reverse_of_returning_immediately(configuration: Any, immediately: bool) -> None:
+    request = decode_send({"message": MESSAGE, **configuration})
+    assert request.configuration.return_immediately is immediately
+    assert request.HasField("configuration") == ("configuration" in configuration)
+    check(decode_send, encode_send, {"message": MESSAGE, **configuration})
+
+
+@pytest.mark.parametrize(
+    ("length", "found"),
+    [(0, 0), (3, 3), (2**31 - 1, 2**31 - 1), (2**31, 2**31 - 1), (3_000_000_000, 2**31 - 1), (10**30, 2**31 - 1),
+     (-1, -1), (-(2**40), -(2**31)), (ExactFloat("3.0"), 3), (ExactFloat("1e400"), 2**31 - 1)],
+)  # fmt: skip
+def test_L13_lengths_of_any_size_come_back(length: Any, found: int) -> None:
+    params = {"message": MESSAGE, "configuration": {"historyLength": length}}
+    assert decode_send(params).configuration.history_length == found
+    check(decode_send, encode_send, params)
+    request, again = aside_trip("tasks/get", {"id": "t", "historyLength": length})
+    assert request.history_length == found
+    assert same(again, {"id": "t", "historyLength": length})
+
+
+def test_L13_no_length_is_not_zero() -> None:
+    assert not decode_send({"message": MESSAGE, "configuration": {}}).configuration.HasField("history_length")
+    assert not ROW["tasks/get"].decode_request({"id": "t"}).HasField("history_length")
+
+
+@pytest.mark.parametrize("length", ["3", True, ExactFloat("1.5"), [1]])
+def test_L13_what_is_no_integer_is_refused_by_name(length: Any) -> None:
+    with pytest.raises(A2AError) as raised:
+        ROW["message/send"].decode_request({"message": MESSAGE, "configuration": {"historyLength": length}})
+    assert raised.value.reason is Reason.INVALID_PARAMS
+    assert [one.field for one in raised.value.violations] == ["configuration.historyLength"]
+
+
+# L14 push authentication
+
+
+@pytest.mark.parametrize(
+    ("schemes", "scheme"),
+    [
+        (["Bearer"], "Bearer"), (["Basic", "Bearer"], "Bearer"), (["ApiKey", "basic"], "basic"), (["a", "b"], "a"),
+        ([""], ""), (["Bearer", "Bearer"], "Bearer"),
+    ],
+)  # fmt: skip
+def test_L14_the_first_usable_scheme_is_the_hubs_and_all_come_back(schemes: list[str], scheme: str) -> None:
+    config = {"url": "u", "authentication": {"schemes": schemes, "credentials": "s"}}
+    request, again = aside_trip(
+        "tasks/pushNotificationConfig/set", {"taskId": "t", "pushNotificationConfig": config}
+    )
+    assert (request.authentication.scheme, request.authentication.credentials) == (scheme, "s")
+    assert again == {"taskId": "t", "pushNotificationConfig": config}
+    check(decode_send, encode_send, {"message": MESSAGE, "configuration": {"pushNotificationConfig": config}})
+
+
+@pytest.mark.parametrize(
+    "authentication",
+    [{"schemes": []}, {"schemes": [], "credentials": "s"}, {"credentials": "s"}, {}, None],
+)
+def test_L14_no_scheme_is_no_authentication_for_1_0_and_comes_back(authentication: Any) -> None:
+    config = {"url": "u", "authentication": authentication}
+    request, again = aside_trip(
+        "tasks/pushNotificationConfig/set", {"taskId": "t", "pushNotificationConfig": config}
+    )
+    assert not request.HasField("authentication")
+    assert again == {"taskId": "t", "pushNotificationConfig": config}
+
+
+def test_L14_ids_that_a_server_assigns_and_credentials_it_hides_are_its_answer() -> None:
+    row = ROW["tasks/pushNotificationConfig/set"]
+    asked = {
+        "taskId": "t",
+        "pushNotificationConfig": {"url": "u", "authentication": {"schemes": ["a", "Bearer"]}},
+    }
+    answer = hub.TaskPushNotificationConfig(task_id="t", id="new", url="u")
+    answer.authentication.scheme = "Bearer"
+    tree = row.recall_response(row.encode_response(answer), row.aside(asked))
+    assert tree == {
+        "taskId": "t",
+        "pushNotificationConfig": {"url": "u", "id": "new", "authentication": {"schemes": ["a", "Bearer"]}},
+    }
+
+
+# L15 metadata without a place
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "tasks/get",
+        "tasks/resubscribe",
+        "tasks/pushNotificationConfig/get",
+        "tasks/pushNotificationConfig/list",
+    ],
+)
+def test_L15_metadata_of_requests_without_any_is_told_aside(method: str) -> None:
+    params = {"id": "t", "metadata": {"k": ["é", ExactFloat("1.0")]}, "x": 1}
+    told = ROW[method].aside(params)
+    assert list(told) == [ASIDE_PARAMETER]
+    assert told[ASIDE_PARAMETER].isascii()
+    assert same(aside_trip(method, params)[1], params)
+    assert ROW[method].aside({"id": "t"}) == {}
+
+
+def test_L15_metadata_of_a_cancellation_has_a_place() -> None:
+    row = ROW["tasks/cancel"]
+    assert row.aside is None
+    assert row.decode_request({"id": "t", "metadata": {"k": "v"}}).metadata["k"] == "v"
+
+
+def test_L15_more_than_a_header_holds_is_refused() -> None:
+    with pytest.raises(A2AError) as raised:
+        ROW["tasks/get"].aside({"id": "t", "metadata": {"k": "v" * 5000}})
+    assert raised.value.reason is Reason.INVALID_PARAMS
+
+
+def test_L15_what_is_told_aside_about_another_request_changes_nothing() -> None:
+    row = ROW["tasks/get"]
+    for told in (residue.write(residue.KIND, [["/id", residue._checksum("t"), "other"]]), "junk", ""):
+        assert row.recall({"id": "t"}, {ASIDE_PARAMETER: told}) == {"id": "t"}
+    assert row.recall({"id": "t"}, {}) == {"id": "t"}
+
+
+# L16 tenants
+
+
+def test_L16_tenants_of_requests_are_declared_losses() -> None:
+    request = hub.GetTaskRequest(id="t", tenant="x")
+    assert ROW["tasks/get"].encode_request(request) == {"id": "t"}
+    lost = {loss.path for loss in LOSSES}
+    assert {"GetTaskRequest.tenant", "SendMessageRequest.tenant", "CancelTaskRequest.tenant"} <= lost
+    assert all(loss.reason for loss in LOSSES)
+    assert V0_3.losses == LOSSES
+
+
+# L17 to L20: cards
+
+
+def test_L17_interfaces_of_a_card_come_back() -> None:
+    tree = {
+        "name": "n", "description": "d", "url": "https://a/", "version": "1", "protocolVersion": "0.3.0",
+        "capabilities": {}, "defaultInputModes": [], "defaultOutputModes": [], "skills": [],
+        "additionalInterfaces": [{"url": "https://a/", "transport": "JSONRPC"}, {"url": "g", "transport": "GRPC"}],
+    }  # fmt: skip
+    for preferred in ({}, {"preferredTransport": "JSONRPC"}):
+        check(V0_3.card.decode, V0_3.card.encode, tree | preferred, "direct", "ProtoJSON")
+
+
+def test_L18_the_history_of_state_transitions_comes_back() -> None:
+    tree = {
+        "name": "n", "description": "d", "url": "u", "version": "1", "protocolVersion": "0.3.0",
+        "capabilities": {"stateTransitionHistory": True}, "defaultInputModes": [], "defaultOutputModes": [], "skills": [],
+    }  # fmt: skip
+    check(V0_3.card.decode, V0_3.card.encode, tree)
+
+
+def test_L19_all_flows_of_a_scheme_come_back() -> None:
+    flow = {"tokenUrl": "t", "scopes": {"s": ""}}
+    tree = {
+        "name": "n", "description": "d", "url": "u", "version": "1", "protocolVersion": "0.3.0",
+        "capabilities": {}, "defaultInputModes": [], "defaultOutputModes": [], "skills": [], "security": [{"o": ["s"]}],
+        "securitySchemes": {
+            "o": {
+                "type": "oauth2",
+                "flows": {
+                    "clientCredentials": flow,
+                    "password": flow,
+                    "authorizationCode": {**flow, "authorizationUrl": "a"},
+                },
+            }
+        },
+    }  # fmt: skip
+    check(V0_3.card.decode, V0_3.card.encode, tree)
+
+
+def test_L20_signatures_of_a_card_come_back() -> None:
+    tree = {
+        "name": "n", "description": "d", "url": "u", "version": "1", "protocolVersion": "0.3.0",
+        "capabilities": {}, "defaultInputModes": [], "defaultOutputModes": [], "skills": [],
+        "signatures": [{"protected": "p", "signature": "s", "header": {"n": 2**60 + 1}}],
+    }  # fmt: skip
+    check(V0_3.card.decode, V0_3.card.encode, tree)
+
+
+# L21 resource names
+
+
+@pytest.mark.parametrize("task", ["t", "a/b", "100%", "é", "a%2Fb"])
+def test_L21_ids_in_resource_names_are_not_cut(task: str) -> None:
+    assert names.decode_task(names.encode_task(task)) == task
+    assert names.decode_config(names.encode_config(task, task)) == (task, task)
+
+
+# L22 streams
+
+
+def test_L22_any_event_may_come_first_and_marks_of_the_bridge_pass() -> None:
+    for tree in (status_update("working", final=False), MESSAGE, TASK):
+        check(decode_event, encode_event, tree)
+    task = decode_task(TASK)
+    marks.synthesise(task, marks.SNAPSHOT)
+    again = decode_task(codec.loads(codec.dumps(encode_task(task))))
+    assert marks.synthesised(again) == marks.SNAPSHOT
+
+
+# L23 data of errors
+
+
+@pytest.mark.parametrize("data", [None, 5, "x", [1, {"a": None}], {"k": "v"}, True])
+def test_L23_data_of_an_error_of_any_type_comes_back(data: Any) -> None:
+    form = V0_3.forms[JSONRPC]
+    body = {"code": -32001, "message": "Task not found", "data": data}
+    assert form.encode_error(form.decode_error(ErrorReply(200, body))).body == body
+
+
+# L24 ids of requests
+
+
+@pytest.mark.parametrize(
+    "token", ["1", '"a"', "9007199254740993", "123456789012345678901234567890", "null", "-0"]
+)
+def test_L24_ids_of_requests_are_never_doubles(token: str) -> None:
+    from a2a_bridge_transports.jsonrpc import wire
+
+    frame = wire.parse(f'{{"jsonrpc":"2.0","id":{token},"method":"tasks/get"}}'.encode())
+    answer = codec.loads_exact(wire.result(frame.id, None))
+    assert isinstance(answer, dict)
+    assert answer["id"] == codec.loads_exact(token)
+
+
+# L25 what 0.2.5 lacks of 0.3
+
+
+def test_L25_modes_that_0_2_5_requires_are_given() -> None:
+    form = V0_2_5.forms[JSONRPC]
+    row = next(row for row in form.rows if row.address == "message/send")
+    request = hub.SendMessageRequest(message=decode_message(MESSAGE))
+    request.configuration.return_immediately = True
+    tree = row.encode_request(request)
+    assert tree["configuration"] == {"acceptedOutputModes": [], "blocking": False}
+    assert reading(row.decode_request, codec.dumps(tree)).configuration.return_immediately
+
+
+# L26 names of headers
+
+
+def test_L26_both_names_of_the_extensions_header_are_known() -> None:
+    assert set(V0_3.extensions) == {"x-a2a-extensions", "a2a-extensions"}
+    assert V1_0.extensions == ("a2a-extensions",)
+
+
+# L27 push notifications
+
+
+def test_L27_a_push_notification_is_spelled_as_its_version_does() -> None:
+    assert V0_3.push is not None
+    assert V1_0.push is not None
+    event = hub.StreamResponse(task=decode_task(TASK))
+    assert V0_3.push.encode(event) == TASK
+    assert V0_3.push.whole_tasks
+    assert "task" in V1_0.push.encode(event)
+    assert V0_3.push.decode(TASK) == V1_0.push.decode(V1_0.push.encode(event)) == event
