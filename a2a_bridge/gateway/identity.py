@@ -31,7 +31,7 @@ from a2a_bridge.dialects import JSONRPC, KNOWN
 from a2a_bridge.dialects.marks import final_said
 from a2a_bridge.dialects.v0_1.messages import placed
 from a2a_bridge.gateway.identity_names import FINAL, Naming, context_of, task_of, wrapped
-from a2a_bridge.gateway.identity_table import IdentityTable, Name
+from a2a_bridge.gateway.identity_table import Expected, IdentityTable, Name
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 VERSION = "0.1"
@@ -278,6 +278,8 @@ class _Sending:
         """From now on others wait for what this message makes of its name. Nothing was awaited since it was found."""
         if self.name is None:
             self._done = self._making[self.scope, self.given] = asyncio.Event()
+            sent = Expected(self.given, self.session, self._request.message.message_id)
+            self._table.expect(self.scope, sent)
 
     def __enter__(self) -> None:
         return None
@@ -325,13 +327,16 @@ class _Sending:
     def answered(self, response: hub.SendMessageResponse | hub.StreamResponse) -> None:
         """Learns from the first answer, or event, which task the name stands for."""
         task_id, context_id = task_of(response), context_of(response)
-        if not self._answered and self.name is not None:
-            self.name.turns += 1
+        begins = not self._answered or self.name is None
         self._answered = True
         if self.name is None and task_id:
-            self.name = Name(self.given, task_id, self.session, context_id, turns=1)
+            known = self._table.find(self.scope, self.given)  # by a notification that was faster
+            same = known is not None and known.task_id == task_id
+            self.name = known if same else Name(self.given, task_id, self.session, context_id)
         if self.name is None:
             return
+        if begins:
+            self.name.turns += 1
         self.name.context_id = self.name.context_id or context_id
         self._table.keep(self.scope, self.name)
         self._table.keep_session(self.scope, self.session, self.name.context_id)
@@ -344,6 +349,7 @@ class _Sending:
     def _settle(self) -> None:
         if self._done is not None:
             del self._making[self.scope, self.given]
+            self._table.settle(self.scope, self.given)
             self._done.set()
             self._done = None
 

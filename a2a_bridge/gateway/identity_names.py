@@ -35,8 +35,13 @@ class Naming:
     def as_known(self, scope: Scope, event: hub.StreamResponse) -> hub.StreamResponse:
         """An event as callers of a scope know its task, for what reaches them outside of a call."""
         task_id = task_of(event)
-        given = self._table.given(scope, task_id)
-        return self.named(scope, self._table.find(scope, given) or Name(given, task_id), event)
+        name = self._table.find(scope, self._table.given(scope, task_id))
+        if name is None:
+            task = (
+                event.task if event.HasField("task") else hub.Task(id=task_id, context_id=context_of(event))
+            )
+            name = self._table.guess(scope, task)
+        return self.named(scope, name or Name(task_id, task_id), event)
 
     def shown(self, scope: Scope, name: Name, event: hub.StreamResponse) -> Iterable[hub.StreamResponse]:
         """An event as updates."""
@@ -61,7 +66,7 @@ class Naming:
             made.task_id = self._given(scope, name, made.task_id)
         else:
             self._name_payload(scope, name, made)
-        if name.task_id:
+        if name.task_id and name is self._table.find(scope, name.given):
             self._table.keep(scope, name)
         return made
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects.v0_1.messages import index_of
+from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: tasks and artifacts that are remembered for one service
 MOST = 100_000
@@ -60,6 +61,15 @@ class Name:
         return index
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A name that was sent to the agent, which has not answered yet: what its task can be told by."""
+
+    given: str
+    session: str
+    message_id: str
+
+
 class IdentityTable:
     """Names of tasks and sessions by scope."""
 
@@ -71,6 +81,7 @@ class IdentityTable:
         self._weights: dict[tuple[Scope, str], int] = {}
         self._by_task: dict[tuple[Scope, str], Name] = {}
         self._contexts: OrderedDict[tuple[Scope, str], str] = OrderedDict()
+        self._expected: dict[tuple[Scope, str], Expected] = {}
 
     def __len__(self) -> int:
         return self._weight
@@ -86,6 +97,32 @@ class IdentityTable:
         """What callers of a scope call a task; its own id if they have no other."""
         name = self._by_task.get((scope, task_id))
         return task_id if name is None else name.given
+
+    def expect(self, scope: Scope, expected: Expected) -> None:
+        """Remembers what was sent until `settle`, which has to follow."""
+        self._expected[scope, expected.given] = expected
+
+    def settle(self, scope: Scope, given: str) -> None:
+        """The agent has answered, or will not."""
+        self._expected.pop((scope, given), None)
+
+    def guess(self, scope: Scope, task: hub.Task) -> Name | None:
+        """The name of a task that is heard of before the answer to the message that began it.
+
+        It is told by that message in its history, else by its session if one message only was sent in that.
+        """
+        sent = [one for (where, _), one in self._expected.items() if where == scope]
+        ids = {message.message_id for message in task.history}
+        found = [one for one in sent if one.message_id in ids]
+        if not task.history:
+            found = [
+                one for one in sent if one.session and self.context(scope, one.session) == task.context_id
+            ]
+        if len(found) != 1 or (scope, task.id) in self._by_task:
+            return None
+        name = Name(found[0].given, task.id, found[0].session, task.context_id)
+        self.keep(scope, name)
+        return name
 
     def keep(self, scope: Scope, name: Name) -> None:
         """Remembers a name, or that it was used, with the artifacts it has by now."""

@@ -485,6 +485,30 @@ async def test_an_event_that_reaches_the_caller_outside_of_a_call_is_named_too()
     assert as_known(Scope("", "bob"), event).task.id == "T1"
 
 
+@pytest.mark.parametrize("told_by", ["history", "session", "nothing"])
+async def test_an_event_may_be_faster_than_the_answer_that_tells_the_name(told_by: str) -> None:
+    agent = Agent()
+    middleware, as_known = remembering()
+    service = middleware(agent)
+    agent.gate.clear()
+    sent = [
+        asyncio.create_task(service.unary(send(one, f"session {one}", message_id=f"m {one}")))
+        for one in ("a", "b")
+    ]
+    await asyncio.wait_for(agent.called.wait(), 5)
+    await asyncio.sleep(0)
+    task = hub.Task(id="T2", context_id="session b" if told_by == "session" else "K")
+    if told_by == "history":
+        task.history.add(message_id="m b")
+    known = as_known(Scope(), hub.StreamResponse(task=task)).task
+    assert known.id == ("T2" if told_by == "nothing" else "b")
+    assert as_known(Scope("", "bob"), hub.StreamResponse(task=task)).task.id == "T2"
+    agent.gate.set()
+    answers = await asyncio.wait_for(asyncio.gather(*sent), 5)
+    assert [one.task.id for one in answers] == ["a", "b"]
+    assert as_known(Scope(), hub.StreamResponse(task=hub.Task(id="T1"))).task.id == "a"
+
+
 # Callers that are taken for later ones.
 
 
