@@ -15,13 +15,11 @@ from __future__ import annotations
 from typing import Any
 
 from a2a_bridge.dialects import marks
+from a2a_bridge.dialects.residue import KEY
 from a2a_bridge.dialects.v0_3.proto_files import Files, decode_octets, encode_octets
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import NULL_VALUE
-
-#: the metadata entry that residues live in
-RESIDUE = "urn:a2a-bridge:residue:1"
 
 #: states whose events are the last of a stream in 0.3
 FINAL_STATES = frozenset(
@@ -51,9 +49,9 @@ def copy_metadata(source: Any, into: Any, notes: Notes) -> None:
         return
     into.metadata.CopyFrom(source.metadata)
     fields = into.metadata.fields
-    if RESIDUE in fields:
+    if KEY in fields:
         notes.odd = True
-        _drop(fields, RESIDUE, into)
+        _drop(fields, KEY, into)
 
 
 def _drop(fields: Any, key: str, owner: Any) -> None:

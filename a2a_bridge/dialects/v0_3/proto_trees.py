@@ -11,7 +11,7 @@ WRAPPER: how the wrapper around the unit (SendMessageResponse, StreamResponse) w
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -53,20 +53,30 @@ def tree_of(message: Any) -> JsonObject:
 
 def exact(tree: Any) -> Any:
     """A tree of an encoder: its doubles are what was there, so that printing them tells it all."""
-    if type(tree) is dict:
-        return {key: exact(value) for key, value in tree.items()}
-    if type(tree) is list:
-        return [exact(value) for value in tree]
-    return ExactFloat(tree) if type(tree) is float else tree
+    return _rebuilt(tree, lambda value: ExactFloat(value) if type(value) is float else value)
 
 
 def without_unknown(tree: Any) -> Any:
     """A tree for JSON peers, to whom unknown protobuf fields say nothing."""
-    if type(tree) is dict:
-        return {key: without_unknown(value) for key, value in tree.items() if key != UNKNOWN}
-    if type(tree) is list:
-        return [without_unknown(value) for value in tree]
-    return tree
+    return _rebuilt(tree, lambda value: value, UNKNOWN)
+
+
+def _rebuilt(tree: Any, leaf: Callable[[Any], Any], left_out: str | None = None) -> Any:
+    """A copy with other leaves, and without members of one name. Not recursive: residues may be deep."""
+    root: list[Any] = [None]
+    waiting: list[tuple[Any, Any, Any]] = [(root, 0, tree)]
+    while waiting:
+        place, key, value = waiting.pop()
+        if type(value) is dict:
+            inner: Any = {name: None for name in value if name != left_out}
+            waiting += [(inner, name, value[name]) for name in inner]
+        elif type(value) is list:
+            inner = [None] * len(value)
+            waiting += [(inner, index, item) for index, item in enumerate(value)]
+        else:
+            inner = leaf(value)
+        place[key] = inner
+    return root[0]
 
 
 def message_of(cls: type[Message], tree: JsonObject) -> Any:

@@ -558,6 +558,22 @@ def test_base64_of_base64_goes_back_as_it_came_and_small() -> None:
     assert one.encode_request(message) == tree
 
 
+@pytest.mark.parametrize("depth", [200, 490])
+def test_a_deep_stranger_goes_back_as_it_came(depth: int) -> None:
+    tree: Any = {"message": PROTO_MESSAGE, "stranger": loads("[" * depth + "]" * depth)}
+    one = row(ops.SEND_MESSAGE)
+    again = loads(dumps(one.encode_request(one.decode_request(tree))))
+    for name in ("message", "stranger"):
+        assert dumps(again[name]) == dumps(tree[name])
+
+
+def test_a_stranger_too_deep_to_carry_is_refused() -> None:
+    tree: Any = {"message": PROTO_MESSAGE, "stranger": loads("[" * 900 + "]" * 900)}
+    with pytest.raises(A2AError, match="500") as caught:
+        row(ops.SEND_MESSAGE).decode_request(tree)
+    assert caught.value.reason is Reason.INVALID_PARAMS
+
+
 def test_an_answer_that_holds_nothing_is_the_agents_fault() -> None:
     with pytest.raises(A2AError) as caught:
         row(ops.SEND_MESSAGE).decode_response({})

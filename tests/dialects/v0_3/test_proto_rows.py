@@ -248,6 +248,28 @@ def test_removing_answers_with_nothing() -> None:
     assert one.decode_response(b"") == Empty()
 
 
+@settings(max_examples=200)
+@given(data=st.data())
+def test_any_bytes_are_refused_or_understood(data: st.DataObject) -> None:
+    one = data.draw(st.sampled_from(GRPC_FORM.rows))
+    octets = bytearray(
+        data.draw(messages(v0.StreamResponse) | messages(v0.SendMessageRequest)).SerializeToString()
+    )
+    for _ in range(data.draw(st.integers(0, 4))):
+        if octets:
+            octets[data.draw(st.integers(0, len(octets) - 1))] = data.draw(st.integers(0, 255))
+    for read, tell in ((one.decode_request, one.aside), (one.decode_response, one.aside_response)):
+        try:
+            read(bytes(octets))
+            if tell is not None:
+                tell(bytes(octets))
+        except A2AError as error:
+            refused = error
+        else:
+            continue
+        assert refused.reason in (Reason.INVALID_PARAMS, Reason.PARSE_ERROR, Reason.INVALID_AGENT_RESPONSE)
+
+
 PAIRS = [
     proto_rows.GET_TASK,
     proto_rows.CANCEL,
