@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from google.protobuf import descriptor_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
@@ -16,11 +17,12 @@ from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import ASIDE_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects import V1_0, Dialect
+from a2a_bridge.dialects import KNOWN, V0_2_5, V0_3, V1_0, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
-from a2a_bridge.testing.samples import minimal
-from a2a_bridge_transports.grpc import BINDING
+from a2a_bridge.testing.samples import every_error, minimal
+from a2a_bridge.testing.service_contract import assert_same_error, invoke
+from a2a_bridge_transports.grpc import BINDING, add_to_server
 from tests.transports.grpc_scene import channel, details_of, dialling, finished, hosting, refused
 from tests.transports.older import NOTE, OLD, OLDER, PACKAGE
 
@@ -282,3 +284,42 @@ async def test_a_status_of_several_meanings_is_read_by_what_was_asked(
     finally:
         await server.stop(0)
     assert (caught.value.reason, caught.value.message) == (reason, text)
+
+
+async def test_tools_can_ask_what_all_the_packages_hold(probe: Probe) -> None:
+    async with hosting(probe, dialects=KNOWN) as host, channel(host.address) as raw:
+        stub = reflection_pb2_grpc.ServerReflectionStub(raw)
+        for symbol in ("a2a.v1.A2AService", "a2a.v1.Message", "lf.a2a.v1.A2AService"):
+            asked = reflection_pb2.ServerReflectionRequest(file_containing_symbol=symbol)
+            replies = stub.ServerReflectionInfo(iter([asked]))
+            files = (await anext(aiter(replies))).file_descriptor_response.file_descriptor_proto
+            found = [descriptor_pb2.FileDescriptorProto.FromString(one) for one in files]
+            assert symbol.rpartition(".")[0] in {one.package for one in found}
+
+
+async def test_all_versions_on_a_server_of_somebody_else(probe: Probe) -> None:
+    server = grpc.aio.server()
+    add_to_server(probe, server, KNOWN, health=True, reflection=True)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        for dialect in (V1_0, V0_3, V0_2_5):
+            async with dialling(f"127.0.0.1:{port}", dialect=dialect) as client:
+                got = await client.get_task(hub.GetTaskRequest(id="t"))
+                assert got == TASK
+    finally:
+        await server.stop(0)
+    # Clients of 0.2 say no version, and the newest that shares their package understands them.
+    assert [call.context.origin.version for call in probe.calls] == ["1.0", "0.3", "0.3"]
+
+
+@pytest.mark.parametrize("dialect", [V1_0, V0_3, V0_2_5])
+@pytest.mark.parametrize("sent", every_error(), ids=lambda error: error.name)
+async def test_errors_of_streams_in_every_version(probe: Probe, dialect: Dialect, sent: A2AError) -> None:
+    probe.on_stream = yielding(minimal(hub.StreamResponse), sent)
+    got: list[Any] = []
+    async with hosting(probe, dialects=KNOWN) as host, dialling(host.address, dialect=dialect) as client:
+        with pytest.raises(A2AError) as caught:
+            await invoke(client.service, ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id="t"), got=got)
+    assert len(got) == 1
+    assert_same_error(caught.value, sent)
