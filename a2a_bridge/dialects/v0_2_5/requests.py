@@ -44,11 +44,20 @@ def newer_params(tree: Any) -> Any:
 
 def encode_event(event: hub.StreamResponse, encode: Callable[[Any], Any]) -> Any:
     """An event as 0.2.5 has it. `encode`: as 0.3 has it."""
-    return _flipped(encode(_turned(event))) if _is_unknown(event) else encode(event)
+    if not _is_unknown(event):
+        return encode(event)
+    if marks.final_said(event.status_update):
+        # It need not be noted here, and has been all the same: somebody further on wants to know.
+        return {**encode(event), marks.FINAL: True}
+    return _flipped(encode(_turned(event)))
 
 
 def decode_event(wire: Any, decode: Callable[[Any], hub.StreamResponse]) -> hub.StreamResponse:
     """An event that 0.2.5 wrote. `decode`: as 0.3 reads it."""
+    if isinstance(wire, dict) and wire.get(marks.FINAL) is True:
+        event = decode({name: value for name, value in wire.items() if name != marks.FINAL})
+        if _is_unknown(event) and marks.final_said(event.status_update):
+            return event
     event = decode(wire)
     return _turned(decode(_flipped(wire))) if _is_unknown(event) else event
 

@@ -154,6 +154,16 @@ def test_events_of_0_3_pass_through_a_hop_of_0_2_5(tree: Any) -> None:
     assert same(codec.loads_exact(codec.dumps(back)), codec.loads_exact(codec.dumps(tree)))
 
 
+def test_a_final_event_of_0_3_keeps_what_stands_beside_it() -> None:
+    tree = {"kind": "status-update", "taskId": "t", "contextId": "c", "final": True, "metadata": {}}
+    tree["status"] = {"state": "unknown", "message": None}
+    newer_row, row = NEWER["message/stream"], ROW["message/stream"]
+    there = row.encode_response(newer_row.decode_response(tree))
+    assert there["final"] is True
+    assert newer_row.encode_response(row.decode_response(there)) == tree
+    check(row.decode_response, row.encode_response, there)
+
+
 @given(tree=VALID["MessageSendParams"])
 def test_what_0_3_asks_is_valid_in_0_2_5(tree: Any) -> None:
     try:
