@@ -1,7 +1,7 @@
 """Errors as 0.3 spells them on each binding (spec 0.3.0, section 8). Not their details: those are 1.0's.
 
 The text of 0.3 defines numbers and default messages; what HTTP+JSON and gRPC look like is what its servers do: own
-HTTP statuses, own gRPC statuses, `TypeName: message` as the status message. Rules:
+HTTP statuses, own gRPC statuses, the type's name beside the message or before it. Rules:
 
 1. What goes out says all that the hub's error says. JSON-RPC gets `data` only where number and message would be read
    as something else, so that an error of 0.3 passes as it came; the other bindings get the 1.0 details always.
@@ -126,7 +126,7 @@ class Spelling:
         return reply
 
     def encode_http_json(self, error: A2AError) -> ErrorReply[Any]:
-        """`message`, which is all that callers of 0.3 look for, beside the `error` object of 1.0."""
+        """`message` and `type`, which is all that callers of 0.3 look for, beside the `error` object of 1.0."""
         reason = error.reason
         status = HTTP.get(reason, reason.http)
         text = _own_text(reason, error.message)
@@ -136,7 +136,8 @@ class Spelling:
             "message": text,
             "details": json_details(error),
         }
-        return ErrorReply(status, {"message": text, "error": inner})
+        named = {"type": NAMES[reason]} if reason in NAMES else {}
+        return ErrorReply(status, {**named, "message": text, "error": inner})
 
     def encode_grpc(self, error: A2AError) -> ErrorReply[bytes]:
         """A status whose message starts with the type's name, and a google.rpc.Status that says the same."""
@@ -169,7 +170,7 @@ class Spelling:
             found = inner.get("details")
             details = [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
             message = _string(inner.get("message")) or _string(body.get("message"))
-            body = {**inner, "message": message}
+            body = {"type": body.get("type"), **inner, "message": message}
         else:
             details = _details(body)
             message = next(
@@ -180,6 +181,9 @@ class Spelling:
                 ),
                 "",
             )
+        named = _BY_NAME.get(_string(body.get("type")))
+        if named is not None and not _info(details):
+            return _hub_text(from_details(message, details, by_code=named, texts={}))
         code = _number(body.get("code"))
         if code is not None and code < 0:  # some servers send the number of JSON-RPC here
             return _hub_text(_by_number(code, message, details))

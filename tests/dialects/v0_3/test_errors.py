@@ -107,6 +107,7 @@ def test_numbers_and_statuses(reason: Reason) -> None:
     assert (sent.status, sent.body["code"], sent.body["message"]) == (http, number, "what happened")
     sent = OWN.encode_http_json(error)
     assert (sent.status, sent.body["message"]) == (status, "what happened")
+    assert sent.body.get("type", "") == prefix.removesuffix(": ")
     assert (sent.body["error"]["code"], sent.body["error"]["message"]) == (status, "what happened")
     assert sent.body["error"]["details"][0]["reason"] == reason.name
     reply = OWN.encode_grpc(error)
@@ -301,6 +302,8 @@ def test_a_name_outweighs_a_number_and_a_reason_a_name() -> None:
         (400, {"code": -32602, "message": "m"}, ops.SEND_MESSAGE, Reason.INVALID_PARAMS),
         (500, {"error": {"code": -32001, "message": "m"}}, ops.GET_TASK, Reason.TASK_NOT_FOUND),
         (500, {"message": "TaskNotFoundError: x"}, None, Reason.TASK_NOT_FOUND),
+        (404, {"type": "TaskNotFoundError", "message": "x"}, None, Reason.TASK_NOT_FOUND),
+        (400, {"type": "about:blank", "title": "x"}, None, Reason.INVALID_REQUEST),
     ],
 )
 def test_what_http_servers_say(status: int, body: Any, operation: Any, reason: Reason) -> None:
