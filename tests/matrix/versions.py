@@ -133,11 +133,11 @@ DEVIATIONS = (
 
 
 def expected_differences(client: Side, agent: Side) -> list[Fault | Deviation]:
-    """All that may differ in a cell."""
+    """All that may differ in a cell; what we do by intent first, as it is known by what we say in metadata."""
     return [
+        *(one for one in DEVIATIONS if one.covers(client, agent)),
         *faults_of(CLIENT, _release(client), client.binding),
         *faults_of(AGENT, _release(agent), agent.binding),
-        *(one for one in DEVIATIONS if one.covers(client, agent)),
     ]
 
 

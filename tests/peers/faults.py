@@ -230,13 +230,16 @@ FAULTS: tuple[Fault, ...] = (
         )
         for release, bindings in (("0.2.16", (JSONRPC, GRPC)), ("0.3.26", EVERY))
     ),
-    Fault(
-        "the extended card is asked for and the public one is answered",
-        AGENT,
-        "0.3.26",
-        (GRPC,),
-        nothing,
-        "extended_card",
+    *(
+        Fault(
+            "the extended card is asked for and the public one is answered",
+            AGENT,
+            release,
+            (GRPC,),
+            nothing,
+            "extended_card",
+        )
+        for release in ("0.2.16", "0.3.26")
     ),
     *(
         Fault(
@@ -253,21 +256,40 @@ FAULTS: tuple[Fault, ...] = (
     Fault("numbers in metadata and data come out as doubles", AGENT, "1.3.0 compat", EVERY, integers),
     Fault("referenceTaskIds have no place", CLIENT, "1.3.0 compat", PROTO, WITHOUT_REFERENCES),
     Fault("referenceTaskIds have no place", AGENT, "1.3.0 compat", PROTO, WITHOUT_REFERENCES),
-    Fault(
-        "a task's name is read up to the first hyphen of its id, so no task is found",
-        AGENT,
-        "0.2.16",
-        (GRPC,),
-        nothing,
-        label="get",
+    *(
+        Fault(
+            "a task's name is read up to the first hyphen of its id, so no task is found",
+            AGENT,
+            "0.2.16",
+            (GRPC,),
+            nothing,
+            conversation,
+            label,
+        )
+        for conversation, label in (("*", "get"), ("*", "cancel"), ("resubscribed", "*"))
     ),
     Fault(
-        "a task's name is read up to the first hyphen of its id, so no task is found",
+        "listing and deleting push notification configs are not in it yet",
         AGENT,
         "0.2.16",
         (GRPC,),
         nothing,
-        label="cancel",
+        "push_config_lists",
+    ),
+    Fault(
+        "append and lastChunk are absent when they are false", AGENT, "1.3.0 compat", PROTO, without_defaults
+    ),
+    *(
+        Fault(
+            "deleting a push notification config is not mounted",
+            AGENT,
+            "1.3.0 compat",
+            (HTTP_JSON,),
+            nothing,
+            "push_config_lists",
+            label,
+        )
+        for label in ("delete", "list again")
     ),
     Fault(
         "setting a push notification config fails for lack of an await",

@@ -137,6 +137,8 @@ class Followed:
         async with asyncio.timeout(PATIENCE):
             while True:
                 sort, event = await self._queue.get()
+                if sort != "event":
+                    self._queue.put_nowait((sort, event))  # for whoever asks again
                 if not (ticking and sort == "event" and (event["kind"] == "task" or _is_tick(event))):
                     return sort, event
 
