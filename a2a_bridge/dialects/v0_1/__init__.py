@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from a2a_bridge.core import operations as ops
 from a2a_bridge.dialects.dialect import JSONRPC, Dialect, Form, Loss
 from a2a_bridge.dialects.v0_1 import card, errors, push
 from a2a_bridge.dialects.v0_1.requests import ROWS
+from a2a_bridge.dialects.v0_3.losses import LOSSES
+
+_OPERATIONS: dict[ops.Operation[Any, Any], str] = {
+    ops.LIST_PUSH_CONFIGS: "0.1 has no such operation: a task has one configuration",
+    ops.DELETE_PUSH_CONFIG: "0.1 has no such operation",
+    ops.GET_EXTENDED_AGENT_CARD: "0.1 has no such operation",
+}
+_REQUESTS = {operation.request.DESCRIPTOR.name: reason for operation, reason in _OPERATIONS.items()}
+_RESPONSE = ops.LIST_PUSH_CONFIGS.response.DESCRIPTOR.name
 
 DIALECT = Dialect(
     version="0.1",
@@ -14,7 +26,12 @@ DIALECT = Dialect(
     declares=False,
     extensions=("x-a2a-extensions", "a2a-extensions"),
     final_events=True,
-    losses=(Loss("StreamResponse.task.history", "a stream of 0.1 has no event that holds a whole task"),),
+    losses=(
+        # Of a request that is lost as a whole no member needs to be named.
+        *(loss for loss in LOSSES if loss.path.partition(".")[0] not in {*_REQUESTS, _RESPONSE}),
+        *(Loss(name, reason) for name, reason in _REQUESTS.items()),
+        Loss("StreamResponse.task.history", "a stream of 0.1 has no event that holds a whole task"),
+    ),
 )
 
 __all__ = ["DIALECT"]
