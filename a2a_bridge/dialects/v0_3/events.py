@@ -332,7 +332,7 @@ def _payload_decoder(
     def decode(tree: Json) -> Any:
         if type(tree) is not dict:
             raise DecodeError("", f"expected an object, got {describe(tree)}")
-        branch = branches.get(tree.get("kind", "")) or branches.get(kind_of(tree) or "")
+        branch = branches.get(kind_of(tree) or "")
         if branch is None:
             raise DecodeError("kind", f"is none of {', '.join(branches)}")
         shape, text, tag = branch

@@ -94,7 +94,9 @@ class Reader:
         items = self.array(name)
         for index, item in enumerate(items):
             if type(item) is not str:
-                self.wrong(f"{name}[{index}]", f"expected a string, got {describe(item)}")
+                self.problems.append(
+                    (f"{member(self.path, name)}[{index}]", f"expected a string, got {describe(item)}")
+                )
                 return
         texts = [scalars.canonical_text(item) for item in items]
         if items or required:
