@@ -107,10 +107,9 @@ def decode_tree(pair: Pair, tree: JsonObject, files: Files) -> Any:
     """ProtoJSON → hub. Raises codec.DecodeError, InexactNumber and INVALID_PARAMS."""
     given = decoder(pair.wire)(tree)
     message, odd = _decoded(pair, given, files)
-    if not odd:
-        plain, odd = _encoded(pair, message, files)
-        if not odd and _same(encoder(pair.wire)(plain), tree):
-            return message
+    # What is not odd comes back as the same message: it remains to see whether it was spelled as one.
+    if not odd and _same(encoder(pair.wire)(given), tree):
+        return message
     return _decode_slowly(pair, given, tree, message, files)
 
 
