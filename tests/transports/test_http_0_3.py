@@ -160,13 +160,18 @@ async def test_a_request_without_params_has_none() -> None:
     assert "a2a-version" not in headers
 
 
+NO_METHOD = ("405 Method Not Allowed", '{"detail":"Method Not Allowed"}')
+NO_TASK = ("404 Not Found", '{"message":"Task not found"}')
+
+
+@pytest.mark.parametrize(("status", "body"), [NO_METHOD, NO_TASK])
 @pytest.mark.parametrize("works", ["GET", "POST"])
-async def test_clients_find_the_verb_that_an_agent_takes(works: str) -> None:
+async def test_clients_find_the_verb_that_an_agent_takes(works: str, status: str, body: str) -> None:
     event = '{"task":{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}'
 
     def answer(first: str, _headers: dict[str, str], _body: bytes) -> bytes:
         if not first.startswith(works):
-            return http('{"detail":"Method Not Allowed"}', "405 Method Not Allowed")
+            return http(body, status)
         return http(f"data: {event}\n\n", media="text/event-stream")
 
     async with peering(answer) as peer, dialling(peer.url, "HTTP+JSON", dialect=V0_3) as near:
@@ -175,6 +180,18 @@ async def test_clients_find_the_verb_that_an_agent_takes(works: str) -> None:
             assert [one.task.id async for one in near.stream(call)] == ["t"]
         verbs = [first.split()[0] for first, _, _ in peer.requests]
     assert verbs == (["GET", "GET"] if works == "GET" else ["GET", "POST", "POST"])
+
+
+async def test_a_task_that_is_missing_for_every_verb() -> None:
+    async with (
+        peering(http(NO_TASK[1], NO_TASK[0])) as peer,
+        dialling(peer.url, "HTTP+JSON", dialect=V0_3) as near,
+    ):
+        call = Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id="t"), CallContext())
+        with pytest.raises(A2AError) as caught:
+            await anext(near.stream(call))
+        assert caught.value.reason is Reason.TASK_NOT_FOUND
+        assert len(peer.requests) == 2
 
 
 @pytest.mark.parametrize("kind", ["JSONRPC", "HTTP+JSON"])

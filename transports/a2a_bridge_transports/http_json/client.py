@@ -34,6 +34,12 @@ class HttpJsonClient(ClientSide):
         super().__init__(HTTP_JSON, interface, dialect, options, exchanger)
         self._accept = ACCEPT if dialect.declares else CONTENT_TYPE
         self._base = url_of(interface.url, options.tls).rstrip("/")
+        # A path with a verb may be taken for a task's id by an agent that has the verb for another method only.
+        self._wrong = (
+            frozenset({Reason.METHOD_NOT_FOUND})
+            if dialect.declares
+            else frozenset({Reason.METHOD_NOT_FOUND, Reason.TASK_NOT_FOUND})
+        )
         #: the HTTP method that worked, for operations that have several
         self._methods: dict[Any, str] = {}
 
@@ -60,7 +66,7 @@ class HttpJsonClient(ClientSide):
                         self._methods[row.operation] = target.method
                         yield event
             except _WrongMethod as wrong:
-                if number == len(targets):
+                if number == len(targets) or self._methods.get(row.operation) == target.method:
                     raise wrong.error from None
             else:
                 return
@@ -79,7 +85,7 @@ class HttpJsonClient(ClientSide):
             if response.status >= 300:
                 data = await self.exchanger.whole(response)
                 error = self._error(row, response.status, response.headers, data)
-                if response.status in (404, 405, 501) and error.reason is Reason.METHOD_NOT_FOUND:
+                if response.status in (404, 405, 501) and error.reason in self._wrong:
                     raise _WrongMethod(error)
                 raise error
             if response.content_type != "text/event-stream":
