@@ -3,7 +3,7 @@
 What the members of the other version cannot say is carried, so that a card that comes back is the card that left:
 
 1. JSON → hub → JSON: unknown members, null, empty lists, numbers that are no doubles. They stand as a residue in an
-   AgentExtension of the hub's card, the last one, with the URI `residue.KEY`, which no 0.x card ever shows.
+   AgentExtension of the hub's card, the last one, with the URI `residue.KEY`. It is not written to 0.x.
 2. Hub → JSON → hub: most has a natural place (`supportedInterfaces`, `deviceCode`, `pkceRequired`). What has none
    (a `capabilities` that is not there, say) stands in the same way in an extension of the 0.x card.
 3. A residue changes nothing but what the other version cannot say: one that would is somebody's own extension, and
@@ -40,9 +40,6 @@ WELL_KNOWN_PATH = "/.well-known/agent-card.json"
 OLD_WELL_KNOWN_PATH = "/.well-known/agent.json"
 
 VERSION = "0.3.0"
-
-#: pointers to what a card says of its interfaces
-_ADDRESSES = tuple(f"/{name}" for name in INTERFACE_MEMBERS)
 
 _encode_hub = encoder(hub.AgentCard)
 _decode_hub = decoder(hub.AgentCard)
@@ -136,11 +133,16 @@ def _patched(card: hub.AgentCard, tree: JsonObject, version: str) -> JsonObject 
         return patched
     # A card that has got other interfaces since keeps what was said of everything else. What speaks of interfaces
     # alone and fits them has nothing else to lose, and is forged.
-    others = [one for one in entries if not one[0].startswith(_ADDRESSES)]
+    others = [one for one in entries if not _is_address(one[0])]
     if not others and len(residue.diff(tree, patched)) == len(entries):
         return None
     patched = residue.patch(tree, others)
     return patched if type(patched) is dict and _says(patched, version) in meant else None
+
+
+def _is_address(pointer: str) -> bool:
+    """Whether a pointer leads to what a card says of its interfaces."""
+    return any(name in INTERFACE_MEMBERS for name in pointer.split("/", 2)[1:2])
 
 
 def _carried(card: hub.AgentCard, tree: JsonObject, version: str) -> hub.AgentCard:
