@@ -5,11 +5,9 @@ Rules:
    speak that; the specification's text (0.3.0, 3.5.3) implies the objects of JSON-RPC (`parts`, `kind`, "user"). A
    request tells which it is by what it says, and is answered in the same. What tells nothing is ProtoJSON.
 2. Of ProtoJSON all names are read that it ever had: those of 0.2.5 (`request`, `msg`, `update`) and snake_case.
-3. Trees hold bare ids, as the paths do; resource names stand in bodies only.
-4. A configuration to register may come bare, within `config`, or beside its task's id.
-5. Tasks are listed as the text says (GET /v1/tasks, a bare array), for callers. Agents that do so are unheard of, so
+3. Tasks are listed as the text says (GET /v1/tasks, a bare array), for callers. Agents that do so are unheard of, so
    it is not asked of them.
-6. As over gRPC, a caller that writes base64 into the bytes of files gets it back.
+4. As over gRPC, a caller that writes base64 into the bytes of files gets it back.
 """
 
 from __future__ import annotations
@@ -22,12 +20,28 @@ from typing import Any
 from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
 from a2a_bridge.codec.values import describe
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.errors import A2AError, Reason, invalid_params
+from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects.dialect import HttpAddress, HttpRule, Row
-from a2a_bridge.dialects.v0_3 import events, messages, names, params, proto_card, push_configs, requests
+from a2a_bridge.dialects.v0_3 import events, messages, params, proto_card, push_configs, requests
 from a2a_bridge.dialects.v0_3 import proto_asides as asides
+from a2a_bridge.dialects.v0_3.http_bodies import (
+    a_string,
+    an_object,
+    configs_aside,
+    configs_recall,
+    create_aside,
+    create_recall,
+    decode_cancel,
+    decode_config,
+    decode_configs,
+    decode_create,
+    decode_listing,
+    encode_cancel,
+    encode_create,
+    encode_listing,
+    to_proto,
+)
 from a2a_bridge.dialects.v0_3.proto_files import Files
-from a2a_bridge.dialects.v0_3.proto_messages import Notes
 from a2a_bridge.dialects.v0_3.proto_residue import EVENT, SEND, SENT, TASK, Pair, decode_tree, encode_tree
 from a2a_bridge.dialects.v0_3.proto_rows import (
     CONFIG,
@@ -40,7 +54,7 @@ from a2a_bridge.dialects.v0_3.proto_rows import (
     response_encoder,
     writes_base64,
 )
-from a2a_bridge.dialects.v0_3.proto_trees import tree_of, without_unknown
+from a2a_bridge.dialects.v0_3.proto_trees import without_unknown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 
@@ -48,11 +62,6 @@ Coder = Callable[[Any], Any]
 HttpRow = Row[HttpAddress, Any]
 
 _LISTED = Pair(hub.ListTasksResponse, hub.ListTasksResponse, lambda *_: None, lambda *_: None)
-_PAGE = 100
-"""Tasks in an answer that has no way to say that there are more."""
-
-_decode_listing = decoder(hub.ListTasksRequest)
-
 
 # --- addresses -------------------------------------------------------------------------------------------------
 
@@ -128,123 +137,6 @@ def _created_in_kind(tree: Any) -> bool:
     )
 
 
-# --- ProtoJSON -------------------------------------------------------------------------------------------------
-
-
-def _object(tree: Json) -> JsonObject:
-    if type(tree) is not dict:
-        raise DecodeError("", f"expected an object, got {describe(tree)}")
-    return tree
-
-
-def _from_proto(pair: Pair, tree: JsonObject) -> Any:
-    message = pair.hub()
-    pair.decode(decoder(pair.wire)(tree), message, Notes())
-    return message
-
-
-def _to_proto(pair: Pair, message: Any) -> Any:
-    plain = pair.wire()
-    pair.encode(message, plain, Notes())
-    return encoder(pair.wire)(plain)
-
-
-def _decode_cancel(tree: Json) -> hub.CancelTaskRequest:
-    tree = _object(tree)
-    name = tree.get("name")
-    if name is not None and (type(name) is not str or names.decode_task(name) != tree.get("id")):
-        raise invalid_params("name", "is not what the path says")
-    made: hub.CancelTaskRequest = params.decode_cancel(
-        {key: value for key, value in tree.items() if key != "name"}
-    )
-    return made
-
-
-def _encode_cancel(request: hub.CancelTaskRequest) -> JsonObject:
-    tree = params.encode_cancel(request)
-    return {**tree, "name": names.encode_task(request.id)}
-
-
-def _decode_create(tree: Json) -> hub.TaskPushNotificationConfig:
-    config: hub.TaskPushNotificationConfig = _from_proto(CREATE_CONFIG, _create_request(tree))
-    if not config.url:
-        raise invalid_params("config.pushNotificationConfig.url", "is required")
-    return config
-
-
-def _encode_create(config: hub.TaskPushNotificationConfig) -> JsonObject:
-    return {"taskId": config.task_id, **_to_proto(CREATE_CONFIG, config)}
-
-
-def _create_request(tree: Json) -> JsonObject:
-    """Any of the bodies as CreateTaskPushNotificationConfigRequest."""
-    tree = dict(_object(tree))
-    task_id = tree.pop("taskId", None)
-    rest = {name: tree.pop(name) for name in ("parent", "configId", "config_id") if name in tree}
-    if type(task_id) is str and task_id:
-        parent = rest.setdefault("parent", names.encode_task(task_id))
-        if type(parent) is str and parent and names.decode_parent(parent) != task_id:
-            raise invalid_params("parent", "is not what the path says")
-    if "config" in tree:
-        return {**tree, **rest}
-    if "pushNotificationConfig" not in tree and "push_notification_config" not in tree:
-        tree = {"pushNotificationConfig": tree}
-    return {**rest, "config": tree}
-
-
-def _create_aside(tree: Any) -> Mapping[str, str]:
-    # By the names of the proto, whatever spelling was used: it is to fit answers.
-    return asides.tell(CREATE_CONFIG, tree_of(decoder(CREATE_CONFIG.wire)(_create_request(tree))))
-
-
-def _create_recall(tree: Any, told: Mapping[str, str]) -> Any:
-    recalled = asides.recall(CREATE_CONFIG, _create_request(tree), told)
-    return {"taskId": tree.get("taskId"), **without_unknown(recalled)}
-
-
-def _decode_config(tree: Json) -> hub.TaskPushNotificationConfig:
-    tree = _object(tree)
-    if "taskId" in tree:
-        return push_configs.decode_push_config(tree)
-    config: hub.TaskPushNotificationConfig = _from_proto(CONFIG, tree)
-    return config
-
-
-def _decode_configs(tree: Json) -> hub.ListTaskPushNotificationConfigsResponse:
-    if type(tree) is list:
-        return hub.ListTaskPushNotificationConfigsResponse(configs=[_decode_config(item) for item in tree])
-    tree = _object(tree)
-    made: hub.ListTaskPushNotificationConfigsResponse = _from_proto(CONFIGS, {**tree, "configs": []})
-    configs = tree.get("configs")
-    if configs is not None and type(configs) is not list:
-        raise DecodeError("configs", f"expected an array, got {describe(configs)}")
-    made.configs.extend(_decode_config(item) for item in configs or ())
-    return made
-
-
-def _string(tree: JsonObject, name: str) -> str:
-    value = tree.get(name)
-    if type(value) is not str or not value:
-        raise invalid_params(
-            name, "is required" if not value else f"expected a string, got {describe(value)}"
-        )
-    return value
-
-
-def _decode_listing_of(tree: Json) -> hub.ListTasksRequest:
-    tree = {"pageSize": _PAGE, **_object(tree)}
-    if tree.get("status") == "TASK_STATE_CANCELLED":
-        tree["status"] = "TASK_STATE_CANCELED"
-    request = _decode_listing(tree)
-    request.include_artifacts = True
-    return request
-
-
-def _encode_listing(_: Any) -> Any:
-    text = "version 0.3 has no ListTasks"
-    raise A2AError(Reason.UNSUPPORTED_OPERATION, text, metadata={"operation": ops.LIST_TASKS.name})
-
-
 def _encode_listed(files: Files, listed: hub.ListTasksResponse) -> Json:
     return [encode_tree(TASK, task, files) for task in listed.tasks]
 
@@ -273,7 +165,7 @@ _KINDS = {member: kind for kind, member in _MEMBERS.items()} | {
 
 def _decode_task(files: Files, tree: Json) -> hub.Task:
     task: hub.Task = (
-        messages.decode_task(tree) if says_kind(tree) else decode_tree(TASK, _object(tree), files)
+        messages.decode_task(tree) if says_kind(tree) else decode_tree(TASK, an_object(tree), files)
     )
     return task
 
@@ -281,7 +173,7 @@ def _decode_task(files: Files, tree: Json) -> hub.Task:
 def _decode_sent(files: Files, tree: Json) -> hub.SendMessageResponse:
     found = _in_kind(tree)
     made: hub.SendMessageResponse = (
-        decode_tree(SENT, _object(tree), files) if found is None else events.decode_result(found)
+        decode_tree(SENT, an_object(tree), files) if found is None else events.decode_result(found)
     )
     return made
 
@@ -289,7 +181,7 @@ def _decode_sent(files: Files, tree: Json) -> hub.SendMessageResponse:
 def _decode_event(files: Files, tree: Json) -> hub.StreamResponse:
     found = _in_kind(tree)
     made: hub.StreamResponse = (
-        decode_tree(EVENT, _object(tree), files) if found is None else events.decode_event(found)
+        decode_tree(EVENT, an_object(tree), files) if found is None else events.decode_event(found)
     )
     return made
 
@@ -351,15 +243,15 @@ def _ids(cls: Any, *members: str) -> tuple[Pair, Coder, Coder]:
     decode_hub, encode_hub = decoder(cls), encoder(cls)
 
     def decode(tree: Json) -> Any:
-        given = _object(tree)
+        given = an_object(tree)
         for name in members:
-            _string(given, name)
+            a_string(given, name)
         return decode_hub({name: value for name, value in given.items() if name != "tenant"})
 
     def encode(message: Any) -> JsonObject:
         tree = {name: value for name, value in encode_hub(message).items() if name != "tenant"}
         for name in members:
-            _string(tree, name)
+            a_string(tree, name)
         return tree
 
     return _request(cls, encode, decode)
@@ -370,7 +262,7 @@ def _proto_rows(files: Files) -> dict[Any, HttpRow]:
     sent = (SENT, lambda message: encode_tree(SENT, message, files), partial(_decode_sent, files))
     event = (EVENT, lambda message: encode_tree(EVENT, message, files), partial(_decode_event, files))
     task = (TASK, lambda message: encode_tree(TASK, message, files), partial(_decode_task, files))
-    config = (CONFIG, partial(_to_proto, CONFIG), _decode_config)
+    config = (CONFIG, partial(to_proto, CONFIG), decode_config)
     about_config: dict[str, Any] = {
         "aside_response": partial(asides.tell, CONFIG),
         "recall_response": lambda tree, told: without_unknown(asides.recall(CONFIG, tree, told)),
@@ -381,17 +273,17 @@ def _proto_rows(files: Files) -> dict[Any, HttpRow]:
         _row(ops.GET_TASK, _history(_ids(hub.GetTaskRequest, "id")), task),
         _row(
             ops.LIST_TASKS,
-            _request(hub.ListTasksRequest, _encode_listing, _decode_listing_of),
+            _request(hub.ListTasksRequest, encode_listing, decode_listing),
             (_LISTED, partial(_encode_listed, files), _decode_listed),
         ),
-        _row(ops.CANCEL_TASK, _request(hub.CancelTaskRequest, _encode_cancel, _decode_cancel), task),
+        _row(ops.CANCEL_TASK, _request(hub.CancelTaskRequest, encode_cancel, decode_cancel), task),
         _row(ops.SUBSCRIBE_TO_TASK, _ids(hub.SubscribeToTaskRequest, "id"), event),
         _row(
             ops.CREATE_PUSH_CONFIG,
-            (CREATE_CONFIG, _encode_create, _decode_create),
+            (CREATE_CONFIG, encode_create, decode_create),
             config,
-            aside=_create_aside,
-            recall=_create_recall,
+            aside=create_aside,
+            recall=create_recall,
             **about_config,
         ),
         _row(
@@ -403,9 +295,9 @@ def _proto_rows(files: Files) -> dict[Any, HttpRow]:
         _row(
             ops.LIST_PUSH_CONFIGS,
             _ids(hub.ListTaskPushNotificationConfigsRequest, "taskId"),
-            (CONFIGS, partial(_to_proto, CONFIGS), _decode_configs),
-            aside_response=_list_aside,
-            recall_response=_list_recall,
+            (CONFIGS, partial(to_proto, CONFIGS), decode_configs),
+            aside_response=configs_aside,
+            recall_response=configs_recall,
         ),
         _row(
             ops.GET_EXTENDED_AGENT_CARD,
@@ -424,7 +316,7 @@ def _proto_rows(files: Files) -> dict[Any, HttpRow]:
 
 
 def _decode_send(files: Files, tree: Json) -> Any:
-    return decode_tree(SEND, _object(tree), files)
+    return decode_tree(SEND, an_object(tree), files)
 
 
 def _history(request: tuple[Pair, Coder, Coder]) -> tuple[Pair, Coder, Coder]:
@@ -440,14 +332,6 @@ def _history(request: tuple[Pair, Coder, Coder]) -> tuple[Pair, Coder, Coder]:
         return message
 
     return pair, encode, decode_request
-
-
-def _list_aside(tree: Any) -> Mapping[str, str]:
-    return asides.tell_list(CONFIG, tree, "configs") if type(tree) is dict else {}
-
-
-def _list_recall(tree: Any, told: Mapping[str, str]) -> Any:
-    return without_unknown(asides.recall_list(CONFIG, tree, told, "configs"))
 
 
 def _kind_row(

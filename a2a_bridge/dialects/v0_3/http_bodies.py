@@ -1,0 +1,166 @@
+"""Requests and configurations over HTTP+JSON of 0.3, in the many bodies they come in ↔ hub. Not rows, nor messages.
+
+Rules:
+1. Trees hold bare ids, as the paths do; resource names stand in bodies only, and have to agree.
+2. A configuration to register may come bare, within `config`, or beside its task's id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
+from a2a_bridge.codec.values import describe
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.errors import A2AError, Reason, invalid_params
+from a2a_bridge.dialects.v0_3 import names, params, push_configs
+from a2a_bridge.dialects.v0_3 import proto_asides as asides
+from a2a_bridge.dialects.v0_3.proto_messages import Notes
+from a2a_bridge.dialects.v0_3.proto_residue import Pair
+from a2a_bridge.dialects.v0_3.proto_rows import CONFIG, CONFIGS, CREATE_CONFIG
+from a2a_bridge.dialects.v0_3.proto_trees import tree_of, without_unknown
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+PAGE = 100
+"""Tasks in an answer that has no way to say that there are more."""
+
+_decode_listing = decoder(hub.ListTasksRequest)
+
+
+def an_object(tree: Json) -> JsonObject:
+    """The tree, which has to be an object."""
+    if type(tree) is not dict:
+        raise DecodeError("", f"expected an object, got {describe(tree)}")
+    return tree
+
+
+def from_proto(pair: Pair, tree: JsonObject) -> Any:
+    """ProtoJSON → hub, for what travels without a residue."""
+    message = pair.hub()
+    pair.decode(decoder(pair.wire)(tree), message, Notes())
+    return message
+
+
+def to_proto(pair: Pair, message: Any) -> Any:
+    """Hub → ProtoJSON, for what travels without a residue."""
+    plain = pair.wire()
+    pair.encode(message, plain, Notes())
+    return encoder(pair.wire)(plain)
+
+
+def decode_cancel(tree: Json) -> hub.CancelTaskRequest:
+    """The path's id, and what the body adds."""
+    tree = an_object(tree)
+    name = tree.get("name")
+    if name is not None and (type(name) is not str or names.decode_task(name) != tree.get("id")):
+        raise invalid_params("name", "is not what the path says")
+    made: hub.CancelTaskRequest = params.decode_cancel(
+        {key: value for key, value in tree.items() if key != "name"}
+    )
+    return made
+
+
+def encode_cancel(request: hub.CancelTaskRequest) -> JsonObject:
+    """All that peers may look for."""
+    tree = params.encode_cancel(request)
+    return {**tree, "name": names.encode_task(request.id)}
+
+
+def decode_create(tree: Json) -> hub.TaskPushNotificationConfig:
+    """A configuration to register, from any of the bodies."""
+    config: hub.TaskPushNotificationConfig = from_proto(CREATE_CONFIG, create_request(tree))
+    if not config.url:
+        raise invalid_params("config.pushNotificationConfig.url", "is required")
+    return config
+
+
+def encode_create(config: hub.TaskPushNotificationConfig) -> JsonObject:
+    """The body that both SDKs read."""
+    return {"taskId": config.task_id, **to_proto(CREATE_CONFIG, config)}
+
+
+def create_request(tree: Json) -> JsonObject:
+    """Any of the bodies as CreateTaskPushNotificationConfigRequest."""
+    tree = dict(an_object(tree))
+    task_id = tree.pop("taskId", None)
+    rest = {name: tree.pop(name) for name in ("parent", "configId", "config_id") if name in tree}
+    if type(task_id) is str and task_id:
+        parent = rest.setdefault("parent", names.encode_task(task_id))
+        if type(parent) is str and parent and names.decode_parent(parent) != task_id:
+            raise invalid_params("parent", "is not what the path says")
+    if "config" in tree:
+        return {**tree, **rest}
+    if "pushNotificationConfig" not in tree and "push_notification_config" not in tree:
+        tree = {"pushNotificationConfig": tree}
+    return {**rest, "config": tree}
+
+
+def create_aside(tree: Any) -> Mapping[str, str]:
+    """What a configuration to register says beyond the hub."""
+    # By the names of the proto, whatever spelling was used: it is to fit answers.
+    return asides.tell(CREATE_CONFIG, tree_of(decoder(CREATE_CONFIG.wire)(create_request(tree))))
+
+
+def create_recall(tree: Any, told: Mapping[str, str]) -> Any:
+    """The reverse."""
+    recalled = asides.recall(CREATE_CONFIG, create_request(tree), told)
+    return {"taskId": tree.get("taskId"), **without_unknown(recalled)}
+
+
+def decode_config(tree: Json) -> hub.TaskPushNotificationConfig:
+    """A configuration as it is answered, in either spelling."""
+    tree = an_object(tree)
+    if "taskId" in tree:
+        return push_configs.decode_push_config(tree)
+    config: hub.TaskPushNotificationConfig = from_proto(CONFIG, tree)
+    return config
+
+
+def decode_configs(tree: Json) -> hub.ListTaskPushNotificationConfigsResponse:
+    """A page of them, or the bare array of the specification's text."""
+    if type(tree) is list:
+        return hub.ListTaskPushNotificationConfigsResponse(configs=[decode_config(item) for item in tree])
+    tree = an_object(tree)
+    made: hub.ListTaskPushNotificationConfigsResponse = from_proto(CONFIGS, {**tree, "configs": []})
+    configs = tree.get("configs")
+    if configs is not None and type(configs) is not list:
+        raise DecodeError("configs", f"expected an array, got {describe(configs)}")
+    made.configs.extend(decode_config(item) for item in configs or ())
+    return made
+
+
+def a_string(tree: JsonObject, name: str) -> str:
+    """A member that has to be there. Raises INVALID_PARAMS."""
+    value = tree.get(name)
+    if type(value) is not str or not value:
+        raise invalid_params(
+            name, "is required" if not value else f"expected a string, got {describe(value)}"
+        )
+    return value
+
+
+def decode_listing(tree: Json) -> hub.ListTasksRequest:
+    """Which tasks; all of their artifacts, since 0.3 knows no other way."""
+    tree = {"pageSize": PAGE, **an_object(tree)}
+    if tree.get("status") == "TASK_STATE_CANCELLED":
+        tree["status"] = "TASK_STATE_CANCELED"
+    request = _decode_listing(tree)
+    request.include_artifacts = True
+    return request
+
+
+def encode_listing(_: Any) -> Any:
+    """Raises UNSUPPORTED_OPERATION, as if there were no row: agents do not list."""
+    text = "version 0.3 has no ListTasks"
+    raise A2AError(Reason.UNSUPPORTED_OPERATION, text, metadata={"operation": ops.LIST_TASKS.name})
+
+
+def configs_aside(tree: Any) -> Mapping[str, str]:
+    """What the configurations of a list say beyond the hub."""
+    return asides.tell_list(CONFIG, tree, "configs") if type(tree) is dict else {}
+
+
+def configs_recall(tree: Any, told: Mapping[str, str]) -> Any:
+    """The reverse."""
+    return without_unknown(asides.recall_list(CONFIG, tree, told, "configs"))
