@@ -198,6 +198,22 @@ async def test_bad_calls_have_the_numbers_of_0_1(method: str, params: Any, code:
         assert raised.value.code == code
 
 
+@pytest.mark.parametrize(
+    ("method", "params", "code"),
+    [
+        ("tasks/sendSubscribe", {"message": {"role": "user", "parts": []}}, -32602),
+        ("tasks/sendSubscribe", sending("x", "error UNSUPPORTED_OPERATION"), -32004),
+        ("tasks/sendSubscribe", sending("x", "error RESOURCE_EXHAUSTED"), -32010),
+        ("tasks/resubscribe", {"id": "nobody"}, -32001),
+    ],
+)
+async def test_refused_streams_have_the_numbers_of_0_1(method: str, params: Any, code: int) -> None:
+    async with hosted() as client:
+        with pytest.raises(Failed) as raised:
+            await collected(client, method, params)
+        assert raised.value.code == code
+
+
 async def test_an_error_names_members_as_0_1_does() -> None:
     async with hosted() as client:
         parts = [{"type": "text", "text": "a"}, {"type": "text", "text": 5}]

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 texts = st.text(max_size=12)
 names = st.sampled_from(["x", "note", "kind", "contextId", "messageId", "urn:a2a-bridge:v0.1", "append"])
-scalars = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | texts
+numbers = st.integers(-(2**70), 2**70) | st.sampled_from([0, 1, 1.0, -0.0, 0.1, 1e300, 2**53 + 1, 2.0**64])
+scalars = st.none() | st.booleans() | numbers | texts | st.just("half \ud800")
 values = st.recursive(
     scalars,
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts, inner, max_size=2),
