@@ -102,12 +102,12 @@ async def calling(
     """The client of a cell."""
     if side.who == OURS:
         async with find(side.binding).dial(there, by_version(side.version), options) as service:
-            yield ServiceCaller(service)
+            yield ServiceCaller(service, "0.3" if side.version == "1.0" else side.version)
     elif side.who == "1.3.0":
         described = card()
         described.supported_interfaces.append(there)
         async with sdk_client(described, side.binding) as service:
-            yield ServiceCaller(service, LACKING.get((side.version, side.binding), ()))
+            yield ServiceCaller(service, without=LACKING.get((side.version, side.binding), ()))
     else:
         yield PeerCaller(peers.clients(side.who), side.who, side.binding, url=there.url)
 

@@ -202,13 +202,13 @@ HUB = {
 
 
 class ServiceCaller:
-    """A client that speaks the hub's messages, ours or the newest SDK's; 0.3 is only how they are written down."""
+    """A client that speaks the hub's messages, ours or the newest SDK's; 0.x is only how they are written down."""
 
-    def __init__(self, service: Service, without: Collection[str] = ()) -> None:
-        """without: what this client cannot do."""
+    def __init__(self, service: Service, version: str = "0.3", without: Collection[str] = ()) -> None:
+        """version: what it speaks, or 0.3. without: what this client cannot do."""
         from a2a_bridge.dialects import JSONRPC, by_version
 
-        form = by_version("0.3").form(JSONRPC)
+        form = by_version(version).form(JSONRPC)
         self._rows = {method: form.row(operation) for method, operation in HUB.items()}
         self.operations = frozenset(ALL) - frozenset(without)
         self._service = service

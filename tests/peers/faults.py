@@ -78,6 +78,13 @@ def rejected_as_unknown(tree: Any) -> Any:
     return [rejected_as_unknown(item) for item in tree] if isinstance(tree, list) else tree
 
 
+def without_final_unknowns(tree: Any) -> Any:
+    """Whether an event is final does not count where the state is unknown, or may have become so."""
+    if isinstance(tree, dict) and tree.get("status", {}).get("state") in ("unknown", "rejected"):
+        return {name: value for name, value in tree.items() if name != "final"}
+    return tree
+
+
 def refused(tree: Any) -> Any:
     """That it was refused is all that is compared of a refusal."""
     return {"refused": "…"} if isinstance(tree, dict) and "refused" in tree else tree
@@ -254,6 +261,23 @@ FAULTS: tuple[Fault, ...] = (
         for label in ("list*", "delete")
     ),
     Fault("numbers in metadata and data come out as doubles", AGENT, "1.3.0 compat", EVERY, integers),
+    Fault(
+        "an error in a stream is told as an unknown one, with its whole text as words",
+        CLIENT,
+        "1.3.0 compat",
+        (HTTP_JSON,),
+        refused,
+        "errors",
+        "midway * refused",
+    ),
+    Fault(
+        "final is made of the state alone, so it is lost where an agent of 0.2 does not know the state",
+        CLIENT,
+        "1.3.0 compat",
+        EVERY,
+        without_final_unknowns,
+        "ends",
+    ),
     Fault("referenceTaskIds have no place", CLIENT, "1.3.0 compat", PROTO, WITHOUT_REFERENCES),
     Fault("referenceTaskIds have no place", AGENT, "1.3.0 compat", PROTO, WITHOUT_REFERENCES),
     *(
