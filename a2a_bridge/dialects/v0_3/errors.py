@@ -126,7 +126,9 @@ class Spelling:
         return reply
 
     def encode_http_json(self, error: A2AError) -> ErrorReply[Any]:
-        """`message` and `type`, which is all that callers of 0.3 look for, beside the `error` object of 1.0."""
+        """`type`, `code` (of JSON-RPC) and `message`: what one caller of 0.3 or the other looks for; beside them the
+        `error` object of 1.0.
+        """
         reason = error.reason
         status = HTTP.get(reason, reason.http)
         text = _own_text(reason, error.message)
@@ -137,7 +139,7 @@ class Spelling:
             "details": json_details(error),
         }
         named = {"type": NAMES[reason]} if reason in NAMES else {}
-        return ErrorReply(status, {**named, "message": text, "error": inner})
+        return ErrorReply(status, {**named, "code": error.code, "message": text, "error": inner})
 
     def encode_grpc(self, error: A2AError) -> ErrorReply[bytes]:
         """A status whose message starts with the type's name, and a google.rpc.Status that says the same."""

@@ -107,7 +107,7 @@ def test_numbers_and_statuses(reason: Reason) -> None:
     assert (sent.status, sent.body["code"], sent.body["message"]) == (http, number, "what happened")
     sent = OWN.encode_http_json(error)
     assert (sent.status, sent.body["message"]) == (status, "what happened")
-    assert sent.body.get("type", "") == prefix.removesuffix(": ")
+    assert (sent.body.get("type", ""), sent.body["code"]) == (prefix.removesuffix(": "), number)
     assert (sent.body["error"]["code"], sent.body["error"]["message"]) == (status, "what happened")
     assert sent.body["error"]["details"][0]["reason"] == reason.name
     reply = OWN.encode_grpc(error)
