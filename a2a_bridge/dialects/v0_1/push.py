@@ -31,6 +31,8 @@ def decode(body: JsonObject) -> hub.StreamResponse:
     if type(body) is dict and "taskId" in body and "id" not in body:
         wire = {name: value for name, value in body.items() if name != "taskId"}
         body = {**wire, "id": body["taskId"]}
+    if type(body) is not dict or type(body.get("id")) is not str:
+        raise invalid_params("id", "is required")
     try:
         event: hub.StreamResponse = newer_events.decode_event(events.decode_event(body))
     except DecodeError as error:

@@ -135,13 +135,17 @@ def _renamed(error: A2AError) -> A2AError:
     return error
 
 
-def _sent(wire: Any) -> Any:
-    """TaskSendParams, of which more is required than of their successors."""
-    if type(wire) is dict:
-        for name in ("id", "message"):
-            if wire.get(name) in (None, ""):
-                raise DecodeError(name, "is required")
-    return params.decode_send(wire)
+def _requiring(decode: Tree, *names: str) -> Tree:
+    """`decode` for parameters whose members are called otherwise later, or need not be there."""
+
+    def decode_checked(wire: Any) -> Any:
+        if type(wire) is dict:
+            for name in names:
+                if wire.get(name) in (None, ""):
+                    raise DecodeError(name, "is required")
+        return decode(wire)
+
+    return decode_checked
 
 
 def _task_or_null(wire: Any) -> Any:
@@ -158,43 +162,23 @@ def _config_or_null(wire: Any) -> Any:
 
 
 _EVENTS = (events.decode_event, events.encode_event)
-_SEND = (_sent, params.encode_send)
-_CONFIG = (params.decode_task_config, params.encode_task_config)
+_SEND = (_requiring(params.decode_send, "id", "message"), params.encode_send)
+_ID = (_requiring(params.decode_id, "id"), params.encode_id)
+_QUERY = (_requiring(params.decode_query, "id"), params.encode_query)
+_CONFIG = (_requiring(params.decode_task_config, "id"), params.encode_task_config)
+_CONFIG_QUERY = (_requiring(params.decode_config_query, "id"), params.encode_config_query)
+_CONFIG_OR_NULL = (_config_or_null, params.encode_task_config)
+_TASK = (messages.decode_task, messages.encode_task)
+_TASK_OR_NULL = (_task_or_null, messages.encode_task)
+_RESULT = (events.decode_result, events.encode_result)
 
 #: the JSON-RPC methods
 ROWS: tuple[Row[str, Any], ...] = (
-    _row("tasks/send", "message/send", *_SEND, events.decode_result, events.encode_result),
+    _row("tasks/send", "message/send", *_SEND, *_RESULT),
     _row("tasks/sendSubscribe", "message/stream", *_SEND, *_EVENTS),
-    _row(
-        "tasks/get",
-        "tasks/get",
-        params.decode_query,
-        params.encode_query,
-        _task_or_null,
-        messages.encode_task,
-    ),
-    _row(
-        "tasks/cancel",
-        "tasks/cancel",
-        params.decode_id,
-        params.encode_id,
-        messages.decode_task,
-        messages.encode_task,
-    ),
-    _row(
-        "tasks/pushNotification/set",
-        "tasks/pushNotificationConfig/set",
-        *_CONFIG,
-        _config_or_null,
-        params.encode_task_config,
-    ),
-    _row(
-        "tasks/pushNotification/get",
-        "tasks/pushNotificationConfig/get",
-        params.decode_config_query,
-        params.encode_config_query,
-        _config_or_null,
-        params.encode_task_config,
-    ),
-    _row("tasks/resubscribe", "tasks/resubscribe", params.decode_id, params.encode_id, *_EVENTS),
+    _row("tasks/get", "tasks/get", *_QUERY, *_TASK_OR_NULL),
+    _row("tasks/cancel", "tasks/cancel", *_ID, *_TASK),
+    _row("tasks/pushNotification/set", "tasks/pushNotificationConfig/set", *_CONFIG, *_CONFIG_OR_NULL),
+    _row("tasks/pushNotification/get", "tasks/pushNotificationConfig/get", *_CONFIG_QUERY, *_CONFIG_OR_NULL),
+    _row("tasks/resubscribe", "tasks/resubscribe", *_ID, *_EVENTS),
 )
