@@ -52,7 +52,7 @@ def write_message(tree: Any) -> str:
     get = tree.get
     if get("kind") != "message":
         raise Irregular
-    seen = 4  # residue
+    rest = len(tree) - 4
     value = get("messageId")
     if type(value) is not str:
         raise Irregular
@@ -61,7 +61,7 @@ def write_message(tree: Any) -> str:
     out = f"\n{VARINT[len(value)]}{value}{_WRITTEN_ROLES[get('role')]}"
     value = get("contextId")
     if value:
-        seen += 1  # residue
+        rest -= 1
         if type(value) is not str:
             raise Irregular
         if not value.isascii():
@@ -69,7 +69,7 @@ def write_message(tree: Any) -> str:
         out += f"\x12{VARINT[len(value)]}{value}"
     value = get("taskId")
     if value:
-        seen += 1  # residue
+        rest -= 1
         if type(value) is not str:
             raise Irregular
         if not value.isascii():
@@ -81,22 +81,24 @@ def write_message(tree: Any) -> str:
     for item in value:
         body = part_text(item)
         out += f"*{VARINT[len(body)]}{body}"
+    if not rest:
+        return out
     value = get("metadata")
     if value is not None:
-        seen += 1  # residue
+        rest -= 1  # residue
         if KEY in value:  # residue
             raise Irregular  # residue
         body = struct(value, LEVELS)
         out += f"2{VARINT[len(body)]}{body}"
     value = get("extensions")
     if value is not None:
-        seen += 1  # residue
+        rest -= 1  # residue
         out += strings(value, ":")
     value = get("referenceTaskIds")
     if value is not None:
-        seen += 1  # residue
+        rest -= 1  # residue
         out += strings(value, "B")
-    if seen != len(tree):  # residue
+    if rest:  # residue
         raise Irregular  # residue
     return out
 
@@ -160,7 +162,7 @@ def encode_callers_message(message: Any) -> JsonObject:
 def write_artifact(tree: Any) -> str:
     """Wire text of a canonical artifact. Raises Irregular for any other."""
     get = tree.get
-    seen = 2  # residue
+    rest = len(tree) - 2
     value = get("artifactId")
     if type(value) is not str:
         raise Irregular
@@ -169,7 +171,7 @@ def write_artifact(tree: Any) -> str:
     out = f"\n{VARINT[len(value)]}{value}"
     value = get("name")
     if value:
-        seen += 1  # residue
+        rest -= 1
         if type(value) is not str:
             raise Irregular
         if not value.isascii():
@@ -177,7 +179,7 @@ def write_artifact(tree: Any) -> str:
         out += f"\x12{VARINT[len(value)]}{value}"
     value = get("description")
     if value:
-        seen += 1  # residue
+        rest -= 1
         if type(value) is not str:
             raise Irregular
         if not value.isascii():
@@ -189,18 +191,20 @@ def write_artifact(tree: Any) -> str:
     for item in value:
         body = part_text(item)
         out += f'"{VARINT[len(body)]}{body}'
+    if not rest:
+        return out
     value = get("metadata")
     if value is not None:
-        seen += 1  # residue
+        rest -= 1  # residue
         if KEY in value:  # residue
             raise Irregular  # residue
         body = struct(value, LEVELS)
         out += f"*{VARINT[len(body)]}{body}"
     value = get("extensions")
     if value is not None:
-        seen += 1  # residue
+        rest -= 1  # residue
         out += strings(value, "2")
-    if seen != len(tree):  # residue
+    if rest:  # residue
         raise Irregular  # residue
     return out
 
@@ -241,19 +245,21 @@ def encode_artifact(artifact: Any) -> JsonObject:
 def status_text(tree: Any) -> str:
     """Wire text of a canonical status, which is part of a larger unit. Raises Irregular for any other."""
     get = tree.get
-    seen = 1  # residue
+    rest = len(tree) - 1
     out = _WRITTEN_STATES[get("state")]
+    if not rest:
+        return out
     value = get("message")
     if value is not None:
-        seen += 1  # residue
+        rest -= 1  # residue
         body = message_text(value)
         out += f"\x12{VARINT[len(body)]}{body}"
     value = get("timestamp")
     if value is not None:
-        seen += 1  # residue
+        rest -= 1  # residue
         body = timestamp_octets(value)
         out += f"\x1a{VARINT[len(body)]}{body}"
-    if seen != len(tree):  # residue
+    if rest:  # residue
         raise Irregular  # residue
     return out
 
@@ -273,7 +279,7 @@ def write_task(tree: Any) -> str:
     get = tree.get
     if get("kind") != "task":
         raise Irregular
-    seen = 4  # residue
+    rest = len(tree) - 4
     value = get("id")
     if type(value) is not str:
         raise Irregular
@@ -290,7 +296,7 @@ def write_task(tree: Any) -> str:
     out += f"\x1a{VARINT[len(body)]}{body}"
     value = get("artifacts")
     if value is not None:
-        seen += 1  # residue
+        rest -= 1
         if type(value) is not list or not value:
             raise Irregular
         for item in value:
@@ -298,20 +304,22 @@ def write_task(tree: Any) -> str:
             out += f'"{VARINT[len(body)]}{body}'
     value = get("history")
     if value is not None:
-        seen += 1  # residue
+        rest -= 1
         if type(value) is not list or not value:
             raise Irregular
         for item in value:
             body = message_text(item)
             out += f"*{VARINT[len(body)]}{body}"
+    if not rest:
+        return out
     value = get("metadata")
     if value is not None:
-        seen += 1  # residue
+        rest -= 1  # residue
         if KEY in value:  # residue
             raise Irregular  # residue
         body = struct(value, LEVELS)
         out += f"2{VARINT[len(body)]}{body}"
-    if seen != len(tree):  # residue
+    if rest:  # residue
         raise Irregular  # residue
     return out
 

@@ -43,56 +43,62 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 def write_send(tree: Any) -> str:
     """Wire text of canonical MessageSendParams. Raises Irregular for any others."""
     get = tree.get
-    seen = 0  # residue
+    rest = len(tree)
     out = ""
     value = get("message")
     if value is not None:
-        seen += 1  # residue
+        rest -= 1
         body = callers_message_text(value)
         out = f"\x12{VARINT[len(body)]}{body}"
+        if not rest:
+            return out
     value = get("configuration")
     if value is not None:
-        seen += 1  # residue
+        rest -= 1
         body = _configuration(value)
         out += f"\x1a{VARINT[len(body)]}{body}"
+        if not rest:
+            return out
     value = get("metadata")
     if value is not None:
-        seen += 1  # residue
+        rest -= 1  # residue
         if KEY in value:  # residue
             raise Irregular  # residue
         body = struct(value, LEVELS)
         out += f'"{VARINT[len(body)]}{body}'
-    if seen != len(tree):  # residue
+    if rest:  # residue
         raise Irregular  # residue
     return out
 
 
 def _configuration(tree: Any) -> str:
     get = tree.get
-    seen = 0  # residue
+    rest = len(tree)
     out = ""
     value = get("acceptedOutputModes")
     if value is not None:
-        seen += 1  # residue
+        rest -= 1
         out = strings(value, "\n")
+        if not rest:
+            return out
     value = get("pushNotificationConfig")
     if value is not None:
-        seen += 1  # residue
+        rest -= 1  # residue
         body = _push_config(value)
         out += f"\x12{VARINT[len(body)]}{body}"
     value = get("historyLength")
     if value is not None:
-        seen += 1  # residue
+        rest -= 1  # residue
         if type(value) is not int or not SHORTEST <= value <= LONGEST:
             raise Irregular
         out += f"\x18{VARINT[value]}"
     value = get("blocking")
     if value is not None:
-        seen += 1  # residue
+        rest -= 1  # residue
         if value is not False:
             raise Irregular
         out += " \1"
-    if seen != len(tree):  # residue
+    if rest:  # residue
         raise Irregular  # residue
     return out
 
