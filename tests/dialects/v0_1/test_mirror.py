@@ -25,9 +25,10 @@ def settled(message: Any) -> Any:
         message.tenant = ""  # a tenant is where a call goes, and no member of 0.1
     if isinstance(message, hub.TaskPushNotificationConfig):
         message.id = message.id or "a config of 0.1 has an id for the hub at least"
+        message.task_id = message.task_id or "required"
     if isinstance(message, hub.SendMessageRequest):
         if message.configuration.HasField("task_push_notification_config"):
-            settled(message.configuration.task_push_notification_config).tenant = ""
+            settled(message.configuration.task_push_notification_config)
         counted(message.configuration)
     if isinstance(message, hub.GetTaskRequest):
         counted(message)
