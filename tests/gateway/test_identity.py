@@ -14,7 +14,6 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects.v0_1.messages import INDEX, MARK, MESSAGE, decode_message
 from a2a_bridge.gateway.identity import LegacyCallers, remembering
-from a2a_bridge.gateway.identity_table import MOST_ARTIFACTS, IdentityTable, Name
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.identity_scene import (
     Agent,
@@ -426,16 +425,6 @@ async def test_ids_that_hold_an_index_keep_it_and_nobody_else_gets_it() -> None:
     assert [index_told(one) for one in task.artifacts] == [1, "index-0", 2]
 
 
-def test_a_task_with_too_many_artifacts_is_refused_instead_of_filling_the_memory() -> None:
-    name = Name("c", "T1")
-    for number in range(MOST_ARTIFACTS):
-        name.index(f"a{number}")
-    assert name.index("a0") == 0
-    with pytest.raises(A2AError) as raised:
-        name.index("one more")
-    assert raised.value.reason is Reason.INVALID_AGENT_RESPONSE
-
-
 # Push notification configs.
 
 
@@ -552,54 +541,3 @@ async def test_an_id_of_the_agents_own_makes_nobody_a_caller_of_0_1() -> None:
     call = get("T1", version="0.3")
     await service.unary(call)
     assert agent.calls[-1] is call
-
-
-# Memory.
-
-
-async def test_the_names_used_least_recently_are_forgotten() -> None:
-    agent = Agent()
-    table = IdentityTable(most=2)
-    service = LegacyCallers(agent, table)
-    await service.unary(send("a"))
-    await service.unary(send("b"))
-    await service.unary(get("a"))
-    await service.unary(send("c"))
-    assert len(table) == 2
-    assert (await service.unary(get("a"))).id == "a"
-    with pytest.raises(A2AError, match="oldest of more than 2"):
-        await service.unary(get("b"))
-
-
-async def test_a_message_with_a_forgotten_name_begins_another_task_in_the_same_session() -> None:
-    agent = Agent()
-    service = LegacyCallers(agent, IdentityTable(most=1))
-    await service.unary(send("a", "s"))
-    await service.unary(send("b", "s"))
-    await service.unary(send("a", "s"))
-    assert [task.context_id for task in agent.tasks.values()] == ["s", "s", "s"]
-
-
-async def test_artifacts_count_as_much_as_tasks() -> None:
-    agent = Agent()
-    table = IdentityTable(most=4)
-    service = LegacyCallers(agent, table)
-    await service.unary(send("a"))
-    agent.events = artifacts("x", "y", "z")
-    await events_of(service, send_streaming("b"))
-    assert len(table) == 4
-    with pytest.raises(A2AError):
-        await service.unary(get("a"))
-
-
-def test_a_table_forgets_sessions_too_and_one_name_may_move() -> None:
-    table = IdentityTable(most=10, most_sessions=1)
-    scope = Scope()
-    table.keep_session(scope, "s", "K1")
-    table.keep_session(scope, "t", "K2")
-    table.keep_session(scope, "u", "u")
-    assert (table.context(scope, "s"), table.context(scope, "t")) == ("s", "K2")
-    table.keep(scope, Name("c", "T1"))
-    table.keep(scope, Name("c", "T2"))
-    assert len(table) == 1
-    assert (table.given(scope, "T1"), table.given(scope, "T2")) == ("T1", "c")

@@ -1,0 +1,71 @@
+"""What is remembered for callers of 0.1 has limits, and what is forgotten is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.scope import Scope
+from a2a_bridge.gateway.identity import LegacyCallers
+from a2a_bridge.gateway.identity_table import MOST_ARTIFACTS, IdentityTable, Name
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.gateway.identity_scene import Agent, get, send
+
+
+async def test_the_names_used_least_recently_are_forgotten() -> None:
+    agent = Agent()
+    table = IdentityTable(most=2)
+    service = LegacyCallers(agent, table)
+    await service.unary(send("a"))
+    await service.unary(send("b"))
+    await service.unary(get("a"))
+    await service.unary(send("c"))
+    assert len(table) == 2
+    assert (await service.unary(get("a"))).id == "a"
+    with pytest.raises(A2AError, match="oldest of more than 2"):
+        await service.unary(get("b"))
+
+
+async def test_a_message_with_a_forgotten_name_begins_another_task_in_the_same_session() -> None:
+    agent = Agent()
+    service = LegacyCallers(agent, IdentityTable(most=1))
+    await service.unary(send("a", "s"))
+    await service.unary(send("b", "s"))
+    await service.unary(send("a", "s"))
+    assert [task.context_id for task in agent.tasks.values()] == ["s", "s", "s"]
+
+
+async def test_artifacts_count_as_much_as_tasks() -> None:
+    agent = Agent()
+    table = IdentityTable(most=4)
+    service = LegacyCallers(agent, table)
+    await service.unary(send("a"))
+    await service.unary(send("b"))
+    agent.tasks["T2"].artifacts.extend(hub.Artifact(artifact_id=one) for one in ("x", "y", "z"))
+    await service.unary(get("b"))
+    assert len(table) == 4
+    with pytest.raises(A2AError):
+        await service.unary(get("a"))
+
+
+def test_a_table_forgets_sessions_too_and_one_name_may_move() -> None:
+    table = IdentityTable(most=10, most_sessions=1)
+    scope = Scope()
+    table.keep_session(scope, "s", "K1")
+    table.keep_session(scope, "t", "K2")
+    table.keep_session(scope, "u", "u")
+    assert (table.context(scope, "s"), table.context(scope, "t")) == ("s", "K2")
+    table.keep(scope, Name("c", "T1"))
+    table.keep(scope, Name("c", "T2"))
+    assert len(table) == 1
+    assert (table.given(scope, "T1"), table.given(scope, "T2")) == ("T1", "c")
+
+
+def test_a_task_with_too_many_artifacts_is_refused_instead_of_filling_the_memory() -> None:
+    name = Name("c", "T1")
+    for number in range(MOST_ARTIFACTS):
+        name.index(f"a{number}")
+    assert name.index("a0") == 0
+    with pytest.raises(A2AError) as raised:
+        name.index("one more")
+    assert raised.value.reason is Reason.INVALID_AGENT_RESPONSE
