@@ -112,16 +112,29 @@ async def calling(
         yield PeerCaller(peers.clients(side.who), side.who, side.binding, url=there.url)
 
 
+STUCK = "nothing came"
+
+
 async def told(caller: Caller, names: Iterable[str]) -> dict[str, Lines]:
     """Conversations with one caller, side by side: they share nothing, and the SDKs' agents mostly wait."""
 
     async def one(name: str) -> tuple[str, Lines]:
         talk = Talk(caller)
-        await CONVERSATIONS[name].hold(talk)
+        try:
+            await CONVERSATIONS[name].hold(talk)
+        except TimeoutError:
+            talk.lines.append((STUCK, None))
         return name, talk.lines
 
     able = [name for name in names if CONVERSATIONS[name].needs <= caller.operations]
     return dict(await asyncio.gather(*(one(name) for name in able)))
+
+
+async def told_without_us(caller: Caller, names: Iterable[str]) -> dict[str, Lines]:
+    """What an agent says itself. Those of the 0.x SDKs sometimes leave a stream open for ever: they are asked again."""
+    first = await told(caller, names)
+    again = [name for name, lines in first.items() if (STUCK, None) in lines]
+    return first | await told(caller, again)
 
 
 async def direct(client: Side, agent: Side, peers: Peers) -> list[str]:
@@ -131,7 +144,7 @@ async def direct(client: Side, agent: Side, peers: Peers) -> list[str]:
         upstream(agent, peers) as there,
         calling(client, there.interface, peers, there.options) as caller,
     ):
-        expected, got = await told(there.bare, names), await told(caller, names)
+        expected, got = await told_without_us(there.bare, names), await told(caller, names)
     excused = expected_differences(client, agent)
     return [line for name in got for line in differences(name, expected[name], got[name], excused)]
 
@@ -141,7 +154,7 @@ async def compared(
 ) -> dict[Side, list[str]]:
     """For each client, where the transcripts differ from what the agent says itself and should not."""
     async with upstream(agent, peers) as there, gateway(there) as server:
-        expected = await told(there.bare, names)
+        expected = await told_without_us(there.bare, names)
         some = asyncio.Semaphore(AT_ONCE)
 
         async def one(client: Side) -> tuple[Side, list[str]]:
