@@ -55,8 +55,9 @@ def respelled(canonical: str, recipe: Recipe) -> str | None:
         canonical = canonical.translate(_STANDARD_TO_URL)
     match recipe:
         case {"width": int(width), "line": ("\r\n" | "\n" | "\r" | "\t" | " ") as line} if width > 0:
-            lines = (canonical[start : start + width] for start in range(0, len(canonical), width))
-            return line.join(lines) + (line if recipe.get("end") else "")
+            lines = [canonical[start : start + width] for start in range(0, len(canonical), width)]
+            joined: str = line.join(lines)
+            return joined + (line if recipe.get("end") else "")
         case {"width": _} | {"line": _} | {"end": _}:
             return None
     return canonical

@@ -19,7 +19,6 @@ from a2a_bridge.codec import ExactFloat, InexactNumber, Json, structs, values
 from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.structs import ARRAY_LEVELS, EXACT_INTEGER, OBJECT_LEVELS, number
 from a2a_bridge.codec.wire import VARINT
-from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Timestamp
 
 #: spec 0.3.0, 6.3; `unknown` is what 1.0 calls UNSPECIFIED
@@ -242,8 +241,3 @@ def _double(value: int) -> float:
 
 def _is(one: object, other: object) -> bool:
     return one is other
-
-
-def state_of(status: hub.TaskStatus) -> str | None:
-    """The name of a state; None for a number that has none."""
-    return STATE_NAMES.get(status.state)
