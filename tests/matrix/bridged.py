@@ -17,10 +17,10 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import Server, connect, serve_agent, serve_gateway
 from tests.equivalence.agent import card, scripted_agent
 from tests.interop.sdk_client import sdk_client
-from tests.matrix.versions import BINDINGS, OURS, VERSIONS, Side, expected_differences
+from tests.matrix.versions import BINDINGS, OURS, VERSIONS, Deviation, Side, expected_differences
 from tests.peers.callers import LACKING, BareCaller, Caller, PeerCaller, ServiceCaller
 from tests.peers.conversations import CONVERSATIONS
-from tests.peers.faults import differences
+from tests.peers.faults import Fault, differences
 from tests.peers.processes import Agent, PeerClient
 from tests.peers.transcript import Lines, Talk
 
@@ -50,6 +50,17 @@ class Upstream:
     interface: hub.AgentInterface
     bare: Caller
     options: DialOptions = OPTIONS
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a cell.
+
+    lines: where the transcripts differ and should not. excuses: what it took for there to be no more.
+    """
+
+    lines: tuple[str, ...]
+    excuses: frozenset[Fault | Deviation] = frozenset()
 
 
 @asynccontextmanager
@@ -137,7 +148,23 @@ async def told_without_us(caller: Caller, names: Iterable[str]) -> dict[str, Lin
     return first | await told(caller, again)
 
 
-async def direct(client: Side, agent: Side, peers: Peers) -> list[str]:
+def judged(expected: dict[str, Lines], got: dict[str, Lines], client: Side, agent: Side) -> Result:
+    """How what a client was told compares to what the agent says."""
+    known = expected_differences(client, agent)
+
+    def found(excuses: list[Fault | Deviation]) -> tuple[str, ...]:
+        return tuple(line for name in got for line in differences(name, expected[name], got[name], excuses))
+
+    lines = found(known) if got else ("no conversation was possible",)
+    needed = list(known)
+    for one in known:
+        others = [other for other in needed if other is not one]
+        if found(others) == lines:
+            needed = others
+    return Result(lines, frozenset(needed))
+
+
+async def direct(client: Side, agent: Side, peers: Peers) -> Result:
     """The same without a gateway: both sides speak the same version over the same binding."""
     names = tuple(CONVERSATIONS)
     async with (
@@ -145,26 +172,23 @@ async def direct(client: Side, agent: Side, peers: Peers) -> list[str]:
         calling(client, there.interface, peers, there.options) as caller,
     ):
         expected, got = await told_without_us(there.bare, names), await told(caller, names)
-    excused = expected_differences(client, agent)
-    return [line for name in got for line in differences(name, expected[name], got[name], excused)]
+    return judged(expected, got, client, agent)
 
 
 async def compared(
     agent: Side, clients: Iterable[Side], peers: Peers, names: Iterable[str] = tuple(CONVERSATIONS)
-) -> dict[Side, list[str]]:
-    """For each client, where the transcripts differ from what the agent says itself and should not."""
+) -> dict[Side, Result]:
+    """For each client, how what it is told through a gateway compares to what the agent says itself."""
     async with upstream(agent, peers) as there, gateway(there) as server:
         expected = await told_without_us(there.bare, names)
         some = asyncio.Semaphore(AT_ONCE)
 
-        async def one(client: Side) -> tuple[Side, list[str]]:
+        async def one(client: Side) -> tuple[Side, Result]:
             try:
                 async with some, calling(client, found(server, client), peers) as caller:
                     got = await told(caller, names)
             except Exception as error:  # noqa: BLE001  a cell that breaks is a result, too
-                return client, [f"broke: {type(error).__name__}: {error}"]
-            excused = expected_differences(client, agent)
-            lines = [line for name in got for line in differences(name, expected[name], got[name], excused)]
-            return client, lines if got else ["no conversation was possible"]
+                return client, Result((f"broke: {type(error).__name__}: {error}",))
+            return client, judged(expected, got, client, agent)
 
         return dict(await asyncio.gather(*(one(client) for client in clients)))

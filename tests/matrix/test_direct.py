@@ -25,4 +25,4 @@ async def test_a_client_is_told_what_the_agent_says(
     client: Side, agent: Side, peer_agents: Callable[..., Agent], peer_clients: Callable[[str], PeerClient]
 ) -> None:
     found = await direct(client, agent, Peers(peer_agents, peer_clients))
-    assert not found, "\n".join(found)
+    assert not found.lines, "\n".join(found.lines)

@@ -31,7 +31,7 @@ async def test_what_comes_out_is_what_the_agent_says(
     client: Side, agent: Side, peer_agents: Callable[..., Agent], peer_clients: Callable[[str], PeerClient]
 ) -> None:
     found = await compared(agent, [client], Peers(peer_agents, peer_clients))
-    assert not found[client], "\n".join(found[client])
+    assert not found[client].lines, "\n".join(found[client].lines)
 
 
 def test_every_version_and_binding_stands_on_both_sides() -> None:

@@ -94,6 +94,10 @@ class Deviation:
     agent: str = "*"
     conversation: str = "*"
     label: str = "*"
+    sometimes: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.client} to {self.agent}: {self.reason}"
 
     def covers(self, client: Side, agent: Side) -> bool:
         return fnmatchcase(str(client), self.client) and fnmatchcase(str(agent), self.agent)

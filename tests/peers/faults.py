@@ -141,7 +141,10 @@ def _only_residue(item: Any) -> bool:
 
 @dataclass(frozen=True)
 class Fault:
-    """reason: why. role, release, bindings: of whom. conversation, label: shell patterns of what it touches."""
+    """reason: why. role, release, bindings: of whom. conversation, label: shell patterns of what it touches.
+
+    sometimes: whether it comes and goes.
+    """
 
     reason: str
     role: str
@@ -150,6 +153,10 @@ class Fault:
     mask: Mask
     conversation: str = "*"
     label: str = "*"
+    sometimes: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.release} {'/'.join(self.bindings)}: {self.reason}"
 
     def of(self, role: str, release: str, binding: str) -> bool:
         return (self.role, self.release) == (role, release) and binding in self.bindings
@@ -234,6 +241,7 @@ FAULTS: tuple[Fault, ...] = (
             nothing,
             "resubscribed",
             "again e*",
+            sometimes=True,
         )
         for release, bindings in (("0.2.16", (JSONRPC, GRPC)), ("0.3.26", EVERY))
     ),
