@@ -84,7 +84,7 @@ def create_request(tree: Json) -> JsonObject:
     """Any of the bodies as CreateTaskPushNotificationConfigRequest."""
     tree = dict(an_object(tree))
     task_id = tree.pop("taskId", None)
-    rest = {name: tree.pop(name) for name in ("parent", "configId", "config_id") if name in tree}
+    rest: JsonObject = {name: tree.pop(name) for name in ("parent", "configId", "config_id") if name in tree}
     if type(task_id) is str and task_id:
         parent = rest.setdefault("parent", names.encode_task(task_id))
         if type(parent) is str and parent and names.decode_parent(parent) != task_id:

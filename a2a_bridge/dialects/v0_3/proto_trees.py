@@ -291,12 +291,12 @@ def join(cls: type[Message], pieces: list[JsonObject], payload: str = "") -> Jso
 
 def _wrapped(plan: MessagePlan, waiting: Iterator[JsonObject], payload: str, first: JsonObject) -> JsonObject:
     shell = first.get(WRAPPER)
-    spelled = type(shell) is dict and [
-        name for name, value in shell.items() if value is True and name in spellings(plan)
-    ]
-    if not spelled or [spellings(plan)[name].json_name for name in spelled] != [payload]:
-        shell = {payload: True}
-    return _filled(plan, shell, waiting)
+    if type(shell) is dict:
+        known = spellings(plan)
+        spelled = [known[name].json_name for name, value in shell.items() if value is True and name in known]
+        if spelled == [payload]:
+            return _filled(plan, shell, waiting)
+    return _filled(plan, {payload: True}, waiting)
 
 
 def _join(plan: MessagePlan, waiting: Iterator[JsonObject]) -> JsonObject:
