@@ -59,24 +59,28 @@ def write_part(tree: Any) -> str:
         return _file(file, tree)
     else:
         raise Irregular
-    seen = 2  # residue
+    rest = len(tree) - 2  # residue
     value = get("metadata")
     if value is not None:
-        seen += 1  # residue
+        rest -= 1  # residue
         if KEY in value:  # residue
             raise Irregular  # residue
         body = struct(value, LEVELS)
         out += f"*{VARINT[len(body)]}{body}"
-    if "filename" in tree or "mediaType" in tree:
-        out += _names(tree, "filename", "mediaType")
-        seen += ("filename" in tree) + ("mediaType" in tree)  # residue
-    if seen != len(tree):  # residue
+    value = get("filename")
+    if value is not None:
+        rest -= 1  # residue
+        out += _name("2", value)
+    value = get("mediaType")
+    if value is not None:
+        rest -= 1  # residue
+        out += _name(":", value)
+    if rest:  # residue
         raise Irregular  # residue
     return out
 
 
 def _file(file: dict[str, Any], tree: dict[str, Any]) -> str:
-    seen = 1  # residue
     if "bytes" in file:
         octets = base64_octets(file["bytes"])
         out = f"\x12{VARINT[len(octets)]}{octets}"
@@ -87,43 +91,40 @@ def _file(file: dict[str, Any], tree: dict[str, Any]) -> str:
         if not url.isascii():
             url = url.encode().decode("latin-1")
         out = f"\x1a{VARINT[len(url)]}{url}"
-    if len(file) > 1:
-        out += _names(file, "name", "mimeType")
-        seen += ("name" in file) + ("mimeType" in file)  # residue
-    if seen != len(file):  # residue
-        raise Irregular  # residue
+    rest = len(file) - 1
+    if rest:
+        value = file.get("name")
+        if value is not None:
+            rest -= 1  # residue
+            out += _name("2", value)
+        value = file.get("mimeType")
+        if value is not None:
+            rest -= 1  # residue
+            out += _name(":", value)
+        if rest:  # residue
+            raise Irregular  # residue
     if len(tree) == 2:
         return out
-    seen = 2  # residue
+    rest = len(tree) - 2  # residue
     metadata = tree.get("metadata")
     if metadata is not None:
-        seen += 1  # residue
+        rest -= 1  # residue
         if KEY in metadata:  # residue
             raise Irregular  # residue
         body = struct(metadata, LEVELS)
         out += f"*{VARINT[len(body)]}{body}"
-    if seen != len(tree):  # residue
+    if rest:  # residue
         raise Irregular  # residue
     return out
 
 
-def _names(members: dict[str, Any], filename: str, media_type: str) -> str:
-    """Both are never empty in a canonical tree."""
-    out = ""
-    for name, tag in ((filename, "2"), (media_type, ":")):
-        value = members.get(name)
-        if value is None:
-            continue
-        if type(value) is not str or not value:
-            raise Irregular
-        if not value.isascii():
-            value = value.encode().decode("latin-1")
-        out += f"{tag}{VARINT[len(value)]}{value}"
-    if filename in members and members[filename] is None:  # residue
-        raise Irregular  # residue
-    if media_type in members and members[media_type] is None:  # residue
-        raise Irregular  # residue
-    return out
+def _name(tag: str, value: Any) -> str:
+    """A file name or a media type, neither of which is ever empty in a canonical tree."""
+    if type(value) is not str or not value:
+        raise Irregular
+    if not value.isascii():
+        value = value.encode().decode("latin-1")
+    return f"{tag}{VARINT[len(value)]}{value}"
 
 
 def part_text(tree: Any) -> str:
