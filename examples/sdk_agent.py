@@ -1,8 +1,9 @@
-"""An agent written with the official SDK (a2a-sdk), which speaks JSON-RPC and nothing else.
+"""An agent written with the official SDK (a2a-sdk), which speaks one version over one transport and nothing else.
 
-    python examples/sdk_agent.py [PORT]
+    python examples/sdk_agent.py [PORT] [BINDING] [VERSION]
 
-It knows nothing of the bridge. Then, in another terminal, give it the other two bindings:
+BINDING and VERSION are JSONRPC and 1.0, or JSONRPC and 0.3, or GRPC and 1.0. It knows nothing of the bridge. Then, in
+another terminal, give it all the others:
 
     a2a-bridge gateway http://127.0.0.1:9999
 
@@ -17,16 +18,21 @@ import logging
 import socket
 import sys
 
+import grpc.aio
 import uvicorn
 from a2a.helpers.proto_helpers import new_text_message, new_text_part
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
-from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.request_handlers import DefaultRequestHandler, GrpcHandler
 from a2a.server.routes.agent_card_routes import create_agent_card_routes
 from a2a.server.routes.jsonrpc_routes import create_jsonrpc_routes
 from a2a.server.tasks import InMemoryPushNotificationConfigStore, InMemoryTaskStore, TaskUpdater
 from a2a.types import a2a_pb2 as a2a
+from a2a.types import a2a_pb2_grpc
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 
 class Parrot(AgentExecutor):
@@ -79,14 +85,14 @@ def updater(context: RequestContext, event_queue: EventQueue) -> TaskUpdater:
     return TaskUpdater(event_queue, context.task_id or "", context.context_id or "")
 
 
-def card(url: str) -> a2a.AgentCard:
-    """What the agent says about itself: one interface, JSON-RPC."""
+def card(url: str, binding: str, version: str) -> a2a.AgentCard:
+    """What the agent says about itself: one interface."""
     return a2a.AgentCard(
         name="Parrot",
         description="Repeats what it hears, word by word",
         version="1.0.0",
         supported_interfaces=[
-            a2a.AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0")
+            a2a.AgentInterface(url=url, protocol_binding=binding, protocol_version=version)
         ],
         capabilities=a2a.AgentCapabilities(streaming=True, push_notifications=True),
         default_input_modes=["text/plain"],
@@ -99,17 +105,37 @@ def card(url: str) -> a2a.AgentCard:
     )
 
 
-async def main(port: int) -> None:
-    listener = socket.create_server(("127.0.0.1", port))
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    public = card(f"{url}/")
-    handler = DefaultRequestHandler(
+def handler_of(public: a2a.AgentCard) -> DefaultRequestHandler:
+    """The agent behind any transport."""
+    return DefaultRequestHandler(
         agent_executor=Parrot(),
         task_store=InMemoryTaskStore(),
         agent_card=public,
         push_config_store=InMemoryPushNotificationConfigStore(),
     )
-    app = Starlette(routes=create_agent_card_routes(public) + create_jsonrpc_routes(handler, "/"))
+
+
+def jsonrpc_0_3(handler: DefaultRequestHandler) -> list[Route]:
+    """JSON-RPC as it was in 0.3, and no other: the SDK itself would take both versions at one place."""
+    # It and a2a.server.routes import each other, and only that one can be the first.
+    from a2a.compat.v0_3.jsonrpc_adapter import JSONRPC03Adapter
+
+    adapter = JSONRPC03Adapter(handler)
+
+    async def answer(request: Request) -> Response:
+        body = await request.json()
+        return await adapter.handle_request(body.get("id"), body["method"], body, request)
+
+    return [Route("/", answer, methods=["POST"])]
+
+
+async def serve_http(port: int, version: str) -> None:
+    listener = socket.create_server(("127.0.0.1", port))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    public = card(f"{url}/", "JSONRPC", version)
+    handler = handler_of(public)
+    calls = create_jsonrpc_routes(handler, "/") if version == "1.0" else jsonrpc_0_3(handler)
+    app = Starlette(routes=create_agent_card_routes(public) + calls)
     # The socket listens already, so whoever reads this line can connect.
     print(f"ready http={url}", flush=True)
     await uvicorn.Server(
@@ -117,6 +143,27 @@ async def main(port: int) -> None:
     ).serve(sockets=[listener])
 
 
+async def serve_grpc(port: int) -> None:
+    """It shows no card: whoever wants to call it has to know where it is."""
+    server = grpc.aio.server()
+    address = f"127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{port}')}"
+    handler = GrpcHandler(handler_of(card(address, "GRPC", "1.0")))
+    a2a_pb2_grpc.add_A2AServiceServicer_to_server(handler, server)  # type: ignore[no-untyped-call]
+    await server.start()
+    print(f"ready grpc={address}", flush=True)
+    await server.wait_for_termination()
+
+
+async def main(port: int = 9999, binding: str = "JSONRPC", version: str = "1.0") -> None:
+    match binding, version:
+        case ("JSONRPC", "1.0" | "0.3"):
+            await serve_http(port, version)
+        case ("GRPC", "1.0"):
+            await serve_grpc(port)
+        case _:
+            sys.exit(f"this agent does not speak {binding} {version}")
+
+
 if __name__ == "__main__":
     logging.getLogger("a2a").setLevel(logging.CRITICAL)  # it would log every refusal it is asked for
-    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 9999))
+    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 9999, *sys.argv[2:4]))

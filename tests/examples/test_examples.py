@@ -9,12 +9,14 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from a2a_bridge import A2AError, interface
 from a2a_bridge.runtime import connect
 from tests.cli.commands import ANY_PORT, PATIENCE, command, serving
 
@@ -63,7 +65,8 @@ async def test_weather_is_served_by_the_command() -> None:
         assert await said(server.http, "Oslo") == "looking… Oslo: 21 °C"
         done = await command("call", server.http, "Oslo", "--binding", "all")
         assert done.code == 0, done.err
-        assert done.out.count("identical") == 2
+        # Three versions over three bindings, and the first has nothing to be compared with.
+        assert done.out.count("identical") == 3 * 3 - 1
         streamed = await command("call", server.grpc, "Oslo", "--stream")
         assert streamed.out == "looking… Oslo: 21 °C\n"
         card = (await command("card", server.http, "-o", "json")).json
@@ -133,14 +136,45 @@ async def test_a_gateway_in_code() -> None:
             assert await said(address, "good morning") == "good morning"
 
 
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+async def test_a_gateway_for_two_versions_in_code(version: str) -> None:
+    script = "gateway_03_to_10/gateway.py"
+    async with program("sdk_agent.py", "0", "JSONRPC", version) as agent:
+        upstream = (await line_of(agent)).removeprefix("ready http=")
+        async with program(script, upstream, "127.0.0.1:0", "127.0.0.1:0") as gateway:
+            http = (await line_of(gateway)).split()[1].removeprefix("http=")
+            for cell in product(("JSONRPC", "GRPC"), ("0.3", "1.0")):
+                binding, spoken = cell
+                async with connect(http, binding=binding, version=spoken) as peer:
+                    assert (await peer.send("good morning")).text == "good morning", cell
+                    offered = [
+                        (one.protocol_binding, one.protocol_version) for one in peer.card.supported_interfaces
+                    ]
+            assert sorted(offered) == sorted(product(("JSONRPC", "GRPC"), ("0.3", "1.0")))
+
+
+async def test_the_agent_of_the_examples_speaks_one_version_only() -> None:
+    async with program("sdk_agent.py", "0", "JSONRPC", "0.3") as agent:
+        upstream = (await line_of(agent)).removeprefix("ready http=")
+        newer = interface("JSONRPC", f"{upstream}/", version="1.0")
+        with pytest.raises(A2AError):
+            await said(newer, "hello")
+        assert await said(upstream, "hello") == "hello to you too"
+
+
 async def test_the_demo_finds_everything_equal() -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(EXAMPLES / "demo.py"), stdout=asyncio.subprocess.PIPE
     )
     out, _ = await asyncio.wait_for(process.communicate(), 2 * PATIENCE)
-    assert process.returncode == 0, out.decode()
-    assert "✗" not in out.decode()
-    assert out.decode().count("✓ ✓") == 3 * 16
+    text = out.decode()
+    assert process.returncode == 0, text
+    assert "✗" not in text
+    assert text.count("✓ ✓") == 3 * 16
+    # Two clients of 1.0 and two older ones over three bindings; a second agent, in terms of 0.x.
+    assert text.count("16 of 16 ✓") == 2 * 3
+    assert text.count("15 of 15 ✓") == 2 * 3 + 4 * 3
+    assert "✓ the whole message came back as it was sent" in text
 
 
 def test_the_demo_sees_a_difference(
@@ -148,8 +182,64 @@ def test_the_demo_sees_a_difference(
 ) -> None:
     demo = loaded("demo", monkeypatch)
     answer = [{"message": {"parts": [{"text": "right"}]}}]
-    cells = {(binding, name): {"step": answer} for binding in demo.BINDINGS for name in demo.CLIENTS}
-    assert demo.report({"step": answer}, cells, 1.0) is True
-    cells["GRPC", "our"] = {"step": [{"message": {"parts": [{"text": "wrong"}]}}]}
-    assert demo.report({"step": answer}, cells, 1.0) is False
-    assert "✗ step, GRPC, our client: [0].message.parts[0].text" in capsys.readouterr().out
+    results = {front: {"step": answer} for front in demo.FRONTS}
+
+    def verdict() -> bool:
+        report = demo.Report()
+        report.operations({"step": answer}, results)
+        report.versions({"step": answer}, results, "1.0")
+        return bool(report.ends(1.0))
+
+    assert verdict() is True
+    results[demo.Front("0.3", "our", "GRPC")] = {"step": [{"message": {"parts": [{"text": "wrong"}]}}]}
+    assert verdict() is False
+    text = capsys.readouterr().out
+    assert "0 of 1 ✗" in text
+    assert "✗ step, GRPC 0.3, our client, agent of 1.0: [0].message.parts[0].text" in text
+
+
+def test_the_demo_compares_the_errors_of_older_versions_but_not_one_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps = loaded("demo_steps", monkeypatch)
+    ended, other = steps.IN_OWN_WORDS, "CancelTask, ended task"
+    told = {"refused": "UNSUPPORTED_OPERATION", "text": "so"}
+    in_other_words = {**told, "text": "in other words"}
+    for step, older, count in ((ended, True, 0), (ended, False, 1), (other, True, 1)):
+        assert len(steps.unlike({step: told}, {step: in_other_words}, older=older)[step]) == count
+    assert steps.unlike({ended: told}, {ended: {**told, "refused": "TASK_NOT_FOUND"}}, older=True)[ended]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "differs"),
+    [
+        ('"curious"', '"glad"', "a member nobody knows"),
+        ("1.0", "1", "the same as a float"),
+        ("3.14159265358979323846", "3.141592653589793", "more digits than a double"),
+        ('"metadata": {}, "ext', '"ext', "an empty object"),
+        ('"role": "user"', '"role": "agent"', "elsewhere"),
+    ],
+)
+def test_the_demo_sees_what_is_lost(
+    old: str,
+    new: str,
+    differs: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    demo, odd = loaded("demo", monkeypatch), loaded("demo_oddities", monkeypatch)
+    report = demo.Report()
+    sent = odd.read(odd.MESSAGE)
+    report.oddities(sent, odd.read(odd.MESSAGE))
+    assert report.ends(1.0) is True
+    assert old in odd.MESSAGE
+    report.oddities(sent, odd.read(odd.MESSAGE.replace(old, new, 1)))
+    assert report.ends(1.0) is False
+    assert f"✗ {differs}: sent " in capsys.readouterr().out
+
+
+def test_the_demo_sees_a_message_that_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    demo, odd = loaded("demo", monkeypatch), loaded("demo_oddities", monkeypatch)
+    report = demo.Report()
+    report.oddities(odd.read(odd.MESSAGE), None)
+    assert report.ends(1.0) is False

@@ -1,0 +1,84 @@
+"""What a client of 0.3 may write and 1.0 has no place for, there and back again. No client library: it is JSON text.
+
+The message below goes to the gateway over JSON-RPC 0.3, and from there over gRPC 1.0 to an agent of the official SDK, which
+keeps what it is told. Asked for its task, the agent gives the message back over the same two hops.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import httpx
+from demo_clients import Refused
+
+#: the placeholders are the ids that the agent gave the task and its context
+MESSAGE = """{
+  "kind": "message", "messageId": "m-2", "role": "user", "taskId": "<task>", "contextId": "<context>",
+  "mood": "curious", "metadata": {}, "extensions": [], "referenceTaskIds": null,
+  "parts": [
+    {"kind": "text", "text": "the end", "metadata": {}, "lang": "en"},
+    {"kind": "data", "data": {"whole": 1, "float": 1.0, "long": 3.14159265358979323846, "big": 1234567890123456789012, "half": "\\ud83d"}},
+    {"kind": "file", "file": {"name": "hi.txt", "bytes": "aGk", "mimeType": null}}
+  ]
+}"""
+ODDITIES = {
+    "a member nobody knows": ("mood",),
+    "one inside a part": ("parts", 0, "lang"),
+    "an empty object": ("metadata",),
+    "an empty list": ("extensions",),
+    "null": ("referenceTaskIds",),
+    "null inside a file": ("parts", 2, "file", "mimeType"),
+    "base64 without padding": ("parts", 2, "file", "bytes"),
+    "a whole number": ("parts", 1, "data", "whole"),
+    "the same as a float": ("parts", 1, "data", "float"),
+    "more digits than a double": ("parts", 1, "data", "long"),
+    "too big for a double": ("parts", 1, "data", "big"),
+    "half a surrogate pair": ("parts", 1, "data", "half"),
+}
+_NUMBER = "number "
+
+
+async def there_and_back(gateway: str) -> tuple[Any, Any]:
+    """The message as it was sent and as it came back, see `read`."""
+    async with httpx.AsyncClient(timeout=20) as http:
+
+        async def ask(method: str, params: str) -> Any:
+            body = f'{{"jsonrpc": "2.0", "id": 1, "method": "{method}", "params": {params}}}'
+            response = await http.post(gateway, content=body, headers={"Content-Type": "application/json"})
+            answer = read(response.text)
+            if "result" not in answer:
+                raise Refused(f"{method}: {written(answer)}")
+            return answer["result"]
+
+        first = '{"kind": "message", "messageId": "m-1", "role": "user", "parts": [{"kind": "text", "text": "ask me"}]}'
+        task = await ask("message/send", f'{{"message": {first}}}')
+        sent = MESSAGE.replace("<task>", task["id"]).replace("<context>", task["contextId"])
+        await ask("message/send", f'{{"message": {sent}}}')
+        history = (await ask("tasks/get", f'{{"id": "{task["id"]}"}}'))["history"]
+    return read(sent), next((one for one in history if one["messageId"] == "m-2"), None)
+
+
+def read(text: str) -> Any:
+    """JSON with its numbers as they are written: 1 is not 1.0, and no digit is rounded away."""
+    return json.loads(text, parse_int=_number, parse_float=_number)
+
+
+def written(tree: Any) -> str:
+    """What was `read`, as JSON again."""
+    return re.sub(f'"{_NUMBER}([^"]*)"', r"\1", json.dumps(tree))
+
+
+def at(tree: Any, path: tuple[str | int, ...]) -> str:
+    """What is at a place, as JSON; or that nothing is there."""
+    for step in path:
+        try:
+            tree = tree[step]
+        except (KeyError, IndexError, TypeError):
+            return "nothing"
+    return written(tree)
+
+
+def _number(token: str) -> str:
+    return _NUMBER + token
