@@ -22,7 +22,7 @@ from tests.peers.callers import LACKING, BareCaller, Caller, PeerCaller, Service
 from tests.peers.conversations import CONVERSATIONS
 from tests.peers.faults import Fault, differences
 from tests.peers.processes import Agent, PeerClient
-from tests.peers.transcript import Lines, Talk
+from tests.peers.transcript import Lines, settled, transcripts
 
 #: everything, newest first
 EVERYWHERE = [
@@ -71,7 +71,7 @@ async def upstream(side: Side, peers: Peers) -> AsyncIterator[Upstream]:
             agent = scripted_agent()
             server = await stack.enter_async_context(serve_agent(agent, EVERYWHERE))
             near = await stack.enter_async_context(connect(agent))
-            yield Upstream(found(server, side), ServiceCaller(near.service))
+            yield Upstream(found_in(server, side), ServiceCaller(near.service))
             return
         running = peers.agents(side.who)
         there = interface(side.binding, running.url(side.binding), version=side.version)
@@ -96,7 +96,7 @@ async def gateway(there: Upstream) -> AsyncIterator[Server]:
         yield server
 
 
-def found(server: Server, side: Side) -> hub.AgentInterface:
+def found_in(server: Server, side: Side) -> hub.AgentInterface:
     """Where a server serves what a side speaks."""
     wanted = by_version(side.version)
     return next(
@@ -123,31 +123,6 @@ async def calling(
         yield PeerCaller(peers.clients(side.who), side.who, side.binding, url=there.url)
 
 
-STUCK = "nothing came"
-
-
-async def told(caller: Caller, names: Iterable[str]) -> dict[str, Lines]:
-    """Conversations with one caller, side by side: they share nothing, and the SDKs' agents mostly wait."""
-
-    async def one(name: str) -> tuple[str, Lines]:
-        talk = Talk(caller)
-        try:
-            await CONVERSATIONS[name].hold(talk)
-        except TimeoutError:
-            talk.lines.append((STUCK, None))
-        return name, talk.lines
-
-    able = [name for name in names if CONVERSATIONS[name].needs <= caller.operations]
-    return dict(await asyncio.gather(*(one(name) for name in able)))
-
-
-async def told_without_us(caller: Caller, names: Iterable[str]) -> dict[str, Lines]:
-    """What an agent says itself. Those of the 0.x SDKs sometimes leave a stream open for ever: they are asked again."""
-    first = await told(caller, names)
-    again = [name for name, lines in first.items() if (STUCK, None) in lines]
-    return first | await told(caller, again)
-
-
 def judged(expected: dict[str, Lines], got: dict[str, Lines], client: Side, agent: Side) -> Result:
     """How what a client was told compares to what the agent says."""
     known = expected_differences(client, agent)
@@ -171,7 +146,7 @@ async def direct(client: Side, agent: Side, peers: Peers) -> Result:
         upstream(agent, peers) as there,
         calling(client, there.interface, peers, there.options) as caller,
     ):
-        expected, got = await told_without_us(there.bare, names), await told(caller, names)
+        expected, got = await settled(there.bare, names), await transcripts(caller, names)
     return judged(expected, got, client, agent)
 
 
@@ -180,13 +155,13 @@ async def compared(
 ) -> dict[Side, Result]:
     """For each client, how what it is told through a gateway compares to what the agent says itself."""
     async with upstream(agent, peers) as there, gateway(there) as server:
-        expected = await told_without_us(there.bare, names)
+        expected = await settled(there.bare, names)
         some = asyncio.Semaphore(AT_ONCE)
 
         async def one(client: Side) -> tuple[Side, Result]:
             try:
-                async with some, calling(client, found(server, client), peers) as caller:
-                    got = await told(caller, names)
+                async with some, calling(client, found_in(server, client), peers) as caller:
+                    got = await transcripts(caller, names)
             except Exception as error:  # noqa: BLE001  a cell that breaks is a result, too
                 return client, Result((f"broke: {type(error).__name__}: {error}",))
             return client, judged(expected, got, client, agent)

@@ -11,7 +11,7 @@ import pytest
 from tests.peers.callers import BareCaller, PeerCaller
 from tests.peers.faults import AGENT, CLIENT, FAULTS, WITHOUT_MEDIA_TYPES, differences, faults_of, nothing
 from tests.peers.processes import AGENTS, CLIENTS, Agent, PeerClient
-from tests.peers.transcript import transcripts
+from tests.peers.transcript import settled, transcripts
 
 pytestmark = pytest.mark.sdk
 
@@ -41,10 +41,10 @@ async def test_an_sdk_talks_to_itself_but_for_its_faults(
 ) -> None:
     running = peer_agents(agent)
     async with bare(running) as caller:
-        expected = await transcripts(caller)
+        expected = await settled(caller)
     for binding in CLIENTS[client].bindings:
         caller = PeerCaller(peer_clients(client), client, binding, url=running.url(binding))
-        got = await transcripts(caller)
+        got = await settled(caller)
         assert got
         pair = [*faults_of(AGENT, agent, binding), *faults_of(CLIENT, client, binding)]
         found = [line for name in got for line in differences(name, expected[name], got[name], pair)]
