@@ -19,7 +19,6 @@ from tests.equivalence.agent import card, scripted_agent
 from tests.interop.sdk_client import sdk_client
 from tests.matrix.versions import BINDINGS, OURS, VERSIONS, Deviation, Side, expected_differences
 from tests.peers.callers import LACKING, BareCaller, Caller, PeerCaller, ServiceCaller
-from tests.peers.conversations import CONVERSATIONS
 from tests.peers.faults import Fault, differences
 from tests.peers.processes import Agent, PeerClient
 from tests.peers.transcript import Lines, settled, transcripts
@@ -141,29 +140,28 @@ def judged(expected: dict[str, Lines], got: dict[str, Lines], client: Side, agen
 
 async def direct(client: Side, agent: Side, peers: Peers) -> Result:
     """The same without a gateway: both sides speak the same version over the same binding."""
-    names = tuple(CONVERSATIONS)
     async with (
         upstream(agent, peers) as there,
         calling(client, there.interface, peers, there.options) as caller,
     ):
-        expected, got = await settled(there.bare, names), await transcripts(caller, names)
+        expected, got = await asyncio.gather(settled(there.bare), transcripts(caller))
     return judged(expected, got, client, agent)
 
 
-async def compared(
-    agent: Side, clients: Iterable[Side], peers: Peers, names: Iterable[str] = tuple(CONVERSATIONS)
-) -> dict[Side, Result]:
+async def compared(agent: Side, clients: Iterable[Side], peers: Peers) -> dict[Side, Result]:
     """For each client, how what it is told through a gateway compares to what the agent says itself."""
-    async with upstream(agent, peers) as there, gateway(there) as server:
-        expected = await settled(there.bare, names)
+    async with upstream(agent, peers) as there, gateway(there) as server, asyncio.TaskGroup() as tasks:
+        expecting = tasks.create_task(settled(there.bare))
         some = asyncio.Semaphore(AT_ONCE)
 
-        async def one(client: Side) -> tuple[Side, Result]:
+        async def one(client: Side) -> Result:
             try:
                 async with some, calling(client, found_in(server, client), peers) as caller:
-                    got = await transcripts(caller, names)
+                    got = await transcripts(caller)
             except Exception as error:  # noqa: BLE001  a cell that breaks is a result, too
-                return client, Result((f"broke: {type(error).__name__}: {error}",))
-            return client, judged(expected, got, client, agent)
+                return Result((f"broke: {type(error).__name__}: {error}",))
+            return judged(await expecting, got, client, agent)
 
-        return dict(await asyncio.gather(*(one(client) for client in clients)))
+        results = {client: tasks.create_task(one(client)) for client in clients}
+        await asyncio.gather(*results.values())
+    return {client: task.result() for client, task in results.items()}

@@ -201,6 +201,19 @@ _GRPC_OF_0_2 = [
 ]
 
 FAULTS: tuple[Fault, ...] = (
+    *(
+        Fault(
+            "events are lost when the agent raises before they are fetched",
+            AGENT,
+            release,
+            EVERY if release != "0.2.16" else (JSONRPC, GRPC),
+            nothing,
+            "errors",
+            "midway * event",
+            sometimes=True,
+        )
+        for release in ("0.2.16", "0.3.26", "1.3.0", "1.3.0 compat")
+    ),
     *_layer("0.3.26", PROTO),
     *_layer("0.2.16", (GRPC,)),
     *_GRPC_OF_0_2,
