@@ -138,10 +138,18 @@ class CardForm:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Hub content that a version cannot say: the JSON path in the hub and the reason."""
+    """Hub content that a version cannot say: the JSON path in the hub and the reason.
+
+    bindings: the only ones that cannot, by name; empty: none can.
+    """
 
     path: str
     reason: str
+    bindings: tuple[str, ...] = ()
+
+    def concerns(self, binding: str) -> bool:
+        """Whether it is lost over a binding."""
+        return not self.bindings or binding in self.bindings
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,14 +58,12 @@ class BindingContract(ServiceContract):
         not tried, members it may lose not compared.
     paths: several services may be mounted on one host, each at its path.
     keep_alive: silence on a stream is filled, and a silent peer is noticed (HostOptions, DialOptions).
-    losses: members that this binding of the version may lose besides (`Message.member` of the hub).
     """
 
     binding: Binding[Any]
     dialect: Dialect = V1_0
     paths: bool = True
     keep_alive: bool = True
-    losses: frozenset[str] = frozenset()
 
     def url(self, address: ListenAddress, path: str, /) -> str:
         """The URL of an interface mounted at `path` ("" for the root) of a host."""
@@ -78,7 +76,8 @@ class BindingContract(ServiceContract):
     def certain(self, message: Any) -> Any:
         copy = type(message)()
         copy.CopyFrom(message)
-        _lose(copy, self.losses | {loss.path for loss in self.dialect.losses})
+        lost = [loss for loss in self.dialect.losses if loss.concerns(self.binding.kind.name)]
+        _lose(copy, frozenset(loss.path for loss in lost))
         return copy
 
     @asynccontextmanager

@@ -19,7 +19,6 @@ class TestGrpc03(BindingContract):
     binding = find("GRPC")
     dialect = V0_3
     tenants = False
-    losses = frozenset({"TaskPushNotificationConfig.tenant", "CancelTaskRequest.metadata"})
     paths = False
 
     def url(self, address: ListenAddress, path: str) -> str:

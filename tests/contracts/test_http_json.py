@@ -21,7 +21,6 @@ class TestHttpJson03(BindingContract):
     binding = find("HTTP+JSON")
     dialect = V0_3
     tenants = False
-    losses = frozenset({"TaskPushNotificationConfig.tenant"})
 
     def url(self, address: ListenAddress, path: str) -> str:
         return f"http://{address}{path}"

@@ -21,8 +21,9 @@ def table() -> str:
             paths, versions = rows.setdefault(loss.reason, ([], []))
             if loss.path not in paths:
                 paths.append(loss.path)
-            if dialect.version not in versions:
-                versions.append(dialect.version)
+            over = f" over {' and '.join(loss.bindings)}" if loss.bindings else ""
+            if dialect.version + over not in versions:
+                versions.append(dialect.version + over)
     lines = ["| of 1.0 | cannot be said in | because |", "|---|---|---|"]
     lines += [
         f"| {', '.join(f'`{path}`' for path in paths)} | {', '.join(versions)} | {reason} |"

@@ -28,7 +28,11 @@ DIALECT = Dialect(
     final_events=True,
     losses=(
         # Of a request that is lost as a whole no member needs to be named.
-        *(loss for loss in LOSSES if loss.path.partition(".")[0] not in {*_REQUESTS, _RESPONSE}),
+        *(
+            loss
+            for loss in LOSSES
+            if loss.path.partition(".")[0] not in {*_REQUESTS, _RESPONSE} and loss.concerns(JSONRPC.name)
+        ),
         *(Loss(name, reason) for name, reason in _REQUESTS.items()),
         Loss("StreamResponse.task.history", "a stream of 0.1 has no event that holds a whole task"),
     ),

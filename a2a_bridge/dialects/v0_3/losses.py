@@ -29,4 +29,10 @@ LOSSES: tuple[Loss, ...] = (
     Loss("ListTaskPushNotificationConfigsRequest.pageSize", _PAGES),
     Loss("ListTaskPushNotificationConfigsRequest.pageToken", _PAGES),
     Loss("ListTaskPushNotificationConfigsResponse.nextPageToken", _PAGES),
+    Loss(
+        "TaskPushNotificationConfig.tenant",
+        "a2a.v1 has no member for it, and no metadata beside",
+        ("HTTP+JSON", "GRPC"),
+    ),
+    Loss("CancelTaskRequest.metadata", "the request of a2a.v1 is a name and nothing else", ("GRPC",)),
 )

@@ -5,21 +5,33 @@ Rules:
 2. Otherwise the message is compared with what would come back, unit by unit. PROTO residues stand in the hub and say
    how the a2a.v1 side was; HUB residues stand in a2a.v1, in the same metadata entry, and say how the hub was.
 3. A residue is believed where the unit it makes means what the other side says. One that does not pass is the
-   user's own metadata; one of another source is left behind.
+   user's own metadata.
 4. Bytes of files are compared as content; how they were written (see proto_files) is one word beside it.
+5. What the JSON shapes of 0.x said stays under the key on both sides, so that a message that came as JSON and leaves as
+   JSON is the same with a2a.v1 between. Whether it is believed is for those shapes to say.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
-from a2a_bridge.codec import DecodeError, EncodeError, InexactNumber, JsonObject, decoder, encoder
+from a2a_bridge.codec import (
+    DecodeError,
+    EncodeError,
+    InexactNumber,
+    JsonObject,
+    JsonSyntaxError,
+    decoder,
+    dumps_ascii,
+    encoder,
+    loads_exact,
+)
 from a2a_bridge.dialects import residue
-from a2a_bridge.dialects.residue import HUB, KEY, PROTO, Entry
+from a2a_bridge.dialects.residue import HUB, KEY, KIND, PROTO, V0_1, Entry
 from a2a_bridge.dialects.v0_3 import proto_messages as m
 from a2a_bridge.dialects.v0_3 import proto_requests as r
 from a2a_bridge.dialects.v0_3.proto_files import Files, decode_octets, encode_octets
@@ -170,9 +182,13 @@ def _decode_slowly(pair: Pair, given: Any, tree: JsonObject, message: Any, files
         return message  # such a thing travels beside the message, see Row.aside
     wanted = [_normal(piece, files) for piece in cut(pair.wire, tree)]
     plain, _ = _encoded(pair, message, files)
-    canonical = [_normal(piece, files) for piece in cut(pair.wire, _mirrored(pair, plain, message, files))]
-    for owner, was, piece in zip(owners, canonical, wanted, strict=True):
+    others = [_others(unit) for unit in units(given)]
+    mirrored = _mirrored(pair, plain, message, others, files)
+    canonical = [_normal(piece, files) for piece in cut(pair.wire, mirrored)]
+    for owner, was, piece, other in zip(owners, canonical, wanted, others, strict=True):
         entries = _entries(was, piece, owner)
+        if other:
+            owner.metadata.fields[KEY].string_value = _text({}, other)
         if entries:
             _carry(owner, PROTO, entries)
     return message
@@ -212,6 +228,7 @@ def _encode_slowly(pair: Pair, message: Any, plain: Any, files: Files) -> JsonOb
     pieces = cut(pair.wire, tree)
     own = pair.hub()
     own.CopyFrom(message)
+    others: list[JsonObject] = [{} for _ in pieces]
     for index, (owner, copy) in enumerate(zip(units(message), units(own), strict=True)):
         if not owner.HasField("metadata") or KEY not in owner.metadata.fields:
             continue
@@ -223,37 +240,77 @@ def _encode_slowly(pair: Pair, message: Any, plain: Any, files: Files) -> JsonOb
             pieces[index] = patched
         elif not residue.is_residue(owner.metadata.fields[KEY].string_value):
             continue
+        others[index] = _others(owner)
         del copy.metadata.fields[KEY]
         if not copy.metadata.fields:
             copy.ClearField("metadata")
-    _mirror(pair, plain, own, pieces, files)
+    _mirror(pair, plain, own, pieces, others, files)
     return join(pair.wire, pieces, _payload(plain))
 
 
-def _mirrored(pair: Pair, plain: Any, message: Any, files: Files) -> JsonObject:
-    """The a2a.v1 tree of a message without PROTO residues, with HUB residues where they are needed."""
+def _mirrored(pair: Pair, plain: Any, message: Any, others: Sequence[JsonObject], files: Files) -> JsonObject:
+    """The a2a.v1 tree of a message without PROTO residues, with HUB residues where they are needed, and others."""
     pieces = cut(pair.wire, tree_of(plain))
-    _mirror(pair, plain, message, pieces, files)
+    _mirror(pair, plain, message, pieces, others, files)
     return join(pair.wire, pieces, _payload(plain))
 
 
-def _mirror(pair: Pair, plain: Any, message: Any, pieces: list[JsonObject], files: Files) -> None:
-    """Puts HUB residues into the pieces of `plain`, where that alone does not say the whole message."""
+def _others(unit: Any) -> JsonObject:
+    """What the JSON shapes say in the metadata of a unit of either side, by source."""
+    if not unit.HasField("metadata") or KEY not in unit.metadata.fields:
+        return {}
+    said = _read(unit.metadata.fields[KEY].string_value)
+    return {source: said[source] for source in (KIND, V0_1) if source in said}
+
+
+def _read(text: Any) -> JsonObject:
+    if not residue.is_residue(text) or len(text) > residue.LARGEST:
+        return {}
+    try:
+        tree = loads_exact(text)
+    except JsonSyntaxError:
+        return {}
+    return tree if isinstance(tree, dict) else {}
+
+
+def _text(mirrored: JsonObject, other: JsonObject) -> str:
+    text = dumps_ascii({"v": 1, **mirrored, **other})
+    if len(text) > residue.LARGEST:
+        raise DecodeError("", f"holds more than {residue.LARGEST} bytes that a2a.v1 has no place for")
+    return text
+
+
+def _mirror(
+    pair: Pair,
+    plain: Any,
+    message: Any,
+    pieces: list[JsonObject],
+    others: Sequence[JsonObject],
+    files: Files,
+) -> None:
+    """Puts HUB residues into the pieces of `plain`, where that alone does not say the whole message, and others."""
     back, _ = _decoded(pair, plain, files)
     canonical = [_hub_normal(piece) for piece in cut(pair.hub, tree_of(back))]
     wanted = [_hub_normal(piece) for piece in cut(pair.hub, _printed(message))]
     owners = units(plain)
     for index, (was, piece) in enumerate(zip(canonical, wanted, strict=True)):
         _say_literal(was, piece)
-        if piece.get("configuration") == {} and "configuration" not in was:
+        if piece.get("configuration") == {} and "configuration" not in was and not others[index]:
             del piece["configuration"]  # none and an empty one mean the same
         entries = _entries(was, piece, owners[index])
         if entries:
             carrier = hub.Part()
             _carry(carrier, HUB, entries)
-            metadata = dict(pieces[index].get("metadata") or {})
-            metadata[KEY] = carrier.metadata.fields[KEY].string_value
-            pieces[index]["metadata"] = metadata
+            _write(pieces[index], carrier.metadata.fields[KEY].string_value)
+        if others[index]:
+            mirrored = {HUB: entries} if entries else {}
+            _write(pieces[index], _text(mirrored, others[index]))
+
+
+def _write(piece: Any, text: str) -> None:
+    metadata = dict(piece.get("metadata") or {})
+    metadata[KEY] = text
+    piece["metadata"] = metadata
 
 
 def _believed_proto(owner: Any, piece: JsonObject, entries: list[Entry], files: Files) -> JsonObject | None:

@@ -64,7 +64,7 @@ def test_hub_messages_come_back(method: str, side: str, data: Any) -> None:
     message = data.draw(strategies.messages(getattr(row.operation, side)))
     for loss in LOSSES:
         owner, _, member = loss.path.partition(".")
-        if owner == message.DESCRIPTOR.name and member:
+        if owner == message.DESCRIPTOR.name and member and loss.concerns("JSONRPC"):
             message.ClearField(member)
     if side == "response" and method != "tasks/get" and message.WhichOneof("payload") is None:
         return

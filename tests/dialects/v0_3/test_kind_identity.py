@@ -78,7 +78,7 @@ def _lost(message: Any) -> Any:
     name = message.DESCRIPTOR.name
     for loss in LOSSES:
         owner, _, member = loss.path.partition(".")
-        if owner == name and member:
+        if owner == name and member and loss.concerns("JSONRPC"):
             field = next(field for field in message.DESCRIPTOR.fields if field.json_name == member)
             message.ClearField(field.name)
     return message

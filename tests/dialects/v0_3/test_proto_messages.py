@@ -167,10 +167,13 @@ def test_a_forged_residue_changes_nothing(entries: str) -> None:
     assert back == part, "it is the user's own metadata"
 
 
-def test_a_residue_from_another_wire_is_left_behind() -> None:
+def test_a_residue_of_the_json_shape_goes_along_and_comes_back() -> None:
     part = hub.Part(text="text")
     residue.carry(part, residue.KIND, [["/x", None, 1]])
-    assert written(pairs.PART, part) == v0.Part(text="text")
+    wire = written(pairs.PART, part)
+    assert wire.text == "text"
+    assert residue.carried(wire, residue.KIND) == [["/x", None, 1]]
+    assert pairs.decode_bytes(pairs.PART, wire.SerializeToString(), Files.RAW) == part
 
 
 def test_an_agent_may_change_what_a_residue_is_about() -> None:
