@@ -1,5 +1,6 @@
 """Fixtures of this folder."""
 
 from tests.interop.peers import sdk_agents
+from tests.peers.processes import peer_agents, peer_clients
 
-__all__ = ["sdk_agents"]
+__all__ = ["peer_agents", "peer_clients", "sdk_agents"]

@@ -1,4 +1,4 @@
-"""The main job: an agent of the official SDK with one binding, reached over all three by the official client.
+"""The main job: an agent of an official SDK with one binding of one version, reached by the SDKs' clients over all.
 
 Nothing is told to either side but a URL: the gateway finds the agent by its card, the client finds the gateway
 by the card that the gateway serves.
@@ -13,17 +13,23 @@ import httpx
 import pytest
 from a2a.client import A2ACardResolver
 
-from a2a_bridge.bindings import DialOptions, http_fetch
+from a2a_bridge.bindings import DialOptions, find, http_fetch
 from a2a_bridge.cards import Candidate, interface, resolve, select
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import Server, serve_gateway
+from tests.cli.commands import ANY_PORT, serving
 from tests.equivalence.scenarios import SCENARIOS
 from tests.equivalence.talk import Talk
 from tests.interop.deviations import CLIENT_DROPS_DETAILS, differences
 from tests.interop.peers import ALL_BINDINGS, Peer
 from tests.interop.sdk_client import sdk_client
+from tests.matrix.versions import CLIENTS, OURS, Side, expected_differences
+from tests.peers.callers import LACKING, BareCaller, Caller, PeerCaller, ServiceCaller
+from tests.peers.faults import differences as older_differences
+from tests.peers.processes import AGENTS, Agent, PeerClient
+from tests.peers.transcript import settled, transcripts
 
 pytestmark = pytest.mark.sdk
 
@@ -39,6 +45,17 @@ CONVERSATIONS = (
     "extended_card",
     "unknown_tasks",
     "raises_CONTENT_TYPE_NOT_SUPPORTED",
+)
+#: the same job in the terms of 0.3, for agents of that time; all there are is the business of `make matrix`
+OLDER_CONVERSATIONS = (
+    "direct_message",
+    "a_task_with_everything",
+    "a_streamed_message",
+    "several_turns",
+    "cancelled",
+    "push_configs",
+    "extended_card",
+    "unknown_tasks",
 )
 
 
@@ -80,3 +97,51 @@ async def test_an_agent_with_one_binding_is_reached_over_all(
                     talk = Talk(Client(far))
                     await SCENARIOS[name](talk)
                 assert not differences(name, direct.lines, talk.lines, [CLIENT_DROPS_DETAILS]), front
+
+
+@asynccontextmanager
+async def client_by_address(
+    side: Side, origin: str, peer_clients: Callable[[str], PeerClient]
+) -> AsyncIterator[Caller]:
+    """A client that is told where the gateway is, and takes what it speaks from the card there."""
+    if side.who == OURS:
+        # Not `connect`, which answers like 1.0 whatever is spoken.
+        async with http_fetch(DialOptions()) as fetch:
+            best = select(await resolve(origin, fetch), known=[side.binding], version=side.version)[0]
+        async with find(side.binding).dial(best.interface, best.dialect, DialOptions(timeout=40)) as service:
+            yield ServiceCaller(service, "0.3" if side.version == "1.0" else side.version)
+    elif side.who == "1.3.0":
+        async with httpx.AsyncClient(verify=False) as http:  # noqa: S501  no TLS here
+            card = await A2ACardResolver(http, origin).get_agent_card()
+        # It would take the newest, which is the same URL; so it is shown only the version it is to speak.
+        spoken = [one for one in card.supported_interfaces if one.protocol_version == side.version]
+        del card.supported_interfaces[:]
+        card.supported_interfaces.extend(spoken)
+        async with sdk_client(card, side.binding) as service:
+            yield ServiceCaller(service, without=LACKING.get((side.version, side.binding), ()))
+    else:
+        yield PeerCaller(peer_clients(side.who), side.who, side.binding, origin=origin)
+
+
+@pytest.mark.parametrize("release", ["0.2.16", "0.3.26"])
+async def test_an_older_agent_with_one_binding_is_reached_by_clients_of_every_version(
+    release: str, peer_agents: Callable[..., Agent], peer_clients: Callable[[str], PeerClient]
+) -> None:
+    running = peer_agents(release, "JSONRPC")
+    agent = Side(release, AGENTS[release].speaks, "JSONRPC")
+    extended = f"{running.http}/agent/authenticatedExtendedCard" if release == "0.2.16" else ""
+    async with (
+        httpx.AsyncClient(timeout=40, verify=False) as http,  # noqa: S501  no TLS here
+        serving("gateway", running.http, *ANY_PORT) as gateway,
+    ):
+        expected = await settled(BareCaller(http, running.url("JSONRPC"), extended), OLDER_CONVERSATIONS)
+        assert expected.keys() == set(OLDER_CONVERSATIONS)
+        for client in CLIENTS:
+            async with client_by_address(client, gateway.http, peer_clients) as caller:
+                got = await transcripts(caller, OLDER_CONVERSATIONS)
+            assert len(got) > len(OLDER_CONVERSATIONS) // 2, client
+            excuses = expected_differences(client, agent)
+            found = [
+                line for name in got for line in older_differences(name, expected[name], got[name], excuses)
+            ]
+            assert not found, "\n".join([str(client), *found])
