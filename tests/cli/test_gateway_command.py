@@ -55,10 +55,17 @@ async def test_the_card_lists_the_gateways_interfaces_and_keeps_the_rest(probe: 
         shown = (await command("card", gateway.http, "-o", "json")).json
         gateway.signal()
         done = await gateway.ended()
-    assert [(one["protocolBinding"], one["url"]) for one in shown["supportedInterfaces"]] == [
-        ("JSONRPC", f"{gateway.http}/"),
-        ("HTTP+JSON", f"{gateway.http}/"),
-        ("GRPC", gateway.grpc),
+    listed = [
+        (one["protocolVersion"], one["protocolBinding"], one["url"]) for one in shown["supportedInterfaces"]
+    ]
+    assert listed == [
+        (version, *place)
+        for version in ("1.0", "0.3", "0.2.5")
+        for place in (
+            ("JSONRPC", f"{gateway.http}/"),
+            ("HTTP+JSON", f"{gateway.http}/"),
+            ("GRPC", gateway.grpc),
+        )
     ]
     assert (shown["name"], shown["description"]) == ("Probe", "Does what a test says")
     assert "signatures" not in shown
@@ -258,3 +265,26 @@ async def test_a_card_without_a_usable_interface_ends_it_with_4(probe: Probe, tm
     done = await command("gateway", str(file), *ANY_PORT)
     assert (done.code, done.out) == (4, "")
     assert "SOAP" in done.err
+
+
+async def test_only_the_versions_that_are_asked_for_are_served(probe: Probe) -> None:
+    async with (
+        agent(probe, "JSONRPC") as upstream,
+        serving("gateway", f"http://{upstream.http}", *ANY_PORT, "--versions", "0.3,1.0.1") as gateway,
+    ):
+        shown = (await command("card", gateway.http, "-o", "json")).json
+        for version, code in (("0.3", 0), ("1.0", 0), ("0.2.5", 4)):
+            done = await command("call", gateway.http, "hi", "--a2a-version", version)
+            assert done.code == code, done.err
+        gateway.signal()
+        await gateway.ended()
+    versions = [one["protocolVersion"] for one in shown["supportedInterfaces"]]
+    assert versions == ["0.3"] * 3 + ["1.0"] * 3
+
+
+@pytest.mark.parametrize("versions", ["", "0.4", "1.0,x", "0.1"])
+async def test_versions_that_cannot_be_served_are_usage_errors(versions: str) -> None:
+    without_http = ("--no-http",) if versions == "0.1" else ()
+    done = await command("gateway", "127.0.0.1:1", *ANY_PORT, *without_http, "--versions", versions)
+    assert done.code == 2
+    assert "--versions" in done.err
