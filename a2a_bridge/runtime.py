@@ -33,6 +33,7 @@ from a2a_bridge.cards import Advertisement, Candidate, interface, resolve, selec
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.scope import scope_of
 from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.dialects import KNOWN, V1_0, Dialect
 from a2a_bridge.gateway import (
@@ -47,6 +48,7 @@ from a2a_bridge.gateway import (
     rewrite,
     rewrite_extended_card,
 )
+from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay
@@ -83,9 +85,9 @@ class Remembered:
     outlives the process.
     """
 
-    def __init__(self, dialects: Sequence[Dialect]) -> None:
+    def __init__(self, dialects: Sequence[Dialect], scoped: legacy.ScopeOf = scope_of) -> None:
         self.registrations = Registrations()
-        self.legacy = legacy.remembered(dialects)
+        self.legacy = legacy.remembered(dialects, scoped)
 
 
 class Server:
@@ -206,7 +208,8 @@ async def serve_gateway(
             dialled(candidates, dial_options, discreet=True, dial=dialling)
         )
         service: Service = Router(Route(upstream, candidates[0].interface.tenant))
-        remembered = Remembered(declared_dialects(interfaces))
+        # Names are easily guessed, and the agent may know its callers although we do not.
+        remembered = Remembered(declared_dialects(interfaces), visible_to)
         receivers: dict[str, Receive] = {}
         if options.push_relay:
             post = await stack.enter_async_context(http_post(DialOptions(timeout=PUSH_TIMEOUT)))

@@ -9,7 +9,8 @@ Rules for a call of 0.1 (calls of other versions pass by one look at the version
 4. Answers, events and errors speak of the caller's names again (see `identity_names`).
 5. A message without an id of its own gets one that differs from those of answered messages of the same task, and is
    the same for one that is repeated because there was no answer.
-6. Three methods have the same name in 0.1 and later. A caller that declares no version and asks for a task by a name
+6. A name is at most LONGEST characters long: a longer one is refused.
+7. Three methods have the same name in 0.1 and later. A caller that declares no version and asks for a task by a name
    that a caller of 0.1 gave is one of 0.1, and is answered as such (see SPELLING_PARAMETER).
 """
 
@@ -22,8 +23,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import SPELLING_PARAMETER, VERSION_PARAMETER, Call
-from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.call import SPELLING_PARAMETER, VERSION_PARAMETER, Call, CallContext
+from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Middleware, Service
@@ -36,8 +37,14 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 VERSION = "0.1"
 
+#: whose a call is
+ScopeOf = Callable[[Any, CallContext], Scope]
+
 #: seconds that a call waits for a name whose task is being made, unless its own deadline comes first
 PATIENCE = 30.0
+
+#: characters that the name of a task or session may have
+LONGEST = 1024
 
 #: operations whose methods are named alike in 0.1 and later versions, and the versions whose callers declare none
 _SHARED = (ops.GET_TASK, ops.CANCEL_TASK, ops.SUBSCRIBE_TO_TASK)
@@ -46,12 +53,17 @@ _SILENT = frozenset(dialect.version for dialect in KNOWN if not dialect.declares
 _LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
 
 
-def remembering() -> tuple[Middleware, Callable[[Scope, hub.StreamResponse], hub.StreamResponse]]:
-    """Middleware for callers of 0.1, and how events look to those who get them outside of calls: by one table."""
+def remembering(
+    scoped: ScopeOf = scope_of,
+) -> tuple[Middleware, Callable[[Scope, hub.StreamResponse], hub.StreamResponse]]:
+    """Middleware for callers of 0.1, and how events look to those who get them outside of calls: by one table.
+
+    scoped: whose names are whose.
+    """
     table = IdentityTable()
 
     def wrap(service: Service) -> Service:
-        return LegacyCallers(service, table)
+        return LegacyCallers(service, table, scoped=scoped)
 
     return wrap, Naming(table).as_known
 
@@ -60,12 +72,18 @@ class LegacyCallers:
     """A service as callers of 0.1 expect it. Implements Service."""
 
     def __init__(
-        self, service: Service, table: IdentityTable | None = None, *, patience: float = PATIENCE
+        self,
+        service: Service,
+        table: IdentityTable | None = None,
+        *,
+        patience: float = PATIENCE,
+        scoped: ScopeOf = scope_of,
     ) -> None:
         self._service = service
         self._table = table if table is not None else IdentityTable()
         self._naming = Naming(self._table)
         self._patience = patience
+        self._scoped = scoped
         self._making: dict[tuple[Scope, str], asyncio.Event] = {}
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
@@ -99,7 +117,7 @@ class LegacyCallers:
         if context.parameters.get(VERSION_PARAMETER):
             return None
         request: Any = call.request
-        scope = scope_of(request, context)
+        scope = self._scoped(request, context)
         name = self._table.find(scope, request.id)
         if (scope, request.id) not in self._making and (name is None or name.given == name.task_id):
             return None
@@ -154,8 +172,12 @@ class LegacyCallers:
                     return
 
     async def _begin(self, call: Call[hub.SendMessageRequest, Any]) -> _Sending:
-        scope = scope_of(call.request, call.context)
+        scope = self._scoped(call.request, call.context)
         given = call.request.message.task_id
+        for member, text in (("id", given), ("sessionId", call.request.message.context_id)):
+            if len(text) > LONGEST:
+                # Many are remembered, so what one of them takes has to have a limit.
+                raise invalid_params(member, f"is longer than {LONGEST} characters")
         name = await self._find(scope, given)
         sending = _Sending(self._table, self._making, scope, call.request, name)
         sending.reserve()
@@ -211,7 +233,7 @@ class LegacyCallers:
             raise self._error(name, error) from None
 
     async def _name_in(self, call: Call[Any, Any]) -> tuple[Scope, Name]:
-        scope = scope_of(call.request, call.context)
+        scope = self._scoped(call.request, call.context)
         given = getattr(call.request, "task_id", "") or getattr(call.request, "id", "")
         return scope, await self._find(scope, given) or Name(given, given)
 

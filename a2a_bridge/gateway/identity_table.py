@@ -3,7 +3,8 @@
 Rules:
 1. A name belongs to a scope (tenant and principal): the same name in another scope is another name.
 2. Of more than `most` entries the tasks that were not used for longest are forgotten. An artifact counts as one entry
-   and so does a task. Nothing outlives the process.
+   and so does a task; agents that give them names of more than LONGEST characters have them counted as several.
+   Nothing outlives the process.
 3. One event loop uses a table; between two awaits nobody else does.
 """
 
@@ -22,6 +23,8 @@ MOST = 100_000
 #: sessions that are remembered for one service, and artifacts of one task
 MOST_SESSIONS = 10_000
 MOST_ARTIFACTS = 10_000
+#: characters of what agents call things that count as one entry
+LONGEST = 1024
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +33,7 @@ class Name:
 
     given: the caller's id of the task; task_id: the agent's. session: the caller's id of the session, empty if it
     gave none; context_id: the agent's. turns: how many of the caller's messages were answered. indices: artifact
-    ids to indices.
+    ids to indices. letters: of all artifact ids.
     """
 
     given: str
@@ -39,6 +42,8 @@ class Name:
     context_id: str = ""
     turns: int = 0
     indices: dict[str, int] = field(default_factory=dict)
+    letters: int = 0
+    _taken: set[int] = field(default_factory=set)
 
     def index(self, artifact_id: str) -> int:
         """The index of an artifact: what its id says, else the first free one when it is first heard of.
@@ -53,11 +58,12 @@ class Name:
             raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
         index = index_of(artifact_id)
         if index is None:
-            taken = set(self.indices.values())
             index = len(self.indices)
-            while index in taken:
+            while index in self._taken:
                 index += 1
+        self._taken.add(index)
         self.indices[artifact_id] = index
+        self.letters += len(artifact_id)
         return index
 
 
@@ -133,7 +139,7 @@ class IdentityTable:
         self._names[key] = name
         self._names.move_to_end(key)
         self._by_task[scope, name.task_id] = name
-        weight = 1 + len(name.indices)
+        weight = 1 + len(name.indices) + (len(name.task_id) + len(name.context_id) + name.letters) // LONGEST
         self._weight += weight - self._weights.get(key, 0)
         self._weights[key] = weight
         while self._weight > self.most and len(self._names) > 1:

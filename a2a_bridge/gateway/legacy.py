@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from a2a_bridge.core.scope import Scope
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Middleware
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.gateway import identity, identity_agents
@@ -18,8 +20,11 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 #: an event as callers of a scope know it, who get it outside of a call
 Names = Callable[[Scope, hub.StreamResponse], hub.StreamResponse]
 
+#: whose a call is
+ScopeOf = Callable[[Any, CallContext], Scope]
+
 #: version → makes what stands around services that are served in it, and the names it uses
-CALLERS: Mapping[str, Callable[[], tuple[Middleware, Names]]] = {
+CALLERS: Mapping[str, Callable[[ScopeOf], tuple[Middleware, Names]]] = {
     identity.VERSION: identity.remembering,
 }
 
@@ -41,9 +46,9 @@ class Legacy:
     names: Mapping[str, Names]
 
 
-def remembered(dialects: Iterable[Dialect]) -> Legacy:
-    """What a server needs that serves these versions."""
-    made = {one.version: CALLERS[one.version]() for one in dialects if one.version in CALLERS}
+def remembered(dialects: Iterable[Dialect], scoped: ScopeOf = scope_of) -> Legacy:
+    """What a server needs that serves these versions. scoped: whose names are whose; by default the principal's."""
+    made = {one.version: CALLERS[one.version](scoped) for one in dialects if one.version in CALLERS}
     return Legacy(
         tuple(middleware for middleware, _ in made.values()),
         {version: names for version, (_, names) in made.items()},

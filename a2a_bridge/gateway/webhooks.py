@@ -4,7 +4,8 @@ Without it a config goes to the agent as it is, and the agent posts in its own v
 1. The agent is given an address of ours and a token of ours, both random; it never sees the caller's token and
    credentials. A notification without that token is refused.
 2. The answer to the agent is the receiver's: acknowledged only when the receiver has acknowledged. Nothing is kept.
-3. Callers see their own configs: what is ours in an answer is replaced by what they said.
+3. Callers see their own configs: what is ours in an answer is replaced by what they said, and never by what a
+   caller with other credentials said, whatever the agent answers.
 4. It is off unless asked for. It posts wherever callers say (http and https only), also inside the own network.
 """
 
@@ -23,9 +24,10 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, invalid_params
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.scope import Scope, scope_of
+from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service, refused_stream
 from a2a_bridge.dialects import KNOWN
+from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.notification import (
     TOKEN_HEADER,
@@ -108,7 +110,7 @@ class Relay:
     ) -> hub.TaskPushNotificationConfig:
         """What the agent is told instead of a caller's config. Who repeats a config gets the same one again."""
         version = call.context.origin.version
-        key = scope_of(call.request, call.context), version, config.SerializeToString(deterministic=True)
+        key = visible_to(call.request, call.context), version, config.SerializeToString(deterministic=True)
         relay_id = self._ids.get(key)
         if relay_id is None:
             relay_id = self._ids[key] = secrets.token_urlsafe(24)
@@ -136,11 +138,11 @@ class Relay:
         made.ClearField("authentication")
         return made
 
-    def theirs(self, config: hub.TaskPushNotificationConfig) -> None:
-        """Puts what a caller said back into a config of the agent's, in place."""
+    def theirs(self, scope: Scope, config: hub.TaskPushNotificationConfig) -> None:
+        """Puts what a caller said back into a config of the agent's, in place; not what others said."""
         relay_id = config.url.removeprefix(self._base)
         relayed = self._relayed.get(relay_id) if relay_id != config.url else None
-        if relayed is None:
+        if relayed is None or relayed.key[0] != scope:
             return
         relayed.named = config.task_id, config.id
         config.url, config.token = relayed.config.url, relayed.config.token
@@ -220,14 +222,15 @@ class _Relaying:
             made = cast("Req", self._relay.ours(call, request, self._service))
             call = Call(operation, made, call.context)
         response: Any = await self._service.unary(call)
+        scope = visible_to(call.request, call.context)
         if isinstance(response, hub.TaskPushNotificationConfig):
-            self._relay.theirs(response)
+            self._relay.theirs(scope, response)
         elif isinstance(response, hub.ListTaskPushNotificationConfigsResponse):
             for config in response.configs:
-                self._relay.theirs(config)
+                self._relay.theirs(scope, config)
         elif operation is ops.DELETE_PUSH_CONFIG:
             deleted: Any = call.request
-            self._relay.deleted(scope_of(deleted, call.context), deleted.task_id, deleted.id)
+            self._relay.deleted(scope, deleted.task_id, deleted.id)
         return cast("Res", response)
 
     def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:

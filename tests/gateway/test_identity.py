@@ -13,7 +13,8 @@ from a2a_bridge.core.call import SPELLING_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects.v0_1.messages import INDEX, MARK, MESSAGE, decode_message
-from a2a_bridge.gateway.identity import LegacyCallers, remembering
+from a2a_bridge.gateway.identity import LONGEST, LegacyCallers, remembering
+from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.identity_scene import (
     Agent,
@@ -541,3 +542,36 @@ async def test_an_id_of_the_agents_own_makes_nobody_a_caller_of_0_1() -> None:
     call = get("T1", version="0.3")
     await service.unary(call)
     assert agent.calls[-1] is call
+
+
+# Strangers.
+
+
+async def test_names_behind_a_gateway_belong_to_those_who_send_the_same_credentials() -> None:
+    agent = Agent()
+    middleware, as_known = remembering(visible_to)
+    service = middleware(agent)
+    ann, bob = {"authorization": "Bearer ann"}, {"authorization": "Bearer bob"}
+    for parameters in (ann, bob):
+        call = send("task-1")
+        await service.unary(Call(call.operation, call.request, call.context.replace(parameters=parameters)))
+    assert sorted(agent.tasks) == ["T1", "T2"]
+    call = get("task-1")
+    as_bob = call.context.replace(parameters=bob)
+    await service.unary(Call(call.operation, call.request, as_bob))
+    assert agent.calls[-1].request.id == "T2"
+    task = hub.StreamResponse(task=agent.tasks["T1"])
+    assert as_known(visible_to(call.request, as_bob), task).task.id == "T1"
+
+
+@pytest.mark.parametrize("member", ["id", "sessionId"])
+async def test_a_name_that_is_too_long_to_be_remembered_is_refused(member: str) -> None:
+    agent = Agent()
+    long = "x" * (LONGEST + 1)
+    call = send(long, "s") if member == "id" else send("c", long)
+    with pytest.raises(A2AError) as caught:
+        await callers(agent).unary(call)
+    assert caught.value.reason is Reason.INVALID_PARAMS
+    assert [one.field for one in caught.value.violations] == [member]
+    assert agent.calls == []
+    await callers(agent).unary(send(long[:-1], long[:-1]))

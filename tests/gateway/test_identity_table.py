@@ -69,3 +69,16 @@ def test_a_task_with_too_many_artifacts_is_refused_instead_of_filling_the_memory
     with pytest.raises(A2AError) as raised:
         name.index("one more")
     assert raised.value.reason is Reason.INVALID_AGENT_RESPONSE
+
+
+def test_long_names_that_an_agent_gives_count_as_several() -> None:
+    table = IdentityTable(most=100)
+    for given in "abc":
+        table.keep(Scope(), Name(given, f"{given}{'x' * 1024 * 60}"))
+    assert table.find(Scope(), "c") is not None
+    assert table.find(Scope(), "a") is None
+    name = Name("d", "T")
+    name.index("y" * 1024 * 99)
+    table.keep(Scope(), name)
+    assert table.find(Scope(), "c") is None
+    assert len(table) == 101

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, find, http_post
+from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client, service_of
+from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway.webhooks import PATH, Relay
 from a2a_bridge.hosting import Engine
@@ -262,3 +264,26 @@ async def test_only_posts_are_received() -> None:
         writer.write(f"GET {PATH}/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
         assert b" 405 " in await asyncio.wait_for(reader.read(), PATIENCE)
         writer.close()
+
+
+async def test_an_agent_cannot_show_what_one_caller_said_to_another() -> None:
+    async with bridge() as links:
+        given = hook(links.receiver, task_id="t")
+        told: list[hub.TaskPushNotificationConfig] = []
+
+        class Agent:
+            async def unary(self, call: Any) -> Any:
+                told.extend([call.request] if call.operation is ops.CREATE_PUSH_CONFIG else [])
+                return told[0]
+
+            def stream(self, call: Any) -> Any:
+                raise NotImplementedError
+
+        service = links.relay.wrap(Agent())
+        as_ann = CallContext(parameters={"authorization": "Bearer ann"})
+        as_bob = CallContext(parameters={"authorization": "Bearer bob"})
+        await service.unary(Call(ops.CREATE_PUSH_CONFIG, given, as_ann))
+        asked = hub.GetTaskPushNotificationConfigRequest(task_id="t", id="c")
+        shown = await service.unary(Call(ops.GET_PUSH_CONFIG, asked, as_bob))
+        assert "theirs" not in str(shown)
+        assert "secret" not in str(shown)

@@ -57,6 +57,8 @@ def encode_unit(tree: Unit, decode: Coding, encode: Coding) -> Unit:
 
 def same(left: Any, right: Any) -> bool:
     """Whether two trees are equal; 1, 1.0 and true are three values."""
+    if left is right:
+        return True  # what an entry leaves alone costs nothing, however many entries there are
     if isinstance(left, dict):
         return (
             isinstance(right, dict)

@@ -202,6 +202,23 @@ def test_a_forged_stash_changes_nothing(stash: Any) -> None:
     assert parts.encode_part({"kind": "text", "text": "hi", STASH: stash}) == {"type": "text", "text": "hi"}
 
 
+def test_a_forged_stash_does_not_make_a_part_dearer_for_each_of_its_entries() -> None:
+    data = Counting({"x": 1})
+    stash = [*([[["type"], "data"]] * 900), [["data"], {}]]
+    assert parts.encode_part({"kind": "data", "data": data, STASH: stash}) == {"type": "data", "data": data}
+    assert data.read <= 10
+
+
+class Counting(dict[str, Any]):
+    """Counts how often somebody looks through it."""
+
+    read = 0
+
+    def items(self) -> Any:
+        self.read += 1
+        return super().items()
+
+
 def test_a_member_that_is_called_like_the_stash_comes_back() -> None:
     wire = {"type": "text", "text": "hi", STASH: [[["text"], "forged"]]}
     assert parts.encode_part(parts.decode_part(wire)) == wire
