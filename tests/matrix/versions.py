@@ -118,15 +118,6 @@ DEVIATIONS = (
         )
         for binding in ("HTTP+JSON", "GRPC")
     ),
-    *(
-        Deviation(
-            "append and lastChunk have no absence in a2a.v1: one that JSON-RPC says is false is absent there",
-            without_defaults,
-            client=f"* 0.* {binding}",
-            agent="* 0.* JSONRPC",
-        )
-        for binding in ("HTTP+JSON", "GRPC")
-    ),
     Deviation(
         "append and lastChunk have no absence in 1.0, which the newest SDK speaks inside",
         without_defaults,
