@@ -32,24 +32,26 @@ from a2a_bridge.dialects.v0_3.irregular import (
     text_of,
 )
 from a2a_bridge.dialects.v0_3.messages import (
-    ARTIFACT,
     MESSAGE,
+    encode_message,
+    message_text,
+)
+from a2a_bridge.dialects.v0_3.scalars import FINAL_STATES, STATE_NAMES, struct
+from a2a_bridge.dialects.v0_3.tasks import (
+    ARTIFACT,
     STATUS_CHECKS,
     TASK,
     artifact_text,
     encode_artifact,
-    encode_message,
     encode_status,
     encode_task,
     impose_status,
-    message_text,
     read_status,
     status_facts,
     status_inside,
     status_text,
     task_text,
 )
-from a2a_bridge.dialects.v0_3.scalars import FINAL_STATES, STATE_NAMES, struct
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Value
 

@@ -22,7 +22,7 @@ from a2a_bridge.codec.values import describe
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects.dialect import HttpAddress, HttpRule, Row
-from a2a_bridge.dialects.v0_3 import events, messages, params, proto_card, push_configs, requests
+from a2a_bridge.dialects.v0_3 import events, params, proto_card, push_configs, requests, tasks
 from a2a_bridge.dialects.v0_3 import proto_asides as asides
 from a2a_bridge.dialects.v0_3.http_bodies import (
     a_string,
@@ -164,9 +164,7 @@ _KINDS = {member: kind for kind, member in _MEMBERS.items()} | {
 
 
 def _decode_task(files: Files, tree: Json) -> hub.Task:
-    task: hub.Task = (
-        messages.decode_task(tree) if says_kind(tree) else decode_tree(TASK, an_object(tree), files)
-    )
+    task: hub.Task = tasks.decode_task(tree) if says_kind(tree) else decode_tree(TASK, an_object(tree), files)
     return task
 
 
@@ -359,7 +357,7 @@ def _kind_row(
 def _kind_rows(proto: Mapping[Any, HttpRow]) -> dict[Any, tuple[Callable[[Any], bool], HttpRow]]:
     of_rpc = {row.operation: row for row in requests.ROWS}
     send = (params.encode_send, params.decode_send)
-    task = (messages.encode_task, messages.decode_task)
+    task = (tasks.encode_task, tasks.decode_task)
     sent = (partial(_wrapped, events.encode_result), partial(_decode_sent, Files.RAW))
     event = (partial(_wrapped, events.encode_event), partial(_decode_event, Files.RAW))
     config = (push_configs.encode_push_config, push_configs.decode_push_config)

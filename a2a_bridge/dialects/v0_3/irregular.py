@@ -297,11 +297,17 @@ def restored(shape: Shape, tree: JsonObject, facts: Facts | None = None) -> Json
             return shown
     else:
         given = residue.patch(shown, entries)
-        if type(given) is dict:
-            again = read(shape, given, exact=False)
-            if not again.problems and again.facts == facts and residue.same(again.tree, tree):
-                return given
+        if type(given) is dict and _means(shape, given, tree, facts):
+            return given
     return presented(shape, tree, facts | {"key": text})
+
+
+def _means(shape: Shape, given: JsonObject, tree: JsonObject, facts: Facts) -> bool:
+    try:
+        again = read(shape, given, exact=False)
+        return not again.problems and again.facts == facts and residue.same(again.tree, tree)
+    except RecursionError:  # of a depth that only forgers reach, in units within this one
+        return False
 
 
 def marked(shape: Shape, message: Any) -> JsonObject:

@@ -16,7 +16,7 @@ from a2a_bridge.core import errors as core
 from a2a_bridge.core.errors import Reason, Violation
 from a2a_bridge.dialects import residue
 from a2a_bridge.dialects.dialect import ErrorReply
-from a2a_bridge.dialects.v0_3 import card, errors, events, messages, parts, push_configs, requests
+from a2a_bridge.dialects.v0_3 import card, errors, events, messages, parts, push_configs, requests, tasks
 from a2a_bridge.dialects.v0_3.models_card import AgentCard
 from a2a_bridge.dialects.v0_3.models_data import (
     Artifact,
@@ -48,8 +48,8 @@ DECODERS: Mapping[str, Callable[[Any], Any]] = {
     "FilePart": parts.decode_part,
     "DataPart": parts.decode_part,
     "Message": messages.decode_message,
-    "Artifact": messages.decode_artifact,
-    "Task": messages.decode_task,
+    "Artifact": tasks.decode_artifact,
+    "Task": tasks.decode_task,
     "TaskStatusUpdateEvent": lambda tree: events.decode_event(tree).status_update,
     "TaskArtifactUpdateEvent": lambda tree: events.decode_event(tree).artifact_update,
     "AgentCard": card.decode_card,
@@ -62,8 +62,8 @@ DECODERS: Mapping[str, Callable[[Any], Any]] = {
 ENCODERS: Mapping[type, tuple[Callable[[Any], Any], Any]] = {
     hub.Part: (parts.encode_part, Part),
     hub.Message: (messages.encode_message, Message),
-    hub.Artifact: (messages.encode_artifact, Artifact),
-    hub.Task: (messages.encode_task, Task),
+    hub.Artifact: (tasks.encode_artifact, Artifact),
+    hub.Task: (tasks.encode_task, Task),
     hub.TaskStatusUpdateEvent: (
         lambda update: events.encode_event(hub.StreamResponse(status_update=update)),
         TaskStatusUpdateEvent,

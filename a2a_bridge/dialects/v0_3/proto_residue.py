@@ -31,7 +31,7 @@ from a2a_bridge.codec import (
     loads_exact,
 )
 from a2a_bridge.dialects import residue
-from a2a_bridge.dialects.residue import HUB, KEY, KIND, PROTO, V0_1, Entry
+from a2a_bridge.dialects.residue import HUB, KEY, PROTO, Entry
 from a2a_bridge.dialects.v0_3 import proto_messages as m
 from a2a_bridge.dialects.v0_3 import proto_requests as r
 from a2a_bridge.dialects.v0_3.proto_files import Files, decode_octets, encode_octets
@@ -260,7 +260,7 @@ def _others(unit: Any) -> JsonObject:
     if not unit.HasField("metadata") or KEY not in unit.metadata.fields:
         return {}
     said = _read(unit.metadata.fields[KEY].string_value)
-    return {source: said[source] for source in (KIND, V0_1) if source in said}
+    return {source: what for source, what in said.items() if source not in ("v", PROTO, HUB)}
 
 
 def _read(text: Any) -> JsonObject:

@@ -15,7 +15,6 @@ from a2a_bridge.dialects import residue
 from a2a_bridge.dialects.dialect import Row
 from a2a_bridge.dialects.v0_3 import card, params
 from a2a_bridge.dialects.v0_3.events import decode_event, decode_result, encode_event, encode_result
-from a2a_bridge.dialects.v0_3.messages import decode_task, encode_task
 from a2a_bridge.dialects.v0_3.push_configs import (
     aside,
     decode_push_config,
@@ -23,6 +22,10 @@ from a2a_bridge.dialects.v0_3.push_configs import (
     irregularities,
     read_push_config,
     with_push_config,
+)
+from a2a_bridge.dialects.v0_3.tasks import (
+    decode_task,
+    encode_task,
 )
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty

@@ -18,15 +18,17 @@ from a2a_bridge.dialects import marks, residue
 from a2a_bridge.dialects.residue import KEY, same
 from a2a_bridge.dialects.v0_3.events import decode_event, encode_event
 from a2a_bridge.dialects.v0_3.messages import (
-    decode_artifact,
     decode_message,
-    decode_task,
-    encode_artifact,
     encode_message,
-    encode_task,
 )
 from a2a_bridge.dialects.v0_3.parts import decode_part, encode_part
 from a2a_bridge.dialects.v0_3.scalars import canonical_time
+from a2a_bridge.dialects.v0_3.tasks import (
+    decode_artifact,
+    decode_task,
+    encode_artifact,
+    encode_task,
+)
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.dialects.v0_3.kind_hops import ROW, check, reading
 

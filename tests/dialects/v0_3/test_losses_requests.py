@@ -23,10 +23,12 @@ from a2a_bridge.dialects.v0_3.events import decode_event, encode_event
 from a2a_bridge.dialects.v0_3.losses import LOSSES
 from a2a_bridge.dialects.v0_3.messages import (
     decode_message,
+)
+from a2a_bridge.dialects.v0_3.params import decode_send, encode_send
+from a2a_bridge.dialects.v0_3.tasks import (
     decode_task,
     encode_task,
 )
-from a2a_bridge.dialects.v0_3.params import decode_send, encode_send
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.dialects.v0_3.kind_hops import ROW, check, reading
 

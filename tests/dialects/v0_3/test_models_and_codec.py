@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from a2a_bridge.codec import DecodeError, InexactNumber, dumps, loads_exact
 from a2a_bridge.core.errors import A2AError, Violation
-from a2a_bridge.dialects.v0_3 import events, messages, models, parts, requests
+from a2a_bridge.dialects.v0_3 import events, messages, models, parts, requests, tasks
 
 ROWS = {row.address: row for row in requests.ROWS}
 
@@ -21,8 +21,8 @@ ROWS = {row.address: row for row in requests.ROWS}
 JUDGED: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "Part": (models.Part, parts.decode_part),
     "Message": (models.Message, messages.decode_message),
-    "Artifact": (models.Artifact, messages.decode_artifact),
-    "Task": (models.Task, messages.decode_task),
+    "Artifact": (models.Artifact, tasks.decode_artifact),
+    "Task": (models.Task, tasks.decode_task),
     "TaskStatusUpdateEvent": (models.TaskStatusUpdateEvent, events.decode_event),
     "TaskArtifactUpdateEvent": (models.TaskArtifactUpdateEvent, events.decode_event),
     "MessageSendParams": (models.MessageSendParams, ROWS["message/send"].decode_request),

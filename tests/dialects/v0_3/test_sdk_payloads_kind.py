@@ -14,15 +14,17 @@ from a2a_bridge.codec import ExactFloat
 from a2a_bridge.dialects import residue
 from a2a_bridge.dialects.v0_3.events import decode_event, encode_event
 from a2a_bridge.dialects.v0_3.messages import (
-    decode_artifact,
     decode_message,
-    decode_task,
-    encode_artifact,
     encode_message,
-    encode_task,
 )
 from a2a_bridge.dialects.v0_3.params import decode_send, encode_send
 from a2a_bridge.dialects.v0_3.parts import decode_part, encode_part
+from a2a_bridge.dialects.v0_3.tasks import (
+    decode_artifact,
+    decode_task,
+    encode_artifact,
+    encode_task,
+)
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.dialects.v0_3.kind_hops import ROW, check, reading
 
