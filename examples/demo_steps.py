@@ -145,6 +145,8 @@ async def all_steps(client: Caller, version: str) -> dict[str, Any]:
         except Refused as error:
             reason, text = error.args
             results[name] = {"refused": reason, "text": text.replace(memory.get("ended", "none"), "<id>")}
+        except KeyError as missing:
+            results[name] = {"refused": "not tried", "text": f"an earlier step gave no {missing}"}
         else:
             results[name] = canonical([_tree(one) for one in _listed(result)])
     return results
@@ -153,7 +155,7 @@ async def all_steps(client: Caller, version: str) -> dict[str, Any]:
 def unlike(direct: Mapping[str, Any], bridged: Mapping[str, Any], *, older: bool) -> dict[str, list[str]]:
     """For each step that both sides have, where the results differ. older: whether a side is of 0.x."""
     found = {}
-    for step in direct.keys() & bridged.keys():
+    for step in (step for step in direct if step in bridged):
         expected, got = direct[step], bridged[step]
         if older and step == IN_OWN_WORDS:
             expected, got = in_words(expected), in_words(got)

@@ -210,6 +210,24 @@ def test_the_demo_compares_the_errors_of_older_versions_but_not_one_text(
     assert steps.unlike({ended: told}, {ended: {**told, "refused": "TASK_NOT_FOUND"}}, older=True)[ended]
 
 
+async def test_the_demo_goes_on_when_a_step_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = loaded("demo_steps", monkeypatch)
+
+    class Refusing:
+        async def call(self, operation: str, request: Any) -> Any:
+            raise steps.Refused("TASK_NOT_FOUND", operation)
+
+        async def stream(self, operation: str, request: Any) -> AsyncIterator[Any]:
+            raise steps.Refused("TASK_NOT_FOUND", operation)
+            yield
+
+    results = await steps.all_steps(Refusing(), "1.0")
+    assert list(results) == list(steps.STEPS)
+    assert results["SendMessage → task"]["refused"] == "TASK_NOT_FOUND"
+    assert results["GetTask"]["refused"] == "not tried"
+    assert list(await steps.all_steps(Refusing(), "0.3")) == [one for one in results if one != "ListTasks"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "differs"),
     [
