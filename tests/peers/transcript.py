@@ -22,7 +22,7 @@ NUMBERED = frozenset({"id", "taskId", "contextId", "messageId", "artifactId"})
 OPAQUE = frozenset({"data", "metadata"})
 #: member -> why it is not compared
 IGNORED = {
-    "timestamp": "each agent has its own clock, and protobuf layers of older SDKs drop it; tests/peers checks it apart",
+    "timestamp": "each agent has its own clock, and protobuf layers of older SDKs drop it; tests/gateway compares it, in raw JSON through two gateways",
     "url": "a card says where it was served",
     "additionalInterfaces": "a card says where it was served",
     "preferredTransport": "a card says where it was served",
