@@ -55,7 +55,7 @@ $(BUILD)/peers/%/.locked: requirements-peers/%.lock | $(VENV)/.locked
 		--require-hashes -r $<
 	@touch $@
 
-demo: install ## bridge an agent of the official SDK and compare all bindings
+demo: install ## bridge agents of the official SDK and compare every version and binding
 	$(BIN)/python examples/demo.py
 
 test: install peers ## run the tests
