@@ -7,7 +7,8 @@ Rules:
    lose numbers and depth.
 2. A *unit* is a message with metadata of its own. Its residue covers its members, but not units within it.
 3. It is written only where there is a deviation, and refused where it would be larger than LARGEST.
-4. Each entry names the value it replaces by a checksum. Entries whose value has changed since are left out.
+4. Each entry names the value it replaces by a checksum. Entries whose value has changed since are left out. No two
+   speak of the same value: a residue with such entries is none of ours.
 5. It cannot change what a message says: a dialect applies it only if the outcome still means the same message.
    What does not pass, or is none of ours, is the user's own.
 6. `strip` takes it away for those to whom it says nothing: agents next door, and wires of other shapes.
@@ -93,11 +94,15 @@ def heard(text: object, source: str) -> Json:
 
 
 def read(text: object, source: str) -> list[Entry] | None:
-    """The entries of a source in a text under KEY; None when it has none, or when they are not well formed."""
+    """The entries of a source in a text under KEY; None when it has none, or when they are not as `diff` makes them."""
     entries = heard(text, source)
     if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
         return None
-    return entries
+    return (
+        entries
+        if _are_apart(entries) and not any(_is_too_deep(entry[2]) for entry in entries if len(entry) == 3)
+        else None
+    )
 
 
 def is_residue(value: object) -> bool:
@@ -260,6 +265,11 @@ def _below(pointer: str, key: str) -> str:
 
 
 def _check_carriable(value: Json) -> None:
+    if _is_too_deep(value):
+        raise TooMuch(f"is nested more than {DEEPEST} levels deep")
+
+
+def _is_too_deep(value: Json) -> bool:
     """Level by level and without recursion, since this may be the deepest tree a parser returns."""
     level: list[Any] = [value]
     for _ in range(DEEPEST):
@@ -272,9 +282,9 @@ def _check_carriable(value: Json) -> None:
             elif type(item) is float:
                 raise InexactNumber("the text of a number is needed")
         if not deeper:
-            return
+            return False
         level = deeper
-    raise TooMuch(f"is nested more than {DEEPEST} levels deep")
+    return True
 
 
 def _checksum(value: Json) -> str:
@@ -293,11 +303,21 @@ def _plain(value: Any) -> float:
 
 
 def _sorted(value: Json) -> Json:
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    if isinstance(value, list):
-        return [_sorted(item) for item in value]
-    return value
+    """With members in order. Without recursion, since what is deep ends here."""
+    root: list[Any] = [value]
+    rest: list[Any] = [root]
+    while rest:
+        place = rest.pop()
+        for key, item in place.items() if isinstance(place, dict) else enumerate(place):
+            if isinstance(item, dict):
+                place[key] = {name: item[name] for name in sorted(item)}
+            elif isinstance(item, list):
+                place[key] = item.copy()
+            else:
+                continue
+            rest.append(place[key])
+    made: Json = root[0]
+    return made
 
 
 def _is_entry(entry: object) -> bool:
@@ -307,11 +327,35 @@ def _is_entry(entry: object) -> bool:
     return False
 
 
+def _are_apart(entries: list[Entry]) -> bool:
+    """Whether no entry is about what another is about, or a part of that.
+
+    Together they look at each value once, then, and make no text longer but once. Without that a few of them could
+    keep a processor busy for minutes, or fill the memory.
+    """
+    places: dict[str, Any] = {}
+    for entry in entries:
+        *above, last = _keys(entry[0])
+        place: Any = places
+        for key in above:
+            place = place.setdefault(key, {})
+            if place is None:
+                return False
+        if last in place:
+            return False
+        place[last] = None
+    return True
+
+
+def _keys(pointer: str) -> list[str]:
+    return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")]
+
+
 def _apply(root: dict[str, Any], owned: set[int], entry: Entry) -> None:
     pointer, old = entry[0], entry[1]
     if pointer and not pointer.startswith("/"):
         return
-    keys = [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")]
+    keys = _keys(pointer)
     place: Any = root
     for key in keys[:-1]:
         found = _member(place, key)
@@ -355,6 +399,7 @@ def _member(place: Any, key: str) -> Any:
         and key.isascii()
         and key.isdigit()
         and len(key) < 10
+        and (key == "0" or key[0] != "0")
         and int(key) < len(place)
     ):
         return place[int(key)]
