@@ -274,7 +274,9 @@ async def test_an_agent_cannot_show_what_one_caller_said_to_another() -> None:
         class Agent:
             async def unary(self, call: Any) -> Any:
                 told.extend([call.request] if call.operation is ops.CREATE_PUSH_CONFIG else [])
-                return told[0]
+                shown = hub.TaskPushNotificationConfig()
+                shown.CopyFrom(told[0])
+                return shown
 
             def stream(self, call: Any) -> Any:
                 raise NotImplementedError

@@ -37,6 +37,8 @@ def decode(body: JsonObject) -> hub.StreamResponse:
         event: hub.StreamResponse = newer_events.decode_event(events.decode_event(body))
     except DecodeError as error:
         raise invalid_params(error.path, error.problem) from None
+    except RecursionError:
+        raise invalid_params("", "is nested too deeply") from None
     return event
 
 

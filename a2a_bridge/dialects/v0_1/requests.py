@@ -74,9 +74,15 @@ class _Requests:
             raise invalid_params(error.path, error.problem) from None
         except A2AError as error:
             raise _renamed(error) from None
+        except RecursionError:
+            raise invalid_params("", _TOO_DEEP) from None
 
     def encode(self, message: Any) -> Any:
-        return self._down(self._inner.encode_request(message))
+        """Raises INVALID_PARAMS for what an older caller may nest more deeply than this version can be given it."""
+        try:
+            return self._down(self._inner.encode_request(message))
+        except RecursionError:
+            raise invalid_params("", _TOO_DEEP) from None
 
     def aside(self, wire: Any) -> Mapping[str, str]:
         inner = self._inner.aside
@@ -110,9 +116,15 @@ class _Responses:
         except DecodeError as error:
             text = f"the agent's answer is not what 0.1 has for {self._inner.operation.name}: {error}"
             raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
+        except RecursionError:
+            raise _deep_answer() from None
 
     def encode(self, message: Any) -> Any:
-        return self._down(self._inner.encode_response(message))
+        """Raises INVALID_AGENT_RESPONSE for what is nested more deeply than 0.1 can be given it."""
+        try:
+            return self._down(self._inner.encode_response(message))
+        except RecursionError:
+            raise _deep_answer() from None
 
     def aside(self, wire: Any) -> Mapping[str, str]:
         inner = self._inner.aside_response
@@ -124,6 +136,13 @@ class _Responses:
             return self._down(inner(self._up(wire), parameters)) if inner is not None else wire
         except A2AError:
             return wire  # a null: nothing that anything could be said about
+
+
+_TOO_DEEP = "is nested too deeply"
+
+
+def _deep_answer() -> A2AError:
+    return A2AError(Reason.INVALID_AGENT_RESPONSE, f"the agent's answer {_TOO_DEEP}", blame=Blame.PEER)
 
 
 def _renamed(error: A2AError) -> A2AError:

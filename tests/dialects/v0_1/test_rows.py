@@ -165,3 +165,21 @@ def test_no_error_of_the_codec_gets_out() -> None:
                 pytest.fail(method)
             except A2AError:
                 continue
+
+
+@pytest.mark.parametrize("method", ["tasks/send", "tasks/sendSubscribe"])
+def test_what_is_nested_too_deeply_is_refused(method: str) -> None:
+    deep: Any = "x"
+    for _ in range(950):
+        deep = [deep]
+    message = {"role": "user", "parts": [{"type": "text", "text": deep}]}
+    with pytest.raises(A2AError) as raised:
+        BY_METHOD[method].decode_request({"id": "t", "message": message})
+    assert raised.value.reason is Reason.INVALID_PARAMS
+    status = {"state": "working", "message": {"role": "agent", "parts": [{"type": "text", "text": deep}]}}
+    with pytest.raises(A2AError) as raised:
+        BY_METHOD[method].decode_response({"id": "t", "status": status})
+    assert raised.value.reason is Reason.INVALID_AGENT_RESPONSE
+    with pytest.raises(A2AError) as raised:
+        push.FORM.decode({"id": "t", "status": status})
+    assert raised.value.reason is Reason.INVALID_PARAMS
