@@ -238,9 +238,9 @@ def _encode_slowly(pair: Pair, message: Any, plain: Any, files: Files) -> JsonOb
             if patched is None:
                 continue  # the user's own, which goes the way of all that a2a.v1 has no place for
             pieces[index] = patched
-        elif not residue.is_residue(owner.metadata.fields[KEY].string_value):
-            continue
         others[index] = _others(owner)
+        if not entries and not others[index]:
+            continue  # the user's own as well
         del copy.metadata.fields[KEY]
         if not copy.metadata.fields:
             copy.ClearField("metadata")
@@ -256,11 +256,15 @@ def _mirrored(pair: Pair, plain: Any, message: Any, others: Sequence[JsonObject]
 
 
 def _others(unit: Any) -> JsonObject:
-    """What the JSON shapes say in the metadata of a unit of either side, by source."""
+    """What the JSON shapes say in the metadata of a unit of either side, by source; nothing if a person wrote it."""
     if not unit.HasField("metadata") or KEY not in unit.metadata.fields:
         return {}
-    said = _read(unit.metadata.fields[KEY].string_value)
-    return {source: what for source, what in said.items() if source not in ("v", PROTO, HUB)}
+    text = unit.metadata.fields[KEY].string_value
+    said = _read(text)
+    if HUB in said and list(said).index(HUB) != 1:
+        return {}
+    others = {source: what for source, what in said.items() if source not in ("v", PROTO, HUB)}
+    return others if others and dumps_ascii(said) == text else {}
 
 
 def _read(text: Any) -> JsonObject:

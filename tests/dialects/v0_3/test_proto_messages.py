@@ -208,3 +208,28 @@ def test_what_is_no_protobuf_is_refused_in_plain_words(one: Row[str, bytes]) -> 
     with pytest.raises(A2AError) as caught:
         one.decode_response(b"\xff\xff\xff")
     assert caught.value.reason is Reason.INVALID_AGENT_RESPONSE
+
+
+WRITTEN_BY_HAND = [
+    '{"v":1,"kind":[],"kind":[["/x",null,1]]}',
+    '{"v":1,"kind" : []}',
+    '{"v":1,"v":2,"kind":[]}',
+    '{"v":1,"kind":[],"hub":[]}',
+    '{"v":1,"kind":"é"}',
+    '{"v":1,"kind":NaN}',
+    '{"v":1,"hub":[]}',
+    '{"v":1,"proto":[]}',
+    '{"v":1,"kind":' + "[" * 900 + "]" * 900 + "}",
+    '{"v":1,"kind":' + "[" * 20000,
+]
+
+
+@pytest.mark.parametrize("text", WRITTEN_BY_HAND)
+def test_what_stands_under_the_key_and_is_none_of_ours_comes_back_as_it_was(text: str) -> None:
+    wire = v0.Part(text="a")
+    wire.metadata[residue.KEY] = text
+    assert written(pairs.PART, pairs.decode_bytes(pairs.PART, wire.SerializeToString(), Files.RAW)) == wire
+    part = hub.Part(text="a")
+    part.metadata[residue.KEY] = text
+    there = pairs.encode_bytes(pairs.PART, part, Files.RAW)
+    assert pairs.decode_bytes(pairs.PART, there, Files.RAW) == part
