@@ -62,10 +62,11 @@ def _refuse(_: int) -> float:
 
 def _regular(exact: ExactFloat) -> float:
     """The double of a number that is written as that double would be. Raises Irregular."""
-    double = float(exact)
+    if exact.text == float.__repr__(exact) and not exact.is_integer():
+        return exact  # as most are
     if canonical_number(exact) is not exact:
         raise Irregular
-    return double
+    return float(exact)
 
 
 #: as in the codec, but only numbers that come back as they were
