@@ -185,4 +185,10 @@ def _count(number: int, row: Any) -> Count:
         value = row.get(name) if isinstance(row, dict) else None
         if not isinstance(value, types) or isinstance(value, bool):
             raise ValueError(_problem(number, name, types))  # noqa: TRY004  a document is at fault, not a caller
-    return Count(**{name: row[name] for name in _TYPES})
+    count = Count(**{name: row[name] for name in _TYPES})
+    # A file or an answer can be anybody's, and what it calls a caller ends up on a terminal.
+    count.client, count.principal = _name(count.client), _name(count.principal)
+    count.binding, count.version, count.operation = map(
+        _name, (count.binding, count.version, count.operation)
+    )
+    return count

@@ -140,3 +140,18 @@ async def test_counts_survive_as_a_document(probe: Probe) -> None:
 def test_what_is_no_usage_document_is_refused(document: Any, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         counts_of(document)
+
+
+def test_a_document_cannot_write_on_a_terminal_either() -> None:
+    table = Usage()
+    row = {
+        "client": "a\x1b[2J\nb",
+        "principal": "",
+        "binding": "\x1b",
+        "version": "0.3",
+        "operation": "GetTask",
+    }
+    row |= {"calls": 1, "errors": 0, "first": 1.0, "last": 2.0}  # type: ignore[dict-item]
+    table.restore({"format": 1, "now": 3.0, "usage": [row]})
+    [count] = table
+    assert (count.client, count.binding) == ("a�[2J�b", "�")

@@ -107,7 +107,8 @@ def _streaming(row: Row[str, Any]) -> Row[str, Any]:
 
 
 def _showing_card(row: Row[str, Any], address: str) -> Row[str, Any]:
-    return replace(row, address=address, encode_response=card.FORM.encode, decode_response=card.FORM.decode)
+    encode = v0_3.response_encoder(hub.AgentCard, card.FORM.encode)
+    return replace(row, address=address, encode_response=encode, decode_response=card.FORM.decode)
 
 
 def _older(row: Row[str, Any]) -> tuple[Row[str, Any], ...]:

@@ -261,7 +261,7 @@ ROWS: tuple[Row[str, Any], ...] = (
         "agent/getAuthenticatedExtendedCard",
         encode_request=_null,
         decode_request=_extended_card_request,
-        encode_response=card.FORM.encode,
+        encode_response=response_encoder(hub.AgentCard, card.FORM.encode),
         decode_response=card.FORM.decode,
     ),
 )

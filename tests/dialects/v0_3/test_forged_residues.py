@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.cards.resolve import parse_tree
 from a2a_bridge.codec import dumps, dumps_ascii, loads
-from a2a_bridge.dialects import residue
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V0_3, Kind, residue
 from a2a_bridge.dialects.v0_3.messages import encode_message
 from a2a_bridge.dialects.v0_3.parts import encode_part
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -68,3 +71,27 @@ def test_forged_depth_ends_nowhere() -> None:
     for entry in (["/parts", "00000000"], ["/parts", _checksum(parts), copied]):
         message.metadata.fields[residue.KEY].string_value = _text(entry)
         assert encode_message(message)["parts"] == parts
+
+
+@pytest.mark.parametrize("kind", [JSONRPC, HTTP_JSON, GRPC])
+def test_an_extended_card_that_cannot_be_said_is_the_agents_fault(kind: Kind[Any, Any]) -> None:
+    plain = {"name": "n", "description": "d", "url": "http://a.example", "version": "1", "skills": []}
+    modes = {"defaultInputModes": ["a"], "defaultOutputModes": ["a"]}
+    flows = {"implicit": {"authorizationUrl": "a", "scopes": {"a": "b"}}}
+    long = {"uri": "u", "params": {"a": "x" * 70_000}}
+    tree = {
+        **plain,
+        **modes,
+        "capabilities": {"streaming": True, "extensions": [long]},
+        "securitySchemes": {"o": {"type": "oauth2", "flows": flows}},
+        "signatures": [{"protected": "p", "signature": "s", "header": {"a": 1}}],
+        "supportsAuthenticatedExtendedCard": True,
+    }
+    given = parse_tree(tree, "here")
+    form = V0_3.form(kind)
+    assert form is not None
+    row = form.row(ops.GET_EXTENDED_AGENT_CARD)
+    assert row is not None
+    with pytest.raises(A2AError) as caught:
+        row.encode_response(given)
+    assert caught.value.reason is Reason.INVALID_AGENT_RESPONSE
