@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 from a2a_bridge.core.scope import Scope
@@ -51,3 +52,18 @@ def test_the_memory_is_bounded() -> None:
     assert len(known) == 6
     assert known.of(ALICE, config("9", "http://hook/9")).version == "0.3"
     assert known.of(ALICE, config("0", "http://hook/0")).version == ""
+
+
+def test_long_words_take_no_more_room_than_short_ones() -> None:
+    known = Registrations()
+    config = hub.TaskPushNotificationConfig(task_id="t", id="c", url="http://a/" + "x" * 1_000_000, token="y")  # noqa: S106
+    tracemalloc.start()
+    try:
+        for number in range(5):
+            config.token = str(number)
+            known.note(Scope(), config, "0.3")
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert known.of(Scope(), config).version == "0.3"
+    assert kept < 1_500_000
