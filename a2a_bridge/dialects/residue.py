@@ -11,7 +11,8 @@ Rules:
    speak of the same value: a residue with such entries is none of ours.
 5. It cannot change what a message says: a dialect applies it only if the outcome still means the same message.
    What does not pass, or is none of ours, is the user's own.
-6. `strip` takes it away for those to whom it says nothing: agents next door, and wires of other shapes.
+6. `strip` takes it away for those to whom it says nothing: agents next door. On a wire of another shape it travels on as
+   an entry of the metadata.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ KEY = "urn:a2a-bridge:residue:1"
 LARGEST = 64 * 1024
 DEEPEST = 500
 """Levels of a carried value, at most: more could be written, but not read again everywhere."""
-KIND, PROTO, V0_1, HUB = "kind", "proto", "v0.1", "hub"
+KIND, PROTO, HUB = "kind", "proto", "hub"
 """Sources: the JSON `kind` shape, the protobuf shape and 0.1 (what those said more than the hub), and the hub."""
 
 _PREFIX = '{"v":1,"'

@@ -292,10 +292,7 @@ def restored(shape: Shape, tree: JsonObject, facts: Facts | None = None) -> Json
         tree["metadata"] = rest
     shown = presented(shape, tree, facts)
     entries = residue.read(text, KIND)
-    if entries is None:
-        if _of_others(text):
-            return shown
-    else:
+    if entries is not None:
         given = residue.patch(shown, entries)
         if type(given) is dict and _means(shape, given, tree, facts):
             return given
@@ -362,11 +359,6 @@ def _impose(shape: Shape, message: Any, facts: Facts) -> None:
         message.metadata.fields[KEY].CopyFrom(_decode_value(facts["key"]))
     if "bare" in facts:
         message.metadata.SetInParent()
-
-
-def _of_others(text: Json) -> bool:
-    """Whether a text under KEY is a residue that says nothing of this shape."""
-    return any(residue.heard(text, source) is not None for source in (residue.PROTO, residue.V0_1))
 
 
 def _sorted(value: Any) -> Any:
