@@ -11,8 +11,8 @@ Rules:
    speak of the same value: a residue with such entries is none of ours.
 5. It cannot change what a message says: a dialect applies it only if the outcome still means the same message.
    What does not pass, or is none of ours, is the user's own.
-6. `strip` takes it away for those to whom it says nothing: agents next door. On a wire of another shape it travels on as
-   an entry of the metadata.
+6. `strip` takes it away for those to whom it says nothing: agents next door. What the protobuf shape said stays behind
+   on wires of the other shape, too; the reverse travels on as an entry of the metadata.
 """
 
 from __future__ import annotations

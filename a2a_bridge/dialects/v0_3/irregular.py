@@ -292,7 +292,10 @@ def restored(shape: Shape, tree: JsonObject, facts: Facts | None = None) -> Json
         tree["metadata"] = rest
     shown = presented(shape, tree, facts)
     entries = residue.read(text, KIND)
-    if entries is not None:
+    if entries is None:
+        if _of_others(text):
+            return shown
+    else:
         given = residue.patch(shown, entries)
         if type(given) is dict and _means(shape, given, tree, facts):
             return given
@@ -359,6 +362,15 @@ def _impose(shape: Shape, message: Any, facts: Facts) -> None:
         message.metadata.fields[KEY].CopyFrom(_decode_value(facts["key"]))
     if "bare" in facts:
         message.metadata.SetInParent()
+
+
+def _of_others(text: Json) -> bool:
+    """Whether a text under KEY is a residue that says nothing of this shape.
+
+    It stays behind here: writers of ProtoJSON write `1.0` for 1 as a matter of course, and nearly everything of
+    theirs would come with an entry that no reader of this shape has a use for.
+    """
+    return residue.heard(text, residue.PROTO) is not None
 
 
 def _sorted(value: Any) -> Any:
