@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from a2a_bridge.dialects import KNOWN
+from a2a_bridge.dialects.v0_3.losses import BETWEEN_SHAPES
 from tests.docs.pages import DOCS
 
 PAGE = DOCS / "versions.md"
@@ -14,7 +15,7 @@ END = "<!-- end of what is generated -->\n"
 
 
 def table() -> str:
-    """One row for each reason: what is lost, and in which versions."""
+    """What is lost, by reason and with the versions; and what does not pass between the shapes of 0.x."""
     rows: dict[str, tuple[list[str], list[str]]] = {}
     for dialect in KNOWN:
         for loss in dialect.losses:
@@ -29,6 +30,8 @@ def table() -> str:
         f"| {', '.join(f'`{path}`' for path in paths)} | {', '.join(versions)} | {reason} |"
         for reason, (paths, versions) in rows.items()
     ]
+    lines += ["", "| of one shape of 0.x | does not reach agents of the other, because |", "|---|---|"]
+    lines += [f"| {loss.path} | {loss.reason} |" for loss in BETWEEN_SHAPES]
     return "\n".join(lines) + "\n"
 
 
