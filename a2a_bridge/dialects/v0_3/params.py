@@ -20,7 +20,7 @@ from a2a_bridge.codec.values import describe
 from a2a_bridge.codec.wire import VARINT
 from a2a_bridge.core.call import ASIDE_PARAMETER
 from a2a_bridge.dialects import residue
-from a2a_bridge.dialects.residue import KEY, KIND
+from a2a_bridge.dialects.residue import KEY, KIND, PROTO
 from a2a_bridge.dialects.v0_3 import scalars
 from a2a_bridge.dialects.v0_3.irregular import Reader, Shape, decode_with, restored, text_of
 from a2a_bridge.dialects.v0_3.messages import (
@@ -35,6 +35,7 @@ from a2a_bridge.dialects.v0_3.push_configs import (
     encode_inner,
     read_inner,
     read_push_config,
+    schemes_told,
 )
 from a2a_bridge.dialects.v0_3.scalars import LONGEST, SHORTEST, struct
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -280,7 +281,8 @@ class Params:
 
     def recall(self, tree: Json, parameters: Mapping[str, str]) -> Json:
         """Canonical params with what was told aside, if they still mean the same."""
-        given = residue.patch(tree, residue.read(parameters.get(ASIDE_PARAMETER), KIND) or ())
+        text = parameters.get(ASIDE_PARAMETER)
+        given = residue.patch(tree, residue.read(text, KIND) or schemes_told(text, PROTO))
         if given is tree:
             return tree
         reader = self._read(given)

@@ -17,10 +17,11 @@ from a2a_bridge.codec import DecodeError, JsonObject, JsonSyntaxError, decoder, 
 from a2a_bridge.core.call import ASIDE_PARAMETER
 from a2a_bridge.core.errors import A2AError, invalid_params
 from a2a_bridge.dialects import residue
-from a2a_bridge.dialects.residue import PROTO
+from a2a_bridge.dialects.residue import KIND, PROTO
 from a2a_bridge.dialects.v0_3.proto_messages import Notes
 from a2a_bridge.dialects.v0_3.proto_residue import Pair
 from a2a_bridge.dialects.v0_3.proto_trees import WRAPPER, message_of, tree_of
+from a2a_bridge.dialects.v0_3.push_configs import schemes_told
 
 LARGEST_ASIDE = 4096
 Told = Mapping[str, str]
@@ -60,7 +61,7 @@ def recall_list(pair: Pair, tree: JsonObject, told: Told, items: str) -> JsonObj
 
 
 def _with(pair: Pair, tree: JsonObject, text: object) -> JsonObject:
-    entries = residue.read(text, PROTO)
+    entries = residue.read(text, PROTO) or schemes_told(text, KIND)
     if not entries:
         return tree
     patched: Any = residue.patch(_shown(tree, pair), entries)

@@ -17,7 +17,7 @@ from a2a_bridge.codec.values import describe
 from a2a_bridge.core.call import ASIDE_PARAMETER
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects import residue
-from a2a_bridge.dialects.residue import KIND
+from a2a_bridge.dialects.residue import KIND, PROTO
 from a2a_bridge.dialects.v0_3.irregular import Reader
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -132,9 +132,18 @@ def of_push_config(tree: Json) -> str:
     return "" if reader.problems else irregularities(tree, reader.tree)
 
 
+#: several schemes are what both shapes of 0.x can say of a configuration and 1.0 cannot, at the same place
+_SCHEMES = "/pushNotificationConfig/authentication/schemes"
+
+
+def schemes_told(text: object, source: str) -> list[residue.Entry]:
+    """What the other shape of 0.x told of the schemes of a configuration, which this one can say too."""
+    return [entry for entry in residue.read(text, source) or () if entry[0].startswith(_SCHEMES)]
+
+
 def with_push_config(tree: JsonObject, text: str) -> JsonObject:
     """A canonical tree with that in it again, if it still means the same configuration."""
-    given = residue.patch(tree, residue.read(text, KIND) or ())
+    given = residue.patch(tree, residue.read(text, KIND) or schemes_told(text, PROTO))
     reader = read_push_config(given)
     if type(given) is not dict or reader.problems or not residue.same(reader.tree, tree):
         return tree

@@ -8,8 +8,12 @@ import pytest
 
 from a2a_bridge.codec import dumps, loads_exact
 from a2a_bridge.core import operations as ops
-from a2a_bridge.dialects import HTTP_JSON, JSONRPC, V0_3
+from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V0_3
 from a2a_bridge.dialects.residue import KEY, same
+from a2a_bridge.pb import a2a_v1
+
+AUTHENTICATION = {"schemes": ["Basic", "Bearer", "Digest"], "credentials": "c"}
+WEBHOOK = {"id": "c", "url": "https://example.com/", "authentication": AUTHENTICATION}
 
 #: what neither protobuf nor 1.0 can keep
 ODD = {
@@ -67,3 +71,19 @@ def test_how_protojson_writes_numbers_is_not_shown_to_agents_of_jsonrpc() -> Non
     shown = rpc.encode_request(rest.decode_request(reread(FLOATS)))
     assert shown["message"]["parts"] == [{"kind": "data", "data": {"one": 1}}]
     assert KEY.encode() not in dumps(shown)
+
+
+@pytest.mark.parametrize("kind", [HTTP_JSON, GRPC])
+def test_all_schemes_of_a_push_config_reach_agents_of_the_other_shape(kind: Any) -> None:
+    theirs, ours = row(JSONRPC, ops.CREATE_PUSH_CONFIG), row(kind, ops.CREATE_PUSH_CONFIG)
+    given = {"taskId": "t", "pushNotificationConfig": WEBHOOK}
+    request = theirs.decode_request(given)
+    wire = ours.recall(ours.encode_request(request), theirs.aside(given))
+    if kind is GRPC:
+        config = a2a_v1.CreateTaskPushNotificationConfigRequest.FromString(wire).config
+        assert list(config.push_notification_config.authentication.schemes) == AUTHENTICATION["schemes"]
+    else:
+        assert wire["config"]["pushNotificationConfig"]["authentication"] == AUTHENTICATION
+    # And back, as an agent of the one shape hears it from a caller of the other.
+    again = theirs.recall(theirs.encode_request(ours.decode_request(wire)), ours.aside(wire))
+    assert again == given
