@@ -29,7 +29,7 @@ from a2a_bridge.dialects.v0_3.irregular import (
     explained,
     marked,
     restored,
-    text_of,
+    text_with,
 )
 from a2a_bridge.dialects.v0_3.messages import (
     MESSAGE,
@@ -87,16 +87,6 @@ def write_status_update(tree: Any) -> str:
     if seen != len(tree):  # residue
         raise Irregular  # residue
     return out
-
-
-def status_update_text(tree: Any) -> str:
-    """Wire text of any status update. Raises Refused, and InexactNumber."""
-    try:
-        return write_status_update(tree)
-    except InexactNumber:
-        raise
-    except (ValueError, LookupError, AttributeError, TypeError):
-        return text_of(STATUS_UPDATE, tree)
 
 
 def encode_status_update(event: Any) -> JsonObject:
@@ -158,16 +148,6 @@ def write_artifact_update(tree: Any) -> str:
     if seen != len(tree):  # residue
         raise Irregular  # residue
     return out
-
-
-def artifact_update_text(tree: Any) -> str:
-    """Wire text of any artifact update. Raises Refused, and InexactNumber."""
-    try:
-        return write_artifact_update(tree)
-    except InexactNumber:
-        raise
-    except (ValueError, LookupError, AttributeError, TypeError):
-        return text_of(ARTIFACT_UPDATE, tree)
 
 
 def encode_artifact_update(event: Any) -> JsonObject:
@@ -300,6 +280,8 @@ ARTIFACT_UPDATE = Shape(
     facts_of=_artifact_facts,
 )
 
+status_update_text = text_with(STATUS_UPDATE)
+artifact_update_text = text_with(ARTIFACT_UPDATE)
 decode_status_update = decode_with(STATUS_UPDATE, status_update_text)
 decode_artifact_update = decode_with(ARTIFACT_UPDATE, artifact_update_text)
 

@@ -184,6 +184,23 @@ class Shape:
     facts_of: Callable[[Any], Facts] = lambda _: {}
 
 
+def text_with(shape: Shape) -> Callable[[Any], str]:
+    """The writer of a shape: any JSON tree → wire text, quickly where it is canonical. Raises Refused and
+    InexactNumber.
+    """
+    write = shape.write
+
+    def text(tree: Any) -> str:
+        try:
+            return write(tree)
+        except InexactNumber:
+            raise
+        except (ValueError, LookupError, AttributeError, TypeError):
+            return text_of(shape, tree)
+
+    return text
+
+
 def decode_with(shape: Shape, text: Callable[[Any], str]) -> Callable[[Any], Any]:
     """The decoder of a shape: JSON tree → message. It raises DecodeError and InexactNumber."""
     from_string = shape.cls.FromString

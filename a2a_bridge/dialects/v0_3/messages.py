@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from a2a_bridge.codec import InexactNumber, JsonObject
+from a2a_bridge.codec import JsonObject
 from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.structs import LEVELS, read_struct
 from a2a_bridge.codec.wire import VARINT
 from a2a_bridge.dialects.residue import KEY
-from a2a_bridge.dialects.v0_3.irregular import Facts, Reader, Shape, decode_with, marked, restored, text_of
+from a2a_bridge.dialects.v0_3.irregular import Facts, Reader, Shape, decode_with, marked, restored, text_with
 from a2a_bridge.dialects.v0_3.parts import PART, encode_part, part_text
 from a2a_bridge.dialects.v0_3.scalars import ROLE_NAMES, ROLES, struct
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -89,26 +89,6 @@ def write_message(tree: Any) -> str:
     if rest:  # residue
         raise Irregular  # residue
     return out
-
-
-def message_text(tree: Any) -> str:
-    """Wire text of any message. Raises Refused, and InexactNumber."""
-    try:
-        return write_message(tree)
-    except InexactNumber:
-        raise
-    except (ValueError, LookupError, AttributeError, TypeError):
-        return text_of(MESSAGE, tree)
-
-
-def callers_message_text(tree: Any) -> str:
-    """The same for a message in a request."""
-    try:
-        return write_message(tree)
-    except InexactNumber:
-        raise
-    except (ValueError, LookupError, AttributeError, TypeError):
-        return text_of(CALLERS_MESSAGE, tree)
 
 
 def encode_message(message: Any, shape: Shape | None = None) -> JsonObject:
@@ -218,4 +198,6 @@ CALLERS_MESSAGE = replace(
     facts_of=_role_facts("user"),
 )
 
+message_text = text_with(MESSAGE)
+callers_message_text = text_with(CALLERS_MESSAGE)
 decode_message = decode_with(MESSAGE, message_text)

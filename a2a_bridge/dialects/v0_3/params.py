@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from a2a_bridge.codec import DecodeError, InexactNumber, Json, JsonObject
+from a2a_bridge.codec import DecodeError, Json, JsonObject
 from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.structs import LEVELS, read_struct
 from a2a_bridge.codec.values import describe
@@ -22,7 +22,7 @@ from a2a_bridge.core.call import ASIDE_PARAMETER
 from a2a_bridge.dialects import residue
 from a2a_bridge.dialects.residue import KEY, KIND, PROTO
 from a2a_bridge.dialects.v0_3 import scalars
-from a2a_bridge.dialects.v0_3.irregular import Reader, Shape, decode_with, restored, text_of
+from a2a_bridge.dialects.v0_3.irregular import Reader, Shape, decode_with, restored, text_with
 from a2a_bridge.dialects.v0_3.messages import (
     CALLERS_MESSAGE,
     callers_message_text,
@@ -112,16 +112,6 @@ def _push_config(tree: Any) -> str:
     if reader.problems or not residue.same(reader.tree, tree):
         raise Irregular
     return decode_inner(tree).SerializeToString().decode("latin-1")
-
-
-def send_text(tree: Any) -> str:
-    """Wire text of any MessageSendParams. Raises Refused, and InexactNumber."""
-    try:
-        return write_send(tree)
-    except InexactNumber:
-        raise
-    except (ValueError, LookupError, AttributeError, TypeError):
-        return text_of(SEND, tree)
 
 
 def encode_send(request: Any) -> JsonObject:
@@ -223,16 +213,6 @@ def write_cancel(tree: Any) -> str:
     return out
 
 
-def cancel_text(tree: Any) -> str:
-    """Wire text of any TaskIdParams for a cancellation. Raises Refused, and InexactNumber."""
-    try:
-        return write_cancel(tree)
-    except InexactNumber:
-        raise
-    except (ValueError, LookupError, AttributeError, TypeError):
-        return text_of(CANCEL, tree)
-
-
 def encode_cancel(request: Any) -> JsonObject:
     """TaskIdParams as a 0.x peer gets them. Raises ValueError for what JSON cannot say."""
     tree: JsonObject = {"id": request.id}
@@ -252,6 +232,8 @@ def _read_cancel(reader: Reader) -> None:
 SEND = Shape(hub.SendMessageRequest, '"', _read_send, write_send, encode_send, _send_inside)
 CANCEL = Shape(hub.CancelTaskRequest, "\x1a", _read_cancel, write_cancel, encode_cancel)
 
+send_text = text_with(SEND)
+cancel_text = text_with(CANCEL)
 decode_send = decode_with(SEND, send_text)
 decode_cancel = decode_with(CANCEL, cancel_text)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from a2a_bridge.codec import InexactNumber, Json, JsonObject
+from a2a_bridge.codec import Json, JsonObject
 from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.structs import LEVELS, read_struct, read_value
 from a2a_bridge.codec.values import base64_text
@@ -24,7 +24,7 @@ from a2a_bridge.dialects.v0_3.irregular import (
     decode_with,
     marked,
     restored,
-    text_of,
+    text_with,
 )
 from a2a_bridge.dialects.v0_3.scalars import base64_octets, struct
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -125,16 +125,6 @@ def _name(tag: str, value: Any) -> str:
     if not value.isascii():
         value = value.encode().decode("latin-1")
     return f"{tag}{VARINT[len(value)]}{value}"
-
-
-def part_text(tree: Any) -> str:
-    """Wire text of any part. Raises Refused, and InexactNumber."""
-    try:
-        return write_part(tree)
-    except InexactNumber:
-        raise
-    except (ValueError, AttributeError, TypeError):
-        return text_of(PART, tree)
 
 
 def encode_part(part: Any) -> JsonObject:
@@ -303,4 +293,5 @@ PART = Shape(
     facts_of=_facts_of,
 )
 
+part_text = text_with(PART)
 decode_part = decode_with(PART, part_text)

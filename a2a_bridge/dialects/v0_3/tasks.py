@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from a2a_bridge.codec import InexactNumber, JsonObject
+from a2a_bridge.codec import JsonObject
 from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.structs import LEVELS, read_struct
 from a2a_bridge.codec.values import timestamp_text
 from a2a_bridge.codec.wire import VARINT
 from a2a_bridge.dialects.residue import KEY
 from a2a_bridge.dialects.v0_3 import scalars
-from a2a_bridge.dialects.v0_3.irregular import Facts, Reader, Shape, decode_with, marked, restored, text_of
+from a2a_bridge.dialects.v0_3.irregular import Facts, Reader, Shape, decode_with, marked, restored, text_with
 from a2a_bridge.dialects.v0_3.messages import (
     MESSAGE,
     encode_message,
@@ -79,16 +79,6 @@ def write_artifact(tree: Any) -> str:
     if rest:  # residue
         raise Irregular  # residue
     return out
-
-
-def artifact_text(tree: Any) -> str:
-    """Wire text of any artifact. Raises Refused, and InexactNumber."""
-    try:
-        return write_artifact(tree)
-    except InexactNumber:
-        raise
-    except (ValueError, LookupError, AttributeError, TypeError):
-        return text_of(ARTIFACT, tree)
 
 
 def encode_artifact(artifact: Any) -> JsonObject:
@@ -194,16 +184,6 @@ def write_task(tree: Any) -> str:
     if rest:  # residue
         raise Irregular  # residue
     return out
-
-
-def task_text(tree: Any) -> str:
-    """Wire text of any task. Raises Refused, and InexactNumber."""
-    try:
-        return write_task(tree)
-    except InexactNumber:
-        raise
-    except (ValueError, LookupError, AttributeError, TypeError):
-        return text_of(TASK, tree)
 
 
 def encode_task(task: Any) -> JsonObject:
@@ -332,5 +312,7 @@ TASK = Shape(
     facts_of=status_facts,
 )
 
+artifact_text = text_with(ARTIFACT)
+task_text = text_with(TASK)
 decode_artifact = decode_with(ARTIFACT, artifact_text)
 decode_task = decode_with(TASK, task_text)
