@@ -133,12 +133,6 @@ def carried(unit: Any, source: str) -> list[Entry] | None:
     return read(unit.metadata.fields[KEY].string_value, source)
 
 
-def apply(canonical: Json, unit: Any, source: str) -> Json:
-    """The canonical tree of a unit with what a source wants. The caller checks that it still means the unit."""
-    entries = carried(unit, source)
-    return patch(canonical, entries) if entries else canonical
-
-
 def present(message: Message) -> bool:
     """Whether there is a residue anywhere in a message of the hub."""
     return _KEY_BYTES in message.SerializeToString() and any(_bears(unit) for unit in units(message))

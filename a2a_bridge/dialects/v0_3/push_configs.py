@@ -126,12 +126,6 @@ def irregularities(tree: Json, canonical: Json) -> str:
     return text
 
 
-def of_push_config(tree: Json) -> str:
-    """What a {taskId, pushNotificationConfig} says and the hub cannot hold; empty for nothing. Raises TooMuch."""
-    reader = read_push_config(tree)
-    return "" if reader.problems else irregularities(tree, reader.tree)
-
-
 #: several schemes are what both shapes of 0.x can say of a configuration and 1.0 cannot, at the same place
 _SCHEMES = "/pushNotificationConfig/authentication/schemes"
 
