@@ -35,7 +35,7 @@ from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.scope import scope_of
 from a2a_bridge.core.service import Middleware, Service, compose
-from a2a_bridge.dialects import KNOWN, V1_0, Dialect
+from a2a_bridge.dialects import KNOWN, V1_0, Dialect, older_versions
 from a2a_bridge.gateway import (
     REMEMBERED,
     Dial,
@@ -148,7 +148,7 @@ def guarded(
     rounded.on_first = _log_rounding
     counted = () if options.usage is None else (usage(options.usage),)
     older: tuple[Middleware, ...] = ()
-    if any(dialect.final_events for dialect in dialects):
+    if older_versions(dialects):
         remembered = remembered or Remembered(dialects)
         memory = push_memory(remembered.registrations, dialects)
         older = (*remembered.legacy.middleware, memory, older_callers(dialects))

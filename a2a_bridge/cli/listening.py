@@ -11,8 +11,8 @@ from a2a_bridge import runtime
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.cards import interface
 from a2a_bridge.cli.counting import Counting
-from a2a_bridge.cli.options import listen_address
-from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, Dialect, by_version
+from a2a_bridge.cli.options import known_dialect, listen_address
+from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Dialect
 from a2a_bridge.middleware import Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -87,11 +87,5 @@ class Listening:
 
 def _dialects(versions: str) -> list[Dialect]:
     """The dialects of `--versions`, each once. Raises typer.BadParameter."""
-    found = []
-    for text in filter(None, map(str.strip, versions.split(","))):
-        dialect = by_version(text)
-        if dialect is None:
-            known = ", ".join(one.version for one in KNOWN)
-            raise typer.BadParameter(f"{text!r} is none of {known}", param_hint="--versions")
-        found.append(dialect)
-    return list(dict.fromkeys(found))
+    texts = filter(None, map(str.strip, versions.split(",")))
+    return list(dict.fromkeys(known_dialect(text, "--versions") for text in texts))

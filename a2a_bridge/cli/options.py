@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from enum import Enum, IntEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from a2a_bridge.dialects import Dialect
 
 PREFIX = "A2A_BRIDGE_"
 
@@ -161,6 +164,17 @@ UsageListen = Annotated[
         metavar="HOST:PORT", envvar=PREFIX + "USAGE_LISTEN", help="Show counts of callers here; see `usage`."
     ),
 ]
+
+
+def known_dialect(text: str, flag: str) -> Dialect:
+    """The dialect of a version that a flag names. Raises typer.BadParameter."""
+    from a2a_bridge.dialects import KNOWN, by_version  # what loads protobuf is not loaded for --version
+
+    dialect = by_version(text)
+    if dialect is None:
+        known = ", ".join(one.version for one in KNOWN)
+        raise typer.BadParameter(f"{text!r} is none of {known}", param_hint=flag)
+    return dialect
 
 
 def listen_address(text: str, flag: str) -> tuple[str, int]:

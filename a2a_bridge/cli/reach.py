@@ -7,17 +7,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, http_fetch
 from a2a_bridge.cards import interface, resolve
 from a2a_bridge.cards.resolve import parse_bytes
 from a2a_bridge.cli.loading import load
+from a2a_bridge.cli.options import known_dialect
 from a2a_bridge.cli.output import talk
 from a2a_bridge.cli.target import BadTarget, Sort, Target
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects import KNOWN, by_version
+from a2a_bridge.dialects import KNOWN
 from a2a_bridge.gateway import synthesised
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
@@ -30,13 +29,7 @@ _NO_CARD = frozenset(
 
 def version_of(text: str) -> str:
     """`--a2a-version` as the dialects name it, empty when it was not given. Raises typer.BadParameter."""
-    if not text:
-        return ""
-    dialect = by_version(text)
-    if dialect is None:
-        known = ", ".join(one.version for one in KNOWN)
-        raise typer.BadParameter(f"{text!r} is none of {known}", param_hint="--a2a-version")
-    return dialect.version
+    return known_dialect(text, "--a2a-version").version if text else ""
 
 
 async def card_of(target: Target, options: DialOptions, version: str = "") -> hub.AgentCard:

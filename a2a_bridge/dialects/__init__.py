@@ -40,6 +40,11 @@ def by_version(version: str) -> Dialect | None:
     return next((dialect for dialect in KNOWN if wanted and normalise(dialect.version) == wanted), None)
 
 
+def older_versions(dialects: Iterable[Dialect] = KNOWN) -> frozenset[str]:
+    """The versions among `dialects` that are of 0.x: their streams end with an event that says `final`."""
+    return frozenset(dialect.version for dialect in dialects if dialect.final_events)
+
+
 def newest_first(dialects: Iterable[Dialect]) -> tuple[Dialect, ...]:
     """The dialects in the order of `KNOWN`, those that are not in there last and as they came."""
     order = {dialect: number for number, dialect in enumerate(KNOWN)}
@@ -67,4 +72,5 @@ __all__ = [
     "Row",
     "by_version",
     "newest_first",
+    "older_versions",
 ]

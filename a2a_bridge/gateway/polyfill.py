@@ -25,7 +25,7 @@ from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.paging import PageTokens
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service, refused_stream
-from a2a_bridge.dialects import KNOWN
+from a2a_bridge.dialects import older_versions
 from a2a_bridge.dialects.marks import finality
 from a2a_bridge.gateway.index import Seen, TaskIndex, visible_to
 from a2a_bridge.gateway.streams import begun_by_a_task
@@ -92,7 +92,7 @@ class _Polyfill:
         self._service = service
         self._version = dialect.version
         self._is_final = finality(dialect, candidate.interface.protocol_binding)
-        self._older = {dialect.version, *(one.version for one in KNOWN if one.final_events)}
+        self._older = older_versions() | {dialect.version}
         self._lacking = lacking
         self._index = index if ops.LIST_TASKS in lacking else None
         self._lists = _Lists(service, self._index) if self._index is not None else None

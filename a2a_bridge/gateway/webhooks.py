@@ -26,7 +26,7 @@ from a2a_bridge.core.errors import A2AError, invalid_params
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service, refused_stream
-from a2a_bridge.dialects import KNOWN
+from a2a_bridge.dialects import older_versions
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.notification import (
@@ -88,7 +88,7 @@ class Relay:
         self._free = at_once
         self._agent_version = agent_version
         self._names = names or {}
-        self._older = frozenset(dialect.version for dialect in KNOWN if dialect.final_events)
+        self._older = older_versions()
         self._relayed: OrderedDict[str, _Relayed] = OrderedDict()
         self._ids: dict[tuple[Scope, str, bytes], str] = {}
 

@@ -18,7 +18,7 @@ from a2a_bridge.core.call import ASIDE_PARAMETER, Call
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Middleware, Service
-from a2a_bridge.dialects import JSONRPC, KNOWN, Dialect, residue
+from a2a_bridge.dialects import JSONRPC, KNOWN, Dialect, older_versions, residue
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import Registrations
 
@@ -36,7 +36,7 @@ _PUSH = (ops.CREATE_PUSH_CONFIG, ops.GET_PUSH_CONFIG, ops.LIST_PUSH_CONFIGS, ops
 
 def push_memory(registrations: Registrations, dialects: Iterable[Dialect] = KNOWN) -> Middleware:
     """Middleware for services that are offered in `dialects`; the service itself when those are all of 1.0."""
-    older = frozenset(dialect.version for dialect in dialects if dialect.final_events)
+    older = older_versions(dialects)
 
     def wrap(service: Service) -> Service:
         return _PushMemory(service, registrations, older) if older else service

@@ -10,7 +10,7 @@ from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason, Violation
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service, refused_stream
-from a2a_bridge.dialects import KNOWN, Dialect
+from a2a_bridge.dialects import KNOWN, Dialect, older_versions
 
 #: what 0.x requires to be there and lets be empty, which is one thing in the hub
 _MAY_BE_EMPTY = frozenset({"message.parts"})
@@ -21,7 +21,7 @@ def validate(dialects: Iterable[Dialect] = KNOWN) -> Middleware:
 
     dialects: those that may be spoken; callers of older ones may say less.
     """
-    older = frozenset(dialect.version for dialect in dialects if dialect.final_events)
+    older = older_versions(dialects)
 
     def wrap(service: Service) -> Service:
         return _Validate(service, older)
