@@ -30,6 +30,14 @@ ASIDE_PARAMETER = "x-a2a-bridge-aside"
 #: bindings and never leaves them
 SPELLING_PARAMETER = "x-a2a-bridge-spelling"
 
+#: asks a subscription to go on after this event of the task instead of beginning with a snapshot
+LAST_EVENT_PARAMETER = "last-event-id"
+#: in `reply` of a stream: the id of the event that is yielded next, set before each; absent for one that has none.
+#: Bindings that have no place for it at each event tell that of the first, and each further one counts one more
+EVENT_PARAMETER = "a2a-event-id"
+#: in `reply` of a stream: set to "gap" where events asked for are lost and a snapshot stands for them
+RESUME_PARAMETER = "a2a-resume"
+
 
 @dataclass(frozen=True, slots=True)
 class Principal:

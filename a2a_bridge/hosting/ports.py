@@ -1,14 +1,17 @@
-"""What the engine needs of the outside: a task store, an event bus, push configs, a push sender. No code of theirs.
+"""What the engine needs of the outside: one store, and what sends to webhooks. No code of theirs.
 
 Rules:
-1. Every method of a store is scoped: what belongs to another scope looks exactly like what does not exist.
-2. Stores keep and give copies: changing a message that went in or came out changes nothing inside.
-3. A store method returns when the change is as durable as that store makes anything.
+1. Every method is scoped: what belongs to another scope looks exactly like what does not exist.
+2. Stores keep and give copies: changing a message that went in or came out changes nothing inside. Events are the
+   exception: they are shared, and nobody changes them.
+3. The log of a task is the truth: its events are numbered from 1 without gaps, and the task is what they add up to.
+4. Nothing is shown before it is as durable as the store makes anything: not to readers, and not to waiters.
+5. One writer at a time: who writes a task holds it. Somebody else may take it over only from the dead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -17,29 +20,47 @@ from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 __all__ = [
-    "EventBus",
+    "Gap",
+    "Letter",
+    "Outbox",
+    "Parcel",
     "PushConfigStore",
     "PushSender",
+    "Registered",
+    "Remote",
     "Scope",
+    "SendRegister",
+    "Sent",
+    "Store",
     "Stored",
     "Subscription",
     "TaskPage",
     "TaskQuery",
-    "TaskStore",
+    "TaskWriter",
     "VersionConflict",
     "scope_of",
 ]
 
 
 class Stored(NamedTuple):
-    """A task as stored, and the version to name when updating it."""
+    """A task as stored.
+
+    version: to name when opening it. last: the number of the last event that it contains. holder: the live replica
+    that works on it, when that is not this one; empty else.
+    """
 
     task: hub.Task
     version: int
+    last: int = 0
+    holder: str = ""
 
 
 class VersionConflict(Exception):  # noqa: N818  the domain's word is the better name
-    """The task was changed, removed or created by somebody else in the meantime."""
+    """The task was changed, taken over or created by somebody else in the meantime."""
+
+
+class Gap(Exception):  # noqa: N818  it is no error of anybody's
+    """Events after the position asked for are no longer kept, or the position lies beyond the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +89,269 @@ class TaskPage(NamedTuple):
     total: int
 
 
-class TaskStore(Protocol):
-    """Keeps tasks, with optimistic concurrency."""
+#: told when what was waited for is durable (None), or why it never will be: VersionConflict, or A2AError UNAVAILABLE
+Synced = Callable[[Exception | None], None]
 
-    async def create(self, scope: Scope, task: hub.Task, /) -> int:
-        """Stores a new task and returns its version.
 
-        Raises VersionConflict when the id is taken, A2AError RESOURCE_EXHAUSTED when there is no room.
+class TaskWriter(Protocol):
+    """The hold on one task, and the only way to write it. Calls return at once; durability is asked for.
+
+    Once it is lost (the task was taken over, or created by somebody else), everything given to it is dropped and
+    `on_lost` of its making has been called.
+    """
+
+    @property
+    def last(self) -> int:
+        """The number of the event given last."""
+        ...
+
+    @property
+    def pending(self) -> bool:
+        """Whether anything given is not durable yet. Always false in stores that keep nothing."""
+        ...
+
+    def append(self, event: hub.StreamResponse, task: hub.Task, /) -> int:
+        """Adds an event, and gives it its number. The first one creates the task.
+
+        task: the working copy after the event. The writer may look at it again until it is durable, so it must only
+        change in the same breath as `append` or `amend` is called.
         """
         ...
 
-    async def update(self, scope: Scope, task: hub.Task, expected: int, /) -> int:
-        """Replaces a task and returns its new version. Raises VersionConflict unless it is at `expected`."""
+    def amend(self, task: hub.Task, /) -> None:
+        """Notes a change of the task that is no event, such as a message that joined its history."""
+        ...
+
+    def when_synced(self, tell: Synced, /) -> None:
+        """Calls `tell` once all that was given so far is durable: now, if it is so already. It hurries the store."""
+        ...
+
+    async def synced(self) -> None:
+        """Waits for the same. Raises VersionConflict, A2AError UNAVAILABLE when the store does not work."""
+        ...
+
+    async def room(self) -> None:
+        """Returns when more may be given: the store keeps up, and so do its readers as far as it needs them to."""
+        ...
+
+    def release(self) -> None:
+        """Gives up the hold, after all that was given. The task may then be opened anywhere."""
+        ...
+
+
+class Subscription(Protocol):
+    """One reader of a task's events, in the order of their numbers."""
+
+    @property
+    def position(self) -> int:
+        """The number of the event before the first of those that `take` gave last."""
+        ...
+
+    async def take(self) -> Sequence[hub.StreamResponse]:
+        """The next events, at least one; empty at the end. The events are shared: treat them as immutable.
+
+        Raises Gap, and A2AError when the task's events ended with an error or this reader was too slow.
+        """
+        ...
+
+    def close(self) -> None:
+        """Stops reading. May be called twice."""
+        ...
+
+
+class Sent(NamedTuple):
+    """A message that was sent before. digest: of its content. task_id: of the task that is, or will be, the answer.
+    answer: a serialized SendMessageResponse where the answer was a direct message. holder: the live replica that
+    works on it, when that is not this one; empty else.
+    """
+
+    digest: bytes
+    task_id: str
+    answer: bytes = b""
+    holder: str = ""
+
+
+class SendRegister(Protocol):
+    """Remembers messages by id, so that one that is sent twice is worked on once. For a bounded time."""
+
+    async def reserve(
+        self, scope: Scope, message_id: str, digest: bytes, task_id: str, /, *, instead: Sent | None = None
+    ) -> Sent | None:
+        """None when the message is new, and now durably ours; else what it was the first time.
+
+        instead: what an earlier call gave, where that has come to nothing: it is replaced if it is still so.
+        """
+        ...
+
+    async def answered(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
+        """Keeps the direct answer to a message, durably."""
+        ...
+
+    async def forget(self, scope: Scope, message_id: str, /) -> None:
+        """The message was refused, so it may be sent again."""
+        ...
+
+
+class Registered(NamedTuple):
+    """A push notification config. version: in which its receiver reads; empty for the newest. aside: what the caller
+    said that the config has no place for (see ASIDE_PARAMETER).
+    """
+
+    config: hub.TaskPushNotificationConfig
+    version: str = ""
+    aside: str = ""
+
+
+class PushConfigStore(Protocol):
+    """Keeps push notification configs by task and id (spec 3.1.7 to 3.1.10)."""
+
+    async def put(self, scope: Scope, registered: Registered, /) -> None:
+        """Stores a config under its task_id and id, in place of an earlier one.
+
+        Raises A2AError RESOURCE_EXHAUSTED when the task has as many as the store allows.
+        """
+        ...
+
+    async def get(self, scope: Scope, task_id: str, config_id: str, /) -> Registered | None: ...
+
+    async def list(self, scope: Scope, task_id: str, /) -> list[Registered]:
+        """All configs of a task, the oldest first."""
+        ...
+
+    async def delete(self, scope: Scope, task_id: str, config_id: str, /) -> None:
+        """Forgets a config and what waits for it. Forgetting what is not there is no error."""
+        ...
+
+
+class Parcel(NamedTuple):
+    """A notification to be delivered: an event, and to whom. number: its own. sequence: of the event in its task.
+    attempts: how many have failed. webhook_id: stays the same whenever and wherever it is delivered.
+    """
+
+    number: int
+    scope: Scope
+    task_id: str
+    sequence: int
+    event: hub.StreamResponse
+    registered: Registered
+    attempts: int
+    webhook_id: str
+
+
+class Letter(NamedTuple):
+    """A notification that waits or was given up, as operators see it. Times in seconds since the epoch."""
+
+    number: int
+    scope: Scope
+    task_id: str
+    config_id: str
+    sequence: int
+    url: str
+    attempts: int
+    dead: bool
+    error: str
+    created: float
+
+
+class Outbox(Protocol):
+    """Notifications that are due. The store puts events in by itself, in the same commit as the event."""
+
+    def on_mail(self, tell: Callable[[], None], /) -> None:
+        """Has `tell` called whenever there may be something new."""
+        ...
+
+    async def post(self, scope: Scope, registered: Registered, event: hub.StreamResponse, /) -> None:
+        """Puts in an event that is of no task here. Returns when it is durable."""
+        ...
+
+    async def due(self, limit: int, /) -> list[Parcel]:
+        """Notifications whose time has come, at most one per config and the oldest of it. They are this process's
+        until it settles them or dies.
+        """
+        ...
+
+    async def wait(self) -> float | None:
+        """Seconds until something that waits for a further attempt is due; None when nothing does."""
+        ...
+
+    async def sent(self, parcels: Sequence[Parcel], /) -> None:
+        """They were acknowledged: forgets them."""
+        ...
+
+    async def again(self, parcel: Parcel, error: str, seconds: float, /) -> None:
+        """It failed and is due again in so many seconds; what follows it for the same config waits."""
+        ...
+
+    async def dead(self, parcel: Parcel, error: str, /) -> None:
+        """It is given up, kept for operators, and no longer in the way of what follows."""
+        ...
+
+    async def letters(self, *, dead: bool | None = None, limit: int = 100, after: int = 0) -> list[Letter]:
+        """What is in, by number, for operators: of all scopes."""
+        ...
+
+    async def retry(self, numbers: Sequence[int] | None, /) -> int:
+        """Makes dead ones (all when None) due at once, with no attempts behind them. How many there were."""
+        ...
+
+
+class PushSender(Protocol):
+    """What can be said of webhooks before anything is sent to them. `a2a_bridge.push` has one."""
+
+    async def check(self, config: hub.TaskPushNotificationConfig, /) -> A2AError | None:
+        """Why nothing can be sent to a config: INVALID_PARAMS naming the member at fault; None when it can."""
+        ...
+
+
+class Remote(Protocol):
+    """Other replicas on the same store."""
+
+    async def ask(self, holder: str, command: bytes, seconds: float | None, /) -> bytes:
+        """Has another replica do something. Raises A2AError UNAVAILABLE when it is gone or does not answer."""
+        ...
+
+    def serve(self, handler: Callable[[bytes], Awaitable[bytes]], /) -> None:
+        """Answers what other replicas ask."""
+        ...
+
+
+class Store(Protocol):
+    """Everything that is kept. See the rules of this module.
+
+    durable: whether it outlives this process. push_configs, outbox, sends: parts of it. remote: other replicas that
+    share it; None where there can be none.
+    """
+
+    durable: bool
+    push_configs: PushConfigStore
+    outbox: Outbox
+    sends: SendRegister
+    remote: Remote | None
+
+    def refusal(self) -> A2AError | None:
+        """Why no new work can be taken: UNAVAILABLE with the seconds to wait; None when it can."""
+        ...
+
+    def create(
+        self, scope: Scope, task_id: str, on_lost: Callable[[], None], /, *, push: bool = False
+    ) -> TaskWriter:
+        """A writer for a new task, which exists once its first event is durable.
+
+        push: whether its events go to the outbox.
+        """
+        ...
+
+    async def open(
+        self, scope: Scope, stored: Stored, on_lost: Callable[[], None], /, *, push: bool = False
+    ) -> TaskWriter:
+        """The writer of a task that nobody alive holds. Returns when the hold is durable.
+
+        Raises VersionConflict when the task is not at that version any more, or is held.
+        """
         ...
 
     async def get(self, scope: Scope, task_id: str, /) -> Stored | None:
-        """The task, None when this scope has no such task."""
+        """The task with all its events, None when this scope has no such task."""
         ...
 
     async def list(self, scope: Scope, query: TaskQuery, /) -> TaskPage:
@@ -93,99 +361,24 @@ class TaskStore(Protocol):
         """
         ...
 
+    async def task_at(self, scope: Scope, task_id: str, sequence: int, /) -> hub.Task | None:
+        """The task as it was after an event, as far as that is still known; else as it is now."""
+        ...
 
-class PushConfigStore(Protocol):
-    """Keeps push notification configs by task and id (spec 3.1.7 to 3.1.10)."""
-
-    async def put(self, scope: Scope, config: hub.TaskPushNotificationConfig, /) -> None:
-        """Stores a config under its task_id and id, in place of an earlier one.
-
-        Raises A2AError RESOURCE_EXHAUSTED when the task has as many as the store allows.
+    def subscribe(self, task_id: str, after: int, /) -> Subscription:
+        """Reads the events after a number, first those that there are. Whether the caller may see the task has been
+        looked at; it need not exist yet.
         """
         ...
 
-    async def get(
-        self, scope: Scope, task_id: str, config_id: str, /
-    ) -> hub.TaskPushNotificationConfig | None: ...
-
-    async def list(self, scope: Scope, task_id: str, /) -> list[hub.TaskPushNotificationConfig]:
-        """All configs of a task, the oldest first."""
+    def end(self, task_id: str, error: A2AError, /) -> None:
+        """Ends this process's subscriptions of a task with an error."""
         ...
 
-    async def delete(self, scope: Scope, task_id: str, config_id: str, /) -> None:
-        """Forgets a config. Forgetting what is not there is no error."""
+    async def orphans(self, limit: int, /) -> Sequence[tuple[Scope, str]]:
+        """Tasks whose holder is dead."""
         ...
 
-
-class PushSender(Protocol):
-    """Sends events of tasks to webhooks. `a2a_bridge.push.WebhookSender` is one."""
-
-    def check(self, config: hub.TaskPushNotificationConfig, /) -> A2AError | None:
-        """Why nothing can be sent to a config: INVALID_PARAMS naming the member at fault; None when it can."""
-        ...
-
-    async def deliver(
-        self,
-        scope: Scope,
-        event: hub.StreamResponse,
-        configs: Sequence[hub.TaskPushNotificationConfig],
-        task: hub.Task,
-        /,
-    ) -> None:
-        """Takes charge of an event. It must return soon: the agent waits. Treat the event as immutable.
-
-        task: the task after the event. It goes on changing; whoever needs it copies it before awaiting anything.
-        """
-        ...
-
-
-class Subscription(Protocol):
-    """One reader of a task's events, in the order in which they were published."""
-
-    @property
-    def position(self) -> int:
-        """The sequence number of the event before the first of those that `take` gave last."""
-        ...
-
-    async def take(self) -> Sequence[hub.StreamResponse]:
-        """The next events, at least one; empty at the end. The events are shared: treat them as immutable.
-
-        Raises A2AError when the task's events ended with an error, or when this reader was too slow.
-        """
-        ...
-
-    def skip(self) -> bool:
-        """Passes over all that is published already; whether there was anything."""
-        ...
-
-    def close(self) -> None:
-        """Stops reading. May be called twice."""
-        ...
-
-
-class EventBus(Protocol):
-    """Carries the events of live tasks to whoever listens. It keeps nothing for those who do not."""
-
-    def heard(self, task_id: str, /) -> bool:
-        """Whether anybody may be listening, so that an event is worth publishing."""
-        ...
-
-    async def publish(self, task_id: str, event: hub.StreamResponse, /) -> None:
-        """Appends an event to the task's log. Waits for nobody: call `drained` before producing the next."""
-        ...
-
-    async def drained(self, task_id: str, /) -> None:
-        """Returns when the log has room. A reader that keeps it full for too long is dropped with an error."""
-        ...
-
-    def subscribe(self, task_id: str, /) -> Subscription:
-        """Reads what is published from now on; that is, from the return of this call."""
-        ...
-
-    def position(self, task_id: str, /) -> int:
-        """The sequence number of the last event; counts from 1 since somebody began to listen."""
-        ...
-
-    def end(self, task_id: str, error: A2AError | None = None, /) -> None:
-        """Ends all subscriptions of a task after the events published so far, with an error if one is given."""
+    def on_orphans(self, tell: Callable[[], None], /) -> None:
+        """Has `tell` called when there may be some: after a start, and whenever a replica has died."""
         ...

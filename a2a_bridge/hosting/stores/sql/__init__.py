@@ -1,0 +1,1 @@
+"""A store in SQLite or PostgreSQL, through SQLAlchemy Core."""

@@ -1,0 +1,148 @@
+"""The tables, for SQLite and PostgreSQL alike. `migrations/` builds them step by step; a test compares the two.
+
+Rules:
+1. `tasks` holds what is looked for and changes often; what is big stands in `bodies` and is written rarely.
+2. A task is its body plus the events after `applied`, in order. Events stand in segments: those of one commit in one
+   row, each as a varint length and a serialized StreamResponse.
+3. Times are nanoseconds since the epoch for what the protocol shows, seconds for the rest.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    desc,
+    false,
+    text,
+)
+
+metadata = MetaData()
+
+#: SQLite numbers rows by itself only where the column is INTEGER
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+
+#: holder: the replica that works on the task, empty for none. version: counts writes of this row; who writes names the
+#: one before. last: number of the last event. applied: of the last event that the body contains.
+tasks = Table(
+    "tasks",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("context", Text, nullable=False),
+    Column("state", Integer, nullable=False),
+    Column("time", BigInteger, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("last", BigInteger, nullable=False),
+    Column("applied", BigInteger, nullable=False),
+    Column("holder", Text, nullable=False),
+)
+Index("tasks_listed", tasks.c.tenant, tasks.c.owner, desc(tasks.c.time), desc(tasks.c.id))
+Index(
+    "tasks_of_context", tasks.c.tenant, tasks.c.owner, tasks.c.context, desc(tasks.c.time), desc(tasks.c.id)
+)
+Index("tasks_in_state", tasks.c.tenant, tasks.c.owner, tasks.c.state, desc(tasks.c.time), desc(tasks.c.id))
+Index(
+    "tasks_held",
+    tasks.c.holder,
+    sqlite_where=text("holder <> ''"),
+    postgresql_where=text("holder <> ''"),
+)
+
+bodies = Table(
+    "bodies",
+    metadata,
+    Column("task", Text, primary_key=True),
+    Column("data", LargeBinary, nullable=False),
+)
+
+segments = Table(
+    "segments",
+    metadata,
+    Column("task", Text, primary_key=True),
+    Column("first", BigInteger, primary_key=True),
+    Column("last", BigInteger, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+#: messages that were sent, where sending is idempotent
+sends = Table(
+    "sends",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("owner", Text, primary_key=True),
+    Column("message", Text, primary_key=True),
+    Column("digest", LargeBinary, nullable=False),
+    Column("task", Text, nullable=False),
+    Column("answer", LargeBinary, nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("created", Float, nullable=False),
+)
+Index("sends_by_age", sends.c.created)
+
+#: data: the config serialized; encrypted when a key is configured. relay: 1 for what a gateway relays, which has no task
+#: here. holder: the replica that delivers, empty for none
+push_configs = Table(
+    "push_configs",
+    metadata,
+    Column("task", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("ordinal", BigInteger, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    Column("aside", LargeBinary, nullable=False),
+    Column("holder", Text, nullable=False, server_default=""),
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    Column("task", Text, nullable=False),
+    Column("config", Text, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("event", LargeBinary, nullable=False),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("due", Float, nullable=False),
+    Column("dead", Boolean, nullable=False, server_default=false()),
+    Column("error", Text, nullable=False, server_default=""),
+    Column("created", Float, nullable=False),
+    Column("webhook", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+Index("outbox_lines", outbox.c.task, outbox.c.config, outbox.c.number)
+Index("outbox_due", outbox.c.dead, outbox.c.due)
+
+#: who is alive: `beat` counts on; what does not count on for a while is dead, whatever anybody's clock says
+replicas = Table(
+    "replicas",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("beat", BigInteger, nullable=False),
+)
+
+#: what one replica asks of another. answer: NULL until there is one
+commands = Table(
+    "commands",
+    metadata,
+    Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    Column("holder", Text, nullable=False),
+    Column("asker", Text, nullable=False),
+    Column("request", LargeBinary, nullable=False),
+    Column("answer", LargeBinary, nullable=True),
+    Column("created", Float, nullable=False),
+    sqlite_autoincrement=True,
+)
+Index("commands_of_holder", commands.c.holder)
