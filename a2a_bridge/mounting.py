@@ -12,6 +12,7 @@ from a2a_bridge.cards import GrpcUrls, Mounted, interface
 from a2a_bridge.core.service import Middleware
 from a2a_bridge.dialects import KNOWN, Dialect, by_version
 from a2a_bridge.gateway import REMEMBERED
+from a2a_bridge.hosting.ports import Store
 from a2a_bridge.middleware import Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -28,7 +29,8 @@ class ServeOptions:
     because nothing keeps callers from naming addresses inside your network yet. push_relay: base URL by which the
     agent behind a gateway reaches the gateway, which then posts on what the agent posts, in the version of whoever
     registered; empty leaves it to the agent. list_tasks_memory: for how many tasks a gateway answers ListTasks where
-    the agent cannot; 0 refuses it.
+    the agent cannot; 0 refuses it. store: where a hosted agent keeps its tasks: a URL (see
+    `a2a_bridge.hosting.stores.open_store`), or a store that whoever gives it opens and closes; in memory unless given.
     """
 
     http: ListenAddress = field(default_factory=ListenAddress)
@@ -44,6 +46,7 @@ class ServeOptions:
     push: bool = False
     push_relay: str = ""
     list_tasks_memory: int = REMEMBERED
+    store: Store | str | None = None
 
     def host_of(self, family: str) -> HostOptions:
         """The options of the hosts of a binding family."""

@@ -53,6 +53,7 @@ from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay
 from a2a_bridge.hosting import Agent, Engine
+from a2a_bridge.hosting.stores.opening import MEMORY, open_store
 from a2a_bridge.middleware import access_log, deadline, extensions, usage, validate
 from a2a_bridge.middleware.older_callers import older_callers
 from a2a_bridge.middleware.push_memory import push_memory
@@ -171,6 +172,8 @@ async def serve_agent(
     options = options or ServeOptions()
     remembered = Remembered(declared_dialects(interfaces))
     async with AsyncExitStack() as stack:
+        if isinstance(options.store, str) and options.store != MEMORY:
+            await stack.enter_async_context(open_store(options.store))
         sender = None
         if options.push:
             post = await stack.enter_async_context(http_post(DialOptions(timeout=PUSH_TIMEOUT)))

@@ -158,6 +158,14 @@ UsageFile = Annotated[
         help="Keep counts of callers in this file, across restarts; see `usage`.",
     ),
 ]
+Store = Annotated[
+    str,
+    typer.Option(
+        metavar="URL",
+        envvar=PREFIX + "STORE",
+        help="Where tasks are kept: sqlite:///PATH, postgresql://…, or memory:// for nowhere.",
+    ),
+]
 UsageListen = Annotated[
     str,
     typer.Option(

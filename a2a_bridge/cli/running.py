@@ -35,8 +35,10 @@ async def run(
 ) -> None:
     """Serves until SIGINT or SIGTERM, then drains; a second signal ends the process at once.
 
-    Prints the ready line when the sockets listen. Raises typer.Exit when they cannot.
+    Prints the ready line when the sockets listen. Raises typer.Exit when they cannot, or the store cannot be opened.
     """
+    from a2a_bridge.hosting.stores import CannotOpen  # loads protobuf
+
     async with AsyncExitStack() as stack:
         stop = stack.enter_context(_stop_signals())
         usage = None
@@ -44,6 +46,8 @@ async def run(
             if counting is not None:
                 usage = await stack.enter_async_context(counting.open())
             server = await opening.__aenter__()
+        except CannotOpen as error:
+            raise fail(Exit.USAGE, error.text, error.remedy) from error
         except OSError as error:
             raise fail(Exit.USAGE, f"cannot listen: {error}", "another port, or port 0 for any") from error
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -21,6 +22,7 @@ from a2a_bridge.cli.options import (
     NoHttp,
     PublicGrpc,
     PublicUrl,
+    Store,
     UsageFile,
     UsageListen,
     Versions,
@@ -49,6 +51,7 @@ def serve(
             help="Post push notifications, wherever callers ask for; nothing keeps them from naming inner addresses.",
         ),
     ] = False,
+    store: Store = "",
     usage_file: UsageFile = None,
     usage_listen: UsageListen = "",
     timeout_graceful_shutdown: Grace = 10.0,
@@ -71,6 +74,7 @@ def serve(
     from a2a_bridge.cli.output import fail, guarded
     from a2a_bridge.cli.running import configure_logging, run
     from a2a_bridge.cli.target import parse
+    from a2a_bridge.hosting.stores.opening import MEMORY
 
     listening = Listening.of(
         http,
@@ -95,5 +99,7 @@ def serve(
                 f"{target} is {parsed.sort.value}, and serve wants Python code",
                 f"a2a-bridge gateway {target}",
             )
-        opening = runtime.serve_agent(load(parsed), listening.interfaces, listening.options)
+        agent = load(parsed)
+        options = replace(listening.options, store=store or MEMORY)
+        opening = runtime.serve_agent(agent, listening.interfaces, options)
         asyncio.run(run(opening, timeout_graceful_shutdown, listening.counting))

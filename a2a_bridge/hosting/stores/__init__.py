@@ -1,5 +1,6 @@
-"""Task stores and push config stores, one module per place where things are kept."""
+"""Where tasks, events and push notifications are kept: one module or folder per kind of place, opened by URL."""
 
 from a2a_bridge.hosting.stores.memory import MemoryPushConfigStore, MemoryTaskStore
+from a2a_bridge.hosting.stores.opening import CannotOpen, open_store
 
-__all__ = ["MemoryPushConfigStore", "MemoryTaskStore"]
+__all__ = ["CannotOpen", "MemoryPushConfigStore", "MemoryTaskStore", "open_store"]

@@ -1,0 +1,37 @@
+"""Opens the store that a URL names, and says in plain words why one cannot be opened. It keeps nothing itself.
+
+Rules:
+1. What a store needs is imported when one of its kind is opened: who keeps tasks in memory loads no database.
+2. What is told of a URL never holds its password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from a2a_bridge.hosting.ports import Store
+
+#: keeps everything in this process, for as long as it lives
+MEMORY = "memory://"
+
+
+class CannotOpen(Exception):  # noqa: N818  what it says is its name
+    """A store that cannot be opened. text: why, for people. remedy: what to do, a command line or a flag."""
+
+    def __init__(self, text: str, remedy: str = "") -> None:
+        super().__init__(text)
+        self.text = text
+        self.remedy = remedy
+
+
+@asynccontextmanager
+async def open_store(url: str) -> AsyncIterator[Store]:
+    """The store of a URL while the context is open: `memory://`. Raises CannotOpen."""
+    if url == MEMORY:
+        from a2a_bridge.hosting.stores.memory import MemoryStore  # rule 1
+
+        yield MemoryStore()
+        return
+    scheme = url.partition("://")[0]
+    raise CannotOpen(f"there is no store {scheme}://", "--store memory://")
