@@ -13,7 +13,7 @@ from a2a_bridge.core.service import Middleware
 from a2a_bridge.dialects import KNOWN, Dialect, by_version
 from a2a_bridge.gateway import REMEMBERED
 from a2a_bridge.hosting.ports import Store
-from a2a_bridge.middleware import Usage
+from a2a_bridge.middleware import Limits, Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -31,6 +31,7 @@ class ServeOptions:
     registered; empty leaves it to the agent. list_tasks_memory: for how many tasks a gateway answers ListTasks where
     the agent cannot; 0 refuses it. store: where a hosted agent keeps its tasks: a URL (see
     `a2a_bridge.hosting.stores.open_store`), or a store that whoever gives it opens and closes; in memory unless given.
+    limits: what one principal may have.
     """
 
     http: ListenAddress = field(default_factory=ListenAddress)
@@ -47,6 +48,7 @@ class ServeOptions:
     push_relay: str = ""
     list_tasks_memory: int = REMEMBERED
     store: Store | str | None = None
+    limits: Limits = field(default_factory=Limits)
 
     def host_of(self, family: str) -> HostOptions:
         """The options of the hosts of a binding family."""

@@ -54,7 +54,7 @@ from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.hosting.stores.opening import MEMORY, open_store
-from a2a_bridge.middleware import access_log, deadline, extensions, usage, validate
+from a2a_bridge.middleware import access_log, deadline, extensions, limits, usage, validate
 from a2a_bridge.middleware.older_callers import older_callers
 from a2a_bridge.middleware.push_memory import push_memory
 from a2a_bridge.mounting import EVERYTHING, ServeOptions, declared_dialects, dialects_of, grouped, placed
@@ -147,6 +147,7 @@ def guarded(
     known of those callers, where others have to know it too.
     """
     rounded.on_first = _log_rounding
+    bounds = options.limits
     counted = () if options.usage is None else (usage(options.usage),)
     older: tuple[Middleware, ...] = ()
     if older_versions(dialects):
@@ -154,7 +155,16 @@ def guarded(
         memory = push_memory(remembered.registrations, dialects)
         older = (*remembered.legacy.middleware, memory, older_callers(dialects))
     return compose(
-        service, *counted, access_log(), deadline(), *older, validate(), extensions(card), *options.middleware
+        service,
+        *counted,
+        access_log(),
+        deadline(),
+        *older,
+        validate(),
+        extensions(card),
+        *options.middleware,
+        # Inside the middleware of options, which may be what knows who calls.
+        limits(calls=bounds.calls, streams=bounds.streams, parts=bounds.parts),
     )
 
 

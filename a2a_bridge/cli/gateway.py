@@ -10,6 +10,10 @@ import typer
 
 from a2a_bridge.cli.options import (
     ALL_VERSIONS,
+    MAX_BODY,
+    MAX_CALLS,
+    MAX_PARTS,
+    MAX_STREAMS,
     PREFIX,
     A2aVersion,
     Base64Files,
@@ -22,6 +26,10 @@ from a2a_bridge.cli.options import (
     LenientVersions,
     Level,
     LogLevel,
+    MaxBody,
+    MaxCalls,
+    MaxParts,
+    MaxStreams,
     NoGrpc,
     NoHttp,
     PublicGrpc,
@@ -71,6 +79,10 @@ def gateway(
     public_url: PublicUrl = "",
     public_grpc: PublicGrpc = "",
     forwarded_allow_ips: ForwardedAllowIps = "",
+    max_body: MaxBody = MAX_BODY,
+    max_parts: MaxParts = MAX_PARTS,
+    max_calls: MaxCalls = MAX_CALLS,
+    max_streams: MaxStreams = MAX_STREAMS,
     usage_file: UsageFile = None,
     usage_listen: UsageListen = "",
     header: Header = None,
@@ -99,6 +111,7 @@ def gateway(
     from a2a_bridge.cli.reach import version_of
     from a2a_bridge.cli.running import configure_logging
     from a2a_bridge.cli.target import parse
+    from a2a_bridge.middleware import Limits
 
     listening = Listening.of(
         http,
@@ -112,6 +125,8 @@ def gateway(
         lenient_versions=lenient_versions,
         usage_file=usage_file,
         usage_listen=usage_listen,
+        max_body=max_body,
+        limits=Limits(max_calls, max_streams, max_parts),
         push_relay=push_relay,
     )
     known = DialOptions()

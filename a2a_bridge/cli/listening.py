@@ -13,7 +13,7 @@ from a2a_bridge.cards import interface
 from a2a_bridge.cli.counting import Counting
 from a2a_bridge.cli.options import known_dialect, listen_address
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Dialect
-from a2a_bridge.middleware import Usage
+from a2a_bridge.middleware import Limits, Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -40,6 +40,8 @@ class Listening:
         lenient_versions: bool,
         usage_file: Path | None,
         usage_listen: str,
+        max_body: int,
+        limits: Limits,
         push: bool = False,
         push_relay: str = "",
     ) -> Listening:
@@ -75,7 +77,8 @@ class Listening:
             listen = ListenAddress(*listen_address(usage_listen, "--usage-listen")) if usage_listen else None
             counting = Counting(Usage(), usage_file, listen)
         options = runtime.ServeOptions(
-            host=HostOptions(trust_forwarded=trusted, lenient_versions=lenient_versions),
+            host=HostOptions(max_body=max_body, trust_forwarded=trusted, lenient_versions=lenient_versions),
+            limits=limits,
             public_url=public_url,
             public_grpc=public_grpc,
             usage=counting.table if counting is not None else None,

@@ -172,6 +172,36 @@ UsageListen = Annotated[
         metavar="HOST:PORT", envvar=PREFIX + "USAGE_LISTEN", help="Show counts of callers here; see `usage`."
     ),
 ]
+MaxBody = Annotated[
+    int,
+    typer.Option(metavar="BYTES", min=1, envvar=PREFIX + "MAX_BODY", help="The largest request."),
+]
+MaxParts = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=0, envvar=PREFIX + "MAX_PARTS", help="Most parts of a message; 0 for no limit."
+    ),
+]
+MaxCalls = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=0,
+        envvar=PREFIX + "MAX_CALLS",
+        help="Most unary calls at once of one principal; 0 for no limit.",
+    ),
+]
+MaxStreams = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=0,
+        envvar=PREFIX + "MAX_STREAMS",
+        help="Most open streams of one principal; 0 for no limit.",
+    ),
+]
+#: the defaults of HostOptions and Limits, which are not imported for --version; a test compares
+MAX_BODY, MAX_PARTS, MAX_CALLS, MAX_STREAMS = 16777216, 1000, 10000, 10000
 
 
 def known_dialect(text: str, flag: str) -> Dialect:

@@ -10,6 +10,10 @@ import typer
 
 from a2a_bridge.cli.options import (
     ALL_VERSIONS,
+    MAX_BODY,
+    MAX_CALLS,
+    MAX_PARTS,
+    MAX_STREAMS,
     PREFIX,
     ForwardedAllowIps,
     Grace,
@@ -18,6 +22,10 @@ from a2a_bridge.cli.options import (
     LenientVersions,
     Level,
     LogLevel,
+    MaxBody,
+    MaxCalls,
+    MaxParts,
+    MaxStreams,
     NoGrpc,
     NoHttp,
     PublicGrpc,
@@ -52,6 +60,10 @@ def serve(
         ),
     ] = False,
     store: Store = "",
+    max_body: MaxBody = MAX_BODY,
+    max_parts: MaxParts = MAX_PARTS,
+    max_calls: MaxCalls = MAX_CALLS,
+    max_streams: MaxStreams = MAX_STREAMS,
     usage_file: UsageFile = None,
     usage_listen: UsageListen = "",
     timeout_graceful_shutdown: Grace = 10.0,
@@ -75,6 +87,7 @@ def serve(
     from a2a_bridge.cli.running import configure_logging, run
     from a2a_bridge.cli.target import parse
     from a2a_bridge.hosting.stores.opening import MEMORY
+    from a2a_bridge.middleware import Limits
 
     listening = Listening.of(
         http,
@@ -88,6 +101,8 @@ def serve(
         lenient_versions=lenient_versions,
         usage_file=usage_file,
         usage_listen=usage_listen,
+        max_body=max_body,
+        limits=Limits(max_calls, max_streams, max_parts),
         push=push,
     )
     configure_logging(log_level)

@@ -1,51 +1,78 @@
-"""Bounds what one caller can have running at once, and how large a message may be in parts. Not rates."""
+"""Bounds what one caller can have running at once, and how large a message may be in parts. Not rates, not bytes.
+
+Rules:
+1. What is too much at the moment is RESOURCE_EXHAUSTED with a time to wait; what is wrong with a message itself is
+   INVALID_PARAMS naming the member. Nothing is cut.
+2. Callers count by principal. Those without one share one allowance: an address says little behind proxies, and who
+   may have many addresses would have many allowances.
+3. It counts in this process only.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
 from typing import Any
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Middleware, Service
+from a2a_bridge.core.service import Middleware, Service, refused_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: seconds after which to try again when too much runs; nothing tells when something of it ends
+RETRY_AFTER = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one principal may have; 0 sets no limit.
+
+    calls: unary calls at once, and streams: open streams at once; beyond them RESOURCE_EXHAUSTED. parts: of a message;
+    beyond them INVALID_PARAMS.
+    """
+
+    calls: int = 10_000
+    streams: int = 10_000
+    parts: int = 1_000
 
 
 def limits(*, calls: int = 0, streams: int = 0, parts: int = 0) -> Middleware:
     """Middleware that raises RESOURCE_EXHAUSTED beyond `calls` or `streams` at once per principal, and
     INVALID_PARAMS for a message of more than `parts` parts. 0 sets no limit. Callers without a principal
-    share one allowance.
+    share one allowance. It has to stand inside whatever establishes the principal.
     """
 
     def wrap(service: Service) -> Service:
-        return _Limits(service, calls, streams, parts)
+        return _Limits(service, Limits(calls, streams, parts))
 
     return wrap
 
 
 class _Limits:
-    def __init__(self, service: Service, calls: int, streams: int, parts: int) -> None:
+    def __init__(self, service: Service, limits: Limits) -> None:
         self._service = service
-        self._calls = _Allowance(calls, "calls")
-        self._streams = _Allowance(streams, "streams")
-        self._parts = parts
+        self._calls = _Allowance(limits.calls, "calls")
+        self._streams = _Allowance(limits.streams, "streams")
+        self._parts = limits.parts
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
-        self._check_parts(call.request)
-        with self._calls.taken(call):
+        self._check(call.request)
+        name = self._calls.take(call)
+        try:
             return await self._service.unary(call)
+        finally:
+            self._calls.give_back(name)
 
-    async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
-        self._check_parts(call.request)
-        with self._streams.taken(call):
-            async with aclosing(self._service.stream(call)) as events:
-                async for event in events:
-                    yield event
+    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        try:
+            self._check(call.request)
+            name = self._streams.take(call)
+        except A2AError as error:
+            return refused_stream(error)
+        return _Counted(self._service.stream(call), self._streams, name)
 
-    def _check_parts(self, request: object) -> None:
+    def _check(self, request: object) -> None:
         if self._parts and isinstance(request, hub.SendMessageRequest):
             count = len(request.message.parts)
             if count > self._parts:
@@ -53,25 +80,62 @@ class _Limits:
 
 
 class _Allowance:
+    """How much each principal has running, of at most so much."""
+
+    __slots__ = ("_limit", "_running", "_what")
+
     def __init__(self, limit: int, what: str) -> None:
         self._limit = limit
         self._what = what
-        self._running: Counter[str] = Counter()
+        self._running: dict[str, int] = {}
 
-    @contextmanager
-    def taken(self, call: Call[Any, Any]) -> Iterator[None]:
-        if not self._limit:
-            yield
-            return
+    def take(self, call: Call[Any, Any]) -> str:
+        """The name to give back later. Raises RESOURCE_EXHAUSTED."""
         principal = call.context.principal
         name = principal.name if principal is not None else ""
-        if self._running[name] >= self._limit:
+        running = self._running.get(name, 0)
+        if running >= self._limit > 0:
             text = f"more than {self._limit} {self._what} at once"
-            raise A2AError(Reason.RESOURCE_EXHAUSTED, text, retry_after=1.0)
-        self._running[name] += 1
+            raise A2AError(Reason.RESOURCE_EXHAUSTED, text, retry_after=RETRY_AFTER)
+        self._running[name] = running + 1
+        return name
+
+    def give_back(self, name: str) -> None:
+        left = self._running[name] - 1
+        if left:
+            self._running[name] = left
+        else:
+            del self._running[name]
+
+
+class _Counted(AsyncGenerator[Res, None]):
+    """A stream that gives its place back when it is closed. Its events pass without a frame of their own."""
+
+    def __init__(self, events: AsyncGenerator[Res, None], allowance: _Allowance, name: str) -> None:
+        self._events = events
+        self._allowance: _Allowance | None = allowance
+        self._name = name
+
+    def __anext__(self) -> Any:
+        return self._events.__anext__()
+
+    def asend(self, value: None, /) -> Any:
+        return self._events.asend(value)
+
+    def athrow(self, *arguments: Any) -> Any:
+        return self._events.athrow(*arguments)
+
+    async def aclose(self) -> None:
         try:
-            yield
+            await self._events.aclose()
         finally:
-            self._running[name] -= 1
-            if not self._running[name]:
-                del self._running[name]
+            self._give_back()
+
+    def __del__(self) -> None:
+        # Whoever iterates a stream closes it; one that nobody ever began to read may be dropped.
+        self._give_back()
+
+    def _give_back(self) -> None:
+        allowance, self._allowance = self._allowance, None
+        if allowance is not None:
+            allowance.give_back(self._name)

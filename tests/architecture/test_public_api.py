@@ -43,6 +43,7 @@ PUBLIC = {
         "agent",
     ],
     "a2a_bridge.middleware": [
+        "Limits",
         "Usage",
         "access_log",
         "deadline",
