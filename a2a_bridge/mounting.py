@@ -12,6 +12,7 @@ from a2a_bridge.cards import GrpcUrls, Mounted, interface
 from a2a_bridge.core.service import Middleware
 from a2a_bridge.dialects import KNOWN, Dialect, by_version
 from a2a_bridge.gateway import REMEMBERED
+from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.middleware import Limits, Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -31,6 +32,7 @@ class ServeOptions:
     registered; empty leaves it to the agent. list_tasks_memory: for how many tasks a gateway answers ListTasks where
     the agent cannot; 0 refuses it. store: where a hosted agent keeps its tasks: a URL (see
     `a2a_bridge.hosting.stores.open_store`), or a store that whoever gives it opens and closes; in memory unless given.
+    engine: how a hosted agent's tasks are treated.
     limits: what one principal may have.
     """
 
@@ -48,6 +50,7 @@ class ServeOptions:
     push_relay: str = ""
     list_tasks_memory: int = REMEMBERED
     store: Store | str | None = None
+    engine: EngineOptions = field(default_factory=EngineOptions)
     limits: Limits = field(default_factory=Limits)
 
     def host_of(self, family: str) -> HostOptions:

@@ -172,6 +172,29 @@ UsageListen = Annotated[
         metavar="HOST:PORT", envvar=PREFIX + "USAGE_LISTEN", help="Show counts of callers here; see `usage`."
     ),
 ]
+RunTimeout = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS", min=0, envvar=PREFIX + "RUN_TIMEOUT", help="How long one run may work; 0 for ever."
+    ),
+]
+SilenceTimeout = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        envvar=PREFIX + "SILENCE_TIMEOUT",
+        help="How long a run may work without yielding anything; 0 for ever.",
+    ),
+]
+IdempotentSends = Annotated[
+    bool,
+    typer.Option(
+        "--idempotent-sends",
+        envvar=PREFIX + "IDEMPOTENT_SENDS",
+        help="Answer a message that is sent again as the first time, and work on it once.",
+    ),
+]
 MaxBody = Annotated[
     int,
     typer.Option(metavar="BYTES", min=1, envvar=PREFIX + "MAX_BODY", help="The largest request."),

@@ -19,6 +19,7 @@ from a2a_bridge.cli.options import (
     Grace,
     Grpc,
     Http,
+    IdempotentSends,
     LenientVersions,
     Level,
     LogLevel,
@@ -30,6 +31,8 @@ from a2a_bridge.cli.options import (
     NoHttp,
     PublicGrpc,
     PublicUrl,
+    RunTimeout,
+    SilenceTimeout,
     Store,
     UsageFile,
     UsageListen,
@@ -60,6 +63,9 @@ def serve(
         ),
     ] = False,
     store: Store = "",
+    run_timeout: RunTimeout = 0.0,
+    silence_timeout: SilenceTimeout = 0.0,
+    idempotent_sends: IdempotentSends = False,
     max_body: MaxBody = MAX_BODY,
     max_parts: MaxParts = MAX_PARTS,
     max_calls: MaxCalls = MAX_CALLS,
@@ -86,6 +92,7 @@ def serve(
     from a2a_bridge.cli.output import fail, guarded
     from a2a_bridge.cli.running import configure_logging, run
     from a2a_bridge.cli.target import parse
+    from a2a_bridge.hosting.options import EngineOptions
     from a2a_bridge.hosting.stores.opening import MEMORY
     from a2a_bridge.middleware import Limits
 
@@ -115,6 +122,9 @@ def serve(
                 f"a2a-bridge gateway {target}",
             )
         agent = load(parsed)
-        options = replace(listening.options, store=store or MEMORY)
+        engine = EngineOptions(
+            run_timeout=run_timeout, silence_timeout=silence_timeout, idempotent_sends=idempotent_sends
+        )
+        options = replace(listening.options, store=store or MEMORY, engine=engine)
         opening = runtime.serve_agent(agent, listening.interfaces, options)
         asyncio.run(run(opening, timeout_graceful_shutdown, listening.counting))
