@@ -1,11 +1,16 @@
-"""Fresh ids in the form of UUID version 4. Not a registry: nothing remembers them.
+"""Fresh ids in the form of UUID version 7: they begin with the time. Not a registry: nothing remembers them.
 
-The random bytes are fetched for many ids at once, because one system call per id was a tenth of a direct reply.
+Rules:
+1. Ids made one after another stand side by side in every index, so that what a store commits together lies on few
+   pages. With ids of version 4 a durable task cost almost three times as much.
+2. Random are 74 bits of each. They are fetched for many ids at once, because one system call per id was a tenth of a
+   direct reply.
 """
 
 from __future__ import annotations
 
 import os
+import time
 
 _BATCH = 256
 _VARIANT = "89ab" * 4
@@ -14,20 +19,20 @@ _ready: list[str] = []
 
 
 def new_id() -> str:
-    """An id nobody has seen, such as `1b4e28ba-2fa1-41d2-883f-0016d3cca427`. Safe to call from any thread."""
+    """An id nobody has seen, such as `0197a1c2-9f31-7d21-883f-0016d3cca427`. Safe to call from any thread."""
+    moment = f"{time.time_ns() // 1_000_000:012x}"
     while True:
         try:
-            return _ready.pop()
+            return f"{moment[:8]}-{moment[8:]}{_ready.pop()}"
         except IndexError:
-            _ready.extend(_fresh())
+            _ready.extend(_endings())
 
 
-def _fresh() -> list[str]:
-    digits = os.urandom(16 * _BATCH).hex()
+def _endings() -> list[str]:
+    digits = os.urandom(10 * _BATCH).hex()
     return [
-        f"{digits[i : i + 8]}-{digits[i + 8 : i + 12]}-4{digits[i + 13 : i + 16]}-"
-        f"{_VARIANT[int(digits[i + 16], 16)]}{digits[i + 17 : i + 20]}-{digits[i + 20 : i + 32]}"
-        for i in range(0, len(digits), 32)
+        f"-7{digits[i : i + 3]}-{_VARIANT[int(digits[i + 3], 16)]}{digits[i + 4 : i + 7]}-{digits[i + 7 : i + 19]}"
+        for i in range(0, len(digits), 20)
     ]
 
 

@@ -103,8 +103,9 @@ async def test_waiting_for_a_cancellation() -> None:
     assert run.cancelled
 
 
-def test_ids_are_of_version_4_and_never_twice() -> None:
+def test_ids_are_of_version_7_and_never_twice() -> None:
     made = [new_id() for _ in range(2000)]
-    form = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+    form = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
     assert all(form.fullmatch(one) for one in made)
     assert len(set(made)) == len(made)
+    assert [one[:13] for one in made] == sorted(one[:13] for one in made)
