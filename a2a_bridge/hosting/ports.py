@@ -264,9 +264,11 @@ class Outbox(Protocol):
         """Puts in an event that is of no task here. Returns when it is durable."""
         ...
 
-    async def due(self, limit: int, /) -> list[Parcel]:
+    async def due(self, limit: int, room: Callable[[str], int], /) -> list[Parcel]:
         """Notifications whose time has come, at most one per config and the oldest of it. They are this process's
         until it settles them or dies.
+
+        room: how many a target (`https://host:443`) can be given at present. What is for others does not wait for it.
         """
         ...
 

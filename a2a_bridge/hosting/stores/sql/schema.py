@@ -90,8 +90,8 @@ sends = Table(
 )
 Index("sends_by_age", sends.c.created)
 
-#: data: the config serialized; encrypted when a key is configured. relay: 1 for what a gateway relays, which has no task
-#: here. holder: the replica that delivers, empty for none
+#: data: the config serialized; encrypted when a key is configured. holder: the replica that delivers what waits for it;
+#: empty when nothing waits, * when that is for anybody to deliver
 push_configs = Table(
     "push_configs",
     metadata,
@@ -104,6 +104,12 @@ push_configs = Table(
     Column("data", LargeBinary, nullable=False),
     Column("aside", LargeBinary, nullable=False),
     Column("holder", Text, nullable=False, server_default=""),
+)
+Index(
+    "push_configs_with_mail",
+    push_configs.c.holder,
+    sqlite_where=text("holder <> ''"),
+    postgresql_where=text("holder <> ''"),
 )
 
 outbox = Table(

@@ -1,0 +1,329 @@
+"""Push notification configs and what waits for them, in this process's memory: bounded, and gone with the process.
+
+Rules:
+1. Events are kept as they are, and shared: nobody changes them.
+2. What is beyond a bound goes: of configs those of the task that got one first, of notifications the oldest of the
+   line that is too long, of dead letters the oldest.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from uuid import uuid4
+
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.hosting.ports import Letter, Parcel, Registered, Scope
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push.lines import Lines
+from a2a_bridge.push.target import target_of
+
+logger = logging.getLogger("a2a_bridge.push")
+
+_Key = tuple[Scope, str]
+#: scope, task, config
+_Line = tuple[Scope, str, str]
+
+
+@dataclass(slots=True)
+class _Kept:
+    data: bytes
+    version: str
+    aside: str
+
+    def registered(self) -> Registered:
+        return Registered(hub.TaskPushNotificationConfig.FromString(self.data), self.version, self.aside)
+
+
+class MemoryPushConfigStore:
+    """Implements PushConfigStore.
+
+    most_tasks: for how many tasks configs are kept; beyond that, those of the task that got one first are
+        forgotten. most_per_task: how many one task may have.
+    """
+
+    def __init__(self, most_tasks: int = 100_000, most_per_task: int = 100) -> None:
+        self._most_tasks = most_tasks
+        self._most_per_task = most_per_task
+        self._tasks: OrderedDict[_Key, dict[str, _Kept]] = OrderedDict()
+        #: told which line nobody waits for any more
+        self.on_gone: Callable[[_Line], None] | None = None
+
+    async def put(self, scope: Scope, registered: Registered, /) -> None:
+        config = registered.config
+        key = (scope, config.task_id)
+        configs = self._tasks.get(key, {})
+        if config.id not in configs and len(configs) >= self._most_per_task:
+            raise A2AError(Reason.RESOURCE_EXHAUSTED, "the task has too many push notification configs")
+        if key not in self._tasks:
+            if len(self._tasks) >= self._most_tasks:
+                gone, those = self._tasks.popitem(last=False)
+                for config_id in those:
+                    self._tell_gone((*gone, config_id))
+            self._tasks[key] = configs
+        configs[config.id] = _Kept(config.SerializeToString(), registered.version, registered.aside)
+
+    async def get(self, scope: Scope, task_id: str, config_id: str, /) -> Registered | None:
+        return self.now(scope, task_id, config_id)
+
+    async def list(self, scope: Scope, task_id: str, /) -> list[Registered]:
+        return [kept.registered() for kept in self._tasks.get((scope, task_id), {}).values()]
+
+    async def delete(self, scope: Scope, task_id: str, config_id: str, /) -> None:
+        configs = self._tasks.get((scope, task_id))
+        if configs is None or configs.pop(config_id, None) is None:
+            return
+        if not configs:
+            del self._tasks[(scope, task_id)]
+        self._tell_gone((scope, task_id, config_id))
+
+    def now(self, scope: Scope, task_id: str, config_id: str) -> Registered | None:
+        """`get` for those who cannot wait."""
+        kept = self._tasks.get((scope, task_id), {}).get(config_id)
+        return None if kept is None else kept.registered()
+
+    def ids(self, scope: Scope, task_id: str) -> Sequence[str]:
+        """The ids of a task's configs, the oldest first."""
+        return tuple(self._tasks.get((scope, task_id), ()))
+
+    def _tell_gone(self, line: _Line) -> None:
+        if self.on_gone is not None:
+            self.on_gone(line)
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    number: int
+    line: _Line
+    sequence: int
+    event: hub.StreamResponse
+    webhook_id: str = field(default_factory=lambda: str(uuid4()))
+    attempts: int = 0
+    error: str = ""
+    url: str = ""
+    created: float = field(default_factory=time.time)
+
+    def letter(self, *, dead: bool) -> Letter:
+        scope, task_id, config_id = self.line
+        return Letter(
+            self.number,
+            scope,
+            task_id,
+            config_id,
+            self.sequence,
+            self.url,
+            self.attempts,
+            dead,
+            self.error,
+            self.created,
+        )
+
+
+class MemoryOutbox:
+    """Implements Outbox, for one MemoryPushConfigStore.
+
+    waiting: how many notifications one config may have waiting. most: how many there may be of all. most_dead: how many
+    that were given up are kept for operators. now: seconds on a clock that never jumps.
+    """
+
+    def __init__(
+        self,
+        configs: MemoryPushConfigStore,
+        *,
+        waiting: int = 1_000,
+        most: int = 100_000,
+        most_dead: int = 1_000,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._configs = configs
+        self._waiting = waiting
+        self._most = most
+        self._most_dead = most_dead
+        self._count = 0
+        self._size = 0
+        self._waits: dict[_Line, deque[_Item]] = {}
+        self._dead: OrderedDict[int, _Item] = OrderedDict()
+        self._lines: Lines[_Line] = Lines(now)
+        self._out: set[_Line] = set()
+        self._tell: list[Callable[[], None]] = []
+        configs.on_gone = self._forget
+
+    def __len__(self) -> int:
+        return self._size
+
+    def deliver(self, scope: Scope, task_id: str, sequence: int, event: hub.StreamResponse) -> None:
+        """Puts in an event of a task, once for each of its configs."""
+        for config_id in self._configs.ids(scope, task_id):
+            self._put((scope, task_id, config_id), sequence, event)
+
+    def on_mail(self, tell: Callable[[], None], /) -> None:
+        self._tell.append(tell)
+
+    async def post(self, scope: Scope, registered: Registered, event: hub.StreamResponse, /) -> None:
+        config = registered.config
+        if self._configs.now(scope, config.task_id, config.id) is None:
+            await self._configs.put(scope, registered)
+        self._put((scope, config.task_id, config.id), 0, event)
+
+    async def due(self, limit: int, room: Callable[[str], int], /) -> list[Parcel]:
+        parcels: list[Parcel] = []
+        for line in self._lines.take(limit, room):
+            registered = self._configs.now(*line)
+            if registered is None:
+                self._forget(line)
+                continue
+            item = self._waits[line][0]
+            self._out.add(line)
+            scope, task_id, _ = line
+            parcels.append(
+                Parcel(
+                    item.number,
+                    scope,
+                    task_id,
+                    item.sequence,
+                    item.event,
+                    registered,
+                    item.attempts,
+                    item.webhook_id,
+                )
+            )
+        return parcels
+
+    async def wait(self) -> float | None:
+        return self._lines.wait()
+
+    async def sent(self, parcels: Sequence[Parcel], /) -> None:
+        for parcel in parcels:
+            self._remove(parcel)
+
+    async def again(self, parcel: Parcel, error: str, seconds: float, /) -> None:
+        line = _line_of(parcel)
+        self._out.discard(line)
+        items = self._waits.get(line)
+        if not items:
+            return
+        if items[0].number == parcel.number:
+            items[0].attempts += 1
+            items[0].error = error
+        else:  # it was dropped while it was out, because its line was too long
+            seconds = 0
+        self._lines.put(line, self._target(line), seconds)
+        self._notify()
+
+    async def dead(self, parcel: Parcel, error: str, /) -> None:
+        item = self._remove(parcel)
+        if item is None:
+            return
+        item.attempts += 1
+        item.error = error
+        self._bury(item)
+
+    async def letters(self, *, dead: bool | None = None, limit: int = 100, after: int = 0) -> list[Letter]:
+        found: list[Letter] = []
+        if dead is not True:
+            for line, items in self._waits.items():
+                url = self._target(line)
+                found += (item.letter(dead=False)._replace(url=url) for item in items if item.number > after)
+        if dead is not False:
+            found += (item.letter(dead=True) for item in self._dead.values() if item.number > after)
+        return list(islice(sorted(found), limit))
+
+    async def retry(self, numbers: Sequence[int] | None, /) -> int:
+        wanted = sorted(self._dead) if numbers is None else sorted({*numbers} & {*self._dead})
+        for number in wanted:
+            item = self._dead.pop(number)
+            item.attempts = 0
+            items = self._waits.setdefault(item.line, deque())
+            # In its old place, but not before what is on its way.
+            first = 1 if item.line in self._out and items else 0
+            place = next(
+                (at for at, one in enumerate(items) if at >= first and one.number > number), len(items)
+            )
+            items.insert(place, item)
+            self._size += 1
+            self._queue(item.line)
+        if wanted:
+            self._notify()
+        return len(wanted)
+
+    # ------------------------------------------------------------------ lines
+
+    def _put(self, line: _Line, sequence: int, event: hub.StreamResponse) -> None:
+        self._count += 1
+        items = self._waits.setdefault(line, deque())
+        items.append(_Item(self._count, line, sequence, event))
+        self._size += 1
+        if len(items) > self._waiting:
+            self._drop_oldest(line, "its receiver is too slow")
+        elif self._size > self._most:
+            self._drop_oldest(next(iter(self._waits)), "too many wait")
+        if line in self._waits:
+            self._queue(line)
+        self._notify()
+
+    def _drop_oldest(self, line: _Line, why: str) -> None:
+        items = self._waits[line]
+        # What is on its way has its turn before the next one goes.
+        place = 1 if line in self._out and len(items) > 1 else 0
+        item = items[place]
+        del items[place]
+        self._size -= 1
+        logger.warning("a push notification of task %s is dropped: %s", line[1], why)
+        item.error = why
+        self._bury(item)
+        if not items:
+            del self._waits[line]
+            self._lines.drop(line)
+
+    def _queue(self, line: _Line) -> None:
+        """Sees to it that a line has its turn."""
+        if line not in self._lines:
+            self._lines.put(line, self._target(line))
+
+    def _remove(self, parcel: Parcel) -> _Item | None:
+        """Takes a parcel out of its line, and lets the next one of it have its turn."""
+        line = _line_of(parcel)
+        self._out.discard(line)
+        items = self._waits.get(line)
+        if items is None:
+            return None
+        item = items[0] if items[0].number == parcel.number else None
+        if item is not None:
+            items.popleft()
+            self._size -= 1
+        if items:
+            self._lines.put(line, self._target(line))
+            self._notify()
+        else:
+            del self._waits[line]
+            self._lines.drop(line)
+        return item
+
+    def _bury(self, item: _Item) -> None:
+        item.url = self._target(item.line)
+        self._dead[item.number] = item
+        if len(self._dead) > self._most_dead:
+            self._dead.popitem(last=False)
+
+    def _forget(self, line: _Line) -> None:
+        self._out.discard(line)
+        self._lines.drop(line)
+        self._size -= len(self._waits.pop(line, ()))
+        for number in [number for number, item in self._dead.items() if item.line == line]:
+            del self._dead[number]
+
+    def _target(self, line: _Line) -> str:
+        registered = self._configs.now(*line)
+        return "" if registered is None else target_of(registered.config.url)
+
+    def _notify(self) -> None:
+        for tell in self._tell:
+            tell()
+
+
+def _line_of(parcel: Parcel) -> _Line:
+    return parcel.scope, parcel.task_id, parcel.registered.config.id

@@ -1,0 +1,107 @@
+"""Whose turn it is: one line per push config, whose first notification is due at some time. It holds no notification.
+
+Rules:
+1. A line waits for its time, then for its target to be free, then it is out until somebody says what became of it.
+2. Targets whose lines are ready take turns, so a target with many lines keeps no other waiting.
+3. Times are those of a clock that never jumps; whoever uses this says which.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from typing import Generic, TypeVar
+
+LineT = TypeVar("LineT", bound=Hashable)
+
+
+class Lines(Generic[LineT]):
+    """Lines by name. now: seconds on a monotonic clock."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        #: the targets of all lines known here
+        self._targets: dict[LineT, str] = {}
+        #: when waiting lines are due; an entry of the heap that is not in it is stale
+        self._due: dict[LineT, float] = {}
+        self._heap: list[tuple[float, int, LineT]] = []
+        self._count = 0
+        self._ready: OrderedDict[str, OrderedDict[LineT, None]] = OrderedDict()
+
+    def __contains__(self, line: LineT) -> bool:
+        return line in self._targets
+
+    def __len__(self) -> int:
+        return len(self._targets)
+
+    def __iter__(self) -> Iterator[LineT]:
+        return iter(list(self._targets))
+
+    def put(self, line: LineT, target: str, seconds: float = 0) -> None:
+        """The first notification of a line is due in so many seconds. The line may be new, or out, or waiting."""
+        self.drop(line)
+        self._targets[line] = target
+        if seconds <= 0:
+            self._make_ready(line)
+            return
+        self._count += 1
+        due = self._now() + seconds
+        self._due[line] = due
+        heapq.heappush(self._heap, (due, self._count, line))
+        if len(self._heap) > 2 * len(self._due) + 64:
+            self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
+            heapq.heapify(self._heap)
+
+    def take(self, limit: int, room: Callable[[str], int]) -> list[LineT]:
+        """Lines whose turn it is, which are out from now on. room: how many a target can be given at most."""
+        self._wake()
+        allowed = {target: room(target) for target in self._ready}
+        taken: list[LineT] = []
+        while allowed and len(taken) < limit:
+            for target in list(allowed):
+                if allowed[target] <= 0 or target not in self._ready:
+                    del allowed[target]
+                elif len(taken) < limit:
+                    allowed[target] -= 1
+                    taken.append(self._next_of(target))
+        return taken
+
+    def drop(self, line: LineT) -> None:
+        """Forgets a line."""
+        target = self._targets.pop(line, None)
+        self._due.pop(line, None)
+        ready = self._ready.get(target) if target is not None else None
+        if target is not None and ready is not None:
+            ready.pop(line, None)
+            if not ready:
+                del self._ready[target]
+
+    def wait(self) -> float | None:
+        """Seconds until a line is due that waits for its time; None when none does. Never negative."""
+        while self._heap:
+            due, _, line = self._heap[0]
+            if self._due.get(line) == due:
+                return max(0.0, due - self._now())
+            heapq.heappop(self._heap)
+        return None
+
+    def _wake(self) -> None:
+        now = self._now()
+        while self._heap and self._heap[0][0] <= now:
+            due, _, line = heapq.heappop(self._heap)
+            if self._due.get(line) == due:
+                del self._due[line]
+                self._make_ready(line)
+
+    def _make_ready(self, line: LineT) -> None:
+        self._ready.setdefault(self._targets[line], OrderedDict())[line] = None
+
+    def _next_of(self, target: str) -> LineT:
+        ready = self._ready[target]
+        line, _ = ready.popitem(last=False)
+        if ready:
+            self._ready.move_to_end(target)
+        else:
+            del self._ready[target]
+        return line
