@@ -16,6 +16,7 @@ from importlib.metadata import entry_points
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from a2a_bridge.core.call import ASIDE_PARAMETER
+from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, KNOWN, Dialect, Kind
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -45,6 +46,7 @@ class HostOptions:
     lenient_versions: an address or method name that one version has outweighs what the caller declared or did not.
     trust_forwarded: peers whose forwarded headers (Forwarded, X-Forwarded-*) are believed; "*" for any.
     cors: value of Access-Control-Allow-Origin on documents such as the card; empty for none.
+    refusal: why no new work can be taken just now, None while it can; asked by whoever asks whether this is ready.
     """
 
     max_body: int = 16 * MIB
@@ -56,6 +58,7 @@ class HostOptions:
     cors: str = "*"
     tls: Any = None
     backlog: int = 1024
+    refusal: Callable[[], A2AError | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +231,21 @@ def asgi_host(options: HostOptions, close: Callable[[float], Awaitable[None]] | 
     return cast("DocumentHost", module.AsgiHost(options, close=close))
 
 
-def grpc_attach(service: Service, server: Any, *, health: bool, reflection: bool) -> None:
-    """Adds the gRPC service of every known version to a grpc.aio server that somebody else runs."""
+def grpc_attach(
+    service: Service,
+    server: Any,
+    *,
+    health: bool,
+    reflection: bool,
+    refusal: Callable[[], A2AError | None] | None = None,
+) -> None:
+    """Adds the gRPC service of every known version to a grpc.aio server that somebody else runs.
+
+    refusal: see HostOptions; for the health service.
+    """
     module = importlib.import_module(f"{PACKAGE}.grpc.host")
     dialects = [dialect for dialect in KNOWN if dialect.form(GRPC) is not None]
-    module.add_to_server(service, server, dialects, health=health, reflection=reflection)
+    module.add_to_server(service, server, dialects, health=health, reflection=reflection, refusal=refusal)
 
 
 def http_fetch(options: DialOptions) -> AbstractAsyncContextManager[Fetch]:

@@ -29,8 +29,29 @@ def test_mixed_line_ends() -> None:
 
 
 def test_fields_that_mean_nothing_here() -> None:
-    stream = b": a comment\nid: 7\nretry: 10\nunknown: x\nnocolon\ndata: a\n\n"
+    stream = b": a comment\nretry: 10\nunknown: x\nnocolon\ndata: a\n\n"
     assert read(stream) == [Event("message", b"a")]
+
+
+def test_an_id_is_of_its_own_event_only() -> None:
+    stream = b"id: 7\ndata: a\n\ndata: b\n\nid:run_1-8\ndata: c\n\nid: 9\n\ndata: d\n\n"
+    assert [event.id for event in read(stream)] == ["7", "", "run_1-8", ""]
+
+
+@pytest.mark.parametrize("id_", [b"", b"a b", b"\x00", b"\xff", "\u0661".encode(), b"9" * 65])
+def test_ids_that_nothing_could_be_asked_for_with_are_left_out(id_: bytes) -> None:
+    assert read(b"id: " + id_ + b"\ndata: a\n\n") == [Event("message", b"a")]
+
+
+def test_an_event_with_an_id() -> None:
+    assert encode(b"{}", b"", "7") == b"id: 7\ndata: {}\n\n"
+    assert read(encode(b"{}", b"error", "a-7")) == [Event("error", b"{}", "a-7")]
+
+
+@pytest.mark.parametrize("id_", ["", "1\n2", "1\r", "\0", "\u0661", "9" * 65])
+def test_what_is_no_id_is_not_written(id_: str) -> None:
+    with pytest.raises(ValueError, match="id of an event"):
+        encode(b"{}", b"", id_)
 
 
 def test_type_holds_for_one_event() -> None:

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from a2a_bridge.bindings import DialOptions
-from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.resume import LAST_EVENT_ID, asked_after
 from a2a_bridge.dialects import Dialect, Form, Kind, Row
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.parameters import request_headers, response_parameters
@@ -62,7 +64,10 @@ class ClientSide:
 
     def headers(self, call: Call[Any, Any]) -> dict[str, str]:
         """The headers of a call. Raises INVALID_PARAMS for a parameter that no header can hold."""
-        return request_headers(self.dialect, call.context, self.options, time.monotonic())
+        headers = request_headers(self.dialect, call.context, self.options, time.monotonic())
+        if call.operation is ops.SUBSCRIBE_TO_TASK and (after := asked_after(call.context)):
+            headers[LAST_EVENT_ID] = after
+        return headers
 
     def encoded(self, row: Row[Any, Any], call: Call[Any, Any]) -> Any:
         """The request on the wire, with what came beside it where the row has a place for that."""
@@ -77,6 +82,13 @@ class ClientSide:
         if row.aside_response is not None:
             context.reply.update(row.aside_response(wire))
         return answer
+
+    def numbered(self, context: CallContext, id_: str) -> None:
+        """Tells the id of the event that is yielded next; empty for one that has none."""
+        if id_:
+            context.reply[EVENT_PARAMETER] = id_
+        else:
+            context.reply.pop(EVENT_PARAMETER, None)
 
     def answered(self, context: CallContext, headers: Mapping[str, str]) -> None:
         """Takes over what an answer says in its headers."""

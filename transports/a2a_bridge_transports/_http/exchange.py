@@ -8,6 +8,7 @@ Rules:
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -103,6 +104,14 @@ class Refusal(A2AError):  # noqa: N818  the domain's word is the better name
         super().__init__(reason, message)
         self.status = status
         self.headers = headers
+
+
+def error_headers(error: A2AError) -> Headers:
+    """Headers that an error brings along: Allow, Retry-After."""
+    headers: Headers = error.headers if isinstance(error, Refusal) else ()
+    if error.retry_after is not None:
+        headers += (("Retry-After", str(max(0, math.ceil(error.retry_after)))),)
+    return headers
 
 
 def refuse(error: A2AError) -> Reply:

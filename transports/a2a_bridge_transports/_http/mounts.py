@@ -22,6 +22,7 @@ from a2a_bridge_transports._http.exchange import (
     Reply,
     Request,
     StreamReply,
+    error_headers,
     not_allowed,
     not_found,
     refuse,
@@ -115,7 +116,12 @@ class Mounts:
         return Reply(200, _PROBE, b"ok\n")
 
     async def _ready(self, _request: Request) -> Reply:
-        return Reply(503, _PROBE, b"draining\n") if self.draining else Reply(200, _PROBE, b"ok\n")
+        if self.draining:
+            return Reply(503, _PROBE, b"draining\n")
+        refusal = self.options.refusal() if self.options.refusal is not None else None
+        if refusal is not None:
+            return Reply(503, _PROBE + error_headers(refusal), f"{refusal.message}\n".encode())
+        return Reply(200, _PROBE, b"ok\n")
 
 
 async def _refuse_path(_request: Request) -> Reply:

@@ -14,7 +14,13 @@ from typing import Protocol
 from urllib.parse import parse_qsl
 
 from a2a_bridge.bindings import DialOptions
-from a2a_bridge.core.call import ASIDE_PARAMETER, EXTENSIONS_PARAMETER, VERSION_PARAMETER, CallContext
+from a2a_bridge.core.call import (
+    ASIDE_PARAMETER,
+    EXTENSIONS_PARAMETER,
+    RESUME_PARAMETER,
+    VERSION_PARAMETER,
+    CallContext,
+)
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, merged
@@ -47,6 +53,7 @@ _SPELLING = {
     VERSION_PARAMETER: "A2A-Version",
     EXTENSIONS_PARAMETER: "A2A-Extensions",
     OLDER_EXTENSIONS: "X-A2A-Extensions",
+    RESUME_PARAMETER: "A2A-Resume",
 }
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\U0010ffff]*")
@@ -241,13 +248,15 @@ def _as_older(headers: dict[str, str], dialect: Dialect) -> None:
 
 
 def response_parameters(headers: Mapping[str, str], dialect: Dialect) -> dict[str, str]:
-    """What a peer's response says to the caller: the extensions it activated (spec 3.2.6), under either name, and what
-    no message has a place for.
+    """What a peer's response says to the caller: the extensions it activated (spec 3.2.6), under either name, whether
+    a resumed stream has a gap, and what no message has a place for.
     """
     found = {}
     extensions = [value for name in (EXTENSIONS_PARAMETER, OLDER_EXTENSIONS) if (value := headers.get(name))]
     if extensions:
         found[EXTENSIONS_PARAMETER] = merged(extensions) if len(extensions) > 1 else extensions[0]
+    if resumed := headers.get(RESUME_PARAMETER):
+        found[RESUME_PARAMETER] = resumed
     if dialect.declares and (beside := headers.get(ASIDE_PARAMETER)):
         found[ASIDE_PARAMETER] = beside
     return found

@@ -10,15 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from a2a_bridge.core.call import ASIDE_PARAMETER, SPELLING_PARAMETER, CallContext, Origin
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import (
+    ASIDE_PARAMETER,
+    EVENT_PARAMETER,
+    SPELLING_PARAMETER,
+    Call,
+    CallContext,
+    Origin,
+)
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
+from a2a_bridge.core.resume import asked_after
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect, Form, Kind, newest_first
 from a2a_bridge.dialects.detect import detect, presumed
@@ -32,6 +40,10 @@ from a2a_bridge_transports._http.parameters import (
 )
 
 Index = TypeVar("Index")
+
+#: members of `reply` that are no headers: between service and binding, or told at each event
+_HIDDEN = (SPELLING_PARAMETER, EVENT_PARAMETER)
+_HIDDEN_FROM_OLDER = (*_HIDDEN, ASIDE_PARAMETER)
 
 
 @dataclass(slots=True)
@@ -117,6 +129,12 @@ class ServerSide(Generic[Index]):
             _origin(self._kind, table.dialect.version, request.peer, request.base_url()),
         )
 
+    def begun(self, call: Call[Any, Any]) -> AsyncGenerator[Any, None]:
+        """The events of a streaming call. Raises INVALID_PARAMS for a position to resume at that can be none."""
+        if call.operation is ops.SUBSCRIBE_TO_TASK:
+            asked_after(call.context)
+        return self.service.stream(call)
+
     def failure(self, request: Request, error: BaseException, name: str) -> A2AError:
         """What to tell the caller about an exception. Raises it again when the client has left."""
         if isinstance(error, A2AError):
@@ -140,7 +158,7 @@ class ServerSide(Generic[Index]):
         """The response parameters as headers. Raises INTERNAL_ERROR for what cannot be one."""
         if context is None or not context.reply:
             return ()
-        hidden = (SPELLING_PARAMETER, ASIDE_PARAMETER) if table.older else (SPELLING_PARAMETER,)
+        hidden = _HIDDEN_FROM_OLDER if table.older else _HIDDEN
         reply = {name: value for name, value in context.reply.items() if name not in hidden}
         try:
             return reply_headers(reply, extension_names(request.headers, table.dialect.extensions))
@@ -152,14 +170,6 @@ class ServerSide(Generic[Index]):
 def error_status(error: A2AError, encoded: int) -> int:
     """The HTTP status of an error whose form says `encoded`."""
     return error.status if isinstance(error, Refusal) else encoded
-
-
-def error_headers(error: A2AError) -> Headers:
-    """Headers that an error brings along: Allow, Retry-After."""
-    headers: Headers = error.headers if isinstance(error, Refusal) else ()
-    if error.retry_after is not None:
-        headers += (("Retry-After", str(max(0, math.ceil(error.retry_after)))),)
-    return headers
 
 
 @lru_cache(maxsize=1024)

@@ -233,6 +233,16 @@ def redirected(status: int, headers: Mapping[str, str]) -> A2AError | None:
     return error
 
 
+def with_patience(error: A2AError, headers: Mapping[str, str]) -> A2AError:
+    """The error, with the seconds of a Retry-After header where its body told none. A date there is not read: it is of
+    a clock that is not ours.
+    """
+    told = headers.get("Retry-After", "").strip()
+    if error.retry_after is None and told.isascii() and told.isdigit() and len(told) < 10:
+        error.retry_after = float(told)
+    return error
+
+
 def text_of(data: bytes) -> str:
     """The beginning of an error body that is not JSON, for people."""
     return " ".join(data[:200].decode(errors="replace").split())

@@ -11,16 +11,21 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from a2a_bridge.core.resume import is_id
+
 KEEP_ALIVE = b": keep-alive\n\n"
 
 _BOM = b"\xef\xbb\xbf"
 
 
 class Event(NamedTuple):
-    """One event: its type ("message" unless it says otherwise) and its data lines, joined by LF."""
+    """One event: its type ("message" unless it says otherwise), its data lines, joined by LF, and its own id. The id
+    of an earlier event, which the format lets hold on, is not taken for it.
+    """
 
     type: str
     data: bytes
+    id: str = ""
 
 
 class EventTooLarge(ValueError):  # noqa: N818  the domain's word is the better name
@@ -39,16 +44,23 @@ def one_line(data: bytes) -> bytes:
     return data
 
 
-def encode(data: bytes, name: bytes = b"") -> bytes:
-    """An event with a type of its own or without. `data` is compact JSON, which has no line ends."""
+def encode(data: bytes, name: bytes = b"", id: str | None = None) -> bytes:  # noqa: A002  the format's word
+    """An event with a type and an id of its own or without. `data` is compact JSON, which has no line ends.
+
+    Raises ValueError for an id that is none (see core.resume).
+    """
     line = b"data: " + one_line(data) + b"\n\n"
+    if id is not None:
+        if not is_id(id):
+            raise ValueError(f"{id[:80]!r} cannot be the id of an event")
+        line = b"id: " + id.encode() + b"\n" + line
     return b"event: " + name + b"\n" + line if name else line
 
 
 class Decoder:
     """Feed it chunks, get events."""
 
-    __slots__ = ("_after_cr", "_data", "_held", "_limit", "_name", "_start", "_tail", "_tail_size")
+    __slots__ = ("_after_cr", "_data", "_held", "_id", "_limit", "_name", "_start", "_tail", "_tail_size")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -57,6 +69,7 @@ class Decoder:
         self._data: list[bytes] = []
         self._held = 0
         self._name = ""
+        self._id = ""
         self._after_cr = False
         self._start: bytes | None = b""
 
@@ -86,10 +99,10 @@ class Decoder:
                 self._line(line)
                 continue
             if self._data:
-                events.append(Event(self._name or "message", b"\n".join(self._data)))
+                events.append(Event(self._name or "message", b"\n".join(self._data), self._id))
                 self._data = []
                 self._held = 0
-            self._name = ""
+            self._name = self._id = ""
         if last:
             self._tail.append(last)
             self._tail_size += len(last)
@@ -111,7 +124,11 @@ class Decoder:
             self._check()
         elif name == b"event":
             self._name = value.decode(errors="replace")
-        # id and retry are for readers that reconnect; comments have no name, and other fields no meaning
+        elif name == b"id":
+            self._id = value.decode(errors="replace")
+            if not is_id(self._id):
+                self._id = ""  # somebody else's habit: nothing could be asked for with it
+        # retry is for readers that reconnect by themselves; comments have no name, and other fields no meaning
 
     def _check(self) -> None:
         if self._held + self._tail_size > self._limit:

@@ -14,15 +14,19 @@ import grpc
 import grpc.aio
 
 from a2a_bridge.bindings import DialOptions
+from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
     ASIDE_PARAMETER,
+    EVENT_PARAMETER,
     EXTENSIONS_PARAMETER,
+    LAST_EVENT_PARAMETER,
     VERSION_PARAMETER,
     Call,
     CallContext,
 )
 from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason
 from a2a_bridge.core.operations import Operation, Req, Res
+from a2a_bridge.core.resume import asked_after, counted_on, gap_of
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -31,6 +35,7 @@ from a2a_bridge_transports.grpc.vigil import Vigil
 from a2a_bridge_transports.grpc.wire import (
     Pairs,
     error_reply,
+    first_event,
     metadata_of,
     reply_parameters,
     says_unconnected,
@@ -144,11 +149,17 @@ class _Client:
         try:
             answer = await read()
             received = await rpc.initial_metadata()
+            numbers = None
             if received:
                 call.context.reply.update(reply_parameters(received, self._dialect))
+                first = first_event(received)
+                numbers = _Numbers(call.context.reply, first) if first else None
             while answer is not eof:
                 vigil.heard = time.monotonic()
-                yield decode(answer)
+                event = decode(answer)
+                if numbers is not None:
+                    numbers.tell(event)
+                yield event
                 answer = await read()
         except grpc.aio.AioRpcError as error:
             self._fail(error, call)
@@ -175,8 +186,11 @@ class _Client:
         wire = row.encode_request(request)
         if row.recall is not None and call.context.parameters:
             wire = row.recall(wire, call.context.parameters)
+        metadata = self._metadata(call.context)
+        if call.operation is ops.SUBSCRIBE_TO_TASK and (after := asked_after(call.context)):
+            metadata = (*metadata, (LAST_EVENT_PARAMETER, after))
         timeout = _remaining(call.context, limit)
-        return method.start(wire, timeout=timeout, metadata=self._metadata(call.context)), row
+        return method.start(wire, timeout=timeout, metadata=metadata), row
 
     def _metadata(self, context: CallContext) -> Pairs:
         parameters = context.parameters
@@ -214,6 +228,31 @@ class _Client:
             text = f"no sign of life from the agent for {self._options.idle_timeout:g} s"
             return A2AError(Reason.UNAVAILABLE, text, blame=Blame.PEER)
         return A2AError(Reason.UNAVAILABLE, "the client was closed", blame=Blame.SELF)
+
+
+class _Numbers:
+    """Puts the ids of a stream's events into `reply`: the first as it was told, the others counted on from it."""
+
+    __slots__ = ("_first", "_ids", "_reply")
+
+    def __init__(self, reply: dict[str, str], first: str) -> None:
+        self._reply = reply
+        self._ids = counted_on(first)
+        self._first = first
+
+    def tell(self, event: Any) -> None:
+        """Tells the id of the event that is yielded next."""
+        first, self._first = self._first, ""
+        id_ = next(self._ids, first)
+        mark = gap_of(event)
+        if mark is not None and mark.id and mark.id != id_:
+            id_ = mark.id  # a snapshot that stands for events that are lost: it counts on from there
+            self._ids = counted_on(id_)
+            next(self._ids, None)
+        if id_:
+            self._reply[EVENT_PARAMETER] = id_
+        else:
+            self._reply.pop(EVENT_PARAMETER, None)
 
 
 def _constant(dialect: Dialect, parameters: Mapping[str, str]) -> dict[str, str]:

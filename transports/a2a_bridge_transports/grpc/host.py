@@ -10,6 +10,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -19,6 +20,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection as grpc_reflection
 
 from a2a_bridge.bindings import MIB, HostOptions, ListenAddress
+from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.pb._pool import POOL
@@ -26,6 +28,8 @@ from a2a_bridge_transports.grpc.server import Handlers, Running
 
 #: how long ended calls may take to tell their callers so
 _FAREWELL = 2.0
+#: how often those who watch the health learn whether work is refused
+_LOOK = 1.0
 
 
 class GrpcHost:
@@ -38,7 +42,7 @@ class GrpcHost:
         self._options = options
         self._running = Running()
         self._handlers: list[Handlers] = []
-        self._health = _Health()
+        self._health = _Health((), options.refusal)
         self._server: Any = None
 
     @property
@@ -96,31 +100,36 @@ def add_to_server(
     max_body: int = 16 * MIB,
     health: bool = False,
     reflection: bool = False,
+    refusal: Callable[[], A2AError | None] | None = None,
 ) -> None:
     """Attaches the server side to a grpc.aio server that the caller owns, starts and stops.
 
     max_body: largest request in bytes; the server's own `grpc.max_receive_message_length` (4 MiB unless set)
     applies before it. health, reflection: also serve these, for A2A alone; leave them off where the server
-    has its own.
+    has its own. refusal: see HostOptions.
     """
     handlers = Handlers(service, dialects, max_body=max_body)
     server.add_generic_rpc_handlers((handlers,))
     if health:
-        health_pb2_grpc.add_HealthServicer_to_server(_Health(handlers.services), server)
+        health_pb2_grpc.add_HealthServicer_to_server(_Health(handlers.services, refusal), server)
     if reflection:
         _add_reflection(handlers.services, server)
 
 
 class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # grpcio is untyped
-    """grpc.health.v1: everything serves until the host retires, which also ends what watches."""
+    """grpc.health.v1: everything serves unless no new work can be taken, and until the host retires, which also ends
+    what watches.
+    """
 
-    def __init__(self, names: Iterable[str] = ()) -> None:
+    def __init__(self, names: Iterable[str], refusal: Callable[[], A2AError | None] | None) -> None:
         self.names = {"", *names}
         self.retired = asyncio.Event()
+        self._refusal = refusal
 
     def _status(self) -> Any:
         serving = health_pb2.HealthCheckResponse
-        return serving.NOT_SERVING if self.retired.is_set() else serving.SERVING
+        refused = self.retired.is_set() or (self._refusal is not None and self._refusal() is not None)
+        return serving.NOT_SERVING if refused else serving.SERVING
 
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802  the rpc's name
         if request.service not in self.names:
@@ -131,9 +140,12 @@ class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # grpcio i
         known = request.service in self.names
         status = self._status() if known else health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
         await context.write(health_pb2.HealthCheckResponse(status=status))
-        await self.retired.wait()
-        if known and status != self._status():
-            await context.write(health_pb2.HealthCheckResponse(status=self._status()))
+        while not self.retired.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.retired.wait(), None if self._refusal is None else _LOOK)
+            if known and status != self._status():
+                status = self._status()
+                await context.write(health_pb2.HealthCheckResponse(status=status))
         # Else a watcher would hold the server open for the whole grace.
         await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
 

@@ -16,8 +16,18 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from a2a_bridge.core.call import ASIDE_PARAMETER, NO_PARAMETERS, VERSION_PARAMETER, Call, CallContext, Origin
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import (
+    ASIDE_PARAMETER,
+    EVENT_PARAMETER,
+    NO_PARAMETERS,
+    VERSION_PARAMETER,
+    Call,
+    CallContext,
+    Origin,
+)
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error, request_too_large
+from a2a_bridge.core.resume import RESUME_URI, asked_after, counted_on, gap_of
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row, newest_first
 from a2a_bridge.dialects.detect import detect_among, version_not_supported
@@ -195,14 +205,21 @@ class _Side:
             call_context.tenant = request.tenant
             if aside is not None:
                 call_context.parameters = {**call_context.parameters, **aside(wire)}
+            if operation is ops.SUBSCRIBE_TO_TASK:
+                asked_after(call_context)
             reply, write = call_context.reply, context.write
             started = False
+            numbers: _Numbers | None = None
             async with aclosing(answer(Call(operation, request, call_context))) as events:
                 async for event in events:
                     if not started:
                         started = True
                         if reply:
                             await context.send_initial_metadata(self._metadata(context, reply))
+                            if EVENT_PARAMETER in reply:
+                                numbers = _Numbers(call_context)
+                    if numbers is not None:
+                        numbers.check(event)
                     # Waits until the transport took it, which is the backpressure, and gives way to others.
                     await write(encode(event))
             if reply and not started:
@@ -287,12 +304,39 @@ class _Side:
         trailers: tuple[tuple[str, str | bytes], ...]
         try:
             status, text, trailers = status_of(error, self.form.encode_error)
+            if EVENT_PARAMETER in reply:  # of an event that never came
+                reply = {name: value for name, value in reply.items() if name != EVENT_PARAMETER}
             # In the trailers, because the initial metadata may be gone already.
             trailers += self._metadata(context, reply) if reply else ()
         except Exception:
             log.exception("an error could not be encoded")
             status, text, trailers = status_of(internal_error(), self.form.encode_error)
         await context.abort(_STATUS.get(status, grpc.StatusCode.UNKNOWN), text, trailers)
+
+
+class _Numbers:
+    """Takes the ids of a stream out of `reply`. The caller is told the first one only and counts on from it; where
+    that would go wrong, a caller that counts is better off with a stream that breaks here.
+    """
+
+    __slots__ = ("_counted", "_expected", "_reply")
+
+    def __init__(self, context: CallContext) -> None:
+        self._reply = context.reply
+        self._counted = RESUME_URI in context.extensions or bool(asked_after(context))
+        self._expected = counted_on(self._reply[EVENT_PARAMETER])
+
+    def check(self, event: Any) -> None:
+        """Looks at the id of one event. Raises UNAVAILABLE where it is not the next one."""
+        id_ = self._reply.pop(EVENT_PARAMETER, None)
+        if not self._counted or id_ == next(self._expected, id_):
+            return
+        mark = gap_of(event)
+        if mark is None or id_ is None or mark.id != id_:
+            text = "the numbering of the events was interrupted; subscribe again to go on"
+            raise A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=0.0)
+        self._expected = counted_on(id_)
+        next(self._expected, None)
 
 
 def _this_task() -> asyncio.Task[Any]:

@@ -15,9 +15,16 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from a2a_bridge.core.call import ASIDE_PARAMETER, EXTENSIONS_PARAMETER, SPELLING_PARAMETER
+from a2a_bridge.core.call import (
+    ASIDE_PARAMETER,
+    EVENT_PARAMETER,
+    EXTENSIONS_PARAMETER,
+    RESUME_PARAMETER,
+    SPELLING_PARAMETER,
+)
 from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason, Violation
 from a2a_bridge.core.operations import Operation
+from a2a_bridge.core.resume import is_id
 from a2a_bridge.dialects import Dialect, ErrorReply
 from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, extension_names, merged
 
@@ -35,6 +42,9 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f\u0080-\u009f\u2028\u2029\ud800-\udfff]+")
 #: schemes of gRPC's own naming, passed on as they are
 _NATIVE = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:")
 _SCHEMES = {"http": (False, 80), "grpc": (False, 80), "https": (True, 443), "grpcs": (True, 443)}
+
+_SAID_BY_OLDER = (EXTENSIONS_PARAMETER, RESUME_PARAMETER)
+_SAID = (*_SAID_BY_OLDER, ASIDE_PARAMETER)
 
 Pairs = tuple[tuple[str, str], ...]
 Metadata = Iterable[tuple[str, str | bytes]] | None
@@ -56,13 +66,21 @@ def parameters_of(metadata: Metadata) -> dict[str, str]:
 
 
 def reply_parameters(metadata: Metadata, dialect: Dialect) -> dict[str, str]:
-    """What a peer's metadata says to the caller: the extensions it activated (spec 3.2.6), and what no message has a
-    place for. All else is between us and the peer, or a proxy before it, whose `date` would be no parameter of an
-    HTTP answer.
+    """What a peer's metadata says to the caller: the extensions it activated (spec 3.2.6), whether a resumed stream has
+    a gap, and what no message has a place for. All else is between us and the peer, or a proxy before it, whose
+    `date` would be no parameter of an HTTP answer.
     """
     found = parameters_of(metadata)
-    names = (EXTENSIONS_PARAMETER, ASIDE_PARAMETER) if dialect.declares else (EXTENSIONS_PARAMETER,)
+    names = _SAID if dialect.declares else _SAID_BY_OLDER
     return {name: value for name in names if (value := found.get(name))}
+
+
+def first_event(metadata: Metadata) -> str:
+    """The id of the first event of a stream, as its initial metadata says; empty when it says none."""
+    for name, value in metadata or ():
+        if name == EVENT_PARAMETER and isinstance(value, str) and is_id(value):
+            return value
+    return ""
 
 
 def reply_metadata(reply: Mapping[str, str], asked: Metadata, dialect: Dialect) -> Pairs:

@@ -17,7 +17,15 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, ErrorReply, Row
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
-from a2a_bridge_transports._http.session import Exchanger, opened, parsed, redirected, text_of, url_of
+from a2a_bridge_transports._http.session import (
+    Exchanger,
+    opened,
+    parsed,
+    redirected,
+    text_of,
+    url_of,
+    with_patience,
+)
 from a2a_bridge_transports.http_json import wire
 
 #: 1.0 agents read both; many know this one only
@@ -94,7 +102,9 @@ class HttpJsonClient(ClientSide):
             async with aclosing(self.exchanger.events(response)) as groups:
                 async for group in groups:
                     for event in group:
-                        yield cast("Res", self._event(row, call, event.type, event.data))
+                        answer = self._event(row, call, event.type, event.data)
+                        self.numbered(call.context, event.id)
+                        yield cast("Res", answer)
 
     def _event(self, row: Row[Any, Any], call: Call[Any, Any], kind: str, data: bytes) -> Any:
         tree = _tree(data)
@@ -130,7 +140,8 @@ class HttpJsonClient(ClientSide):
             tree = loads_exact(data)
         except JsonSyntaxError:
             tree = None  # not ours: a proxy's page, or nothing at all
-        return self.form.decode_error(ErrorReply(status, tree, text_of(data), row.operation))
+        error = self.form.decode_error(ErrorReply(status, tree, text_of(data), row.operation))
+        return with_patience(error, headers)
 
 
 class _WrongMethod(Exception):  # noqa: N818  control flow: another rule is tried

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from a2a_bridge.codec import InexactNumber, JsonSyntaxError, dumps, loads, loads_exact
-from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.call import EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, Form, Row
@@ -20,12 +20,13 @@ from a2a_bridge_transports._http.exchange import (
     Reply,
     Request,
     StreamReply,
+    error_headers,
     not_allowed,
     not_found,
     with_status,
 )
 from a2a_bridge_transports._http.parameters import check_content_type, declared_version
-from a2a_bridge_transports._http.serving import ServerSide, Table, error_headers, error_status
+from a2a_bridge_transports._http.serving import ServerSide, Table, error_status
 from a2a_bridge_transports.http_json import wire
 
 
@@ -113,18 +114,19 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         row: Row[Any, Any],
         call: Call[Any, Any],
     ) -> StreamReply:
-        encode_response = row.encode_response
+        encode_response, reply = row.encode_response, call.context.reply
         name = row.operation.name
 
         def encode(event: Any) -> bytes:
-            return sse.encode(dumps(encode_response(event)))
+            number = reply.pop(EVENT_PARAMETER, None) if reply else None
+            return sse.encode(dumps(encode_response(event)), b"", number)
 
         def fail(error: BaseException) -> Failure:
-            reply = self._error(request, table, call.context, self.failure(request, error, name))
-            return Failure(reply, sse.encode(reply.body, b"error"))
+            refused = self._error(request, table, call.context, self.failure(request, error, name))
+            return Failure(refused, sse.encode(refused.body, b"error"))
 
         return StreamReply(
-            self.service.stream(call),
+            self.begun(call),
             encode,
             lambda: EVENT_STREAM + self.reply_headers(request, table, call.context, name),
             fail,

@@ -19,7 +19,15 @@ from a2a_bridge.dialects import JSONRPC, Dialect, ErrorReply, Row
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
-from a2a_bridge_transports._http.session import Exchanger, opened, parsed, redirected, text_of, url_of
+from a2a_bridge_transports._http.session import (
+    Exchanger,
+    opened,
+    parsed,
+    redirected,
+    text_of,
+    url_of,
+    with_patience,
+)
 from a2a_bridge_transports.jsonrpc import wire
 
 
@@ -63,7 +71,9 @@ class JsonRpcClient(ClientSide):
             async with aclosing(self.exchanger.events(response)) as groups:
                 async for group in groups:
                     for event in group:
-                        yield cast("Res", self._read(row, call, id_, response.status, event.data))
+                        answer = self._read(row, call, id_, response.status, event.data)
+                        self.numbered(call.context, event.id)
+                        yield cast("Res", answer)
 
     def _request(self, row: Row[str, Any], call: Call[Any, Any]) -> tuple[int, dict[str, str], bytes]:
         tree = self.encoded(row, call)
@@ -128,7 +138,8 @@ class JsonRpcClient(ClientSide):
         except A2AError:
             failed = None  # not ours: a proxy's page, or nothing at all
         if failed is None:
-            raise self.form.decode_error(ErrorReply(status, None, text_of(data), row.operation))
+            error = self.form.decode_error(ErrorReply(status, None, text_of(data), row.operation))
+            raise with_patience(error, headers)
 
 
 @asynccontextmanager

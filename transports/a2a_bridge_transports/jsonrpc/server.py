@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from a2a_bridge.codec import InexactNumber, Json, dumps
-from a2a_bridge.core.call import SPELLING_PARAMETER, Call, CallContext
+from a2a_bridge.core.call import EVENT_PARAMETER, SPELLING_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, Form, Row
@@ -19,9 +19,10 @@ from a2a_bridge_transports._http.exchange import (
     Reply,
     Request,
     StreamReply,
+    error_headers,
 )
 from a2a_bridge_transports._http.parameters import check_content_type, declared_version
-from a2a_bridge_transports._http.serving import ServerSide, Table, error_headers, error_status
+from a2a_bridge_transports._http.serving import ServerSide, Table, error_status
 from a2a_bridge_transports.jsonrpc import wire
 
 Rows = dict[str, Row[str, Any]]
@@ -120,9 +121,12 @@ class JsonRpcServer(ServerSide[Rows]):
 
         def encode(event: Any) -> bytes:
             nonlocal table, row
+            number = None
             if reply:
-                table, row = self._respelled(table, row, call.context)
-            return sse.encode(wire.result(token, row.encode_response(event)))
+                number = reply.pop(EVENT_PARAMETER, None)
+                if SPELLING_PARAMETER in reply:
+                    table, row = self._respelled(table, row, call.context)
+            return sse.encode(wire.result(token, row.encode_response(event)), b"", number)
 
         def fail(error: BaseException) -> Failure:
             failed = self.failure(request, error, name)
@@ -131,7 +135,7 @@ class JsonRpcServer(ServerSide[Rows]):
             return Failure(refused, event)
 
         return StreamReply(
-            self.service.stream(call),
+            self.begun(call),
             encode,
             lambda: EVENT_STREAM + self.reply_headers(request, table, call.context, name),
             fail,
