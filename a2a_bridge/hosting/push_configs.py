@@ -3,6 +3,9 @@
 Rules:
 1. Every operation needs the agent's capability and a task that the caller may see, in this order.
 2. Who repeats a config without an id gets no second one.
+3. A config is kept with the version of the call that registered it: that is what its receiver reads. What that version
+   said beside it comes back to callers of older versions.
+4. Answers show a mask for credentials; see a2a_bridge.push.masking.
 """
 
 from __future__ import annotations
@@ -11,10 +14,16 @@ from collections.abc import Awaitable, Callable
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params, task_not_found
+from a2a_bridge.dialects import older_versions
 from a2a_bridge.hosting.identifiers import new_id
-from a2a_bridge.hosting.ports import PushConfigStore, PushSender, Scope, scope_of
+from a2a_bridge.hosting.ports import PushConfigStore, PushSender, Registered, Scope, scope_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
+from a2a_bridge.push import asides
+from a2a_bridge.push.masking import is_masked, masked, masked_aside, unmask
+
+_INLINE = "configuration.taskPushNotificationConfig"
+_OLDER = older_versions()
 
 
 class PushConfigs:
@@ -28,7 +37,7 @@ class PushConfigs:
         self,
         card: hub.AgentCard,
         configs: PushConfigStore,
-        task: Callable[[Scope, str], Awaitable[hub.Task]],
+        task: Callable[[Scope, str], Awaitable[object]],
         sender: PushSender | None = None,
     ) -> None:
         self._card = card
@@ -41,15 +50,32 @@ class PushConfigs:
         if not self._card.capabilities.push_notifications:
             raise A2AError(Reason.PUSH_NOTIFICATION_NOT_SUPPORTED)
 
-    def check(self, config: hub.TaskPushNotificationConfig, path: str = "") -> None:
+    async def check(self, config: hub.TaskPushNotificationConfig, path: str = "") -> None:
         """Raises INVALID_PARAMS for a config nothing can be sent to. path: of the config within the request."""
-        refusal = self._sender.check(config) if self._sender is not None else None
-        if refusal is None:
+        refusal = await self._sender.check(config) if self._sender is not None else None
+        if refusal is not None:
+            raise _below(path, refusal)
+
+    async def accept(self, request: hub.SendMessageRequest) -> None:
+        """Checks the config within a message, if there is one. Raises what the operations raise."""
+        if not request.configuration.HasField("task_push_notification_config"):
             return
-        if not path or not refusal.violations:
-            raise refusal
-        wrong = refusal.violations[0]
-        raise invalid_params(f"{path}.{wrong.field}", wrong.description)
+        self.require()
+        inline = request.configuration.task_push_notification_config
+        if not inline.url:
+            raise invalid_params(f"{_INLINE}.url", "is required")
+        await self.check(inline, _INLINE)
+
+    async def inline(
+        self, scope: Scope, request: hub.SendMessageRequest, context: CallContext, task_id: str
+    ) -> Registered | None:
+        """What to put for the config within a message, None when there is none. Raises INVALID_PARAMS."""
+        if not request.configuration.HasField("task_push_notification_config"):
+            return None
+        given = request.configuration.task_push_notification_config
+        version = _version(context)
+        aside = asides.told_within(request) if version else ""
+        return await self._named(scope, given, task_id, version, aside, _INLINE)
 
     async def create_task_push_notification_config(
         self, request: hub.TaskPushNotificationConfig, context: CallContext, /
@@ -58,28 +84,14 @@ class PushConfigs:
         self.require()
         if not request.task_id:
             raise invalid_params("taskId", "is required")
-        self.check(request)
+        await self.check(request)
         scope = scope_of(request, context)
         await self._task(scope, request.task_id)
-        config = await self.named(scope, request, request.task_id)
-        await self._configs.put(scope, config)
-        return config
-
-    async def named(
-        self, scope: Scope, given: hub.TaskPushNotificationConfig, task_id: str
-    ) -> hub.TaskPushNotificationConfig:
-        """A copy of a config with a task and an id. Who repeats a config without an id gets no second one."""
-        config = hub.TaskPushNotificationConfig()
-        config.CopyFrom(given)
-        config.task_id = task_id
-        if config.id:
-            return config
-        for known in await self._configs.list(scope, task_id):
-            config.id = known.id
-            if config == known:
-                return config
-        config.id = new_id()
-        return config
+        version = _version(context)
+        aside = asides.told(context) if version else ""
+        registered = await self._named(scope, request, request.task_id, version, aside)
+        await self._configs.put(scope, registered)
+        return _shown(registered, context)
 
     async def get_task_push_notification_config(
         self, request: hub.GetTaskPushNotificationConfigRequest, context: CallContext, /
@@ -88,12 +100,12 @@ class PushConfigs:
         self.require()
         scope = scope_of(request, context)
         await self._task(scope, request.task_id)
-        config = await self._configs.get(scope, request.task_id, request.id)
-        if config is None:
+        registered = await self._configs.get(scope, request.task_id, request.id)
+        if registered is None:
             error = task_not_found(request.task_id)
             error.metadata["configId"] = request.id
             raise error
-        return config
+        return _shown(registered, context)
 
     async def list_task_push_notification_configs(
         self, request: hub.ListTaskPushNotificationConfigsRequest, context: CallContext, /
@@ -104,15 +116,18 @@ class PushConfigs:
             raise invalid_params("pageSize", "must not be negative")
         scope = scope_of(request, context)
         await self._task(scope, request.task_id)
-        configs = await self._configs.list(scope, request.task_id)
+        found = await self._configs.list(scope, request.task_id)
         if request.page_token:
-            places = [place for place, one in enumerate(configs) if one.id == request.page_token]
+            places = [place for place, one in enumerate(found) if one.config.id == request.page_token]
             if not places:
                 raise invalid_params("pageToken", "is not a token that this query has given")
-            configs = configs[places[0] + 1 :]
-        page = configs[: request.page_size or None]
-        token = page[-1].id if len(page) < len(configs) else ""
-        return hub.ListTaskPushNotificationConfigsResponse(configs=page, next_page_token=token)
+            found = found[places[0] + 1 :]
+        page = found[: request.page_size or None]
+        token = page[-1].config.id if len(page) < len(found) else ""
+        if _version(context):
+            asides.recall(context, [masked_aside(one.aside) for one in page])
+        configs = [masked(one.config) for one in page]
+        return hub.ListTaskPushNotificationConfigsResponse(configs=configs, next_page_token=token)
 
     async def delete_task_push_notification_config(
         self, request: hub.DeleteTaskPushNotificationConfigRequest, context: CallContext, /
@@ -123,3 +138,54 @@ class PushConfigs:
         await self._task(scope, request.task_id)
         await self._configs.delete(scope, request.task_id, request.id)
         return Empty()
+
+    async def _named(
+        self,
+        scope: Scope,
+        given: hub.TaskPushNotificationConfig,
+        task_id: str,
+        version: str,
+        aside: str,
+        path: str = "",
+    ) -> Registered:
+        """A copy of a config with a task, an id and the credentials that it means."""
+        config = hub.TaskPushNotificationConfig()
+        config.CopyFrom(given)
+        config.task_id = task_id
+        known: hub.TaskPushNotificationConfig | None = None
+        if not config.id:
+            for one in await self._configs.list(scope, task_id):
+                config.id = one.config.id
+                if config in (one.config, masked(one.config)):
+                    known = one.config
+                    break
+            else:
+                config.id = new_id()
+        elif is_masked(config):
+            found = await self._configs.get(scope, task_id, config.id)
+            known = None if found is None else found.config
+        refusal = unmask(config, known)
+        if refusal is not None:
+            raise _below(path, refusal)
+        return Registered(config, version, aside)
+
+
+def _version(context: CallContext) -> str:
+    """In which version the receiver of what a caller registers reads; empty for the newest."""
+    version = context.origin.version
+    return version if version in _OLDER else ""
+
+
+def _shown(registered: Registered, context: CallContext) -> hub.TaskPushNotificationConfig:
+    """A config as its caller is shown it, what an older one said beside it included."""
+    if _version(context):
+        asides.recall(context, masked_aside(registered.aside))
+    return masked(registered.config)
+
+
+def _below(path: str, refusal: A2AError) -> A2AError:
+    """A refusal of a config as one of the request that it stands in."""
+    if not path or not refusal.violations:
+        return refusal
+    wrong = refusal.violations[0]
+    return invalid_params(f"{path}.{wrong.field}", wrong.description)

@@ -1,36 +1,24 @@
-"""Remembers in which version push configs were registered, and what older callers said that 1.0 cannot hold.
+"""Remembers what older callers said of push configs that 1.0 cannot hold, for agents that keep no configs of ours.
 
-It changes no config and sends nothing. Rules:
+It changes no config and sends nothing; hosted agents keep it with the configs themselves, and need none of this. Rules:
 1. The version is noted before the call is passed on, because events may be sent before it is answered.
-2. What was said beside a config comes back, as a reply parameter, to older callers that get, list or create it:
-   one text for one config, and for a list what its binding takes: a text about the array, or an array of texts.
+2. What was said beside a config comes back to older callers; see a2a_bridge.push.asides.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, Iterable
 from typing import Any, cast
 
-from a2a_bridge.codec import dumps_ascii
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import ASIDE_PARAMETER, Call
+from a2a_bridge.core.call import Call
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Middleware, Service
-from a2a_bridge.dialects import JSONRPC, KNOWN, Dialect, older_versions, residue
+from a2a_bridge.dialects import KNOWN, Dialect, older_versions
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push import Registrations
+from a2a_bridge.push import Registrations, asides
 
-logger = logging.getLogger(__name__)
-
-#: bytes of what is kept beside one config
-LONGEST = 4096
-
-#: where a list is the bare array, and no member of anything
-_BARE_LISTS = JSONRPC.name
-_INLINE = "/configuration/pushNotificationConfig"
-_OF_CONFIG = "/pushNotificationConfig"
 _PUSH = (ops.CREATE_PUSH_CONFIG, ops.GET_PUSH_CONFIG, ops.LIST_PUSH_CONFIGS, ops.DELETE_PUSH_CONFIG)
 
 
@@ -71,7 +59,7 @@ class _PushMemory:
         if configuration.HasField("task_push_notification_config"):
             scope = scope_of(call.request, call.context)
             config = configuration.task_push_notification_config
-            self._known.note_receiver(scope, config, self._version(call), _within(call.request))
+            self._known.note_receiver(scope, config, self._version(call), asides.told_within(call.request))
 
     async def _configs(self, call: Call[Any, Any]) -> Any:
         request = call.request
@@ -80,10 +68,10 @@ class _PushMemory:
         aside = ""
         if call.operation is ops.CREATE_PUSH_CONFIG:
             self._known.note_receiver(scope, request, version)
-            aside = call.context.parameters.get(ASIDE_PARAMETER, "") if version else ""
+            aside = asides.told(call.context) if version else ""
         response = await self._service.unary(call)
         if call.operation is ops.CREATE_PUSH_CONFIG:
-            self._known.note(scope, response, version, aside if len(aside) <= LONGEST else "")
+            self._known.note(scope, response, version, aside)
         elif call.operation is ops.DELETE_PUSH_CONFIG:
             self._known.forget(scope, request.task_id, request.id)
         if version:
@@ -91,44 +79,7 @@ class _PushMemory:
         return response
 
     def _recall(self, call: Call[Any, Any], scope: Scope, response: Any) -> None:
-        aside = ""
         if isinstance(response, hub.TaskPushNotificationConfig):
-            aside = self._known.of(scope, response).aside
+            asides.recall(call.context, self._known.of(scope, response).aside)
         elif isinstance(response, hub.ListTaskPushNotificationConfigsResponse):
-            asides = [self._known.of(scope, one).aside for one in response.configs]
-            aside = _together(asides) if call.context.origin.binding == _BARE_LISTS else _each(asides)
-        if aside:
-            # In place of what the agent may have said: this is what the caller has said.
-            call.context.reply[ASIDE_PARAMETER] = aside
-
-
-def _within(request: hub.SendMessageRequest) -> str:
-    """What a message said beside the config in it, as if that had been registered by itself."""
-    if not request.HasField("metadata"):
-        return ""
-    entries = [
-        [_OF_CONFIG + entry[0].removeprefix(_INLINE), *entry[1:]]
-        for entry in residue.carried(request, residue.KIND) or ()
-        if entry[0].startswith(_INLINE)
-    ]
-    text = residue.write(residue.KIND, entries) if entries else ""
-    return text if len(text) <= LONGEST else ""
-
-
-def _each(asides: list[str]) -> str:
-    """What was said beside the configs of a list, one by one."""
-    return dumps_ascii([aside or None for aside in asides]) if any(asides) else ""
-
-
-def _together(asides: list[str]) -> str:
-    """What was said beside the configs of a list that is an array: said of the array."""
-    entries = [
-        [f"/{place}{entry[0]}", *entry[1:]]
-        for place, aside in enumerate(asides)
-        for entry in residue.read(aside, residue.KIND) or ()
-    ]
-    try:
-        return residue.write(residue.KIND, entries) if entries else ""
-    except residue.TooMuch as error:
-        logger.warning("what was said beside push notification configs %s", error)
-        return ""
+            asides.recall(call.context, [self._known.of(scope, one).aside for one in response.configs])

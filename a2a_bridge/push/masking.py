@@ -1,0 +1,86 @@
+"""Credentials in answers about push notification configs: a mask stands for them. It stores and sends nothing.
+
+Rules:
+1. Whoever may read a config need not learn the credentials in it: answers have MASK instead. The token stays as it is;
+   its receiver compares it, and clients that start anew know their configs by it.
+2. A config that comes back with the mask keeps the credentials it stands for, so reading, changing and writing harms
+   nothing. Only where it still leads to the same host, though: else the mask would be a way to send them elsewhere.
+3. What a version says beside a config (see ASIDE_PARAMETER) is masked in the same way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from a2a_bridge.core.errors import A2AError, invalid_params
+from a2a_bridge.dialects import residue
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push.target import target_of
+
+MASK = "********"
+_FIELD = "authentication.credentials"
+_NAME = "credentials"
+
+
+def masked(config: hub.TaskPushNotificationConfig) -> hub.TaskPushNotificationConfig:
+    """The config as answers show it: itself if it has no credentials, else a copy."""
+    if not config.authentication.credentials:
+        return config
+    shown = hub.TaskPushNotificationConfig()
+    shown.CopyFrom(config)
+    shown.authentication.credentials = MASK
+    return shown
+
+
+def is_masked(config: hub.TaskPushNotificationConfig) -> bool:
+    """Whether a mask stands where the credentials belong."""
+    return config.authentication.credentials == MASK
+
+
+def unmask(
+    config: hub.TaskPushNotificationConfig, known: hub.TaskPushNotificationConfig | None
+) -> A2AError | None:
+    """Puts the credentials of `known` where the mask is, in place. INVALID_PARAMS when there are none to be put."""
+    if not is_masked(config):
+        return None
+    if known is None or not known.authentication.credentials:
+        return invalid_params(_FIELD, "is the mask of credentials that are not known here")
+    if target_of(known.url) != target_of(config.url):
+        return invalid_params(_FIELD, "has to be said again where the host of the URL changes")
+    config.authentication.credentials = known.authentication.credentials
+    return None
+
+
+def masked_aside(text: str) -> str:
+    """What is told beside a config, with the mask for credentials in it."""
+    if _NAME not in text:
+        return text
+    for source in (residue.KIND, residue.PROTO):
+        entries = residue.read(text, source)
+        if entries:
+            return residue.write(source, [_masked_entry(entry) for entry in entries])
+    return ""
+
+
+def _masked_entry(entry: residue.Entry) -> residue.Entry:
+    if len(entry) != 3:
+        return entry
+    pointer, checksum, value = entry
+    if pointer.endswith(f"/{_NAME}") and isinstance(value, str):
+        return [pointer, checksum, MASK]
+    return [pointer, checksum, _masked_tree(value)]
+
+
+def _masked_tree(root: Any) -> Any:
+    """A copy without recursion, since what callers say may be deep."""
+    top: list[Any] = [root]
+    rest: list[Any] = [top]
+    while rest:
+        place = rest.pop()
+        for key, item in list(place.items() if isinstance(place, dict) else enumerate(place)):
+            if key == _NAME and isinstance(item, str) and item:
+                place[key] = MASK
+            elif isinstance(item, dict | list):
+                place[key] = item.copy()
+                rest.append(place[key])
+    return top[0]
