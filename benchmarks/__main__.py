@@ -14,7 +14,9 @@ import psutil  # type: ignore[import-untyped]
 from rich.console import Console
 
 from benchmarks import report
-from benchmarks.measure import QUICK, Plan, codec_rows, load_row, memory_row, residue_rows
+from benchmarks.databases import Databases
+from benchmarks.listing import FEW, MANY, list_rows, resume_row
+from benchmarks.measure import QUICK, Plan, codec_rows, load_row, memory_row, residue_rows, share_row
 from benchmarks.processes import BenchmarkError, cores
 from benchmarks.tools import MISSING, missing
 from benchmarks.work import WORK
@@ -22,13 +24,16 @@ from benchmarks.work import WORK
 # title, binding, our share of the SDK's memory that we mean to stay under
 MEMORY = (("open SSE stream", "JSONRPC", 0.4), ("open gRPC stream", "GRPC", None))
 CODEC = "codec"
+RESUME, LIST = "SQLite resume", "ListTasks"
 RESIDUES = "residues"
 #: cores in use by others that a measurement bears
 QUIET = 0.2
 
 
 def arguments() -> argparse.Namespace:
-    titles = [work.title for work in WORK] + [title for title, _, _ in MEMORY] + [CODEC, RESIDUES]
+    titles = (
+        [work.title for work in WORK] + [title for title, _, _ in MEMORY] + [RESUME, LIST, CODEC, RESIDUES]
+    )
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, epilog="rows: " + ", ".join(titles)
     )
@@ -94,13 +99,25 @@ def measure(only: list[str], plan: Plan, progress: Console) -> list[dict[str, An
     def wanted(title: str) -> bool:
         return not only or any(name.lower() in title.lower() for name in only)
 
-    with progress.status("starting") as status:
+    with progress.status("starting") as status, Databases(where) as databases:
         for work in WORK:
             if wanted(work.title) and not (work.twin and plan is QUICK and not only):
                 try:
-                    rows.append(load_row(work, plan, where, status.update))
+                    row = load_row(work, plan, where, databases, status.update)
+                    rows += [row] if work.share is None else [row, share_row(work, row)]
                 except BenchmarkError as error:
                     rows.append({"suite": "load", "title": work.title, "error": str(error)})
+        if wanted(RESUME):
+            try:
+                rows.append(resume_row(plan.seconds, where, databases, status.update))
+            except BenchmarkError as error:
+                rows.append({"suite": "list", "title": RESUME, "error": str(error)})
+        if wanted(LIST) and not (plan is QUICK and not only):
+            few, many = (FEW, MANY // 10) if plan is QUICK else (FEW, MANY)
+            try:
+                rows += list_rows(few, many, where, databases, status.update)
+            except BenchmarkError as error:
+                rows.append({"suite": "list", "title": LIST, "error": str(error)})
         for title, kind, goal in MEMORY:
             if wanted(title):
                 try:

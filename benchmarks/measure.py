@@ -15,12 +15,15 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 
 from benchmarks import agent, codec, residue
+from benchmarks.databases import Databases
 from benchmarks.probe import ask, framed_size, grpc_messages, http_answer
 from benchmarks.processes import BenchmarkError, Child, Cores, Server
 from benchmarks.tools import Load, Target, h2load, wrk
 from benchmarks.work import SEND, Work, is_response_task
 
 SIDES = ("ours", "sdk", "bare")
+#: of rows with a database
+STORE_SIDES = ("ours", "sdk", "memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +60,16 @@ class Side:
     rates: list[float]
 
 
-def load_row(work: Work, plan: Plan, cores: Cores, on_step: Steps) -> dict[str, Any]:
+def load_row(work: Work, plan: Plan, cores: Cores, databases: Databases, on_step: Steps) -> dict[str, Any]:
     """Measures one row of load. Raises BenchmarkError when an answer is wrong, before or under load."""
+    names = STORE_SIDES if work.store else SIDES
+    third = names[2]
     with contextlib.ExitStack() as stack:
         upstream = ""
         if work.gateway:
             upstream = stack.enter_context(Server("upstream", cores.other)).address("grpc")
         servers = {
-            name: stack.enter_context(Server(name, cores.server, upstream, legacy=work.legacy))
-            for name in SIDES
+            name: stack.enter_context(_server(work, name, cores, databases, upstream)) for name in names
         }
         sides = [_prepare(work, name, server) for name, server in servers.items()]
         for side in sides:
@@ -86,17 +90,36 @@ def load_row(work: Work, plan: Plan, cores: Cores, on_step: Steps) -> dict[str, 
     rates = {side.name: statistics.median(side.rates) for side in sides}
     ratio = rates["ours"] / rates["sdk"]
     return {
-        "suite": "load",
+        "suite": "store" if work.store else "load",
         "title": work.title,
         "unit": work.unit,
         **{name: round(rate, 1) for name, rate in rates.items()},
         "ratio": round(ratio, 2),
-        "bare_ratio": round(rates["ours"] / rates["bare"], 2),
+        f"{third}_ratio": round(rates["ours"] / rates[third], 2),
         "target": work.goal,
         "reached": None if work.goal is None else ratio >= work.goal,
         "rounds": {side.name: [round(rate, 1) for rate in side.rates] for side in sides},
         "answer_octets": {side.name: side.octets for side in sides},
     }
+
+
+def share_row(work: Work, row: dict[str, Any]) -> dict[str, Any]:
+    """What a row says of our rate with a database, as a share of that in memory."""
+    return {
+        "suite": "store",
+        "title": f"{work.title}, share of in memory",
+        "unit": "",
+        "ours": row["memory_ratio"],
+        "target": work.share,
+        "reached": None if work.share is None else row["memory_ratio"] >= work.share,
+    }
+
+
+def _server(work: Work, name: str, cores: Cores, databases: Databases, upstream: str) -> Server:
+    if name == "memory":
+        return Server("ours", cores.server)
+    store = databases.url(work.store) if work.store else ""
+    return Server(name, cores.server, upstream, legacy=work.legacy, store=store)
 
 
 def _prepare(work: Work, name: str, server: Server) -> Side:

@@ -139,8 +139,12 @@ class Child:
 class Server(Child):
     """A server under test. It starts on any core, because imports take seconds, and then stays on its own."""
 
-    def __init__(self, side: str, core: int | None, upstream: str = "", *, legacy: bool = False) -> None:
+    def __init__(
+        self, side: str, core: int | None, upstream: str = "", *, legacy: bool = False, store: str = ""
+    ) -> None:
         arguments = ["--upstream", upstream] if upstream else []
+        if store:
+            arguments += ["--store", store]
         if legacy and side != "bare":
             arguments.append("--legacy")
         super().__init__(f"benchmarks.servers.{side}", arguments, None)

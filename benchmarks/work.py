@@ -12,6 +12,7 @@ from typing import Any
 
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from benchmarks import agent
+from benchmarks.databases import POSTGRESQL, SQLITE
 from benchmarks.processes import BenchmarkError
 from benchmarks.tools import Target
 
@@ -34,6 +35,8 @@ class Work:
     gateway: the server under test stands before a gRPC agent.
     twin: much like another row, so that a quick run does without it.
     legacy: the load is a client of version 0.3, and the servers speak that beside 1.0.
+    store: the kind of database that both sides keep tasks in; ours in memory is measured beside them.
+    share: of our rate in memory, that we mean to keep.
     """
 
     title: str
@@ -46,6 +49,8 @@ class Work:
     gateway: bool = False
     twin: bool = False
     legacy: bool = False
+    store: str = ""
+    share: float | None = None
 
     @property
     def unit(self) -> str:
@@ -207,5 +212,34 @@ WORK = (
         is_legacy_message,
         gateway=True,
         legacy=True,
+    ),
+    *(
+        work
+        for store in (SQLITE, POSTGRESQL)
+        for work in (
+            Work(
+                f"{store} task",
+                "JSONRPC",
+                SEND,
+                agent.TASK,
+                5.0,
+                is_response_task,
+                twin=store != SQLITE,
+                store=store,
+                share=0.5 if store == SQLITE else None,
+            ),
+            Work(
+                f"{store} stream",
+                "JSONRPC",
+                STREAM,
+                agent.STREAM,
+                6.0,
+                is_stream,
+                agent.EVENTS,
+                twin=store != SQLITE,
+                store=store,
+            ),
+            Work(f"{store} GetTask", "JSONRPC", GET, agent.TASK, 2.0, is_task, twin=True, store=store),
+        )
     ),
 )

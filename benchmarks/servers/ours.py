@@ -1,7 +1,7 @@
 """The measured agent on a2a-bridge, with everything switched on that `a2a-bridge serve` switches on.
 
 One executor decides by the message, as the SDK's does; `@agent` on a function that returns its answer would take a
-shorter way. With `--upstream` it is a gateway instead.
+shorter way. With `--upstream` it is a gateway instead; with `--store` it keeps tasks there instead of in memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from a2a_bridge.cards import interface, select
 from a2a_bridge.hosting import Agent, AgentExecutor, Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import EVERYTHING, Server, serve_agent, serve_gateway
+from a2a_bridge.runtime import EVERYTHING, ServeOptions, Server, serve_agent, serve_gateway
 from benchmarks import agent
 from benchmarks.servers.listening import ready
 
@@ -25,7 +25,7 @@ class Executor(AgentExecutor):
 
     async def execute(self, run: Run, /) -> AsyncIterator[Event]:
         text = run.text
-        if text not in (agent.TASK, agent.STREAM, agent.HOLD):
+        if text not in (agent.TASK, agent.STREAM, agent.LONG, agent.HOLD):
             yield run.reply(text)
             return
         yield run.start()
@@ -36,25 +36,28 @@ class Executor(AgentExecutor):
             yield run.artifact(agent.ANSWER, name=agent.ARTIFACT)
         else:
             artifact = str(uuid.uuid4())
-            for index in range(agent.CHUNKS):
+            chunks = (
+                agent.CHUNKS if text == agent.STREAM else agent.LONG_EVENTS - (agent.EVENTS - agent.CHUNKS)
+            )
+            for index in range(chunks):
                 yield run.artifact(
                     agent.CHUNK,
                     artifact_id=artifact,
                     name=agent.ARTIFACT,
                     append=index > 0,
-                    last=index == agent.CHUNKS - 1,
+                    last=index == chunks - 1,
                 )
         yield run.status("completed")
 
 
-def measured(upstream: str, *, legacy: bool) -> AbstractAsyncContextManager[Server]:
+def measured(upstream: str, store: str, *, legacy: bool) -> AbstractAsyncContextManager[Server]:
     interfaces = [
         *EVERYTHING,
         *(interface(one.protocol_binding, version="0.3") for one in EVERYTHING if legacy),
     ]
     if not upstream:
         agent_ = Agent(Executor(), name="Measured", description="Answers as fast as it can.")
-        return serve_agent(agent_, interfaces)
+        return serve_agent(agent_, interfaces, ServeOptions(store=store or None))
     card = hub.AgentCard(
         name="Measured",
         description="Answers as fast as it can.",
@@ -69,8 +72,9 @@ async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--upstream", default="", help="host:port of a gRPC agent to be a gateway for")
     parser.add_argument("--legacy", action="store_true", help="serve version 0.3 beside 1.0")
+    parser.add_argument("--store", default="", help="URL of a database to keep tasks in")
     arguments = parser.parse_args()
-    async with measured(arguments.upstream, legacy=arguments.legacy) as server:
+    async with measured(arguments.upstream, arguments.store, legacy=arguments.legacy) as server:
         assert server.http is not None
         assert server.grpc is not None
         ready(http=server.http.port, grpc=server.grpc.port)

@@ -1,7 +1,8 @@
 """The measured agent on the official SDK, served as its documentation says. It uses nothing of ours but constants.
 
 Telemetry is off by the environment that the harness sets; uvicorn writes no access log and has httptools, its C
-parser. With `--upstream` the agent is a gateway instead: an executor that forwards through the SDK's own client.
+parser. With `--upstream` the agent is a gateway instead: an executor that forwards through the SDK's own client. With
+`--store` tasks are in a database, over the asynchronous drivers that the SDK names for each.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import uuid
+from typing import Any
 
 import grpc
 import uvicorn
@@ -18,9 +20,11 @@ from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler, GrpcHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
-from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+from a2a.server.tasks import DatabaseTaskStore, InMemoryTaskStore, TaskStore, TaskUpdater
 from a2a.types import a2a_pb2, a2a_pb2_grpc
 from a2a.utils.errors import UnsupportedOperationError
+from sqlalchemy.event import listens_for
+from sqlalchemy.ext.asyncio import create_async_engine
 from starlette.applications import Starlette
 
 from benchmarks import agent
@@ -123,19 +127,39 @@ def card(*, http: str = "", grpc_address: str = "") -> a2a_pb2.AgentCard:
     )
 
 
+def task_store(url: str) -> TaskStore:
+    """A store over a database. SQLite is set up like ours; by itself it would be slower."""
+    for plain, driver in (("sqlite://", "sqlite+aiosqlite://"), ("postgresql://", "postgresql+asyncpg://")):
+        if url.startswith(plain):
+            url = driver + url.removeprefix(plain)
+    engine = create_async_engine(url)
+    if engine.dialect.name == "sqlite":
+
+        @listens_for(engine.sync_engine, "connect")
+        def set_up(connection: Any, _record: Any) -> None:
+            for pragma in ("journal_mode = WAL", "synchronous = FULL", "busy_timeout = 60000"):
+                connection.execute(f"PRAGMA {pragma}")
+
+    return DatabaseTaskStore(engine)
+
+
 async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--upstream", help="host:port of a gRPC agent to be a gateway for")
     parser.add_argument("--legacy", action="store_true", help="serve version 0.3 beside 1.0")
+    parser.add_argument("--store", help="URL of a database to keep tasks in")
     arguments = parser.parse_args()
     upstream = arguments.upstream
     opened, http = listen()
     grpc_server = grpc.aio.server()
     port = grpc_server.add_insecure_port(f"{LOOPBACK}:0")
     public = card(http=f"{LOOPBACK}:{http}", grpc_address=f"{LOOPBACK}:{port}")
+    store = task_store(arguments.store) if arguments.store else InMemoryTaskStore()
+    if isinstance(store, DatabaseTaskStore):
+        await store.initialize()
     handler = DefaultRequestHandler(
         agent_executor=Gateway(upstream) if upstream else Agent(),
-        task_store=InMemoryTaskStore(),
+        task_store=store,
         agent_card=public,
     )
     a2a_pb2_grpc.add_A2AServiceServicer_to_server(GrpcHandler(handler), grpc_server)  # type: ignore[no-untyped-call]
