@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client
-from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.call import EXTENSIONS_PARAMETER, LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.messages import part_of, text_of
+from a2a_bridge.core.resume import RESUME_URI, offers_resume
 from a2a_bridge.core.service import Service
+from a2a_bridge.following import Following, followed
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -76,22 +79,68 @@ class Peer(Client):
         *content: Any,
         task: hub.Task | str | None = None,
         context_id: str = "",
+        follow: Following | bool = False,
         context: CallContext | None = None,
     ) -> AsyncGenerator[hub.StreamResponse, None]:
-        """Sends one message and yields what happens (spec 3.1.2). Raises A2AError when iterated."""
-        return self.send_streaming_message(request_of(content, task=task, context_id=context_id), context)
+        """Sends one message and yields what happens (spec 3.1.2). Raises A2AError when iterated.
+
+        follow: takes a stream that breaks up again, as patiently as it says; see `a2a_bridge.following`. The message
+        is sent once. Of an agent that offers to resume nothing is lost and nothing comes twice; where events are kept
+        no longer, a snapshot of the task comes instead, marked as `core.resume.gap_of` tells.
+
+        While an event is in hand `context.reply["a2a-event-id"]` is its id, if it has one: `subscribe` goes on there.
+        """
+        request = request_of(content, task=task, context_id=context_id)
+        return self._events(Call(ops.SEND_STREAMING_MESSAGE, request, context or CallContext()), follow)
+
+    def subscribe(
+        self,
+        task: hub.Task | str,
+        *,
+        after: str = "",
+        follow: Following | bool = False,
+        context: CallContext | None = None,
+    ) -> AsyncGenerator[hub.StreamResponse, None]:
+        """Yields a snapshot of a task and what happens from then on (spec 3.1.6). Raises A2AError when iterated.
+
+        after: the id of the last event that was seen: what came since is yielded instead of the snapshot, also of a
+        task that has ended; a snapshot with a mark where that is kept no longer. An agent that does not offer this
+        begins with the snapshot. follow: see `stream`.
+        """
+        context = context or CallContext()
+        parameters = {**context.parameters, LAST_EVENT_PARAMETER: after}
+        if not after:
+            del parameters[LAST_EVENT_PARAMETER]
+        request = hub.SubscribeToTaskRequest(id=task.id if isinstance(task, hub.Task) else task)
+        call = Call(ops.SUBSCRIBE_TO_TASK, request, context.replace(parameters=parameters))
+        return self._events(call, follow)
 
     async def stream_text(
-        self, *content: Any, context: CallContext | None = None
+        self, *content: Any, follow: Following | bool = False, context: CallContext | None = None
     ) -> AsyncGenerator[str, None]:
-        """Sends one message and yields the text of artifacts and direct answers as it comes."""
-        async with aclosing(self.stream(*content, context=context)) as events:
+        """Sends one message and yields the text of artifacts and direct answers as it comes.
+
+        follow: see `stream`. The text of a snapshot, which says all from the beginning, is left out.
+        """
+        async with aclosing(self.stream(*content, follow=follow, context=context)) as events:
             async for event in events:
                 which = event.WhichOneof("payload")
                 if which == "artifact_update":
                     yield text_of(event.artifact_update.artifact)
                 elif which == "message":
                     yield text_of(event.message)
+
+    def _events(
+        self, call: Call[Any, hub.StreamResponse], follow: Following | bool
+    ) -> AsyncGenerator[hub.StreamResponse, None]:
+        if offers_resume(self.card) and RESUME_URI not in (declared := call.context.extensions):
+            # Agents may then rely on it that the ids are looked at.
+            extensions = {EXTENSIONS_PARAMETER: ", ".join((*declared, RESUME_URI))}
+            context = call.context.replace(parameters={**call.context.parameters, **extensions})
+            call = Call(call.operation, call.request, context)
+        if follow is False:
+            return self.service.stream(call)
+        return followed(self.service, call, Following() if follow is True else follow)
 
 
 def request_of(

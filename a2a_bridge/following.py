@@ -1,0 +1,151 @@
+"""Taking up a broken stream again, over any service. Not a retry of calls: nothing is sent twice.
+
+Rules:
+1. What breaks is followed by SubscribeToTask with the id of the last event that was seen; without ids the agent's
+   snapshot comes first, and for a task that has ended meanwhile the task as it is.
+2. A stream that ends although its task is not at rest counts as broken, unless taking it up brings nothing.
+3. Attempts in a row that bring nothing new are bounded, and wait longer and longer, by chance more or less.
+4. Only what another side's outage explains is followed. A stream that fails before its task is known is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import EVENT_PARAMETER, LAST_EVENT_PARAMETER, Call, CallContext
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.resume import asked_after
+from a2a_bridge.core.service import Service
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+_PASSING = (Reason.UNAVAILABLE, Reason.RESOURCE_EXHAUSTED)
+#: where a stream may end although the task has not
+_RESTING = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED, hub.TASK_STATE_AUTH_REQUIRED}
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """How patiently a broken stream is taken up again.
+
+    attempts: in a row that bring nothing new. first: seconds before the first one; each further one waits twice as
+    long, up to `most`, and as long as the agent asks for within that. Each wait is cut by chance, to half of it at most.
+    """
+
+    attempts: int = 8
+    first: float = 0.1
+    most: float = 10.0
+
+    def wait(self, attempt: int, asked: float | None = None) -> float:
+        """Seconds before an attempt, counted from 1. asked: what the agent said."""
+        seconds = min(self.most, self.first * 2.0 ** min(attempt - 1, 64))
+        return max(seconds * random.uniform(0.5, 1.0), min(asked or 0.0, self.most))  # noqa: S311  no secret
+
+
+async def followed(
+    service: Service, call: Call[Any, Any], following: Following
+) -> AsyncGenerator[hub.StreamResponse, None]:
+    """The events of a streaming call, over as many streams as it takes. Raises the error of the last one.
+
+    `call.context.reply` has the id of each event, as from one stream.
+    """
+    seen = _Seen(call)
+    reply = call.context.reply
+    attempts = 0
+    following_up = False
+    current = call
+    while True:
+        failure: A2AError | None = None
+        news = False
+        try:
+            async with aclosing(service.stream(current)) as events:
+                async for event in events:
+                    news = seen.note(event, current.context.reply.get(EVENT_PARAMETER, "")) or news
+                    if news:
+                        attempts = 0
+                    if following_up:
+                        _take_over(reply, current.context)
+                    yield event
+        except A2AError as error:
+            if seen.state in TERMINAL:
+                return  # it broke after the last event
+            if not seen.task_id or not _passing(error, begun=following_up):
+                if following_up and (last := await _ended(service, seen, call)) is not None:
+                    reply.pop(EVENT_PARAMETER, None)
+                    yield last
+                    return
+                raise
+            failure = error
+        else:
+            looked = following_up or call.operation is ops.SUBSCRIBE_TO_TASK
+            if not seen.task_id or seen.state in _RESTING or (looked and not news):
+                return
+        attempts += 1
+        if attempts > following.attempts:
+            raise failure or A2AError(Reason.UNAVAILABLE, "the stream keeps ending early", blame=Blame.PEER)
+        await asyncio.sleep(following.wait(attempts, failure.retry_after if failure is not None else None))
+        following_up = True
+        current = seen.subscription(call)
+
+
+class _Seen:
+    """How far a stream has been followed."""
+
+    def __init__(self, call: Call[Any, Any]) -> None:
+        self.state: hub.TaskState = hub.TASK_STATE_UNSPECIFIED
+        self.task_id = ""
+        self._last = ""
+        self._first = True
+        if call.operation is ops.SUBSCRIBE_TO_TASK:
+            self.task_id = call.request.id
+            self._last = asked_after(call.context)
+
+    def note(self, event: hub.StreamResponse, id_: str) -> bool:
+        """Remembers an event. Whether it is news: snapshots at the beginning tell nothing by being there."""
+        first, self._first = self._first, False
+        which = event.WhichOneof("payload")
+        if which == "task":
+            self.task_id, self.state = event.task.id, event.task.status.state
+        elif which == "status_update":
+            self.task_id, self.state = event.status_update.task_id, event.status_update.status.state
+        elif which == "artifact_update":
+            self.task_id = event.artifact_update.task_id
+        news = id_ != self._last if id_ else not (first and which == "task")
+        self._last = id_ or self._last  # what has no id is no event of the task's, but made up on the way
+        return news
+
+    def subscription(self, call: Call[Any, Any]) -> Call[Any, Any]:
+        """The call that goes on from here."""
+        self._first = True
+        parameters = {**call.context.parameters, LAST_EVENT_PARAMETER: self._last}
+        if not self._last:
+            del parameters[LAST_EVENT_PARAMETER]
+        request = hub.SubscribeToTaskRequest(id=self.task_id, tenant=call.request.tenant)
+        return Call(ops.SUBSCRIBE_TO_TASK, request, call.context.replace(parameters=parameters, reply={}))
+
+
+def _passing(error: A2AError, *, begun: bool) -> bool:
+    """Whether an error may be over soon. begun: the agent had the task, so that its limits are no refusal of it."""
+    return error.reason in (_PASSING if begun else _PASSING[:1]) and error.blame is Blame.PEER
+
+
+def _take_over(reply: dict[str, str], context: CallContext) -> None:
+    """What a further stream says beside its events, as if the first one said it."""
+    reply.pop(EVENT_PARAMETER, None)
+    reply.update(context.reply)
+
+
+async def _ended(service: Service, seen: _Seen, call: Call[Any, Any]) -> hub.StreamResponse | None:
+    """The task as it is, if it has ended: agents without ids do not let anybody subscribe to it any more."""
+    request = hub.GetTaskRequest(id=seen.task_id, tenant=call.request.tenant)
+    try:
+        task = await service.unary(Call(ops.GET_TASK, request, call.context.replace(reply={})))
+    except A2AError:
+        return None  # the error in hand says more
+    return hub.StreamResponse(task=task) if task.status.state in TERMINAL else None
