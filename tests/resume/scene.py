@@ -1,0 +1,129 @@
+"""A service on all three bindings, reached through a network that can be cut, by callers of each version. No test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, find
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import EVENT_PARAMETER, LAST_EVENT_PARAMETER, Call, CallContext
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import KNOWN, V1_0, Dialect
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.resume.cutting import Cutter, cutting
+
+Subscribing = Call[hub.SubscribeToTaskRequest, hub.StreamResponse]
+
+BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An event as a caller saw it. id: empty for one without."""
+
+    id: str
+    event: bytes
+
+    @property
+    def content(self) -> hub.StreamResponse:
+        return hub.StreamResponse.FromString(self.event)
+
+
+@asynccontextmanager
+async def listening(
+    service: Service, binding: str, dialect: Dialect = V1_0, options: HostOptions | None = None
+) -> AsyncIterator[ListenAddress]:
+    """A started host with the service."""
+    found = find(binding)
+    host = found.host(ListenAddress(), options or HostOptions())
+    found.mount(host, "", service, [dialect])
+    await host.start()
+    try:
+        yield host.address
+    finally:
+        await host.drain(0)
+
+
+@asynccontextmanager
+async def dialling(address: str, binding: str, dialect: Dialect = V1_0) -> AsyncIterator[Service]:
+    """A client side of ours."""
+    url = address if binding == "GRPC" else f"http://{address}"
+    interface = hub.AgentInterface(url=url, protocol_binding=binding, protocol_version=dialect.version)
+    async with find(binding).dial(interface, dialect, DialOptions()) as service:
+        yield service
+
+
+@asynccontextmanager
+async def through_a_cutter(
+    service: Service, binding: str, dialect: Dialect = V1_0
+) -> AsyncIterator[tuple[Service, Cutter]]:
+    """A client side of a served service, and what lies between them."""
+    async with AsyncExitStack() as stack:
+        address = await stack.enter_async_context(listening(service, binding, dialect))
+        cutter = await stack.enter_async_context(cutting(address.host, address.port))
+        yield await stack.enter_async_context(dialling(cutter.address, binding, dialect)), cutter
+
+
+def subscribing(task_id: str, after: str = "", *, extensions: str = "") -> Subscribing:
+    """A call of SubscribeToTask."""
+    parameters = {LAST_EVENT_PARAMETER: after, "a2a-extensions": extensions}
+    context = CallContext(parameters={name: value for name, value in parameters.items() if value})
+    return Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id=task_id), context)
+
+
+async def numbered(service: Service, call: Subscribing) -> AsyncGenerator[Seen, None]:
+    """The events of a call with their ids."""
+    async with aclosing(service.stream(call)) as events:
+        async for event in events:
+            yield Seen(
+                call.context.reply.get(EVENT_PARAMETER, ""), event.SerializeToString(deterministic=True)
+            )
+
+
+async def read(service: Service, call: Subscribing) -> list[Seen]:
+    """All events of a call to its end."""
+    async with aclosing(numbered(service, call)) as events:
+        return [one async for one in events]
+
+
+async def read_until_cut(
+    service: Service,
+    call: Subscribing,
+    cutter: Cutter,
+    events: int,
+) -> list[Seen]:
+    """Reads so many events of a call, has the connection cut, and checks that the reader learns of it."""
+    seen: list[Seen] = []
+    cutter.hold_after(events)
+    async with asyncio.TaskGroup() as tasks:
+        if not events:
+            tasks.create_task(_cut_once_held(cutter))
+        with pytest.raises(A2AError) as broken:
+            await _read_and_cut(service, call, cutter, events, seen)
+    assert broken.value.reason is Reason.UNAVAILABLE
+    assert len(seen) == events
+    return seen
+
+
+async def _read_and_cut(
+    service: Service, call: Subscribing, cutter: Cutter, events: int, seen: list[Seen]
+) -> None:
+    async with aclosing(numbered(service, call)) as stream:
+        async for one in stream:
+            seen.append(one)
+            if len(seen) == events:
+                cutter.cut()
+
+
+async def _cut_once_held(cutter: Cutter) -> None:
+    await cutter.held()
+    cutter.cut()
+
+
+OLDER = tuple(dialect for dialect in KNOWN if dialect is not V1_0)

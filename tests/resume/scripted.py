@@ -1,0 +1,121 @@
+"""A service whose task is a list of events that a test appends to; and the one thing it can do is resume. No test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import EVENT_PARAMETER, RESUME_PARAMETER, Call
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.lifecycle import advance
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.resume import GAP, asked_after, event_id, mark_gap, number_of
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+TASK, CONTEXT = "task-1", "context-1"
+
+
+def begun() -> hub.StreamResponse:
+    """The first event: the task."""
+    status = hub.TaskStatus(state=hub.TASK_STATE_SUBMITTED)
+    return hub.StreamResponse(task=hub.Task(id=TASK, context_id=CONTEXT, status=status))
+
+
+def chunk(text: str) -> hub.StreamResponse:
+    """A piece of the one artifact."""
+    artifact = hub.Artifact(artifact_id="a", parts=[hub.Part(text=text)])
+    update = hub.TaskArtifactUpdateEvent(task_id=TASK, context_id=CONTEXT, artifact=artifact, append=True)
+    return hub.StreamResponse(artifact_update=update)
+
+
+def became(state: hub.TaskState) -> hub.StreamResponse:
+    """A change of status."""
+    update = hub.TaskStatusUpdateEvent(task_id=TASK, context_id=CONTEXT, status=hub.TaskStatus(state=state))
+    return hub.StreamResponse(status_update=update)
+
+
+def whole(chunks: int) -> list[hub.StreamResponse]:
+    """All events of a task that gives so many chunks and completes."""
+    middle = [chunk(f"part {number}. ") for number in range(chunks)]
+    working, done = became(hub.TASK_STATE_WORKING), became(hub.TASK_STATE_COMPLETED)
+    return [begun(), working, *middle, done]
+
+
+class Log:
+    """Implements Service for one task.
+
+    epoch: what its ids begin with. kept: events before this index are kept no longer. numbered: whether it gives ids
+    and resumes; without, it is an agent like any other.
+    """
+
+    def __init__(
+        self, *events: hub.StreamResponse, epoch: str = "", kept: int = 0, numbered: bool = True
+    ) -> None:
+        self.events = list(events)
+        self.epoch = epoch
+        self.kept = kept
+        self.numbered = numbered
+        self.calls: list[Call[Any, Any]] = []
+        self._changed = asyncio.Event()
+
+    def add(self, *events: hub.StreamResponse) -> None:
+        """More happens."""
+        self.events.extend(events)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def id(self, number: int) -> str:
+        """The id of the event of a number, counted from 1."""
+        return event_id(number, self.epoch)
+
+    @property
+    def ended(self) -> bool:
+        return self.task().status.state in TERMINAL
+
+    def task(self) -> hub.Task:
+        """The task as it is."""
+        task = hub.Task()
+        task.CopyFrom(self.events[0].task)
+        for event in self.events[1:]:
+            which: Any = event.WhichOneof("payload")
+            advance(task, getattr(event, which))
+        return task
+
+    async def unary(self, call: Call[Any, Any], /) -> Any:
+        self.calls.append(call)
+        if call.operation is ops.GET_TASK:
+            return self.task()
+        raise A2AError(Reason.UNSUPPORTED_OPERATION)
+
+    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+        self.calls.append(call)
+        reply = call.context.reply
+        number = 0
+        if call.operation is ops.SUBSCRIBE_TO_TASK:
+            asked = asked_after(call.context) if self.numbered else ""
+            known = number_of(asked, self.epoch) if asked else None
+            gap = bool(asked) and (known is None or not self.kept <= known <= len(self.events))
+            if not asked and self.ended:
+                raise A2AError(Reason.UNSUPPORTED_OPERATION, "the task has ended")
+            number = len(self.events) if known is None or gap else known
+            if not asked or gap:
+                task = self.task()
+                if gap:
+                    reply[RESUME_PARAMETER] = GAP
+                    mark_gap(task, asked, self.id(number))
+                self._number(reply, number)
+                yield hub.StreamResponse(task=task)
+        while True:
+            while number < len(self.events):
+                number += 1
+                self._number(reply, number)
+                yield self.events[number - 1]
+            if self.ended:
+                return
+            await self._changed.wait()
+
+    def _number(self, reply: dict[str, str], number: int) -> None:
+        if self.numbered:
+            reply[EVENT_PARAMETER] = self.id(number)
