@@ -35,7 +35,7 @@ def file_name(name: str) -> str:
     agents share a file.
     """
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:_LONGEST]
-    if plain == name:
+    if plain and plain == name:
         return f"{plain}.db"
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
     return f"{plain or 'agent'}-{digest}.db"
