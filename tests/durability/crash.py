@@ -1,0 +1,95 @@
+"""Kills a server again and again, and says what was lost: `make crash`. Exit code 1 when anything was.
+
+.venv/bin/python -m tests.durability.crash [--rounds N] [--seed N] [--store sqlite|postgresql|memory] [--plain]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.durability.rounds import Trial
+from tests.durability.serving import Stage
+from tests.durability.webhook import hook
+
+#: what lets the bridge post to the webhook of a trial, and what makes sends idempotent
+PUSHING = ("--push",)
+IDEMPOTENT = ("--idempotent-sends",)
+
+
+@asynccontextmanager
+async def trial(
+    store: str, seed: int, folder: Path, *, resumes: bool = True, idempotent: bool = True, push: bool = True
+) -> AsyncIterator[Trial]:
+    """A trial on a store, with everything switched on that is not switched off here."""
+    journal = folder / "journal"
+    environment = {"TRIALS_JOURNAL": str(journal), "TRIALS_RESUMES": str(int(resumes))}
+    flags = (*(PUSHING if push else ()), *(IDEMPOTENT if idempotent else ()))
+    async with hook() as posts:
+        yield Trial(
+            Stage(store, flags, environment),
+            seed,
+            journal,
+            idempotent=idempotent,
+            resumes=resumes,
+            hook=posts if push else None,
+        )
+
+
+async def run(arguments: argparse.Namespace, folder: Path, store: str) -> int:
+    began = time.monotonic()
+
+    def report(number: int) -> None:
+        wrong = len(made.ledger.wrong)
+        print(
+            f"round {number + 1}: {len(made.ledger.seen)} tasks, {made.ledger.events} events shown, "
+            f"{made.totals['compared']} compared, {wrong} wrong, {time.monotonic() - began:.0f} s",
+            file=sys.stderr,
+        )
+
+    switched = not arguments.plain
+    async with trial(
+        store, arguments.seed, folder, resumes=switched, idempotent=switched, push=switched
+    ) as made:
+        wrong = await made.run(arguments.rounds, report)
+    for name, count in sorted(made.totals.items()):
+        print(f"{count:8} {name}")
+    if made.recoveries:
+        print(
+            f"recovered within {statistics.median(made.recoveries):.2f} s (median), "
+            f"{max(made.recoveries):.2f} s (longest)"
+        )
+    for line in wrong[:50]:
+        print(f"WRONG {line}")
+    print(f"seed {arguments.seed}: {len(wrong)} wrong in {made.totals['killed']} kills")
+    return 1 if wrong else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.durability.crash")
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    parser.add_argument("--store", choices=["sqlite", "postgresql", "memory"], default="sqlite")
+    parser.add_argument("--plain", action="store_true", help="no resuming, no pushing, no idempotent sends")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        if arguments.store == "postgresql":
+            from tests.durability.databases import postgres
+
+            with postgres() as server:
+                return asyncio.run(run(arguments, folder, server.create()))
+        store = f"sqlite:///{folder / 'trial.db'}" if arguments.store == "sqlite" else "memory://"
+        return asyncio.run(run(arguments, folder, store))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

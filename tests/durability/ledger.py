@@ -1,0 +1,203 @@
+"""What callers were promised: tasks acknowledged, events shown, ends seen. And what a log says of it later.
+
+Rules:
+1. Only what reached a caller counts. An answer that broke off on its way promises nothing.
+2. A log is compared event by event, by number. A snapshot must be what some beginning of the log adds up to.
+3. Nothing is repaired or excused here: every difference is a line of text.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from a2a_bridge.core.lifecycle import advance
+from a2a_bridge.core.messages import INTERRUPTED, TERMINAL
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.durability.callers import Shown
+
+
+@dataclass
+class Sent:
+    """A message that was sent. task_id: of the task that answered it, once known. direct: its direct answer."""
+
+    text: str
+    message_id: str
+    task_id: str = ""
+    direct: str = ""
+
+    @property
+    def verb(self) -> str:
+        return self.text.split()[0]
+
+    @property
+    def mark(self) -> str:
+        return self.text.split()[-1]
+
+
+@dataclass
+class Seen:
+    """What callers saw of one task. runs: events without numbers, as they followed each other in one stream."""
+
+    events: dict[int, hub.StreamResponse] = field(default_factory=dict)
+    snapshots: list[tuple[hub.Task, int]] = field(default_factory=list)
+    runs: list[list[hub.StreamResponse]] = field(default_factory=list)
+    #: the task as somebody saw it after it had ended
+    end: hub.Task | None = None
+    pushed: int = 0
+
+
+class Ledger:
+    """What was promised so far, and what was found wrong on the way."""
+
+    def __init__(self) -> None:
+        self.sent: dict[str, Sent] = {}
+        self.seen: defaultdict[str, Seen] = defaultdict(Seen)
+        self.wrong: list[str] = []
+
+    @property
+    def events(self) -> int:
+        """How many events, counting each one of a task once, were shown with their numbers."""
+        return sum(len(seen.events) for seen in self.seen.values())
+
+    def acknowledged(self, task: hub.Task) -> None:
+        """Somebody was shown a task, in the answer of a unary call."""
+        self._snapshot(task, 0)
+
+    def stream(self, task_id: str) -> Stream:
+        """Notes what one stream shows, item by item. task_id: empty until its first item tells."""
+        return Stream(self, task_id)
+
+    def _snapshot(self, task: hub.Task, number: int) -> None:
+        seen = self.seen[task.id]
+        seen.snapshots.append((task, number))
+        if task.status.state not in TERMINAL:
+            return
+        if seen.end is None:
+            seen.end = task
+        elif outline(seen.end) != outline(task):
+            self.wrong.append(f"{task.id} ended twice: {state(seen.end)}, then {state(task)}")
+
+    def _event(self, task_id: str, shown: Shown) -> None:
+        known = self.seen[task_id].events.setdefault(shown.number, shown.event)
+        if known != shown.event:
+            self.wrong.append(f"event {shown.number} of {task_id} was shown as two different ones")
+
+
+class Stream:
+    """One stream as a caller saw it."""
+
+    def __init__(self, ledger: Ledger, task_id: str) -> None:
+        self._ledger = ledger
+        self.task_id = task_id
+        self._before = 0
+        self._run: list[hub.StreamResponse] | None = None
+
+    @property
+    def position(self) -> int:
+        """The number of the event seen last; 0 when there are no numbers."""
+        return self._before
+
+    def show(self, shown: Shown, *, snapshot: bool = False) -> None:
+        """Notes an item. snapshot: it is the task that a subscription begins with, and no event."""
+        event, number = shown
+        which = event.WhichOneof("payload")
+        if which == "message":
+            return
+        if not self.task_id:
+            self.task_id = event.task.id if which == "task" else getattr(event, which or "").task_id
+        if snapshot:
+            self._ledger._snapshot(event.task, number)
+            self._before = number
+            return
+        if not number:
+            if self._run is None:
+                self._run = []
+                self._ledger.seen[self.task_id].runs.append(self._run)
+            self._run.append(event)
+            return
+        if self._before and number != self._before + 1:
+            self._ledger.wrong.append(f"{self.task_id}: event {number} followed {self._before}")
+        self._before = number
+        self._ledger._event(self.task_id, shown)
+
+
+def state(task: hub.Task) -> str:
+    return hub.TaskState.Name(task.status.state).removeprefix("TASK_STATE_")
+
+
+def outline(task: hub.Task) -> bytes:
+    """What events say of a task: its status without what it says, and its artifacts. Equal for equal ones.
+
+    A further message of the caller moves what the status says into the history, and is no event.
+    """
+    kept = hub.Task(id=task.id, artifacts=task.artifacts)
+    kept.status.CopyFrom(task.status)
+    kept.status.ClearField("message")
+    return kept.SerializeToString(deterministic=True)
+
+
+def folds(log: Sequence[hub.StreamResponse]) -> Iterable[hub.Task]:
+    """What each beginning of a log adds up to, from the first event on: always the same task, changed in between."""
+    task = hub.Task()
+    for event in log:
+        match event.WhichOneof("payload"):
+            case "task":
+                task.CopyFrom(event.task)
+            case "status_update":
+                advance(task, event.status_update)
+            case "artifact_update":
+                advance(task, event.artifact_update)
+        yield task
+
+
+def missing(task_id: str, seen: Seen, log: Sequence[hub.StreamResponse]) -> list[str]:
+    """What callers saw of a task and its log does not say."""
+    wrong = [
+        f"event {number} of {task_id} was shown, and the log has {'another' if number <= len(log) else 'none'}"
+        for number, event in sorted(seen.events.items())
+        if number > len(log) or log[number - 1] != event
+    ]
+    if seen.snapshots:
+        known = [outline(task) for task in folds(log)]
+        for task, number in seen.snapshots:
+            found = outline(task)
+            if number and (number > len(known) or known[number - 1] != found):
+                wrong.append(
+                    f"the snapshot of {task_id} at {number} ({state(task)}) is not what the log adds up to"
+                )
+            elif not number and found not in known:
+                wrong.append(
+                    f"{task_id} was shown {state(task)}, which no beginning of its log of {len(log)} is"
+                )
+    wrong += [
+        f"{len(run)} events of {task_id} shown in a row are not in its log so"
+        for run in seen.runs
+        if not _contains(log, run)
+    ]
+    return wrong
+
+
+def _contains(log: Sequence[hub.StreamResponse], run: Sequence[hub.StreamResponse]) -> bool:
+    """Whether a log has these events, one right after the other."""
+    return any(list(log[start : start + len(run)]) == list(run) for start in range(len(log) - len(run) + 1))
+
+
+def illogical(task_id: str, log: Sequence[hub.StreamResponse], now: hub.Task) -> list[str]:
+    """What is wrong with a log by itself, and with the task beside it."""
+    if not log or log[0].WhichOneof("payload") != "task":
+        return [f"the log of {task_id} does not begin with the task"]
+    wrong = []
+    ends = [number for number, task in enumerate(folds(log), 1) if task.status.state in TERMINAL]
+    if ends and ends[0] != len(log):
+        wrong.append(f"{task_id} ends at event {ends[0]} of {len(log)}")
+    *_, last = folds(log)
+    if outline(last) != outline(now):
+        wrong.append(f"{task_id} is {state(now)}, its log adds up to {state(last)}")
+    return wrong
+
+
+def resting(task: hub.Task) -> bool:
+    """Whether nothing happens to a task until somebody says something."""
+    return task.status.state in TERMINAL | INTERRUPTED

@@ -1,0 +1,282 @@
+"""Rounds of kill -9: a server is loaded, killed at a random moment and started again, and everything is compared.
+
+Rules:
+1. A round is killed some time after its load began, after so many events, or while it recovers from the kill before.
+2. What was promised in a round is compared after it with what the next process says over the wire, and with the rows
+   of the database. What had ended before is looked at again, in part after each round and as a whole at the end.
+3. The process of the next round is the one that was compared, so that a store lives through all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from a2a_bridge.core.messages import RUNNING, TERMINAL
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.durability import storage
+from tests.durability.callers import PATIENCE, Caller, callers
+from tests.durability.ledger import Ledger, illogical, missing, outline, state
+from tests.durability.load import Load
+from tests.durability.serving import Served, Stage, until
+from tests.durability.webhook import Hook
+
+#: seconds in which a process must have seen to what the one before left behind
+RECOVERY = 30.0
+#: tasks of earlier rounds that are looked at again after each round
+SAMPLE = 20
+#: comparisons at the same time
+AT_ONCE = 8
+
+
+@dataclass
+class Trial:
+    """Rounds on one store. hurt: how the server is ended. resumes: whether the agent goes on with steady work."""
+
+    stage: Stage
+    seed: int
+    journal: Path
+    idempotent: bool = False
+    resumes: bool = True
+    hook: Hook | None = None
+    workers: int = 12
+    official: Sequence[str] = ("JSONRPC", "GRPC")
+    #: seconds of load before the latest kill
+    longest: float = 0.8
+    ledger: Ledger = field(default_factory=Ledger)
+    totals: Counter[str] = field(default_factory=Counter)
+    recoveries: list[float] = field(default_factory=list)
+    #: made while the server is down; a database that was hurt too comes back in it
+    mend: Callable[[], Awaitable[None]] | None = None
+
+    async def run(self, rounds: int, on_round: Callable[[int], None] | None = None) -> list[str]:
+        """What was found wrong, empty when nothing."""
+        chance = random.Random(self.seed)
+        served = await self.stage.start()
+        try:
+            load: Load | None = None
+            for number in range(rounds):
+                load = Load(chance, self.ledger, self.idempotent, self.hook.url if self.hook else "")
+                await self._hurt(served, load, chance)
+                served = await self._restarted(chance)
+                async with callers(served, official=self.official) as ways:
+                    await self._compare(served, ways, load, chance)
+                if on_round is not None:
+                    on_round(number)
+                if len(self.ledger.wrong) > 50:
+                    break
+            async with callers(served, official=self.official) as ways:
+                await self._compare_all(ways, chance)
+            self.totals["exit code"] = await served.stop()
+            if self.stage.store.startswith("sqlite") and (found := storage.sound(self.stage.store)) != "ok":
+                self.ledger.wrong.append(f"the file is not sound: {found}")
+        finally:
+            served.kill()
+            await served.ended()
+        return self.ledger.wrong
+
+    # ------------------------------------------------------------------ hurting
+
+    async def _hurt(self, served: Served, load: Load, chance: random.Random) -> None:
+        """Loads a server and kills it in the middle of that."""
+        async with callers(served, official=self.official) as ways:
+            at = chance.uniform(0.02, self.longest)
+            most = chance.choice([0, chance.randint(1, 400)])
+            before = self.ledger.events
+
+            async def kill() -> None:
+                # One half of all kills follow closely on an event, where a promise is youngest.
+                if most:
+                    await _events(lambda: self.ledger.events - before >= most, self.longest)
+                else:
+                    await asyncio.sleep(at)
+                load.hurt = True
+                served.kill()
+                await served.ended()
+
+            async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+                group.create_task(kill())
+                group.create_task(load.run(ways, self.workers))
+        self.totals["killed"] += 1
+        self.totals.update(load.done)
+        if self.mend is not None:
+            await self.mend()
+
+    async def _restarted(self, chance: random.Random) -> Served:
+        """The next process; now and then one is killed while it still recovers."""
+        while chance.random() < 0.2:
+            served = await self.stage.spawn()
+            delay = chance.uniform(0, 0.15)
+            try:
+                if chance.random() < 0.7:
+                    await self.stage.ready(served)
+                else:
+                    delay = chance.uniform(0, 1.5)
+                await asyncio.sleep(delay)
+            finally:
+                served.kill()
+                await served.ended()
+            self.totals["killed while it recovered"] += 1
+        return await self.stage.start()
+
+    # ------------------------------------------------------------------ comparing
+
+    async def _compare(self, served: Served, ways: list[Caller], load: Load, chance: random.Random) -> None:
+        await self._recovered(ways, chance)
+        if self.idempotent:
+            await self._repeat(ways, load, chance)
+        touched = list(dict.fromkeys(load.tasks))
+        earlier = [task for task, seen in self.ledger.seen.items() if seen.end is not None]
+        looked = list(dict.fromkeys(touched + chance.sample(earlier, min(SAMPLE, len(earlier)))))
+        await self._each(looked, lambda task_id: self._one(chance.choice(ways), task_id))
+        if self.hook is not None:
+            await self._pushed(load)
+        self._executed()
+        if served.alive is False:
+            self.ledger.wrong.append(
+                "the server died while it was looked at\n" + "\n".join(served.said[-20:])
+            )
+
+    async def _compare_all(self, ways: list[Caller], chance: random.Random) -> None:
+        await self._each(list(self.ledger.seen), lambda task_id: self._one(chance.choice(ways), task_id))
+        self.totals["tasks"] = len(self.ledger.seen)
+        self.totals["events shown"] = self.ledger.events
+        self.totals["messages"] = len(self.ledger.sent)
+
+    async def _recovered(self, ways: list[Caller], chance: random.Random) -> None:
+        """Waits until nothing is at work any more: what died has failed or was resumed and has ended."""
+        working: list[hub.Task] = []
+
+        async def nothing() -> bool:
+            working[:] = [task for one in RUNNING for task in await chance.choice(ways).list(one)]
+            return not working
+
+        try:
+            self.recoveries.append(await until(nothing, RECOVERY))
+        except TimeoutError:
+            self.ledger.wrong += [f"{task.id} is {state(task)} for ever" for task in working]
+
+    async def _repeat(self, ways: list[Caller], load: Load, chance: random.Random) -> None:
+        """Sends every message of the round once more, and those that nobody was answered twice more."""
+        repeats = Load(chance, self.ledger, idempotent=True)
+        round_sent = list(self.ledger.sent.values())[-sum(load.done.values()) - 2 * self.workers :]
+        for sent in round_sent:
+            for _ in range(1 if sent.task_id or sent.direct else 2):
+                way = chance.choice(ways)
+                await repeats.again(way, sent)
+                self.totals["repeated"] += 1
+        load.tasks += repeats.tasks
+        # What nobody was answered may have begun only now.
+        await self._recovered(ways, chance)
+
+    async def _one(self, way: Caller, task_id: str) -> None:
+        """Compares all that was ever seen of a task with what is told of it now."""
+        seen = self.ledger.seen[task_id]
+        wrong = self.ledger.wrong
+        try:
+            now = await way.get(task_id)
+            log = storage.log_of(self.stage.store, task_id)
+            told = await _told(way, task_id, len(log))
+        except Exception as error:  # noqa: BLE001  whatever it is, the task cannot be had
+            wrong.append(f"{way.name}: {task_id} cannot be had: {type(error).__name__} {error}")
+            return
+        if told != log:
+            wrong.append(f"{way.name}: the log of {task_id} has {len(log)} events, {len(told)} were told")
+        wrong += missing(task_id, seen, log)
+        wrong += illogical(task_id, log, now)
+        if now.status.state in TERMINAL:
+            if seen.end is not None and outline(seen.end) != outline(now):
+                wrong.append(f"{task_id} had ended {state(seen.end)}, and is {state(now)} now")
+            seen.end = now
+            # What was compared once is in the end, and in the events that are kept for the next time.
+            seen.snapshots.clear()
+            seen.runs.clear()
+        elif seen.end is not None:
+            wrong.append(f"{task_id} had ended {state(seen.end)}, and is {state(now)} now")
+        self._finished(now, log)
+        self.totals["compared"] += 1
+
+    def _finished(self, now: hub.Task, log: Sequence[hub.StreamResponse]) -> None:
+        """Steady work that ended must be whole, with each piece once; other work must say why it failed."""
+        text = log[0].task.history[0].parts[0].text if log[0].task.history else ""
+        verb, *rest = text.split() or [""]
+        if now.status.state == hub.TASK_STATE_COMPLETED and verb in ("steady", "chunks"):
+            found = [part.text for artifact in now.artifacts for part in artifact.parts]
+            if found != [f"{rest[1]}:{number}." for number in range(int(rest[0]))]:
+                self.ledger.wrong.append(f"{now.id} is completed with pieces {found[:5]}… of {text!r}")
+        if now.status.state == hub.TASK_STATE_FAILED:
+            self.totals["failed by the kill"] += 1
+            if not now.status.message.parts:
+                self.ledger.wrong.append(f"{now.id} failed without a text")
+            if verb == "steady" and self.resumes:
+                self.ledger.wrong.append(f"{now.id} could be resumed, and failed")
+
+    async def _pushed(self, load: Load) -> None:
+        """Every event of a task with a webhook came there, in order."""
+        hook = self.hook
+        assert hook is not None
+        for task_id in load.pushed:
+            log = storage.log_of(self.stage.store, task_id)
+            posted = hook.posted[task_id]
+            try:
+                await until(lambda posted=posted, log=log: len(posted) >= len(log), RECOVERY)
+            except TimeoutError:
+                self.ledger.wrong.append(f"{len(posted)} of {len(log)} events of {task_id} were posted")
+                continue
+            if posted != log:
+                self.ledger.wrong.append(f"events of {task_id} were posted in another order")
+            self.totals["pushed"] += len(log)
+
+    def _executed(self) -> None:
+        """Messages that were answered were worked on once, and one message never made two tasks."""
+        if not self.idempotent or not self.journal.exists():
+            return
+        begun: defaultdict[str, list[str]] = defaultdict(list)
+        for line in self.journal.read_text("ascii").splitlines():
+            how, message, task = line.split()
+            if how == "execute":
+                begun[message].append(task)
+        known = storage.tasks(self.stage.store)
+        for message_id, where in begun.items():
+            if len(kept := {task for task in where if task in known}) > 1:
+                self.ledger.wrong.append(f"{message_id} made {len(kept)} tasks")
+        self.totals["executed twice before anybody was told"] = sum(
+            len(tasks) > 1 for tasks in begun.values()
+        )
+
+    async def _each(self, tasks: Sequence[str], compare: Callable[[str], Awaitable[None]]) -> None:
+        some = asyncio.Semaphore(AT_ONCE)
+
+        async def one(task_id: str) -> None:
+            async with some, asyncio.timeout(PATIENCE):
+                await compare(task_id)
+
+        async with asyncio.TaskGroup() as group:
+            for task_id in tasks:
+                group.create_task(one(task_id))
+
+
+async def _told(way: Caller, task_id: str, count: int) -> list[hub.StreamResponse]:
+    """The first events of a task as a subscriber is told them that begins at the first one."""
+    told: list[hub.StreamResponse] = []
+    async with aclosing(way.subscribe(task_id, 0)) as events:
+        async for shown in events:
+            told.append(shown.event)
+            if shown.number not in (0, len(told)):
+                raise ValueError(f"event {shown.number} came at place {len(told)}")
+            if len(told) == count:
+                break
+    return told
+
+
+async def _events(enough: Callable[[], bool], seconds: float) -> None:
+    """Waits for something that may not come."""
+    try:
+        await until(enough, seconds, every=0.001)
+    except TimeoutError:
+        return

@@ -1,0 +1,86 @@
+"""Loads a server for minutes with callers of every kind, and says what is left of them: `make soak`. Exit code 1 when
+anything is.
+
+.venv/bin/python -m tests.durability.soak [--streams N] [--tasks N] [--churn N] [--waves N] [--store sqlite|memory]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tests.durability.serving import Stage
+from tests.durability.waves import COUNTED, GROWTH, Size, Wave, quiet, settled
+
+#: seconds that the whole may take
+LONGEST = 600.0
+
+
+async def soak(
+    stage: Stage, size: Size, waves: int, seed: int
+) -> tuple[list[str], list[Counter[str]], list[dict[str, Any]]]:
+    """What was wrong, what was done in each wave after the first, and what was held before and after."""
+    chance = random.Random(seed)
+    wrong: list[str] = []
+    done: list[Counter[str]] = []
+    async with stage.serving() as served:
+        holdings: list[dict[str, Any]] = []
+        for number in range(waves + 1):
+            wave = Wave(served, size, chance)
+            await wave.run()
+            wrong += wave.wrong
+            print(f"wave {number}: {dict(wave.done)}", file=sys.stderr)
+            if number:
+                done.append(wave.done)
+                wrong += await settled(served, holdings[0])
+            holdings.append(await quiet(served))
+        before, after = holdings[0]["resident"], holdings[-1]["resident"]
+        if after > before * GROWTH:
+            wrong.append(f"{after / 1e6:.1f} MB of memory, {before / 1e6:.1f} before")
+        code = await served.stop()
+        if code:
+            wrong.append(f"exit code {code}: " + "\n".join(served.said[-10:]))
+    return wrong, done, holdings
+
+
+async def run(arguments: argparse.Namespace, store: str) -> int:
+    began = time.monotonic()
+    # Each wave has its share of all tasks, and every wave has all streams.
+    size = Size(arguments.streams, arguments.tasks // arguments.waves, arguments.churn // arguments.waves)
+    async with asyncio.timeout(LONGEST):
+        wrong, done, holdings = await soak(Stage(store), size, arguments.waves, arguments.seed)
+    total = sum(done, Counter())
+    total["streams at once"] = size.streams
+    for name, count in sorted(total.items()):
+        print(f"{count:8} {name}")
+    for name in (*COUNTED, "resident"):
+        print(f"{name:>10}: " + " ".join(f"{held[name]}" for held in holdings))
+    for line in wrong[:50]:
+        print(f"WRONG {line}")
+    print(f"{len(wrong)} wrong, {time.monotonic() - began:.0f} s")
+    return 1 if wrong else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.durability.soak")
+    parser.add_argument("--streams", type=int, default=1000)
+    parser.add_argument("--tasks", type=int, default=10_000)
+    parser.add_argument("--churn", type=int, default=2000)
+    parser.add_argument("--waves", type=int, default=2, help="after the one that warms up")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--store", choices=["sqlite", "memory"], default="sqlite")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        store = f"sqlite:///{Path(folder) / 'soak.db'}" if arguments.store == "sqlite" else "memory://"
+        return asyncio.run(run(arguments, store))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,57 @@
+"""A webhook that keeps what is posted to it, by task. It stays when the server that posts is killed."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from a2a_bridge.codec import decoder
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+_decode = decoder(hub.StreamResponse)
+
+
+@dataclass
+class Hook:
+    """url: where to post. posted: by task, each different event once, in the order in which they first came.
+
+    posts: how many came at all. twice: how many of them had come before.
+    """
+
+    url: str = ""
+    posted: defaultdict[str, list[hub.StreamResponse]] = field(default_factory=lambda: defaultdict(list))
+    posts: int = 0
+    twice: int = 0
+
+    async def _take(self, request: web.Request) -> web.Response:
+        event = _decode(json.loads(await request.read()))
+        task = event.task.id or event.status_update.task_id or event.artifact_update.task_id
+        self.posts += 1
+        if event in self.posted[task]:
+            self.twice += 1
+        else:
+            self.posted[task].append(event)
+        return web.Response(status=204)
+
+
+@asynccontextmanager
+async def hook() -> AsyncIterator[Hook]:
+    """A webhook that listens while the context is open."""
+    made = Hook()
+    application = web.Application(client_max_size=16 << 20)
+    application.router.add_post("/hook", made._take)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        assert site._server is not None
+        made.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
+        yield made
+    finally:
+        await runner.cleanup()
