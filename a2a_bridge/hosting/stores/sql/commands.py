@@ -1,0 +1,228 @@
+"""What one replica asks of another, over a table: the question is a row, and so is the answer. Not what is asked.
+
+Rules:
+1. A question is put only to a replica that lives; when it dies, the question has failed.
+2. Whoever asked and no longer waits takes the question back; if it is being worked on, that goes on.
+3. An answer is read once. What is left of the dead is removed by the living.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+
+from psycopg import Error
+
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.hosting.stores.sql.link import Link, Room
+from a2a_bridge.hosting.stores.sql.notify import CHANNEL, POLL, Kind, Listener, payload
+from a2a_bridge.hosting.stores.sql.replicas import Replicas
+
+log = logging.getLogger("a2a_bridge.hosting.stores")
+
+#: questions worked on at once; more wait in the table
+MOST = 1000
+#: seconds between two looks for what the dead have left
+_SWEEP = 60.0
+
+_ASK = """
+    WITH asked AS (
+        INSERT INTO commands (holder, asker, request, created)
+        SELECT id, %(me)s, %(request)s, extract(epoch FROM now()) FROM replicas WHERE id = %(holder)s
+        RETURNING number
+    )
+    SELECT number, pg_notify(%(channel)s, %(told)s) FROM asked
+"""
+_LOOK = """
+    WITH answers AS (
+        DELETE FROM commands WHERE asker = ANY(%(names)s) AND answer IS NOT NULL RETURNING number, answer
+    ), questions AS (
+        SELECT number, request FROM commands
+        WHERE holder = %(me)s AND answer IS NULL AND number <> ALL(%(doing)s)
+        ORDER BY number LIMIT %(room)s
+    )
+    SELECT number, answer, true FROM answers UNION ALL SELECT number, request, false FROM questions
+"""
+_ANSWER = """
+    WITH answered AS (UPDATE commands SET answer = %(answer)s WHERE number = %(number)s RETURNING asker)
+    SELECT pg_notify(%(channel)s, %(head)s || chr(10) || asker) FROM answered
+"""
+_TAKE_BACK = "DELETE FROM commands WHERE number = %(number)s RETURNING answer"
+_SWEEP_UP = """
+    DELETE FROM commands WHERE asker NOT IN (SELECT id FROM replicas) AND asker <> %(me)s RETURNING number
+"""
+
+
+class Commands:
+    """Implements Remote.
+
+    An answer that is empty stands for a question that could not be worked on.
+    """
+
+    def __init__(
+        self, url: str, room: Room, replicas: Replicas, listener: Listener, *, poll: float = POLL
+    ) -> None:
+        self._room = room
+        self._replicas = replicas
+        self._poll = poll
+        self._link = Link(url, "commands")
+        self._handler: Callable[[bytes], Awaitable[bytes]] | None = None
+        # For the room's thread only:
+        self._looking = asyncio.Event()
+        #: our questions that wait for an answer: of whom, since when
+        self._asked: dict[int, tuple[str, float, asyncio.Future[bytes]]] = {}
+        #: questions of others that are worked on here
+        self._doing: dict[int, asyncio.Task[None]] = {}
+        #: the names under which we have asked
+        self._names: set[str] = set()
+        listener.on(Kind.COMMAND, self._hint)
+        listener.on(Kind.ANSWER, self._hint)
+        replicas.on_look(self._seen)
+
+    def serve(self, handler: Callable[[bytes], Awaitable[bytes]], /) -> None:
+        """See Remote. The handler runs in the store's loop."""
+        self._handler = handler
+
+    async def ask(self, holder: str, command: bytes, seconds: float | None, /) -> bytes:
+        """See Remote."""
+        try:
+            async with asyncio.timeout(seconds):
+                answer = await self._room.call(self._ask(holder, command, self._replicas.me))
+        except TimeoutError:
+            raise _silent("the replica that works on the task did not answer in time") from None
+        except Error:
+            log.warning("another replica could not be asked: the database is not reached")
+            raise _silent("the store is not available") from None
+        if answer is None:
+            raise _silent("the replica that worked on the task is gone")
+        return bytes(answer)
+
+    async def start(self) -> None:
+        """Begins to look for questions and answers."""
+        await self._room.call(self._start())
+
+    async def close(self) -> None:
+        """Answers nothing any more. What was asked and not answered fails where it was asked."""
+        await self._room.call(self._close())
+
+    # ------------------------------------------------------------------ in the room's thread
+
+    async def _start(self) -> None:
+        self._room.on_duty(self._serve(), "commands")
+
+    async def _close(self) -> None:
+        doing = list(self._doing.values())
+        for task in doing:
+            task.cancel()
+        if doing:
+            await asyncio.wait(doing, timeout=1.0)
+        await self._link.close()
+
+    def _hint(self, words: Collection[str]) -> None:
+        if not words or self._replicas.me in words or not self._names.isdisjoint(words):
+            self._looking.set()
+
+    async def _ask(self, holder: str, command: bytes, me: str) -> bytes | None:
+        """The answer, None when the holder is gone."""
+        self._names.add(me)
+        values = {"me": me, "holder": holder, "request": command, "channel": CHANNEL}
+        rows = await self._link.run(_ASK, values | {"told": payload(Kind.COMMAND, me, holder)})
+        if not rows:
+            return None
+        number = int(rows[0][0])
+        waiting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._asked[number] = (holder, monotonic(), waiting)
+        try:
+            return await waiting
+        except _HolderGoneError:
+            rows = await self._link.run(_TAKE_BACK, {"number": number})
+            return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
+        except asyncio.CancelledError:
+            self._room.on_duty(self._take_back(number), "take a question back")
+            raise
+        finally:
+            del self._asked[number]
+
+    async def _take_back(self, number: int) -> None:
+        with suppress(Error):
+            await self._link.run(_TAKE_BACK, {"number": number})
+
+    def _seen(self, alive: frozenset[str], looked: float) -> None:
+        for holder, since, waiting in self._asked.values():
+            # It lived when it was asked; a look of before may not know it yet.
+            if holder not in alive and since < looked and not waiting.done():
+                waiting.set_exception(_HolderGoneError())
+
+    async def _serve(self) -> None:
+        swept = monotonic()
+        while True:
+            self._looking.clear()
+            try:
+                await self._look()
+                if monotonic() - swept > _SWEEP:
+                    swept = monotonic()
+                    await self._link.run(_SWEEP_UP, {"me": self._replicas.me})
+            except Error as error:
+                log.debug("questions of other replicas cannot be read: %s", type(error).__name__)
+                await asyncio.sleep(self._poll / 4)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._looking.wait(), self._poll)
+
+    async def _look(self) -> None:
+        free = MOST - len(self._doing)
+        values = {
+            "names": list(self._names),
+            "me": self._replicas.me,
+            "doing": list(self._doing),
+            "room": free,
+        }
+        for number, content, is_answer in await self._link.run(_LOOK, values):
+            if is_answer:
+                _, _, waiting = self._asked.get(number, ("", 0.0, None))
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(content)
+            elif number not in self._doing:
+                task = self._doing[number] = asyncio.create_task(self._do(number, content))
+                task.add_done_callback(partial(self._done, number))
+
+    async def _do(self, number: int, request: bytes) -> None:
+        answer = b""
+        if self._handler is not None:
+            work = self._at_home(self._handler, bytes(request))
+            try:
+                answer = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._room.home))
+            except Exception:
+                log.exception("what another replica asked could not be done")
+        head = payload(Kind.ANSWER, self._replicas.me)
+        pause = 0.05
+        while True:
+            try:
+                await self._link.run(
+                    _ANSWER, {"answer": answer, "number": number, "channel": CHANNEL, "head": head}
+                )
+            except Error:
+                # It was done, so whoever asked should know, as long as it waits.
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, self._poll)
+            else:
+                return
+
+    async def _at_home(self, handler: Callable[[bytes], Awaitable[bytes]], request: bytes) -> bytes:
+        return await handler(request)
+
+    def _done(self, number: int, _: asyncio.Task[None]) -> None:
+        del self._doing[number]
+        if len(self._doing) == MOST - 1:
+            self._looking.set()  # there may be some that waited for room
+
+
+class _HolderGoneError(Exception):
+    """Whoever was asked is dead."""
+
+
+def _silent(text: str) -> A2AError:
+    return A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)

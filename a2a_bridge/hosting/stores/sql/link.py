@@ -1,0 +1,181 @@
+"""A thread of its own for what a replica says to others, and connections there that never hang. Not the store's.
+
+Rules:
+1. Nothing here waits for the loop that answers callers, so a busy one does not make this replica look dead.
+2. Every statement has a deadline. One that passes it loses its connection, and the next one makes a new one.
+3. What is called in the thread of the store's loop says so; all else runs in the thread of this room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, LiteralString
+
+from psycopg import AsyncConnection, Error
+
+log = logging.getLogger("a2a_bridge.hosting.stores")
+
+#: seconds that a statement, and making a connection, may take
+SECONDS = 5.0
+#: of a connection that nothing is sent on: seconds after which a server that is gone is noticed
+_KEEPALIVE: Any = {"keepalives_idle": 10, "keepalives_interval": 3, "keepalives_count": 3}
+
+Connection = AsyncConnection[tuple[Any, ...]]
+
+
+class Room:
+    """The thread. Start it in the loop of the store: `tell` calls back there."""
+
+    def __init__(self) -> None:
+        self._home = asyncio.get_running_loop()
+        # Not `asyncio.new_event_loop`: psycopg wants one that watches sockets, whatever else is installed.
+        self._loop = asyncio.SelectorEventLoop()
+        self._duties: set[asyncio.Task[None]] = set()
+        self._thread = threading.Thread(target=self._run, name="a2a replica", daemon=True)
+        self._thread.start()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of this room."""
+        return self._loop
+
+    @property
+    def home(self) -> asyncio.AbstractEventLoop:
+        """The loop of the store."""
+        return self._home
+
+    @property
+    def open(self) -> bool:
+        """Whether it has not been closed."""
+        return self._thread.is_alive()
+
+    async def call(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Runs something in the room; called in the store's loop, and cancelled with its caller."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def tell(self, what: Callable[..., object], *arguments: Any) -> None:
+        """Calls something in the store's loop, soon."""
+        # A loop that was closed without closing the store has nobody left to tell.
+        with contextlib.suppress(RuntimeError):
+            self._home.call_soon_threadsafe(what, *arguments)
+
+    def on_duty(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Starts something that goes on until the room is closed or it ends. Called in the room."""
+        task = self._loop.create_task(work, name=f"a2a replica: {name}")
+        self._duties.add(task)
+        task.add_done_callback(self._off_duty)
+        return task
+
+    async def close(self) -> None:
+        """Ends all duties, and the thread. Called in the store's loop."""
+        if self.open:
+            await self.call(self._end())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            await asyncio.get_running_loop().run_in_executor(None, self._thread.join, SECONDS)
+
+    async def _end(self) -> None:
+        for duty in self._duties:
+            duty.cancel()
+        # Statements under way are not of them, and come to their end.
+        if rest := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(rest, timeout=SECONDS)
+
+    def _off_duty(self, done: asyncio.Task[None]) -> None:
+        self._duties.discard(done)
+        if not done.cancelled() and (error := done.exception()) is not None:
+            log.error("what this replica says to others has failed", exc_info=error)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+
+class Link:
+    """One connection, made when it is needed, for one statement at a time."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self._url = url
+        self._name = name
+        self._connection: Connection | None = None
+        self._lock = asyncio.Lock()
+
+    async def run(
+        self, statement: LiteralString, values: Mapping[str, Any], seconds: float = SECONDS
+    ) -> list[tuple[Any, ...]]:
+        """The rows of a statement that gives some, committed.
+
+        Raises psycopg.Error; whether it was done is then not known. Whoever is cancelled while it runs does not
+        stop it.
+        """
+        return await asyncio.shield(asyncio.ensure_future(self._run(statement, values, seconds)))
+
+    async def _run(
+        self, statement: LiteralString, values: Mapping[str, Any], seconds: float
+    ) -> list[tuple[Any, ...]]:
+        async with self._lock:
+            try:
+                if self._connection is None or self._connection.closed:
+                    self._connection = await connect(self._url, self._name)
+                with deadline(self._connection, seconds):
+                    cursor = await self._connection.execute(statement, values)
+                    return await cursor.fetchall()
+            except Error:
+                await self._drop()
+                raise
+
+    async def close(self) -> None:
+        """Closes the connection. It may be used again."""
+        async with self._lock:
+            await self._drop()
+
+    async def _drop(self) -> None:
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            await connection.close()
+
+
+@asynccontextmanager
+async def connected(url: str, name: str) -> AsyncIterator[Connection]:
+    """A connection that commits each statement. Raises psycopg.Error."""
+    connection = await connect(url, name)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def connect(url: str, name: str) -> Connection:
+    """The same, for the caller to close."""
+    return await AsyncConnection.connect(
+        url,
+        autocommit=True,
+        connect_timeout=int(SECONDS),
+        application_name=f"a2a-bridge {name}",
+        **_KEEPALIVE,
+    )
+
+
+@contextmanager
+def deadline(connection: Connection, seconds: float) -> Iterator[None]:
+    """Cuts the connection when what is done with it takes longer: it then fails like one that the network cut."""
+    timer = asyncio.get_running_loop().call_later(seconds, _cut, connection)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _cut(connection: Connection) -> None:
+    # A cancellation would ask the server first, which is what does not answer.
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.pgconn.socket)) as handle:
+        handle.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,95 @@
+"""All that a store needs to work beside others on one PostgreSQL, in one piece. It holds no tasks.
+
+On SQLite there is nobody beside, and `alone` stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Protocol
+
+from sqlalchemy import Connection, text
+
+from a2a_bridge.hosting.ports import Remote
+from a2a_bridge.hosting.stores.sql.commands import Commands
+from a2a_bridge.hosting.stores.sql.link import Room
+from a2a_bridge.hosting.stores.sql.notify import CHANNEL, POLL, Kind, Listener, payloads
+from a2a_bridge.hosting.stores.sql.replicas import LEASE, Replicas
+
+_ANNOUNCE = text("SELECT pg_notify(:channel, said) FROM unnest(CAST(:payloads AS text[])) AS said")
+
+
+class Waking(Protocol):
+    """What a store does when it hears from others. All in its loop."""
+
+    def woken(self, task_ids: Collection[str] | None, /) -> None:
+        """Others have changed these tasks, None for any: readers look again."""
+        ...
+
+    def mail_came(self) -> None:
+        """There may be something new in the outbox."""
+        ...
+
+    def let_go(self) -> None:
+        """All holds are lost, because this replica was taken for dead. `me` has a new value already."""
+        ...
+
+
+class Neighbours:
+    """The other replicas, and this one among them. Make it, and use it, in the loop of the store.
+
+    url: of the database, as libpq reads it (`postgresql://…`). lease: seconds without a beat after which a replica
+    counts as dead. poll: seconds after which the tables are read without a hint.
+    """
+
+    def __init__(self, url: str, *, lease: float = LEASE, poll: float = POLL) -> None:
+        self._url = url
+        self._lease = lease
+        self._poll = poll
+        self._room = room = Room()
+        self._replicas = Replicas(url, room, lease=lease)
+        self._listener = Listener(url, room, poll=poll)
+        self._commands = Commands(url, room, self._replicas, self._listener, poll=poll)
+        self._listener.on(Kind.JOINED, lambda _: self._replicas.heard(orphans=False))
+        self._listener.on(Kind.ORPHANS, lambda _: self._replicas.heard(orphans=True))
+
+    @property
+    def me(self) -> str:
+        """The name under which tasks are held. It changes when this replica was declared dead."""
+        return self._replicas.me
+
+    @property
+    def remote(self) -> Remote:
+        """What asks the others."""
+        return self._commands
+
+    def announce(self, connection: Connection, task_ids: Iterable[str], *, mail: bool = False) -> None:
+        """Tells the others, with the commit of this transaction, what it changes. At most one statement."""
+        if self._replicas.alone:
+            return
+        said = list(payloads(self.me, task_ids, mail=mail))
+        if said:
+            connection.execute(_ANNOUNCE, {"channel": CHANNEL, "payloads": said})
+
+    def on_death(self, tell: Callable[[], None]) -> None:
+        """Has `tell` called when there may be tasks of the dead: after the start, and whenever one has gone."""
+        self._replicas.on_orphans(tell)
+
+    def on_doubt(self, tell: Callable[[], None]) -> None:
+        """Has `tell` called when others may believe this replica dead, because it could not beat for the lease."""
+        self._replicas.on_doubt(tell)
+
+    async def start(self, store: Waking) -> None:
+        """Joins. Raises psycopg.Error; it is to be closed then, too."""
+        self._replicas.on_lost(store.let_go)
+        self._listener.tells(store.woken, store.mail_came)
+        await self._listener.start(lambda: self.me)
+        await self._replicas.start()
+        await self._commands.start()
+
+    async def close(self) -> None:
+        """Leaves: what this replica still holds is an orphan at once. May be called twice."""
+        if self._room.open:
+            await self._commands.close()
+            await self._replicas.close()
+            await self._room.close()
