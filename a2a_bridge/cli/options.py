@@ -223,8 +223,27 @@ MaxStreams = Annotated[
         help="Most open streams of one principal; 0 for no limit.",
     ),
 ]
-#: the defaults of HostOptions and Limits, which are not imported for --version; a test compares
+MaxTasks = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=0,
+        envvar=PREFIX + "MAX_TASKS",
+        help="Most tasks of one principal that are worked on at once; 0 for no limit.",
+    ),
+]
+MaxHistory = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=0,
+        envvar=PREFIX + "MAX_HISTORY",
+        help="Most messages of a task before it takes no further one; 0 for no limit.",
+    ),
+]
+#: the defaults of HostOptions, Limits and EngineOptions, which are not imported for --version; a test compares
 MAX_BODY, MAX_PARTS, MAX_CALLS, MAX_STREAMS = 16777216, 1000, 10000, 10000
+MAX_TASKS, MAX_HISTORY = 10000, 10000
 
 
 def known_dialect(text: str, flag: str) -> Dialect:

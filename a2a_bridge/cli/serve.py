@@ -12,8 +12,10 @@ from a2a_bridge.cli.options import (
     ALL_VERSIONS,
     MAX_BODY,
     MAX_CALLS,
+    MAX_HISTORY,
     MAX_PARTS,
     MAX_STREAMS,
+    MAX_TASKS,
     PREFIX,
     ForwardedAllowIps,
     Grace,
@@ -25,8 +27,10 @@ from a2a_bridge.cli.options import (
     LogLevel,
     MaxBody,
     MaxCalls,
+    MaxHistory,
     MaxParts,
     MaxStreams,
+    MaxTasks,
     NoGrpc,
     NoHttp,
     PublicGrpc,
@@ -70,6 +74,8 @@ def serve(
     max_parts: MaxParts = MAX_PARTS,
     max_calls: MaxCalls = MAX_CALLS,
     max_streams: MaxStreams = MAX_STREAMS,
+    max_tasks: MaxTasks = MAX_TASKS,
+    max_history: MaxHistory = MAX_HISTORY,
     usage_file: UsageFile = None,
     usage_listen: UsageListen = "",
     timeout_graceful_shutdown: Grace = 10.0,
@@ -123,7 +129,11 @@ def serve(
             )
         agent = load(parsed)
         engine = EngineOptions(
-            run_timeout=run_timeout, silence_timeout=silence_timeout, idempotent_sends=idempotent_sends
+            tasks=max_tasks,
+            history=max_history,
+            run_timeout=run_timeout,
+            silence_timeout=silence_timeout,
+            idempotent_sends=idempotent_sends,
         )
         options = replace(listening.options, store=store or MEMORY, engine=engine)
         opening = runtime.serve_agent(agent, listening.interfaces, options)
