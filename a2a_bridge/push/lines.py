@@ -38,6 +38,10 @@ class Lines(Generic[LineT]):
     def __iter__(self) -> Iterator[LineT]:
         return iter(list(self._targets))
 
+    def target(self, line: LineT) -> str:
+        """Where a line that is known leads."""
+        return self._targets[line]
+
     def put(self, line: LineT, target: str, seconds: float = 0) -> None:
         """The first notification of a line is due in so many seconds. The line may be new, or out, or waiting."""
         self.drop(line)

@@ -1,0 +1,141 @@
+"""Push notification configs in a database. Sealed when there is a key; see a2a_bridge.push.vault.
+
+Rules:
+1. A row that no key opens is an error of that row: it is missing from lists, and said to be broken when asked for.
+2. A config of another scope is not there, whoever names its task.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from a2a_bridge.core.errors import A2AError, Reason, internal_error, task_not_found
+from a2a_bridge.hosting.ports import Registered, Scope
+from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push.vault import Unreadable, Vault
+
+log = logging.getLogger("a2a_bridge.push")
+
+T = TypeVar("T")
+_C = push_configs.c
+
+
+class Reads(Protocol):
+    """Where rows are read: Database."""
+
+    async def read(self, work: Callable[[Connection], T], /) -> T: ...
+
+
+class Writes(Protocol):
+    """Where rows are written: the group writer. Returns when what `work` did is durable; it may be run twice."""
+
+    async def write(self, work: Callable[[Connection], T], /) -> T: ...
+
+
+class SqlPushConfigStore:
+    """Implements PushConfigStore. most_per_task: how many configs one task may have."""
+
+    def __init__(
+        self, database: Reads, writer: Writes, vault: Vault | None = None, *, most_per_task: int = 100
+    ) -> None:
+        self._database = database
+        self._writer = writer
+        self._vault = vault or Vault()
+        self._most = most_per_task
+
+    async def put(self, scope: Scope, registered: Registered, /) -> None:
+        values = row_of(scope, registered, self._vault)
+        await self._writer.write(lambda connection: insert(connection, values, most=self._most))
+
+    async def get(self, scope: Scope, task_id: str, config_id: str, /) -> Registered | None:
+        wanted = select(push_configs).where(_of(scope, task_id), _C.id == config_id)
+        row = await self._database.read(lambda connection: connection.execute(wanted).one_or_none())
+        if row is None:
+            return None
+        try:
+            return registered_of(row, self._vault)
+        except Unreadable:
+            _complain(row)
+            raise internal_error() from None
+
+    async def list(self, scope: Scope, task_id: str, /) -> list[Registered]:
+        wanted = select(push_configs).where(_of(scope, task_id)).order_by(_C.ordinal, _C.id)
+        rows = await self._database.read(lambda connection: connection.execute(wanted).all())
+        found: list[Registered] = []
+        for row in rows:
+            try:
+                found.append(registered_of(row, self._vault))
+            except Unreadable:
+                _complain(row)
+        return found
+
+    async def delete(self, scope: Scope, task_id: str, config_id: str, /) -> None:
+        def work(connection: Connection) -> None:
+            gone = delete(push_configs).where(_of(scope, task_id), _C.id == config_id)
+            if connection.execute(gone).rowcount:
+                mail = delete(outbox).where(outbox.c.task == task_id, outbox.c.config == config_id)
+                connection.execute(mail)
+
+        await self._writer.write(work)
+
+
+def forget(connection: Connection, task_ids: Sequence[str]) -> None:
+    """Forgets the configs of tasks and what waits for them, for who removes tasks."""
+    connection.execute(delete(outbox).where(outbox.c.task.in_(task_ids)))
+    connection.execute(delete(push_configs).where(_C.task.in_(task_ids)))
+
+
+def row_of(scope: Scope, registered: Registered, vault: Vault) -> dict[str, Any]:
+    """A config as a row, without its place among the others of its task."""
+    config = registered.config
+    return {
+        "task": config.task_id,
+        "id": config.id,
+        "tenant": scope.tenant,
+        "owner": scope.owner,
+        "version": registered.version,
+        "data": vault.seal(config.SerializeToString()),
+        "aside": vault.seal(registered.aside.encode()) if registered.aside else b"",
+    }
+
+
+def registered_of(row: Row[Any], vault: Vault) -> Registered:
+    """The reverse. Raises Unreadable."""
+    config = hub.TaskPushNotificationConfig.FromString(vault.open(row.data))
+    return Registered(config, row.version, vault.open(row.aside).decode() if row.aside else "")
+
+
+def insert(connection: Connection, values: dict[str, Any], *, most: int | None, replace: bool = True) -> None:
+    """Puts a row in, in place of an earlier one if `replace`. Raises RESOURCE_EXHAUSTED, TASK_NOT_FOUND."""
+    task_id = values["task"]
+    here = select(_C.tenant, _C.owner, func.count(), func.max(_C.ordinal)).where(_C.task == task_id)
+    homes = connection.execute(here.group_by(_C.tenant, _C.owner)).all()
+    if any((tenant, owner) != (values["tenant"], values["owner"]) for tenant, owner, *_ in homes):
+        raise task_not_found(task_id)
+    count, last = (homes[0][2], homes[0][3]) if homes else (0, 0)
+    if most is not None and count >= most:
+        known = select(_C.id).where(_C.task == task_id, _C.id == values["id"])
+        if connection.execute(known).one_or_none() is None:
+            raise A2AError(Reason.RESOURCE_EXHAUSTED, "the task has too many push notification configs")
+    dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
+    putting = dialect.insert(push_configs).values(values | {"ordinal": last + 1})
+    key = [_C.task, _C.id]
+    if replace:
+        changed = {name: putting.excluded[name] for name in ("version", "data", "aside")}
+        connection.execute(putting.on_conflict_do_update(index_elements=key, set_=changed))
+    else:
+        connection.execute(putting.on_conflict_do_nothing(index_elements=key))
+
+
+def _of(scope: Scope, task_id: str) -> ColumnElement[bool]:
+    return (_C.task == task_id) & (_C.tenant == scope.tenant) & (_C.owner == scope.owner)
+
+
+def _complain(row: Row[Any]) -> None:
+    log.error("a push config of task %s cannot be opened with the keys that are configured", row.task)

@@ -1,0 +1,68 @@
+"""Seals what is secret in push configs before a store keeps it. Fernet of `cryptography`; it keeps nothing itself.
+
+Rules:
+1. The first key seals, all keys open: a key is replaced by putting a new one before it.
+2. What was kept without a key stays readable when there is one. Sealed words tell themselves apart by their first byte.
+3. What no key opens is an error of that one word, and its content is never told to anybody.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+_PLAIN, _SEALED = b"\x00", b"\x01"
+
+
+class Unreadable(Exception):  # noqa: N818  what it is called, not what somebody did wrong
+    """A sealed word that none of the keys opens."""
+
+
+class Vault:
+    """Seals and opens octets.
+
+    keys: Fernet keys (32 octets in URL-safe base64), the newest first; none to leave everything as it is.
+    Raises ValueError for what is no such key, ImportError where there are keys and no `cryptography`.
+    """
+
+    def __init__(self, keys: Sequence[str] = ()) -> None:
+        self._fernet: Any = None
+        self._unreadable: type[Exception] = Unreadable
+        if not keys:
+            return
+        # An extra, and slow to import: only for those who have keys.
+        fernet = importlib.import_module("cryptography.fernet")
+        self._unreadable = fernet.InvalidToken
+        try:
+            self._fernet = fernet.MultiFernet([fernet.Fernet(key) for key in keys])
+        except ValueError:
+            # Without the cause, whose text may hold the key.
+            raise ValueError("a key for push configs has to be 32 octets in URL-safe base64") from None
+
+    def seal(self, octets: bytes) -> bytes:
+        """What to keep."""
+        return _PLAIN + octets if self._fernet is None else _SEALED + self._fernet.encrypt(octets)
+
+    def open(self, kept: bytes) -> bytes:
+        """The reverse. Raises Unreadable."""
+        if kept[:1] == _PLAIN:
+            return kept[1:]
+        if kept[:1] != _SEALED or self._fernet is None:
+            raise Unreadable
+        try:
+            octets: bytes = self._fernet.decrypt(kept[1:])
+        except self._unreadable:
+            raise Unreadable from None
+        return octets
+
+
+def new_key() -> str:
+    """A key for a Vault. Raises ImportError where there is no `cryptography`."""
+    key: bytes = importlib.import_module("cryptography.fernet").Fernet.generate_key()
+    return key.decode()
+
+
+def keys_in(text: str) -> list[str]:
+    """The keys in a text of an option, a variable or a file: apart by commas or white space."""
+    return text.replace(",", " ").split()
