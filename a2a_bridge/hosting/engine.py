@@ -1,114 +1,94 @@
-"""The engine: the eleven operations over an executor, a store and a bus. Implements A2AService.
+"""The engine: the eleven operations over an executor and a store. Implements A2AService.
 
 Rules:
 1. What a caller may not see looks exactly like what is not there.
-2. A live task is answered from its working copy, any other from the store.
+2. A live task is answered from its working copy, any other from the store; nothing before it is durable.
 3. A direct answer costs no task, queue or lock; a caller that goes away cancels it. A task goes on without callers.
+4. Whoever changes a task holds it. A task that another live replica holds is that replica's to change.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from a2a_bridge.core.call import CallContext
-from a2a_bridge.core.errors import (
-    A2AError,
-    Blame,
-    Reason,
-    internal_error,
-    invalid_params,
-    task_not_found,
-)
+from a2a_bridge.core.call import EVENT_PARAMETER, CallContext
+from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error, invalid_params, task_not_found
 from a2a_bridge.core.messages import TERMINAL
-from a2a_bridge.hosting.buses.memory import MemoryEventBus
+from a2a_bridge.core.resume import asked_after, event_id, number_of
 from a2a_bridge.hosting.clock import Clock, SystemClock
 from a2a_bridge.hosting.decorator import Agent
-from a2a_bridge.hosting.execution import (
-    Execution,
-    Workshop,
-    already_ended,
-    closing,
-    log,
-    not_cancelable,
-)
+from a2a_bridge.hosting.execution import Execution, Workshop, log
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.modes import deliverable, overlap
-from a2a_bridge.hosting.ports import (
-    EventBus,
-    PushConfigStore,
-    PushSender,
-    Scope,
-    Subscription,
-    TaskQuery,
-    TaskStore,
-    scope_of,
-)
+from a2a_bridge.hosting.options import DEFAULT, EngineOptions
+from a2a_bridge.hosting.ports import PushSender, Scope, Store, TaskQuery, VersionConflict, scope_of
 from a2a_bridge.hosting.push_configs import PushConfigs
+from a2a_bridge.hosting.reading import Readers
+from a2a_bridge.hosting.refusals import already_ended, broken, changed_hands, closing, not_cancelable
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.seen import as_seen
 from a2a_bridge.hosting.shape import Misbehaviour, direct_answer
-from a2a_bridge.hosting.stores.memory import MemoryPushConfigStore, MemoryTaskStore
+from a2a_bridge.hosting.stores.memory import MemoryStore
 from a2a_bridge.hosting.ticket import Ticket, Wants
-from a2a_bridge.hosting.views import cut_history, history_limit, until_rest, with_history
+from a2a_bridge.hosting.views import cut_history, history_limit, with_history
+from a2a_bridge.hosting.working_copy import Moved, Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _PAGE = 50
 _LARGEST_PAGE = 100
-_INLINE = "configuration.taskPushNotificationConfig"
+#: how often to look again for a task that changes hands while it is being looked at
+_LOOKS = 3
 
 
 class Engine:
     """An agent at work.
 
-    tasks, bus, push_configs: where things are kept; in memory unless given. push_sender: delivers events to
-    webhooks; without one, configs are kept and nothing is sent. patience: seconds a cancelled run may take.
-    queue: how many messages may wait for a task's run to end; more are RESOURCE_EXHAUSTED.
+    store: where everything is kept; in memory unless given. push_sender: says what webhooks can be sent to; without
+    one, configs are kept and nothing is sent. `start` it before it is given work, and `close` it.
     """
 
     def __init__(
         self,
         agent: Agent,
         *,
-        tasks: TaskStore | None = None,
-        bus: EventBus | None = None,
-        push_configs: PushConfigStore | None = None,
+        store: Store | None = None,
+        options: EngineOptions = DEFAULT,
         push_sender: PushSender | None = None,
         clock: Clock | None = None,
-        patience: float = 5.0,
-        queue: int = 16,
     ) -> None:
         self._agent = agent
-        self._queue = queue
+        self._options = options
         self._output_modes = deliverable(agent.card)
         clock = clock or SystemClock()
+        # Not `or`: an empty store may well be false.
+        self._store: Store = MemoryStore(clock=clock) if store is None else store
         self._shop = Workshop(
             executor=agent.executor,
-            # Not `or`: an empty store may well be false.
-            tasks=MemoryTaskStore() if tasks is None else tasks,
-            bus=MemoryEventBus(clock=clock) if bus is None else bus,
-            push_configs=MemoryPushConfigStore() if push_configs is None else push_configs,
-            push_sender=push_sender,
+            store=self._store,
             clock=clock,
-            patience=patience,
+            options=options,
+            push=push_sender is not None and agent.card.capabilities.push_notifications,
         )
-        self._push = PushConfigs(agent.card, self._shop.push_configs, self._task, push_sender)
+        self._push = PushConfigs(agent.card, self._store.push_configs, self._shown, push_sender)
         self.create_task_push_notification_config = self._push.create_task_push_notification_config
         self.get_task_push_notification_config = self._push.get_task_push_notification_config
         self.list_task_push_notification_configs = self._push.list_task_push_notification_configs
         self.delete_task_push_notification_config = self._push.delete_task_push_notification_config
         self._reply = getattr(agent.executor, "reply", None)
         self._live: dict[str, Execution] = {}
-        self._readers: Counter[str] = Counter()
+        self._readers = Readers(self._store, self._shown)
         self._closing = False
 
     @property
     def live(self) -> int:
         """How many tasks something happens to at this moment."""
         return len(self._live)
+
+    async def start(self) -> None:
+        """Takes over what nobody alive works on. Without it nothing of an earlier process goes on."""
 
     # ------------------------------------------------------------------ messages
 
@@ -121,13 +101,20 @@ class Engine:
         answer is UNSUPPORTED_OPERATION, as for any message to a task that has ended.
         """
         limit = history_limit(request.configuration, "configuration.historyLength")
+        await self._accept(request)
         if self._reply is not None and not request.message.task_id:
-            self._accept(request)
             return await self._direct(self._reply, request, context)
         wants = Wants.TASK if request.configuration.return_immediately else Wants.OUTCOME
-        execution, ticket = await self._prepare(request, context, wants)
-        await self._join(execution, ticket)
-        execution.submit(ticket)
+        if request.message.task_id:
+            execution = await self._visited(request, context)
+            try:
+                ticket = await self._joined(execution, request, context, wants)
+                execution.submit(ticket)
+            finally:
+                execution.leave()
+        else:
+            execution, ticket = await self._begun(request, context, wants)
+            execution.submit(ticket)
         answer = await self._answer(execution, ticket)
         if answer is None:
             raise RuntimeError("a unary send was settled like a stream")
@@ -141,31 +128,40 @@ class Engine:
         """Spec 3.1.2. One message, or the task and then its events until it ends or asks for input."""
         self._require_streaming()
         limit = history_limit(request.configuration, "configuration.historyLength")
+        await self._accept(request)
         if self._reply is not None and not request.message.task_id:
-            self._accept(request)
             direct = await self._direct(self._reply, request, context)
             yield hub.StreamResponse(message=direct.message)
             return
-        execution, ticket = await self._prepare(request, context, Wants.STREAM)
-        subscription = self._listen(execution.task_id)
-        try:
-            await self._join(execution, ticket)
-            snapshot = None
-            if execution.task is not None:
-                subscription.skip()
-                snapshot = execution.snapshot()
-                cut_history(snapshot, limit)
+        scope = scope_of(request, context)
+        snapshot: Shown | None = None
+        if request.message.task_id:
+            execution = await self._visited(request, context)
+            try:
+                ticket = await self._joined(execution, request, context, Wants.STREAM)
+                snapshot = Shown(execution.copy.snapshot(), execution.copy.last)
+                reading = self._readers.begin(scope, execution.task_id, snapshot.last)
+                execution.submit(ticket)
+            finally:
+                execution.leave()
+        else:
+            execution, ticket = await self._begun(request, context, Wants.STREAM)
+            reading = self._readers.begin(scope, execution.task_id, 0)
             execution.submit(ticket)
+        try:
             answer = await self._answer(execution, ticket)
             if answer is not None:
                 yield hub.StreamResponse(message=answer.message)
                 return
             if snapshot is not None:
-                yield hub.StreamResponse(task=snapshot)
-            async for event in until_rest(subscription, ticket):
+                await self._settled(execution)
+                cut_history(snapshot.task, limit)
+                context.reply[EVENT_PARAMETER] = event_id(snapshot.last)
+                yield hub.StreamResponse(task=snapshot.task)
+            async for event in reading.events(context, ticket):
                 yield event if limit is None else with_history(event, limit)
         finally:
-            self._unlisten(execution.task_id, subscription)
+            reading.close()
 
     async def _direct(
         self, reply: Any, request: hub.SendMessageRequest, context: CallContext
@@ -177,22 +173,17 @@ class Engine:
         except A2AError:
             raise
         except Misbehaviour as error:
-            text = f"the agent broke the protocol: {error}"
-            raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.SELF) from None
+            raise broken(f"the agent broke the protocol: {error}") from None
         except Exception as error:
             log.exception("the agent failed to answer a message")
             raise internal_error() from error
 
-    def _accept(self, request: hub.SendMessageRequest) -> None:
+    async def _accept(self, request: hub.SendMessageRequest) -> None:
         """Checks that hold for every message, whatever it leads to."""
         if self._closing:
             raise closing()
         if request.configuration.HasField("task_push_notification_config"):
-            self._push.require()
-            inline = request.configuration.task_push_notification_config
-            if not inline.url:
-                raise invalid_params(f"{_INLINE}.url", "is required")
-            self._push.check(inline, _INLINE)
+            await self._push.accept(request)
         accepted = request.configuration.accepted_output_modes
         if accepted and self._output_modes and not overlap(accepted, self._output_modes):
             offered = ", ".join(sorted(self._output_modes))
@@ -202,59 +193,47 @@ class Engine:
                 metadata={"outputModes": offered},
             )
 
-    async def _prepare(
+    async def _begun(
         self, request: hub.SendMessageRequest, context: CallContext, wants: Wants
     ) -> tuple[Execution, Ticket]:
-        """The execution a message belongs to, a new one for a new task, and the message's ticket there."""
-        self._accept(request)
+        """A new execution, and the message's ticket there."""
+        refusal = self._store.refusal()
+        if refusal is not None:
+            raise refusal
         message = request.message
         scope = scope_of(request, context)
-        if message.task_id:
-            execution = await self._execution(scope, message)
-        else:
-            execution = Execution(self._shop, scope, new_id(), message.context_id or new_id(), self._on_idle)
-        run = Run(as_seen(request), context, execution.task_id, execution.context_id)
-        config = await self._inline_config(scope, request, execution.task_id)
+        task_id = new_id()
+        config = await self._push.inline(scope, request, context, task_id)
+        execution = Execution(self._shop, scope, task_id, message.context_id or new_id(), self._on_idle)
+        self._live[task_id] = execution
+        run = Run(as_seen(request), context, task_id, execution.context_id)
         return execution, Ticket(run, message, wants, config)
 
-    async def _execution(self, scope: Scope, message: hub.Message) -> Execution:
-        """The execution of an existing task. Raises for a task that is foreign, ended or of another context."""
-        execution = await self._found(scope, message.task_id)
+    async def _visited(self, request: hub.SendMessageRequest, context: CallContext) -> Execution:
+        """The execution of an existing task, visited. Raises for one that is foreign, ended or of another context."""
+        message = request.message
+        execution = await self._enter(scope_of(request, context), message.task_id, already_ended)
+        refusal = None
         if message.context_id not in ("", execution.context_id):
-            raise invalid_params("message.contextId", "is not the context of this task")
-        if execution.ended:
-            raise already_ended(execution.task)
-        if len(execution.waiting) >= self._queue:
-            raise A2AError(Reason.RESOURCE_EXHAUSTED, "too many messages wait for this task", retry_after=1.0)
+            refusal = invalid_params("message.contextId", "is not the context of this task")
+        elif len(execution.waiting) >= self._options.queue:
+            text = "too many messages wait for this task"
+            refusal = A2AError(Reason.RESOURCE_EXHAUSTED, text, retry_after=1.0)
+        if refusal is not None:
+            execution.leave()
+            raise refusal
         return execution
 
-    async def _found(self, scope: Scope, task_id: str) -> Execution:
-        """The execution of a task: the live one, else one over what is stored. Raises TASK_NOT_FOUND."""
-        execution = self._live_one(scope, task_id)
-        if execution is not None and execution.task is not None:
-            return execution
-        stored = await self._shop.tasks.get(scope, task_id)
-        # Somebody may have brought it to life in the meantime.
-        execution = self._live_one(scope, task_id)
-        if execution is None and stored is not None:
-            task = stored.task
-            return Execution(self._shop, scope, task.id, task.context_id, self._on_idle, stored)
-        if execution is None or execution.task is None:
-            raise task_not_found(task_id)
-        return execution
-
-    async def _join(self, execution: Execution, ticket: Ticket) -> None:
-        """Makes an execution known, and puts the message into the history of a task that exists."""
-        self._live[execution.task_id] = execution
-        if execution.task is None:
-            return
-        try:
-            if ticket.push_config is not None:
-                await self._shop.push_configs.put(execution.scope, ticket.push_config)
-            await execution.join(ticket.message)
-        except BaseException:
-            self._on_idle(execution)
-            raise
+    async def _joined(
+        self, execution: Execution, request: hub.SendMessageRequest, context: CallContext, wants: Wants
+    ) -> Ticket:
+        """Puts a message into the history of an existing task; its ticket."""
+        config = await self._push.inline(execution.scope, request, context, execution.task_id)
+        if config is not None:
+            await self._store.push_configs.put(execution.scope, config)
+        await execution.join(request.message)
+        run = Run(as_seen(request), context, execution.task_id, execution.context_id)
+        return Ticket(run, request.message, wants)
 
     async def _answer(self, execution: Execution, ticket: Ticket) -> hub.SendMessageResponse | None:
         try:
@@ -263,19 +242,81 @@ class Engine:
             execution.abandon(ticket)
             raise
 
-    async def _inline_config(
-        self, scope: Scope, request: hub.SendMessageRequest, task_id: str
-    ) -> hub.TaskPushNotificationConfig | None:
-        if not request.configuration.HasField("task_push_notification_config"):
-            return None
-        return await self._push.named(scope, request.configuration.task_push_notification_config, task_id)
+    # ------------------------------------------------------------------ executions
+
+    async def _enter(self, scope: Scope, task_id: str, ended: Callable[[str], A2AError]) -> Execution:
+        """The execution of a task, held and visited: the caller has to `leave` it.
+
+        Raises TASK_NOT_FOUND, what `ended` gives for a task that has ended, and UNAVAILABLE.
+        """
+        if self._closing:
+            raise closing()
+        refusal = self._store.refusal()
+        for _ in range(_LOOKS):
+            execution = await self._found(scope, task_id)
+            if execution.ended:
+                await self._settled(execution)
+                raise ended(task_id)
+            if refusal is not None:
+                raise refusal
+            self._live[task_id] = execution
+            execution.visits += 1
+            try:
+                await execution.hold()
+            except VersionConflict:
+                self._drop(execution)
+            except BaseException:
+                self._drop(execution)
+                raise
+            else:
+                return execution
+        raise changed_hands()
+
+    async def _found(self, scope: Scope, task_id: str) -> Execution:
+        """The execution of a task: the live one, else one over what is stored. Raises TASK_NOT_FOUND."""
+        execution = self._live_one(scope, task_id)
+        if execution is not None and execution.task is not None:
+            return execution
+        stored = await self._store.get(scope, task_id)
+        # Somebody may have brought it to life in the meantime.
+        execution = self._live_one(scope, task_id)
+        if execution is None and stored is not None:
+            if stored.holder:
+                raise Elsewhere(stored.holder)
+            task = stored.task
+            return Execution(self._shop, scope, task.id, task.context_id, self._on_idle, stored)
+        if execution is None or execution.task is None:
+            raise task_not_found(task_id)
+        return execution
+
+    async def _settled(self, execution: Execution) -> None:
+        """Returns when what an execution knows may be shown."""
+        try:
+            await execution.copy.settled()
+        except Moved:
+            raise changed_hands() from None
+
+    def _live_one(self, scope: Scope, task_id: str) -> Execution | None:
+        execution = self._live.get(task_id)
+        return execution if execution is not None and execution.scope == scope else None
+
+    def _drop(self, execution: Execution) -> None:
+        """Forgets an execution that did not get its task."""
+        if not execution.copy.opening and self._live.get(execution.task_id) is execution:
+            del self._live[execution.task_id]
+        execution.leave()
+
+    def _on_idle(self, execution: Execution) -> None:
+        if self._live.get(execution.task_id) is execution:
+            del self._live[execution.task_id]
+            execution.copy.let_go()
 
     # ------------------------------------------------------------------ tasks
 
     async def get_task(self, request: hub.GetTaskRequest, context: CallContext, /) -> hub.Task:
         """Spec 3.1.3."""
         limit = history_limit(request, "historyLength")
-        task = await self._task(scope_of(request, context), request.id)
+        task, _ = await self._shown(scope_of(request, context), request.id)
         cut_history(task, limit)
         return task
 
@@ -298,79 +339,69 @@ class Engine:
             page_token=request.page_token,
             artifacts=request.include_artifacts,
         )
-        page = await self._shop.tasks.list(scope_of(request, context), query)
-        for task in page.tasks:
-            live = self._live.get(task.id)
-            if query.artifacts and live is not None and live.task is not None:
-                # The store learns of artifacts with the next status; whoever looks now sees them all.
-                del task.artifacts[:]
-                task.artifacts.extend(live.task.artifacts)
-            cut_history(task, limit)
+        page = await self._store.list(scope_of(request, context), query)
+        if limit is not None:
+            for task in page.tasks:
+                cut_history(task, limit)
         return hub.ListTasksResponse(
             tasks=page.tasks, next_page_token=page.next_page_token, page_size=size, total_size=page.total
         )
 
     async def cancel_task(self, request: hub.CancelTaskRequest, context: CallContext, /) -> hub.Task:
         """Spec 3.1.5. All who cancel at once get the canceled task; whoever comes later, TASK_NOT_CANCELABLE."""
-        execution = await self._found(scope_of(request, context), request.id)
-        if execution.task is not None and execution.ended:
-            raise not_cancelable(execution.task)
-        self._live[execution.task_id] = execution
-        run = Run(as_seen(request), context, execution.task_id, execution.context_id)
-        return await execution.cancel(run)
+        execution = await self._enter(scope_of(request, context), request.id, not_cancelable)
+        try:
+            run = Run(as_seen(request), context, execution.task_id, execution.context_id)
+            return await execution.cancel(run)
+        finally:
+            execution.leave()
 
     async def subscribe_to_task(
         self, request: hub.SubscribeToTaskRequest, context: CallContext, /
     ) -> AsyncGenerator[hub.StreamResponse, None]:
-        """Spec 3.1.6. A snapshot, then every event until the task ends or asks for input."""
+        """Spec 3.1.6. A snapshot, then every event until the task ends or asks for input.
+
+        A caller that names the last event it had (see `core.resume`) gets what followed instead, also of a task that
+        has ended, and a snapshot only where that is lost.
+        """
         self._require_streaming()
         if self._closing:
             raise closing()
-        subscription = self._listen(request.id)
+        asked = asked_after(context)
+        scope = scope_of(request, context)
+        task, last = await self._shown(scope, request.id)
+        if asked:
+            reading = self._readers.begin(scope, request.id, number_of(asked), asked)
+        elif task.status.state in TERMINAL:
+            raise A2AError(
+                Reason.UNSUPPORTED_OPERATION,
+                "the task has ended; there is nothing to subscribe to",
+                metadata={"taskId": request.id},
+            )
+        else:
+            reading = self._readers.begin(scope, request.id, last)
         try:
-            task = await self._seen_by(subscription, scope_of(request, context), request.id)
-            if task.status.state in TERMINAL:
-                raise A2AError(
-                    Reason.UNSUPPORTED_OPERATION,
-                    "the task has ended; there is nothing to subscribe to",
-                    metadata={"taskId": request.id},
-                )
-            yield hub.StreamResponse(task=task)
-            async for event in until_rest(subscription, None):
+            if not asked:
+                context.reply[EVENT_PARAMETER] = event_id(last)
+                yield hub.StreamResponse(task=task)
+            async for event in reading.events(context, None):
                 yield event
         finally:
-            self._unlisten(request.id, subscription)
+            reading.close()
 
-    async def _seen_by(self, subscription: Subscription, scope: Scope, task_id: str) -> hub.Task:
-        """The task as it is at the place in its events where the subscription stands."""
-        while True:
-            subscription.skip()
-            task = await self._task(scope, task_id)
-            live = self._live_one(scope, task_id)
-            if live is not None and live.task is not None:
-                subscription.skip()
-                return live.snapshot()
-            # Reading the store may take a while; what happens then is in the events and perhaps in the task.
-            if not subscription.skip():
-                return task
-
-    async def _task(self, scope: Scope, task_id: str) -> hub.Task:
-        """A copy of a task. Raises TASK_NOT_FOUND."""
+    async def _shown(self, scope: Scope, task_id: str) -> Shown:
+        """A copy of a task, and the number of its last event. Raises TASK_NOT_FOUND."""
         live = self._live_one(scope, task_id)
-        if live is not None and live.task is not None:
-            return live.snapshot()
-        stored = await self._shop.tasks.get(scope, task_id)
+        # While the store does not work, what it has is all that may be shown.
+        if live is not None and live.task is not None and not (live.copy.pending and self._store.refusal()):
+            try:
+                return await live.copy.shown()
+            except Moved:
+                log.debug("task %s has moved while it was read", task_id)
+        stored = await self._store.get(scope, task_id)
         if stored is None:
             raise task_not_found(task_id)
-        return stored.task
-
-    def _live_one(self, scope: Scope, task_id: str) -> Execution | None:
-        execution = self._live.get(task_id)
-        return execution if execution is not None and execution.scope == scope else None
-
-    def _on_idle(self, execution: Execution) -> None:
-        if self._live.get(execution.task_id) is execution and execution.idle:
-            del self._live[execution.task_id]
+        return Shown(stored.task, stored.last)
 
     # ------------------------------------------------------------------ the card, capabilities, the end
 
@@ -396,20 +427,31 @@ class Engine:
         producers = [one.producer for one in self._live.values() if one.producer is not None]
         if producers and grace > 0:
             await asyncio.wait(producers, timeout=grace)
-        await asyncio.gather(*(execution.stop() for execution in list(self._live.values())))
-        for task_id in list(self._readers):
-            self._shop.bus.end(task_id, closing())
+        left = list(self._live.values())
+        await asyncio.gather(*(execution.stop() for execution in left))
+        await self._written(left)
+        self._readers.end(closing())
+
+    async def _written(self, executions: list[Execution]) -> None:
+        """Returns when the store has everything, or does not work for too long."""
+        waiting = [asyncio.ensure_future(one.copy.settled()) for one in executions if one.copy.pending]
+        if waiting:
+            _, late = await asyncio.wait(waiting, timeout=self._options.patience)
+            for one in late:
+                one.cancel()
+            for error in await asyncio.gather(*waiting, return_exceptions=True):
+                if isinstance(error, Exception) and not isinstance(error, Moved):
+                    log.error("the end of a task could not be stored: %s", error)
 
     def _require_streaming(self) -> None:
         if not self._agent.card.capabilities.streaming:
             raise A2AError(Reason.UNSUPPORTED_OPERATION, "this agent does not stream")
 
-    def _listen(self, task_id: str) -> Subscription:
-        self._readers[task_id] += 1
-        return self._shop.bus.subscribe(task_id)
 
-    def _unlisten(self, task_id: str, subscription: Subscription) -> None:
-        subscription.close()
-        self._readers[task_id] -= 1
-        if not self._readers[task_id]:
-            del self._readers[task_id]
+class Elsewhere(A2AError):  # noqa: N818  what it says is its name
+    """Another live replica works on the task. To callers: UNAVAILABLE."""
+
+    def __init__(self, holder: str) -> None:
+        text = "the task is worked on by another replica"
+        super().__init__(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
+        self.holder = holder

@@ -6,6 +6,7 @@ import asyncio
 from enum import Enum
 
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge.hosting.ports import Registered
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -15,7 +16,7 @@ class Wants(Enum):
 
     OUTCOME = "the end or an interruption of the task"
     TASK = "the task as it is as soon as it exists"
-    STREAM = "its existence; the events come over the bus"
+    STREAM = "its existence; the events come from the store"
 
 
 class Ticket:
@@ -23,26 +24,32 @@ class Ticket:
 
     message: as it came, for the history; the run may show less of it (see `seen`).
     answer: None for Wants.STREAM when the task exists, else the response.
-    begun_at: the bus's position when its run began; None while it waits its turn.
+    begun_at: the number of the task's last event when its run began; None while it waits its turn.
+    decided: the answer is certain, and waits for the store.
+    resumes: its run goes on with what an earlier process has begun.
     """
 
-    __slots__ = ("answer", "begun_at", "message", "push_config", "run", "said", "wants")
+    __slots__ = ("answer", "begun_at", "decided", "message", "push_config", "resumes", "run", "said", "wants")
 
     def __init__(
         self,
         run: Run,
         message: hub.Message,
         wants: Wants,
-        push_config: hub.TaskPushNotificationConfig | None,
+        push_config: Registered | None = None,
+        *,
+        resumes: bool = False,
     ) -> None:
         self.run = run
         self.message = message
         self.wants = wants
         self.push_config = push_config
+        self.resumes = resumes
         self.answer: asyncio.Future[hub.SendMessageResponse | None] = (
             asyncio.get_running_loop().create_future()
         )
         self.begun_at: int | None = None
+        self.decided = False
         #: the direct answer the executor has given, held until it is certain to be the only event
         self.said: hub.SendMessageResponse | None = None
 

@@ -1,36 +1,28 @@
-"""What a caller is shown of a task: as much history as it wants, and its events up to the point where it rests.
+"""What a caller is shown of a task: as much history as it wants, and where the stream of its events ends.
 
 It decides nothing about the task and keeps nothing of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.core.messages import TERMINAL
-from a2a_bridge.hosting.ports import Subscription
 from a2a_bridge.hosting.ticket import Ticket
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
-async def until_rest(
-    subscription: Subscription, ticket: Ticket | None
-) -> AsyncGenerator[hub.StreamResponse, None]:
-    """Events up to the one that ends the task, or that asks for input after this caller's run had begun."""
-    while events := await subscription.take():
-        number = subscription.position
-        for event in events:
-            number += 1
-            yield event
-            state = _state_of(event)
-            if state in TERMINAL:
-                return
-            if state == hub.TASK_STATE_INPUT_REQUIRED and (
-                ticket is None or (ticket.begun_at is not None and number > ticket.begun_at)
-            ):
-                return
+def rests(event: hub.StreamResponse, number: int, ticket: Ticket | None) -> bool:
+    """Whether a stream ends with an event: it ends the task, or asks for input after this caller's run had begun."""
+    if event.HasField("artifact_update"):
+        return False
+    state = _state_of(event)
+    if state in TERMINAL:
+        return True
+    return state == hub.TASK_STATE_INPUT_REQUIRED and (
+        ticket is None or (ticket.begun_at is not None and number > ticket.begun_at)
+    )
 
 
 def _state_of(event: hub.StreamResponse) -> hub.TaskState:

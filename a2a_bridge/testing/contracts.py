@@ -4,14 +4,9 @@ They need pytest and pytest-asyncio in auto mode, which the product itself does 
 """
 
 from a2a_bridge.testing.binding_contract import BindingContract
-from a2a_bridge.testing.bus_contract import EventBusContract
 from a2a_bridge.testing.service_contract import ServiceContract
-from a2a_bridge.testing.store_contracts import PushConfigStoreContract, TaskStoreContract
 
 __all__ = [
     "BindingContract",
-    "EventBusContract",
-    "PushConfigStoreContract",
     "ServiceContract",
-    "TaskStoreContract",
 ]

@@ -14,6 +14,9 @@ from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Agent, Engine, Run
 from a2a_bridge.hosting.executor import Event
+from a2a_bridge.hosting.options import EngineOptions
+from a2a_bridge.hosting.ports import Scope, Store
+from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: seconds after which something counts as hanging
@@ -69,8 +72,19 @@ class Gate:
 class Talk:
     """Speaks to an agent through the whole waist, each step bounded in time."""
 
-    def __init__(self, agent: Agent, **options: Any) -> None:
-        self.engine = Engine(agent, **options)
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        store: Store | None = None,
+        push_sender: Any = None,
+        clock: Any = None,
+        **options: Any,
+    ) -> None:
+        self.store = MemoryStore() if store is None else store
+        self.engine = Engine(
+            agent, store=self.store, options=EngineOptions(**options), push_sender=push_sender, clock=clock
+        )
         self.client = Client(service_of(self.engine))
 
     async def send(self, text: str = "", *, context: CallContext | None = None, **members: Any) -> Any:
@@ -138,6 +152,14 @@ def request(text: str = "", **members: Any) -> hub.SendMessageRequest:
     parts = members.pop("parts", None) or [hub.Part(text=text)]
     message = hub.Message(role=hub.ROLE_USER, parts=parts, **members)
     return hub.SendMessageRequest(message=message, **outer)
+
+
+async def stored(store: Store, scope: Scope, task: hub.Task) -> None:
+    """Puts a task into a store that nobody works on."""
+    writer = store.create(scope, task.id, lambda: None)
+    writer.append(hub.StreamResponse(task=task), task)
+    await writer.synced()
+    writer.release()
 
 
 IMMEDIATELY = hub.SendMessageConfiguration(return_immediately=True)

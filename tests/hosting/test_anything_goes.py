@@ -13,7 +13,7 @@ import pytest
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import INTERRUPTED, TERMINAL
 from a2a_bridge.hosting import Event, Run
-from a2a_bridge.hosting.buses import MemoryEventBus
+from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.hosting.scene import IMMEDIATELY, PATIENCE, Talk, agent_of
 
@@ -34,7 +34,7 @@ class Chaos:
 
     def __init__(self, seed: int) -> None:
         self.choose = random.Random(seed)
-        self.talk = Talk(agent_of(self.execute, self.cancel), bus=MemoryEventBus(window=8), queue=3)
+        self.talk = Talk(agent_of(self.execute, self.cancel), store=MemoryStore(window=8), queue=3)
         self.known: list[str] = ["none"]
 
     async def execute(self, run: Run) -> AsyncIterator[Event]:
@@ -117,7 +117,7 @@ async def test_whatever_callers_do_everything_comes_to_rest(
     page = await chaos.talk.list(page_size=100)
     assert page.total_size == len(page.tasks)
     assert {task.status.state for task in page.tasks} <= TERMINAL | INTERRUPTED
-    assert not chaos.talk.engine._readers
-    assert not chaos.talk.engine._shop.bus._logs
+    assert not len(chaos.talk.engine._readers)
+    assert not [one for one in chaos.talk.store._logs.values() if one.read or one.sleepers]
     gc.collect()
     assert [record for record in caplog.records if record.name == "asyncio"] == []

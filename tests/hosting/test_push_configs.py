@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
-from a2a_bridge.hosting.ports import Scope
-from a2a_bridge.hosting.stores import MemoryPushConfigStore
+from a2a_bridge.hosting.ports import Registered, Scope
+from a2a_bridge.hosting.stores import MemoryStore
+from a2a_bridge.hosting.stores.memory_push import MemoryPushConfigStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
 from tests.hosting.scene import ALICE, BOB, COMPLETED, SUBMITTED, WORKING, Talk, refused, shapes
@@ -59,6 +59,7 @@ async def test_what_is_created_is_there(talk: Talk, task: hub.Task) -> None:
     configs = Configs(talk)
     login = hub.AuthenticationInfo(scheme="Bearer", credentials="secret")
     made = await configs.create(task.id, "p", token="t", authentication=login)  # noqa: S106
+    login.credentials = "********"  # which is all that anybody is shown
     assert (made.task_id, made.id, made.url, made.token, made.authentication) == (
         task.id,
         "p",
@@ -174,7 +175,7 @@ async def test_a_config_in_a_message_needs_a_url(talk: Talk) -> None:
 
 
 async def test_a_task_has_so_many_configs_and_no_more() -> None:
-    talk = Talk(ScriptedAgent(), push_configs=MemoryPushConfigStore(most_per_task=2))
+    talk = Talk(ScriptedAgent(), store=MemoryStore(push_configs=MemoryPushConfigStore(most_per_task=2)))
     task = await talk.send("input")
     configs = Configs(talk)
     for name in "ab":
@@ -187,46 +188,47 @@ async def test_a_task_has_so_many_configs_and_no_more() -> None:
 async def test_configs_are_kept_for_so_many_tasks() -> None:
     store = MemoryPushConfigStore(most_tasks=2)
     for number in range(3):
-        await store.put(Scope(), hub.TaskPushNotificationConfig(task_id=f"t{number}", id="p", url=HOOK))
+        config = hub.TaskPushNotificationConfig(task_id=f"t{number}", id="p", url=HOOK)
+        await store.put(Scope(), Registered(config))
     assert [len(await store.list(Scope(), f"t{number}")) for number in range(3)] == [0, 1, 1]
 
 
 class Sender:
-    """Takes down what it is to send."""
+    """Says what can be sent to."""
 
-    def __init__(self, error: Exception | None = None) -> None:
-        self.sent: list[tuple[Scope, Any, list[str]]] = []
-        self.states: list[Any] = []
-        self._error = error
-
-    def check(self, config: hub.TaskPushNotificationConfig, /) -> A2AError | None:
+    async def check(self, config: hub.TaskPushNotificationConfig, /) -> A2AError | None:
         return None if config.url.startswith("https:") else invalid_params("url", "is not secure")
 
-    async def deliver(
-        self,
-        scope: Scope,
-        event: hub.StreamResponse,
-        configs: Sequence[hub.TaskPushNotificationConfig],
-        task: hub.Task,
-        /,
-    ) -> None:
-        member = getattr(event, event.WhichOneof("payload"))
-        self.states.append(task.status.state)
-        self.sent.append((scope, member, [one.url for one in configs]))
-        if self._error is not None:
-            raise self._error
 
-
-async def test_a_sender_gets_every_event_of_a_task_that_has_configs() -> None:
-    sender = Sender()
-    talk = Talk(ScriptedAgent(), push_sender=sender)
+async def test_every_event_of_a_task_that_has_configs_goes_to_the_outbox() -> None:
+    talk = Talk(ScriptedAgent(), push_sender=Sender())
     await talk.send("task", context=ALICE)
-    assert sender.sent == []
+    assert await talk.store.outbox.letters() == []
     inline = hub.SendMessageConfiguration(task_push_notification_config={"url": HOOK})
-    await talk.send("task x", context=ALICE, configuration=inline)
-    assert shapes([event for _, event, _ in sender.sent]) == [("task", SUBMITTED), WORKING, "x", COMPLETED]
-    assert {(scope, *urls) for scope, _, urls in sender.sent} == {(Scope("", "alice"), HOOK)}
-    assert sender.states == [SUBMITTED, WORKING, WORKING, COMPLETED]  # the task as each event left it
+    task = await talk.send("task x", context=ALICE, configuration=inline)
+    letters = await talk.store.outbox.letters()
+    assert [one.sequence for one in letters] == [1, 2, 3, 4]
+    assert {(one.scope, one.task_id) for one in letters} == {(Scope("", "alice"), task.id)}
+    (parcel,) = await talk.store.outbox.due(9, lambda _: 1)
+    assert (shapes([parcel.event.task]), parcel.registered.config.url) == ([("task", SUBMITTED)], HOOK)
+    seen = [await talk.store.task_at(parcel.scope, task.id, number) for number in (1, 2, 3, 4)]
+    # The task as each event left it.
+    assert [one and one.status.state for one in seen] == [SUBMITTED, WORKING, WORKING, COMPLETED]
+
+
+async def test_a_config_that_comes_later_gets_what_follows() -> None:
+    talk = Talk(ScriptedAgent(), push_sender=Sender())
+    task = await talk.send("input")
+    await Configs(talk).create(task.id)
+    await talk.send("x", task_id=task.id, message_id="m-2")
+    assert [one.sequence for one in await talk.store.outbox.letters()] == [4, 5, 6]
+
+
+async def test_nothing_is_put_in_where_nothing_is_sent() -> None:
+    talk = Talk(ScriptedAgent())
+    inline = hub.SendMessageConfiguration(task_push_notification_config={"url": HOOK})
+    await talk.send("task x", configuration=inline)
+    assert await talk.store.outbox.letters() == []
 
 
 async def test_what_a_sender_cannot_send_to_is_not_registered() -> None:
@@ -238,10 +240,3 @@ async def test_what_a_sender_cannot_send_to_is_not_registered() -> None:
     inline = hub.SendMessageConfiguration(task_push_notification_config={"url": "http://hook.example/"})
     with refused(Reason.INVALID_PARAMS, "configuration.taskPushNotificationConfig.url"):
         await talk.send("task", configuration=inline)
-
-
-async def test_a_sender_that_fails_harms_no_task(caplog: pytest.LogCaptureFixture) -> None:
-    talk = Talk(ScriptedAgent(), push_sender=Sender(A2AError(Reason.UNAVAILABLE)))
-    inline = hub.SendMessageConfiguration(task_push_notification_config={"url": HOOK})
-    assert (await talk.send("task", configuration=inline)).status.state == COMPLETED
-    assert len(caplog.records) == 4

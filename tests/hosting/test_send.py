@@ -13,7 +13,7 @@ from a2a_bridge.core.errors import Reason
 from a2a_bridge.hosting import Run
 from a2a_bridge.hosting.executor import Event
 from a2a_bridge.hosting.ports import Scope
-from a2a_bridge.hosting.stores import MemoryTaskStore
+from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent, SlowAgent
 from tests.hosting.scene import (
@@ -29,6 +29,7 @@ from tests.hosting.scene import (
     agent_of,
     refused,
     request,
+    stored,
 )
 
 
@@ -279,13 +280,13 @@ async def test_an_agent_that_declares_no_output_modes_refuses_none() -> None:
 
 async def test_a_state_nobody_knows_keeps_no_caller_waiting() -> None:
     """A task that came from an older agent may be in a state that 1.0 has no name for."""
-    store = MemoryTaskStore()
-    await store.create(Scope(), hub.Task(id="t", context_id="c"))
+    store = MemoryStore()
+    await stored(store, Scope(), hub.Task(id="t", context_id="c"))
 
     async def execute(run: Run) -> AsyncIterator[Event]:
         yield run.artifact("x")
 
-    talk = Talk(agent_of(execute), tasks=store)
+    talk = Talk(agent_of(execute), store=store)
     task = await talk.send("go on", task_id="t")
     assert task.status.state == hub.TASK_STATE_UNSPECIFIED
     assert len(task.artifacts) == 1

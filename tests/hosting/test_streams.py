@@ -10,8 +10,8 @@ import pytest
 
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.hosting import Event, Run
-from a2a_bridge.hosting.buses import MemoryEventBus
 from a2a_bridge.hosting.clock import Timer
+from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
 from tests.hosting.scene import (
@@ -215,7 +215,7 @@ async def test_subscribing_to_what_is_not_there_or_not_ones_own() -> None:
     for task_id, context in (("none", None), (task.id, BOB), (task.id, None)):
         with refused(Reason.TASK_NOT_FOUND):
             await collect(talk.subscribe(task_id, context))
-    assert not talk.engine._shop.bus.heard(task.id)
+    assert not len(talk.engine._readers)
 
 
 async def test_a_subscriber_to_a_task_that_waits_sees_how_it_goes_on() -> None:
@@ -267,7 +267,7 @@ async def test_a_slow_reader_holds_the_producer_and_is_dropped_in_the_end() -> N
             yield run.artifact(str(number), artifact_id="a", append=number > 0, last=number == 1999)
         yield run.status("completed")
 
-    talk = Talk(agent_of(execute), bus=MemoryEventBus(window=100, stall=30, clock=clock))
+    talk = Talk(agent_of(execute), store=MemoryStore(window=100, stall=30, clock=clock))
     slow = talk.events("x")
     task = await anext(slow)
     quick = asyncio.create_task(collect(talk.subscribe(task.id)))
@@ -286,7 +286,7 @@ async def test_a_slow_reader_holds_the_producer_and_is_dropped_in_the_end() -> N
 
 
 async def test_a_reader_that_is_slow_but_reads_loses_nothing() -> None:
-    talk = Talk(ScriptedAgent(), bus=MemoryEventBus(window=16))
+    talk = Talk(ScriptedAgent(), store=MemoryStore(window=16))
     seen = []
     async for event in talk.events("chunks 500"):
         await asyncio.sleep(0)
@@ -305,7 +305,7 @@ async def test_large_events_count_by_their_size() -> None:
             yield run.artifact(b"x" * 100_000, artifact_id=str(number))
         yield run.status("completed")
 
-    talk = Talk(agent_of(execute), bus=MemoryEventBus(window_bytes=1_000_000, clock=clock))
+    talk = Talk(agent_of(execute), store=MemoryStore(window_bytes=1_000_000, clock=clock))
     events = talk.events("x")
     await anext(events)
     async with asyncio.timeout(PATIENCE):

@@ -1,204 +1,290 @@
-"""Stores in this process's memory: fast, bounded, and gone when the process ends. Not for more than one process.
+"""A store in this process's memory: fast, bounded, and gone when the process ends. Not for more than one process.
 
-Tasks are kept serialized: that is smaller than a live message, quicker than a copy, and nobody can change it.
+Rules:
+1. Everything is as durable as it ever gets at once, so nothing is ever pending and nobody waits for it.
+2. A task is serialized when its writer leaves it or it ends, and not before: until then it is the working copy.
+3. Bounded: tasks by their number, the events of each by a window, and those of tasks that nobody works on or reads by
+   their number and bytes together.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.lifecycle import advance
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.paging import PageTokens
-from a2a_bridge.hosting.ports import Scope, Stored, TaskPage, TaskQuery, VersionConflict
+from a2a_bridge.hosting.clock import Clock, SystemClock
+from a2a_bridge.hosting.ports import (
+    Outbox,
+    PushConfigStore,
+    Remote,
+    Scope,
+    SendRegister,
+    Stored,
+    Synced,
+    TaskPage,
+    TaskQuery,
+    VersionConflict,
+)
+from a2a_bridge.hosting.stores.memory_log import Log, Reader, Window
+from a2a_bridge.hosting.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
+from a2a_bridge.hosting.stores.memory_sends import MemorySends
+from a2a_bridge.hosting.stores.memory_tasks import Entry, Shelf
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-_parse = hub.Task.FromString
 
-
-@dataclass(slots=True, eq=False)
-class _Entry:
-    data: bytes
-    version: int
-    time: int
-    task_id: str
-    context_id: str
-    state: hub.TaskState
-
-
-class _Shelf:
-    """The tasks of one scope in the order of (time, id).
-
-    A status is nearly always newer than all before it, so appending keeps the order; when it is not, the shelf
-    is put in order again by the next listing.
-    """
-
-    __slots__ = ("entries", "newest", "ordered")
-
-    def __init__(self) -> None:
-        self.entries: dict[str, _Entry] = {}
-        self.newest = (0, "")
-        self.ordered = True
-
-    def place(self, entry: _Entry) -> None:
-        self.entries.pop(entry.task_id, None)
-        self.entries[entry.task_id] = entry
-        key = (entry.time, entry.task_id)
-        if key < self.newest:
-            self.ordered = False
-        else:
-            self.newest = key
-
-    def newest_first(self) -> Iterator[_Entry]:
-        if not self.ordered:
-            in_order = sorted(self.entries.values(), key=lambda entry: (entry.time, entry.task_id))
-            self.entries = {entry.task_id: entry for entry in in_order}
-            self.ordered = True
-        return reversed(self.entries.values())
-
-
-class MemoryTaskStore:
-    """Implements TaskStore.
+class MemoryStore:
+    """Implements Store.
 
     most: how many tasks are kept over all scopes. Beyond that the task that ended first is forgotten; when none
         has ended, new ones are refused with RESOURCE_EXHAUSTED.
-    page_key: see PageTokens.
+    page_key: see PageTokens. window, window_bytes, stall: see `memory_log.Window`.
+    kept_logs, kept_bytes: bounds of the events of tasks that nobody works on or reads, over all of them.
     """
 
-    def __init__(self, most: int = 100_000, *, page_key: bytes = b"") -> None:
+    durable = False
+    remote: Remote | None = None
+
+    def __init__(
+        self,
+        most: int = 100_000,
+        *,
+        page_key: bytes = b"",
+        window: int = 256,
+        window_bytes: int = 1 << 20,
+        stall: float = 30.0,
+        kept_logs: int = 1000,
+        kept_bytes: int = 32 << 20,
+        clock: Clock | None = None,
+        push_configs: MemoryPushConfigStore | None = None,
+    ) -> None:
         self._most = most
-        self._shelves: dict[Scope, _Shelf] = {}
-        self._homes: dict[str, Scope] = {}
-        self._ended: OrderedDict[str, Scope] = OrderedDict()
+        self._window = Window(window, window_bytes, stall, clock or SystemClock())
+        self._kept_logs = kept_logs
+        self._kept_bytes = kept_bytes
+        self._entries: dict[str, Entry] = {}
+        self._shelves: dict[Scope, Shelf] = {}
+        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._logs: dict[str, Log] = {}
+        #: the logs that nobody writes or reads, and their bytes
+        self._parked: OrderedDict[str, int] = OrderedDict()
+        self._parked_bytes = 0
         self._tokens = PageTokens(page_key)
+        push_configs = push_configs or MemoryPushConfigStore()
+        self.mail = MemoryOutbox(push_configs)
+        self.push_configs: PushConfigStore = push_configs
+        self.outbox: Outbox = self.mail
+        self.sends: SendRegister = MemorySends()
 
     def __len__(self) -> int:
-        return len(self._homes)
+        return len(self._entries)
 
-    async def create(self, scope: Scope, task: hub.Task, /) -> int:
-        task_id = task.id
-        if task_id in self._homes:
-            raise VersionConflict(task_id)
-        if len(self._homes) >= self._most:
+    def refusal(self) -> A2AError | None:
+        return None
+
+    # ------------------------------------------------------------------ tasks
+
+    def create(
+        self, scope: Scope, task_id: str, on_lost: Callable[[], None], /, *, push: bool = False
+    ) -> MemoryWriter:
+        """Raises RESOURCE_EXHAUSTED when there is no room. The task counts from its first event on."""
+        if len(self._entries) >= self._most:
             self._forget_one()
-        shelf = self._shelves.get(scope)
-        if shelf is None:
-            shelf = self._shelves[scope] = _Shelf()
-        self._homes[task_id] = scope
-        self._write(scope, shelf, task, 1)
-        return 1
+        return MemoryWriter(self, Entry(scope, task_id, ""), on_lost, push=push)
 
-    async def update(self, scope: Scope, task: hub.Task, expected: int, /) -> int:
-        shelf = self._shelves.get(scope)
-        known = shelf.entries.get(task.id) if shelf is not None else None
-        if shelf is None or known is None or known.version != expected:
-            raise VersionConflict(task.id)
-        self._write(scope, shelf, task, expected + 1)
-        return expected + 1
+    async def open(
+        self, scope: Scope, stored: Stored, on_lost: Callable[[], None], /, *, push: bool = False
+    ) -> MemoryWriter:
+        entry = self._entries.get(stored.task.id)
+        if entry is None or entry.scope != scope or entry.held or entry.version != stored.version:
+            raise VersionConflict(stored.task.id)
+        entry.held = True
+        return MemoryWriter(self, entry, on_lost, push=push)
 
     async def get(self, scope: Scope, task_id: str, /) -> Stored | None:
-        shelf = self._shelves.get(scope)
-        entry = shelf.entries.get(task_id) if shelf is not None else None
-        return None if entry is None else Stored(_parse(entry.data), entry.version)
+        entry = self._entries.get(task_id)
+        if entry is None or entry.scope != scope:
+            return None
+        return Stored(entry.read(), entry.version, entry.last)
 
     async def list(self, scope: Scope, query: TaskQuery, /) -> TaskPage:
-        name = repr((*scope, query.context_id, int(query.state), query.since))
-        after: tuple[int, str] | None = None
-        if query.page_token:
-            time, _, task_id = self._tokens.read(query.page_token, name).partition(" ")
-            after = int(time), task_id
-        # The commonest question, and the only one that need not look at every task.
-        unfiltered = not query.context_id and not query.state and query.since is None
-        page: list[_Entry] = []
-        total = left = 0
-        for entry in self._matching(scope, query):
-            total += 1
-            if after is not None and (entry.time, entry.task_id) >= after:
-                continue
-            if len(page) < query.page_size:
-                page.append(entry)
-                continue
-            left += 1
-            if unfiltered:
-                total = len(self._shelves[scope].entries)
-                break
-        token = self._tokens.issue(f"{page[-1].time} {page[-1].task_id}", name) if left else ""
-        return TaskPage([_read(entry, artifacts=query.artifacts) for entry in page], token, total)
+        return self._shelves.get(scope, Shelf()).page(scope, query, self._tokens)
 
-    def _matching(self, scope: Scope, query: TaskQuery) -> Iterator[_Entry]:
-        shelf = self._shelves.get(scope)
+    async def task_at(self, scope: Scope, task_id: str, sequence: int, /) -> hub.Task | None:
+        entry = self._entries.get(task_id)
+        if entry is None or entry.scope != scope:
+            return None
+        log = self._logs.get(task_id)
+        if log is not None and not log.base and sequence <= log.last:
+            return _folded(log.after(0, sequence))
+        return entry.read()
+
+    async def orphans(self, _limit: int, /) -> Sequence[tuple[Scope, str]]:
+        return ()
+
+    def on_orphans(self, tell: Callable[[], None], /) -> None:
+        """Nobody dies here without everybody."""
+
+    # ------------------------------------------------------------------ events
+
+    def subscribe(self, task_id: str, after: int, /) -> Reader:
+        return self.log(task_id).subscribe(after)
+
+    def end(self, task_id: str, error: A2AError, /) -> None:
+        log = self._logs.get(task_id)
+        if log is not None:
+            log.break_off(error)
+
+    # ------------------------------------------------------------------ for writers
+
+    def add(self, entry: Entry, task: hub.Task) -> bool:
+        """Takes in a new task; whether its id was free."""
+        if entry.task_id in self._entries:
+            return False
+        entry.context_id = task.context_id
+        self._entries[entry.task_id] = entry
+        return True
+
+    def place(self, entry: Entry, task: hub.Task) -> None:
+        """Notes the status of a task."""
+        shelf = self._shelves.get(entry.scope)
         if shelf is None:
-            return
-        for entry in shelf.newest_first():
-            if query.since is not None and entry.time < query.since:
-                return
-            if query.context_id and entry.context_id != query.context_id:
-                continue
-            if query.state and entry.state != query.state:
-                continue
-            yield entry
+            shelf = self._shelves[entry.scope] = Shelf()
+        shelf.place(entry, task.status)
 
-    def _write(self, scope: Scope, shelf: _Shelf, task: hub.Task, version: int) -> None:
-        status = task.status
-        stamp = status.timestamp
-        time = stamp.seconds * 1_000_000_000 + stamp.nanos
-        shelf.place(_Entry(task.SerializeToString(), version, time, task.id, task.context_id, status.state))
-        if status.state in TERMINAL:
-            self._ended.setdefault(task.id, scope)
+    def leave(self, entry: Entry, log: Log) -> None:
+        """Nobody writes a task any more."""
+        entry.rest()
+        if entry.state in TERMINAL:
+            self._ended[entry.task_id] = None
+            log.end()
+        self._quiet(entry.task_id, log)
+
+    def log(self, task_id: str) -> Log:
+        """The log of a task, a new one if there is none."""
+        log = self._logs.get(task_id)
+        if log is None:
+            entry = self._entries.get(task_id)
+            last = 0 if entry is None else entry.last
+            log = self._logs[task_id] = Log(self._window, last, lambda log: self._quiet(task_id, log))
+            log.ended = entry is not None and entry.state in TERMINAL
+        elif task_id in self._parked:
+            self._parked_bytes -= self._parked.pop(task_id)
+        return log
+
+    # ------------------------------------------------------------------ bounds
+
+    def _quiet(self, task_id: str, log: Log) -> None:
+        """Parks a log that nobody writes or reads; forgets it if there is nothing in it to go on after."""
+        if log.read or self._logs.get(task_id) is not log:
+            return
+        entry = self._entries.get(task_id)
+        if entry is not None and entry.held:
+            return
+        if not log.bytes:
+            del self._logs[task_id]
+            return
+        self._parked[task_id] = log.bytes
+        self._parked_bytes += log.bytes
+        while len(self._parked) > self._kept_logs or self._parked_bytes > self._kept_bytes:
+            oldest, size = self._parked.popitem(last=False)
+            self._parked_bytes -= size
+            del self._logs[oldest]
 
     def _forget_one(self) -> None:
         if not self._ended:
             raise A2AError(Reason.RESOURCE_EXHAUSTED, "the agent has too many unfinished tasks")
-        task_id, scope = self._ended.popitem(last=False)
-        shelf = self._shelves[scope]
-        del shelf.entries[task_id], self._homes[task_id]
+        task_id, _ = self._ended.popitem(last=False)
+        entry = self._entries.pop(task_id)
+        shelf = self._shelves[entry.scope]
+        del shelf.entries[task_id]
         if not shelf.entries:
-            del self._shelves[scope]
+            del self._shelves[entry.scope]
+        self._parked_bytes -= self._parked.pop(task_id, 0)
+        self._logs.pop(task_id, None)
 
 
-def _read(entry: _Entry, *, artifacts: bool) -> hub.Task:
-    task = _parse(entry.data)
-    if not artifacts:
-        task.ClearField("artifacts")
+class MemoryWriter:
+    """Implements TaskWriter."""
+
+    __slots__ = ("_entry", "_log", "_lost", "_on_lost", "_push", "_store")
+
+    #: see rule 1 of this module
+    pending = False
+
+    def __init__(self, store: MemoryStore, entry: Entry, on_lost: Callable[[], None], *, push: bool) -> None:
+        self._store = store
+        self._entry = entry
+        self._on_lost = on_lost
+        self._push = push
+        self._lost = False
+        self._log = store.log(entry.task_id) if entry.version else None
+
+    @property
+    def last(self) -> int:
+        return self._entry.last
+
+    def append(self, event: hub.StreamResponse, task: hub.Task, /) -> int:
+        entry, log = self._entry, self._log
+        if self._lost:
+            return entry.last
+        if log is None:
+            if not self._store.add(entry, task):
+                self.lose()
+                return 0
+            log = self._log = self._store.log(entry.task_id)
+        entry.live = task
+        entry.version += 1
+        entry.last += 1
+        log.append(event)
+        if self._push:
+            self._store.mail.deliver(entry.scope, entry.task_id, entry.last, event)
+        if not event.HasField("artifact_update"):
+            self._store.place(entry, task)
+            if entry.state in TERMINAL:
+                self._store.leave(entry, log)
+        return entry.last
+
+    def amend(self, task: hub.Task, /) -> None:
+        if not self._lost:
+            self._entry.live = task
+            self._entry.version += 1
+            self._store.place(self._entry, task)
+
+    def when_synced(self, tell: Synced, /) -> None:
+        tell(VersionConflict(self._entry.task_id) if self._lost else None)
+
+    async def synced(self) -> None:
+        if self._lost:
+            raise VersionConflict(self._entry.task_id)
+
+    async def room(self) -> None:
+        if self._log is not None:
+            await self._log.room()
+
+    def release(self) -> None:
+        if not self._lost and self._entry.held and self._log is not None:
+            self._entry.version += 1
+            self._store.leave(self._entry, self._log)
+
+    def lose(self) -> None:
+        """Takes the hold away: the task is somebody else's."""
+        self._lost = True
+        self._on_lost()
+
+
+def _folded(events: Sequence[hub.StreamResponse]) -> hub.Task:
+    """The task that events add up to."""
+    task = hub.Task()
+    for event in events:
+        which = event.WhichOneof("payload")
+        if which == "task":
+            task.CopyFrom(event.task)
+        elif which == "status_update":
+            advance(task, event.status_update)
+        else:
+            advance(task, event.artifact_update)
     return task
-
-
-class MemoryPushConfigStore:
-    """Implements PushConfigStore.
-
-    most_tasks: for how many tasks configs are kept; beyond that, those of the task that got one first are
-        forgotten. most_per_task: how many one task may have.
-    """
-
-    def __init__(self, most_tasks: int = 100_000, most_per_task: int = 100) -> None:
-        self._most_tasks = most_tasks
-        self._most_per_task = most_per_task
-        self._tasks: OrderedDict[tuple[Scope, str], dict[str, bytes]] = OrderedDict()
-
-    async def put(self, scope: Scope, config: hub.TaskPushNotificationConfig, /) -> None:
-        key = (scope, config.task_id)
-        configs = self._tasks.get(key, {})
-        if config.id not in configs and len(configs) >= self._most_per_task:
-            raise A2AError(Reason.RESOURCE_EXHAUSTED, "the task has too many push notification configs")
-        if key not in self._tasks:
-            if len(self._tasks) >= self._most_tasks:
-                self._tasks.popitem(last=False)
-            self._tasks[key] = configs
-        configs[config.id] = config.SerializeToString()
-
-    async def get(
-        self, scope: Scope, task_id: str, config_id: str, /
-    ) -> hub.TaskPushNotificationConfig | None:
-        data = self._tasks.get((scope, task_id), {}).get(config_id)
-        return None if data is None else hub.TaskPushNotificationConfig.FromString(data)
-
-    async def list(self, scope: Scope, task_id: str, /) -> list[hub.TaskPushNotificationConfig]:
-        found = self._tasks.get((scope, task_id), {})
-        return [hub.TaskPushNotificationConfig.FromString(data) for data in found.values()]
-
-    async def delete(self, scope: Scope, task_id: str, config_id: str, /) -> None:
-        configs = self._tasks.get((scope, task_id))
-        if configs is not None and configs.pop(config_id, None) is not None and not configs:
-            del self._tasks[(scope, task_id)]

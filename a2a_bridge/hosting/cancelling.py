@@ -1,0 +1,112 @@
+"""How runs are ended from outside: by a caller, by the engine's close. Not by themselves.
+
+Rules:
+1. One thing at a time ends a task; whoever else wants it to end waits for that.
+2. A run gets so many seconds to stop. A deaf one goes on, and nothing of what it says counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
+
+from a2a_bridge.core.errors import A2AError, task_not_found
+from a2a_bridge.core.messages import RUNNING
+from a2a_bridge.hosting import producing
+from a2a_bridge.hosting.executor import Event
+from a2a_bridge.hosting.refusals import closing, not_cancelable
+from a2a_bridge.hosting.run import Run
+from a2a_bridge.hosting.seen import task_as_seen
+from a2a_bridge.hosting.working_copy import Moved
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+if TYPE_CHECKING:
+    from a2a_bridge.hosting.execution import Execution
+
+log = logging.getLogger("a2a_bridge.hosting")
+
+STOPPED = "the agent was stopped before it finished the task"
+
+
+async def cancel(execution: Execution, run: Run) -> hub.Task:
+    """Cancels the task; all who ask at once get the same answer.
+
+    Raises TASK_NOT_CANCELABLE when the task ends otherwise, and what the executor's `cancel` raises.
+    """
+    if execution.ending is None:
+        execution.ending = asyncio.create_task(
+            _cancel(execution, run), name=f"a2a cancel {execution.task_id}"
+        )
+        execution.ending.add_done_callback(lambda done: _ended(execution, done))
+    try:
+        await asyncio.shield(execution.ending)
+        task = (await execution.copy.shown()).task
+    except Moved:
+        log.debug("task %s was ended elsewhere while it was being canceled", execution.task_id)
+        stored = await execution.workshop.store.get(execution.scope, execution.task_id)
+        if stored is None:
+            raise task_not_found(execution.task_id) from None
+        task = stored.task
+    if task.status.state != hub.TASK_STATE_CANCELED:
+        raise not_cancelable(task.id)
+    return task
+
+
+async def _cancel(execution: Execution, run: Run) -> None:
+    if execution.current is not None:
+        execution.current.run.cancel()
+    run.cancel()
+    run.task = task_as_seen(execution.copy.snapshot())
+    clean_up: Callable[[Run], AsyncIterator[Event]] | None
+    clean_up = getattr(execution.workshop.executor, "cancel", None)
+    if clean_up is not None:
+        try:
+            async for event in clean_up(run):
+                producing.take(execution, event, None)
+                if execution.copy.lost:
+                    break
+        except A2AError:
+            raise
+        except Exception:
+            log.exception(
+                "cancelling task %s: the executor's cancel failed; its run is ended", execution.task_id
+            )
+    execution.stopping = True
+    await halt(execution)
+    if execution.copy.lost:
+        raise Moved
+    if not execution.ended:
+        status = hub.TaskStatusUpdateEvent()
+        status.status.state = hub.TASK_STATE_CANCELED
+        producing.take(execution, status, None)
+
+
+async def stop(execution: Execution) -> None:
+    """Ends the run because the engine closes, and fails the task if that leaves it unfinished."""
+    if execution.ending is not None:
+        await asyncio.wait({execution.ending}, timeout=execution.workshop.options.patience)
+    execution.stopping = True
+    await halt(execution)
+    execution.give_up(closing(), only_waiting=True)
+    if execution.task is not None and not execution.copy.lost and execution.task.status.state in RUNNING:
+        producing.fail(execution, STOPPED)
+
+
+async def halt(execution: Execution) -> None:
+    """Stops the producer, waiting as long as a polite one may take."""
+    producer = execution.producer
+    if producer is None or producer.done():
+        return
+    producer.cancel()
+    _, deaf = await asyncio.wait({producer}, timeout=execution.workshop.options.patience)
+    if deaf:
+        log.error("the executor of task %s ignores its cancellation", execution.task_id)
+
+
+def _ended(execution: Execution, done: asyncio.Task[None]) -> None:
+    execution.ending = None
+    if not done.cancelled():
+        done.exception()  # whoever waits gets it; nobody may be left
+    execution.tell_idle()

@@ -1,0 +1,220 @@
+"""One run: what an executor yields, brought into shape and applied to its task. Not who waits for it.
+
+Rules:
+1. Nobody awaits a write: an event goes to the working copy, and the run waits only when the store has no room.
+2. What an executor does wrong fails its task with a clear text, and nothing else.
+3. An update may come first; whoever listens gets a task before it all the same (spec 3.1.2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.errors import A2AError, internal_error
+from a2a_bridge.core.lifecycle import IllegalTransition
+from a2a_bridge.core.messages import RUNNING
+from a2a_bridge.hosting.executor import Event
+from a2a_bridge.hosting.refusals import broken
+from a2a_bridge.hosting.run import Run
+from a2a_bridge.hosting.seen import task_as_seen
+from a2a_bridge.hosting.shape import Misbehaviour, direct_answer, own_artifact, own_status, own_task
+from a2a_bridge.hosting.ticket import Ticket, Wants
+from a2a_bridge.hosting.working_copy import Moved
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+if TYPE_CHECKING:
+    from a2a_bridge.hosting.execution import Execution
+
+log = logging.getLogger("a2a_bridge.hosting")
+
+#: events after which a producer that never waits for anything lets others run
+_STRETCH = 32
+
+UNFINISHED = "the agent ended without finishing the task"
+CRASHED = "the agent failed while working on the task"
+
+
+async def perform(execution: Execution, ticket: Ticket) -> None:
+    """One run, from its first event to the state it leaves the task in. Raises Moved."""
+    run = ticket.run
+    if execution.task is not None:
+        run.task = task_as_seen(execution.copy.snapshot())
+    try:
+        await _consume(execution, ticket, _begun(execution, ticket))
+    except asyncio.CancelledError:
+        if execution.stopping:
+            return
+        # The executor's own doing: nobody of us has asked for it.
+        _uncancel()
+        log.warning("the run of task %s cancelled itself", execution.task_id)
+        _broken_off(execution, ticket, CRASHED, internal_error())
+    except Moved:
+        raise
+    except A2AError as error:
+        _broken_off(execution, ticket, error.message, error)
+    except (Misbehaviour, IllegalTransition) as error:
+        if execution.ended:
+            log.warning("events after the end of task %s are dropped: %s", execution.task_id, error)
+        else:
+            log.error("the executor of task %s broke the rules: %s", execution.task_id, error)  # noqa: TRY400  no trace: the text says it
+            _broken_off(execution, ticket, f"the agent broke the protocol: {error}", broken(str(error)))
+    except Exception:
+        log.exception("the executor of task %s failed", execution.task_id)
+        _broken_off(execution, ticket, CRASHED, internal_error())
+    else:
+        _finished(execution, ticket)
+
+
+def _begun(execution: Execution, ticket: Ticket) -> AsyncIterator[Event]:
+    executor = execution.workshop.executor
+    if ticket.resumes:
+        events: AsyncIterator[Event] = getattr(executor, "resume")(ticket.run)  # noqa: B009  optional member
+        return events
+    return executor.execute(ticket.run)
+
+
+async def _consume(execution: Execution, ticket: Ticket, events: AsyncIterator[Event]) -> None:
+    if not hasattr(events, "__aiter__"):
+        # `async def execute` without a `yield` in it: the commonest mistake there is.
+        close = getattr(events, "close", None)
+        if close is not None:
+            close()
+        raise Misbehaviour(f"execute gave a {type(events).__name__}; it must be an async generator")
+    count = 0
+    copy = execution.copy
+    try:
+        async for event in events:
+            if copy.task is None and ticket.push_config is not None and not isinstance(event, hub.Message):
+                await _register(execution, ticket)
+            take(execution, event, ticket)
+            if copy.lost:
+                raise Moved
+            count += 1
+            if count % _STRETCH == 0:
+                await asyncio.sleep(0)
+            await copy.room()
+    finally:
+        closing = getattr(events, "aclose", None)
+        if closing is not None:
+            await closing()
+
+
+async def _register(execution: Execution, ticket: Ticket) -> None:
+    """The config that came with the message goes in before the task, because one without a task harms nobody."""
+    if ticket.push_config is None:
+        return
+    execution.creating = True
+    try:
+        await execution.workshop.store.push_configs.put(execution.scope, ticket.push_config)
+    finally:
+        execution.creating = False
+    ticket.push_config = None
+
+
+def _finished(execution: Execution, ticket: Ticket) -> None:
+    """The executor has nothing more to say: a direct answer, a task at rest, or a task left lying."""
+    if ticket.said is not None:
+        ticket.settle(ticket.said)
+    elif execution.task is None:
+        ticket.settle(broken("the agent ended without an answer"))
+    elif execution.task.status.state in RUNNING:
+        fail(execution, UNFINISHED)
+    else:
+        execution.settle(ticket)
+
+
+def _broken_off(execution: Execution, ticket: Ticket, text: str, error: A2AError) -> None:
+    if execution.task is None:
+        ticket.settle(error)
+    elif not execution.ended:
+        fail(execution, text)
+
+
+def fail(execution: Execution, text: str) -> None:
+    """Ends a task as FAILED, if it has not ended."""
+    run = Run(hub.SendMessageRequest(), CallContext(), execution.task_id, execution.context_id)
+    try:
+        take(execution, run.status(hub.TASK_STATE_FAILED, text), None)
+    except IllegalTransition:
+        log.debug("task %s ended before it could fail", execution.task_id)
+
+
+# ---------------------------------------------------------------------- events
+
+
+def take(execution: Execution, event: Event, ticket: Ticket | None) -> None:
+    """Applies an event. ticket: of the run it is of; None for what is said beside the runs.
+
+    Raises Misbehaviour, IllegalTransition, A2AError RESOURCE_EXHAUSTED.
+    """
+    if ticket is not None and ticket.said is not None:
+        raise Misbehaviour("nothing may follow a direct message")
+    copy = execution.copy
+    match event:
+        case hub.TaskArtifactUpdateEvent():
+            _begin(execution)
+            response = hub.StreamResponse(artifact_update=event)
+            own_artifact(response.artifact_update, execution.task_id, execution.context_id)
+            copy.advance(response)
+        case hub.TaskStatusUpdateEvent():
+            _begin(execution)
+            response = hub.StreamResponse(status_update=event)
+            own_status(
+                response.status_update, execution.task_id, execution.context_id, execution.workshop.clock
+            )
+            copy.advance(response)
+            execution.settle_by_state()
+        case hub.Task():
+            task = hub.Task()
+            task.CopyFrom(event)
+            own_task(task, execution.task_id, execution.context_id, execution.workshop.clock)
+            if copy.task is None:
+                _create(execution, task)
+            else:
+                copy.advance_to(task)
+                execution.settle_by_state()
+        case hub.Message():
+            if copy.task is not None or ticket is None:
+                raise Misbehaviour("a message cannot follow a task; send it with a status instead")
+            ticket.said = direct_answer(event, execution.task_id, execution.context_id)
+        case _:
+            raise Misbehaviour(f"{type(event).__name__} is not an event")
+
+
+def _begin(execution: Execution) -> None:
+    if execution.copy.task is None:
+        task = hub.Task(id=execution.task_id, context_id=execution.context_id)
+        task.status.state = hub.TASK_STATE_SUBMITTED
+        own_task(task, execution.task_id, execution.context_id, execution.workshop.clock)
+        _create(execution, task)
+
+
+def _create(execution: Execution, task: hub.Task) -> None:
+    ticket = execution.current
+    if ticket is None:
+        raise RuntimeError("a task is created by a run")
+    message = ticket.message
+    for own in task.history:
+        if own.message_id == message.message_id:
+            if own == ticket.run.message:
+                own.CopyFrom(message)  # which may say more than the agent was shown
+            break
+    else:
+        own = task.history.add()
+        own.CopyFrom(message)
+    own.task_id, own.context_id = execution.task_id, execution.context_id
+    execution.copy.begin(task)
+    if ticket.wants is not Wants.OUTCOME:
+        execution.settle(ticket)
+    execution.settle_by_state()
+
+
+def _uncancel() -> None:
+    """Takes back a cancellation that was not meant for the task it arrived in."""
+    task: asyncio.Task[Any] | None = asyncio.current_task()
+    if task is not None:
+        task.uncancel()

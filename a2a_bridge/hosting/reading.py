@@ -1,0 +1,111 @@
+"""Callers' ways through the events of tasks: where each stands, what stands for events that are lost, when it ends.
+
+Rules:
+1. Each event goes with its id, a snapshot with that of the last event it holds (see `core.resume`).
+2. What is lost is said, and a snapshot stands for it; then the events go on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+from a2a_bridge.core.call import EVENT_PARAMETER, RESUME_PARAMETER, CallContext
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.resume import GAP, event_id, mark_gap
+from a2a_bridge.hosting.ports import Gap, Scope, Store, Subscription
+from a2a_bridge.hosting.ticket import Ticket
+from a2a_bridge.hosting.views import rests
+from a2a_bridge.hosting.working_copy import Shown
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+class Readers:
+    """All who read. shown: gives a task as it may be shown, or raises TASK_NOT_FOUND."""
+
+    def __init__(self, store: Store, shown: Callable[[Scope, str], Awaitable[Shown]]) -> None:
+        self.store = store
+        self.shown = shown
+        self._tasks: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return self._tasks.total()
+
+    def begin(self, scope: Scope, task_id: str, after: int | None, asked: str = "") -> Reading:
+        """A reading of what follows an event; close it. after: None for an event that nobody knows.
+
+        asked: how the caller named it.
+        """
+        return Reading(self, scope, task_id, after, asked)
+
+    def end(self, error: A2AError) -> None:
+        """Ends all of them with an error, after the events so far."""
+        for task_id in list(self._tasks):
+            self.store.end(task_id, error)
+
+    def listen(self, task_id: str, after: int) -> Subscription:
+        self._tasks[task_id] += 1
+        return self.store.subscribe(task_id, after)
+
+    def unlisten(self, task_id: str, subscription: Subscription) -> None:
+        subscription.close()
+        self._tasks[task_id] -= 1
+        if not self._tasks[task_id]:
+            del self._tasks[task_id]
+
+
+class Reading:
+    """One caller's way through the events of a task."""
+
+    def __init__(self, readers: Readers, scope: Scope, task_id: str, after: int | None, asked: str) -> None:
+        self._readers = readers
+        self._scope = scope
+        self._task_id = task_id
+        self._asked = asked
+        self._subscription = None if after is None else readers.listen(task_id, after)
+
+    async def events(
+        self, context: CallContext, ticket: Ticket | None
+    ) -> AsyncGenerator[hub.StreamResponse, None]:
+        """What follows, to the event that ends the task or asks for input; the id of each goes into `context.reply`.
+
+        ticket: of the message whose run is followed, if any.
+        """
+        reply = context.reply
+        try:
+            while True:
+                subscription = self._subscription
+                try:
+                    while subscription is not None and (events := await subscription.take()):
+                        number = subscription.position
+                        for event in events:
+                            number += 1
+                            reply[EVENT_PARAMETER] = str(number)
+                            yield event
+                            if rests(event, number, ticket):
+                                return
+                        self._asked = str(number)
+                    if subscription is not None:
+                        return
+                except Gap:
+                    self.close()
+                task, last = await self._readers.shown(self._scope, self._task_id)
+                mark_gap(task, self._asked, event_id(last))
+                reply[RESUME_PARAMETER] = GAP
+                reply[EVENT_PARAMETER] = event_id(last)
+                ended = task.status.state in TERMINAL
+                yield hub.StreamResponse(task=task)
+                if ended:
+                    return
+                self._asked = event_id(last)
+                self._subscription = self._readers.listen(self._task_id, last)
+        except A2AError:
+            reply.pop(EVENT_PARAMETER, None)
+            raise
+
+    def close(self) -> None:
+        """Stops reading. May be called twice."""
+        if self._subscription is not None:
+            self._readers.unlisten(self._task_id, self._subscription)
+            self._subscription = None

@@ -1,0 +1,32 @@
+"""What the engine answers to what it does not do. Only what more than one module of hosting says."""
+
+from __future__ import annotations
+
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+
+
+def already_ended(task_id: str) -> A2AError:
+    """The answer to a message to a task that has ended (spec 3.1.1)."""
+    text = "the task has ended and takes no more messages"
+    return A2AError(Reason.UNSUPPORTED_OPERATION, text, metadata={"taskId": task_id})
+
+
+def not_cancelable(task_id: str) -> A2AError:
+    """The answer to a cancellation of a task that has ended (spec 3.1.5)."""
+    return A2AError(Reason.TASK_NOT_CANCELABLE, metadata={"taskId": task_id})
+
+
+def closing() -> A2AError:
+    """The answer to new work while the engine closes."""
+    return A2AError(Reason.UNAVAILABLE, "the agent is being stopped", blame=Blame.SELF)
+
+
+def changed_hands() -> A2AError:
+    """The answer where somebody else has just taken the task."""
+    text = "the task was changed meanwhile; try again"
+    return A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
+
+
+def broken(text: str) -> A2AError:
+    """The answer where the agent broke the protocol."""
+    return A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.SELF)

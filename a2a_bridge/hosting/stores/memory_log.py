@@ -1,0 +1,256 @@
+"""The events of one task in memory: a bounded window that all its readers share. Nothing is kept on disk.
+
+Rules:
+1. An event is stored once, whoever reads it; a reader is a position in the log.
+2. The log holds what the slowest reader has not had, and of what all have had as much as fits into the window, so that
+   who lost its connection can go on. When it is full of what was not read, `room` makes the producer wait.
+3. A reader that keeps the log full for `stall` seconds is dropped with an error, and the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.hosting.clock import Clock
+from a2a_bridge.hosting.ports import Gap
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: events a reader gets at once: fewer wake-ups for it, and still a fine-grained position
+_BATCH = 32
+#: how far a window may be exceeded before it is cut, so that not every event cuts it
+_SLACK = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Bounds of one task's log. events, bytes: most of them; a single event may exceed the bytes. stall: seconds that a
+    full log waits for its slowest reader.
+    """
+
+    events: int
+    bytes: int
+    stall: float
+    clock: Clock
+
+
+class Log:
+    """The newest events of one task.
+
+    base: the number of the event before the first that is kept. last: of the newest. ended: nothing follows it.
+    on_quiet: told when the last reader has gone.
+    """
+
+    __slots__ = (
+        "_dropped",
+        "_ends",
+        "_events",
+        "_marks",
+        "_movers",
+        "_slowest",
+        "_window",
+        "base",
+        "ended",
+        "last",
+        "on_quiet",
+        "sleepers",
+    )
+
+    def __init__(self, window: Window, last: int, on_quiet: Callable[[Log], None]) -> None:
+        self._window = window
+        self.on_quiet = on_quiet
+        self.base = self.last = last
+        self.ended = False
+        self._events: list[hub.StreamResponse] = []
+        #: beside each event: the bytes of all events up to it, since the log began; _dropped: of those that went
+        self._ends: list[int] = []
+        self._dropped = 0
+        #: position -> the readers that have read up to there; _slowest: the lowest of them, if there are any
+        self._marks: dict[int, set[Reader]] = {}
+        self._slowest = 0
+        self.sleepers: list[asyncio.Future[None]] = []
+        self._movers: list[asyncio.Future[None]] = []
+
+    @property
+    def read(self) -> bool:
+        """Whether anybody reads it."""
+        return bool(self._marks)
+
+    @property
+    def bytes(self) -> int:
+        """Of all that is kept."""
+        return self._ends[-1] - self._dropped if self._ends else 0
+
+    def append(self, event: hub.StreamResponse) -> None:
+        ends = self._ends
+        size = event.ByteSize()
+        total = (ends[-1] if ends else self._dropped) + size
+        ends.append(total)
+        self._events.append(event)
+        self.last += 1
+        window = self._window
+        if len(ends) >= window.events + _SLACK or total - self._dropped > window.bytes:
+            self._trim()
+        if self.sleepers:
+            _wake(self.sleepers)
+
+    def end(self) -> None:
+        """Notes that nothing follows."""
+        self.ended = True
+        _wake(self.sleepers)
+        _wake(self._movers)
+
+    def after(self, position: int, most: int) -> list[hub.StreamResponse]:
+        """Events after a position that is kept."""
+        start = position - self.base
+        return self._events[start : start + most]
+
+    async def room(self) -> None:
+        """Returns when the slowest reader is less than a window behind, or gone."""
+        while self._full():
+            future = asyncio.get_running_loop().create_future()
+            self._movers.append(future)
+            timer = self._window.clock.call_later(self._window.stall, self._drop_slowest)
+            try:
+                await future
+            finally:
+                timer.cancel()
+
+    def subscribe(self, position: int) -> Reader:
+        reader = Reader(self, position)
+        if self.base <= position <= self.last:
+            self._mark(reader, position)
+        else:
+            reader.lapse()
+        return reader
+
+    def move(self, reader: Reader, old: int, new: int | None) -> None:
+        """Notes that a reader has read up to `new`, or has gone."""
+        here = self._marks[old]
+        here.discard(reader)
+        if new is not None:
+            self._mark(reader, new)
+        if here:
+            return
+        del self._marks[old]
+        if not self._marks:
+            _wake(self._movers)
+            self.on_quiet(self)
+        elif old == self._slowest:
+            self._slowest = min(self._marks)
+            _wake(self._movers)
+
+    def break_off(self, error: A2AError) -> None:
+        """Ends all readers with an error, after the events so far."""
+        for readers in self._marks.values():
+            for reader in readers:
+                reader.break_off(self.last, error)
+        _wake(self.sleepers)
+
+    def _mark(self, reader: Reader, position: int) -> None:
+        if not self._marks or position < self._slowest:
+            self._slowest = position
+        self._marks.setdefault(position, set()).add(reader)
+
+    def _full(self) -> bool:
+        if not self._marks:
+            return False
+        unread = self.last - self._slowest
+        if unread >= self._window.events:
+            return True
+        if not unread:
+            return False
+        place = self._slowest - self.base
+        before = self._ends[place - 1] if place else self._dropped
+        return self._ends[-1] - before >= self._window.bytes
+
+    def _trim(self) -> None:
+        ends = self._ends
+        surplus = (
+            bisect_left(ends, ends[-1] - self._window.bytes) + 1 if self.bytes > self._window.bytes else 0
+        )
+        count = max(len(ends) - self._window.events, surplus)
+        if self._marks:
+            count = min(count, self._slowest - self.base)
+        if count > 0:
+            self._dropped = ends[count - 1]
+            del self._events[:count], ends[:count]
+            self.base += count
+
+    def _drop_slowest(self) -> None:
+        text = "the events of the task were read too slowly; subscribe again"
+        for reader in tuple(self._marks.get(self._slowest, ())):
+            reader.drop(A2AError(Reason.UNAVAILABLE, text))
+
+
+class Reader:
+    """Implements Subscription."""
+
+    __slots__ = ("_error", "_given", "_limit", "_log", "_open", "position")
+
+    def __init__(self, log: Log, position: int) -> None:
+        self._log = log
+        self.position = position
+        #: up to where events were handed out; they count as read when the next ones are asked for
+        self._given = position
+        self._open = True
+        self._error: Exception | None = None
+        #: the number after which the error comes
+        self._limit = 0
+
+    async def take(self) -> Sequence[hub.StreamResponse]:
+        log = self._log
+        if self._open and self._given != self.position:
+            old, self.position = self.position, self._given
+            log.move(self, old, self.position)
+        while True:
+            most = _BATCH
+            if self._error is not None:
+                most = min(most, self._limit - self.position)
+                if most <= 0:
+                    raise self._error
+            if not self._open:
+                return []
+            batch = log.after(self.position, most)
+            if batch:
+                self._given = self.position + len(batch)
+                return batch
+            if log.ended:
+                return []
+            sleeper = asyncio.get_running_loop().create_future()
+            log.sleepers.append(sleeper)
+            try:
+                await sleeper
+            finally:
+                if sleeper.cancelled() and sleeper in log.sleepers:
+                    log.sleepers.remove(sleeper)
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._log.move(self, self.position, None)
+
+    def lapse(self) -> None:
+        """Its position is not kept."""
+        self._open = False
+        self._error = Gap(self.position)
+
+    def drop(self, error: A2AError) -> None:
+        """Closes the reader; its next `take` raises `error`."""
+        self.close()
+        self._error = error
+        _wake(self._log.sleepers)
+
+    def break_off(self, limit: int, error: A2AError) -> None:
+        """Has `take` raise `error` after the event of this number."""
+        self._limit, self._error = limit, error
+
+
+def _wake(sleepers: list[asyncio.Future[None]]) -> None:
+    for sleeper in sleepers:
+        if not sleeper.done():
+            sleeper.set_result(None)
+    sleepers.clear()

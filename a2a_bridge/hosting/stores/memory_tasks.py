@@ -1,0 +1,123 @@
+"""The tasks of one scope in memory, in the order in which they are listed. It knows nothing of events or writers.
+
+A task that somebody writes is its working copy; any other is kept serialized: that is smaller than a live message,
+quicker than a copy, and nobody can change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from a2a_bridge.core.paging import PageTokens
+from a2a_bridge.hosting.ports import Scope, TaskPage, TaskQuery
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+_parse = hub.Task.FromString
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One task. live: the working copy of whoever writes it, once that says more than `data`. held: whether somebody
+    may write it. last: the number of its last event.
+    """
+
+    scope: Scope
+    task_id: str
+    context_id: str
+    state: hub.TaskState = hub.TASK_STATE_UNSPECIFIED
+    time: int = 0
+    data: bytes = b""
+    live: hub.Task | None = None
+    held: bool = True
+    version: int = 0
+    last: int = 0
+
+    def read(self) -> hub.Task:
+        """A copy of the task."""
+        if self.live is None:
+            return _parse(self.data)
+        copy = hub.Task()
+        copy.CopyFrom(self.live)
+        return copy
+
+    def rest(self) -> None:
+        """Nobody writes it any more."""
+        if self.live is not None:
+            self.data = self.live.SerializeToString()
+            self.live = None
+        self.held = False
+
+
+class Shelf:
+    """The tasks of one scope in the order of (time, id).
+
+    A status is nearly always newer than all before it, so appending keeps the order; when it is not, the shelf
+    is put in order again by the next listing.
+    """
+
+    __slots__ = ("entries", "newest", "ordered")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {}
+        self.newest = (0, "")
+        self.ordered = True
+
+    def place(self, entry: Entry, status: hub.TaskStatus) -> None:
+        """Puts a task where its new status belongs."""
+        stamp = status.timestamp
+        entry.time = stamp.seconds * 1_000_000_000 + stamp.nanos
+        entry.state = status.state
+        self.entries.pop(entry.task_id, None)
+        self.entries[entry.task_id] = entry
+        key = (entry.time, entry.task_id)
+        if key < self.newest:
+            self.ordered = False
+        else:
+            self.newest = key
+
+    def page(self, scope: Scope, query: TaskQuery, tokens: PageTokens) -> TaskPage:
+        """Implements `Store.list`."""
+        name = repr((*scope, query.context_id, int(query.state), query.since))
+        after: tuple[int, str] | None = None
+        if query.page_token:
+            time, _, task_id = tokens.read(query.page_token, name).partition(" ")
+            after = int(time), task_id
+        # The commonest question, and the only one that need not look at every task.
+        unfiltered = not query.context_id and not query.state and query.since is None
+        page: list[Entry] = []
+        total = left = 0
+        for entry in self._matching(query):
+            total += 1
+            if after is not None and (entry.time, entry.task_id) >= after:
+                continue
+            if len(page) < query.page_size:
+                page.append(entry)
+                continue
+            left += 1
+            if unfiltered:
+                total = len(self.entries)
+                break
+        token = tokens.issue(f"{page[-1].time} {page[-1].task_id}", name) if left else ""
+        return TaskPage([_shown(entry, artifacts=query.artifacts) for entry in page], token, total)
+
+    def _matching(self, query: TaskQuery) -> Iterator[Entry]:
+        if not self.ordered:
+            in_order = sorted(self.entries.values(), key=lambda entry: (entry.time, entry.task_id))
+            self.entries = {entry.task_id: entry for entry in in_order}
+            self.ordered = True
+        for entry in reversed(self.entries.values()):
+            if query.since is not None and entry.time < query.since:
+                return
+            if query.context_id and entry.context_id != query.context_id:
+                continue
+            if query.state and entry.state != query.state:
+                continue
+            yield entry
+
+
+def _shown(entry: Entry, *, artifacts: bool) -> hub.Task:
+    task = entry.read()
+    if not artifacts:
+        task.ClearField("artifacts")
+    return task

@@ -1,0 +1,248 @@
+"""A task as the process that works on it knows it, and its one way into the store. Not who works on it or who asks.
+
+Rules:
+1. The copy changes in the same breath in which the change is given to the writer; nobody waits for a write to go on.
+2. What is shown is copied first and shown once the store has it for good, so nobody sees what a crash undoes.
+3. Once the hold is lost the copy is worth nothing, and neither is what happens to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from a2a_bridge.core.errors import A2AError, internal_error
+from a2a_bridge.core.lifecycle import advance, advance_to, join
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.hosting.ports import Scope, Store, Stored, Synced, TaskWriter, VersionConflict
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+class Shown(NamedTuple):
+    """A copy of a task to give away, and the number of the last event that it contains."""
+
+    task: hub.Task
+    last: int
+
+
+class Moved(Exception):  # noqa: N818  it is no error: somebody else was first
+    """The task is somebody else's now. What the store has is the truth."""
+
+
+class WorkingCopy:
+    """One task while something happens to it.
+
+    task: None until the first event. on_lost: called when the hold is lost. push: whether events go to the outbox.
+    """
+
+    __slots__ = (
+        "_on_lost",
+        "_opening",
+        "_push",
+        "_scope",
+        "_store",
+        "_stored",
+        "_writer",
+        "lost",
+        "task",
+        "task_id",
+    )
+
+    def __init__(
+        self,
+        store: Store,
+        scope: Scope,
+        task_id: str,
+        on_lost: Callable[[], None],
+        stored: Stored | None = None,
+        *,
+        push: bool = False,
+    ) -> None:
+        self.task_id = task_id
+        self.task = None if stored is None else stored.task
+        self.lost = False
+        self._store = store
+        self._scope = scope
+        self._stored = stored
+        self._on_lost = on_lost
+        self._push = push
+        self._writer: TaskWriter | None = None
+        self._opening: asyncio.Task[None] | None = None
+
+    # ------------------------------------------------------------------ questions
+
+    @property
+    def existing(self) -> hub.Task:
+        """The task. Only after it exists."""
+        if self.task is None:
+            raise RuntimeError("there is no task yet")
+        return self.task
+
+    @property
+    def ended(self) -> bool:
+        """Whether the task is in a terminal state."""
+        return self.task is not None and self.task.status.state in TERMINAL
+
+    @property
+    def last(self) -> int:
+        """The number of the last event that the copy contains."""
+        if self._writer is not None:
+            return self._writer.last
+        return self._stored.last if self._stored is not None else 0
+
+    @property
+    def pending(self) -> bool:
+        """Whether the store does not have it all for good yet."""
+        return self._writer is not None and self._writer.pending
+
+    def snapshot(self) -> hub.Task:
+        """A copy of the task. It may say more than may be shown."""
+        copy = hub.Task()
+        if self.task is not None:
+            copy.CopyFrom(self.task)
+        return copy
+
+    # ------------------------------------------------------------------ the hold
+
+    @property
+    def opening(self) -> bool:
+        """Whether a stored task is just being taken hold of."""
+        return self._opening is not None and not self._opening.done()
+
+    async def hold(self, opened: Callable[[], None]) -> None:
+        """Gets the hold on a stored task, unless it is there already. Raises VersionConflict, A2AError UNAVAILABLE.
+
+        opened: called when that has come to its end, which may be after the caller has gone.
+        """
+        if self._writer is not None or self._stored is None:
+            return
+        if not self._store.durable:
+            await self._open(self._stored)
+            return
+        if self._opening is None:
+            # In a task of its own, so that no caller's departure leaves a hold that nobody knows of.
+            self._opening = asyncio.create_task(self._open(self._stored), name=f"a2a open {self.task_id}")
+            self._opening.add_done_callback(lambda done: done.cancelled() or (done.exception(), opened()))
+        await asyncio.shield(self._opening)
+
+    async def _open(self, stored: Stored) -> None:
+        self._writer = await self._store.open(self._scope, stored, self._lose, push=self._push)
+
+    def let_go(self) -> None:
+        """Gives the hold up, if there is one."""
+        if self._writer is not None and not self.lost and not self.ended:
+            self._writer.release()
+
+    def _lose(self) -> None:
+        self.lost = True
+        self._on_lost()
+
+    # ------------------------------------------------------------------ changes
+
+    def begin(self, task: hub.Task) -> None:
+        """Creates the task. Raises A2AError RESOURCE_EXHAUSTED when the store has no room for it."""
+        self._writer = self._store.create(self._scope, self.task_id, self._lose, push=self._push)
+        self.task = task
+        self._writer.append(hub.StreamResponse(task=task), task)
+
+    def advance(self, event: hub.StreamResponse) -> None:
+        """Applies a status or an artifact. Raises IllegalTransition; the task is unchanged then."""
+        task = self.existing
+        if event.HasField("status_update"):
+            advance(task, event.status_update)
+        else:
+            advance(task, event.artifact_update)
+        self._held.append(event, task)
+
+    def advance_to(self, snapshot: hub.Task) -> None:
+        """Applies a snapshot. Raises IllegalTransition; the task is unchanged then."""
+        task = self.existing
+        advance_to(task, snapshot)
+        self._held.append(hub.StreamResponse(task=task), task)
+
+    async def join(self, message: hub.Message) -> None:
+        """Puts a further message into the history, and returns when it is there for good; else it is taken out again.
+
+        Raises VersionConflict, A2AError UNAVAILABLE.
+        """
+        task, writer = self.existing, self._held
+        answered = task.status.message.message_id
+        join(task, message)
+        own = task.history[-1]
+        writer.amend(task)
+        if self.lost:
+            raise VersionConflict(self.task_id)
+        if not writer.pending:
+            return
+        try:
+            await writer.synced()
+        except BaseException:
+            self._take_out(own.message_id, answered)
+            raise
+
+    def _take_out(self, message_id: str, answered: str) -> None:
+        """Undoes `join`, whatever has happened since."""
+        if self.lost or self.ended:
+            return
+        task = self.existing
+        history = task.history
+        place = next((n for n in reversed(range(len(history))) if history[n].message_id == message_id), None)
+        if place is None:
+            return
+        del history[place]
+        if (
+            answered
+            and place
+            and history[place - 1].message_id == answered
+            and not task.status.HasField("message")
+        ):
+            task.status.message.CopyFrom(history[place - 1])
+            del history[place - 1]
+        self._held.amend(task)
+
+    # ------------------------------------------------------------------ durability
+
+    async def room(self) -> None:
+        """Returns when more events may be given."""
+        if self._writer is not None:
+            await self._writer.room()
+
+    async def settled(self) -> None:
+        """Returns when the store has it all for good.
+
+        Raises Moved when it is somebody else's now, A2AError UNAVAILABLE when the store does not work.
+        """
+        if self.lost:
+            raise Moved
+        if self._writer is not None and self._writer.pending:
+            try:
+                await self._writer.synced()
+            except VersionConflict:
+                raise Moved from None
+
+    def when_settled(self, tell: Synced) -> None:
+        """Calls `tell` when the store has it all for good, or with what `settled` would raise."""
+        if self._writer is None:
+            tell(None)
+        else:
+            self._writer.when_synced(
+                lambda error: tell(Moved() if isinstance(error, VersionConflict) else error)
+            )
+
+    async def shown(self) -> Shown:
+        """A copy to give away. Raises what `settled` raises."""
+        found = Shown(self.snapshot(), self.last)
+        await self.settled()
+        return found
+
+    @property
+    def _held(self) -> TaskWriter:
+        if self._writer is None:
+            raise RuntimeError("the task is not held")
+        return self._writer
+
+
+def as_answer(error: Exception) -> A2AError:
+    """What a caller is told of an error of the store."""
+    return error if isinstance(error, A2AError) else internal_error()
