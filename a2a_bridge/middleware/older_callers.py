@@ -21,6 +21,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.resume import asked_after
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import KNOWN, Dialect
 from a2a_bridge.dialects.marks import (
@@ -88,15 +89,18 @@ class _OlderCallers:
         self, call: Call[Any, Any], is_final: Finality
     ) -> AsyncGenerator[hub.StreamResponse, None]:
         known = _LastKnown(call.request)
+        resumed = call.operation is ops.SUBSCRIBE_TO_TASK and asked_after(call.context)
         async with aclosing(self._service.stream(call)) as events:
             async for event in events:
                 which = known.note(event)
+                resumed = ""
                 if which == "task" and synthesised(event.task) == SNAPSHOT:
                     continue
                 yield event
                 if which == "status_update" and is_final(event.status_update):
                     return
-        if known.spoke_of_task:
+        # Whoever has seen the last event has seen that it is final: after it there is nothing to say.
+        if known.spoke_of_task and not resumed:
             yield hub.StreamResponse(status_update=await self._closing(call, known, is_final))
 
     async def _closing(

@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
+from typing import Any
+
 import pytest
 
+from a2a_bridge.bindings import find
+from a2a_bridge.core.call import EVENT_PARAMETER, RESUME_PARAMETER
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.resume import GAP, RESUME_URI, GapMark, gap_of, mark_gap
+from a2a_bridge.dialects import Dialect
+from a2a_bridge.middleware.older_callers import older_callers
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.probe import Probe
 from tests.resume.scene import (
     BINDINGS,
+    OLDER,
     Seen,
+    numbered,
     read,
     read_until_cut,
     subscribing,
     through_a_cutter,
 )
-from tests.resume.scripted import TASK, Log, whole
+from tests.resume.scripted import TASK, Log, became, chunk, whole
 
 bindings = pytest.mark.parametrize("binding", BINDINGS)
+older = pytest.mark.parametrize(
+    ("binding", "dialect"),
+    [
+        pytest.param(binding, dialect, id=f"{binding}-{dialect.version}")
+        for binding in BINDINGS
+        for dialect in OLDER
+        if dialect.form(find(binding).kind) is not None
+    ],
+)
 epochs = pytest.mark.parametrize("epoch", ["", "run_7-b"])
 
 
@@ -45,6 +67,113 @@ async def test_cut_after_every_event_of_a_living_task(binding: str) -> None:
         while len(seen) < len(events):
             if len(log.events) < len(events):
                 log.add(events[len(log.events)])
-            seen += await read_until_cut(service, subscribing(TASK, seen[-1].id if seen else "0"), cutter, 1)
+            after = seen[-1].id if seen else "0"
+            seen += await read_until_cut(service, subscribing(TASK, after), cutter, 1)
         assert await read(service, subscribing(TASK, seen[-1].id)) == []
     assert seen == logged(log)
+
+
+@older
+async def test_callers_of_older_versions_resume_too(binding: str, dialect: Dialect) -> None:
+    log = Log(*whole(2))
+    expected = logged(log)
+    async with through_a_cutter(older_callers([dialect])(log), binding, dialect) as (service, cutter):
+        for place in range(len(log.events) + 1):
+            seen = await read_until_cut(service, subscribing(TASK, "0"), cutter, place)
+            seen += await read(service, subscribing(TASK, seen[-1].id if seen else "0"))
+            assert seen == expected
+
+
+@bindings
+async def test_a_snapshot_has_the_id_of_the_last_event_it_holds(binding: str) -> None:
+    events = whole(4)
+    log = Log(*events[:3])
+    async with through_a_cutter(log, binding) as (service, cutter):
+        seen = await read_until_cut(service, subscribing(TASK), cutter, 1)
+        assert [one.id for one in seen] == ["3"]
+        assert seen[0].content.task == log.task()
+        log.add(*events[3:])
+        assert await read(service, subscribing(TASK, seen[0].id)) == logged(log)[3:]
+
+
+@bindings
+@pytest.mark.parametrize("after", ["1", "99", "never-1", "never", "01"])
+async def test_a_gap_is_said_twice_and_a_snapshot_stands_for_it(binding: str, after: str) -> None:
+    log = Log(*whole(4), kept=3)
+    call = subscribing(TASK, after)
+    async with through_a_cutter(log, binding) as (service, _):
+        (only,) = await read(service, call)
+    assert call.context.reply[RESUME_PARAMETER] == GAP
+    assert only.id == str(len(log.events))
+    assert gap_of(only.content) == GapMark(after, only.id)
+    assert only.content.task.status.state == hub.TASK_STATE_COMPLETED
+
+
+@bindings
+async def test_after_a_gap_the_events_go_on(binding: str) -> None:
+    events = whole(4)
+    log = Log(*events[:5], kept=4)
+    call = subscribing(TASK, "2")
+    async with through_a_cutter(log, binding) as (service, _), aclosing(numbered(service, call)) as stream:
+        snapshot = await anext(stream)
+        assert gap_of(snapshot.content) == GapMark("2", "5")
+        log.add(*events[5:])
+        assert [one async for one in stream] == logged(log)[5:]
+
+
+@bindings
+async def test_a_gap_in_the_middle_says_where_the_counting_goes_on(binding: str) -> None:
+    events = whole(6)
+
+    async def lossy(call: Any) -> Any:
+        for number in (1, 2):
+            call.context.reply[EVENT_PARAMETER] = str(number)
+            yield events[number - 1]
+        snapshot = hub.Task(id=TASK, context_id="c", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
+        mark_gap(snapshot, "2", "7")
+        call.context.reply[EVENT_PARAMETER] = "7"
+        yield hub.StreamResponse(task=snapshot)
+        call.context.reply[EVENT_PARAMETER] = "8"
+        yield events[7]
+
+    probe = Probe()
+    probe.on_stream = lossy
+    async with through_a_cutter(probe, binding) as (service, _):
+        seen = await read(service, subscribing(TASK, "0", extensions=RESUME_URI))
+    assert [one.id for one in seen] == ["1", "2", "7", "8"]
+    assert gap_of(seen[2].content) == GapMark("2", "7")
+
+
+@pytest.mark.parametrize("second", [None, "5", "b-2"])
+async def test_callers_that_count_are_not_left_with_wrong_numbers(second: str | None) -> None:
+    events = whole(6)
+
+    async def skipping(call: Any) -> Any:
+        call.context.reply[EVENT_PARAMETER] = "1"
+        yield events[0]
+        if second is not None:
+            call.context.reply[EVENT_PARAMETER] = second
+        yield events[1]
+
+    probe = Probe()
+    probe.on_stream = skipping
+    async with through_a_cutter(probe, "GRPC") as (service, _):
+        async with aclosing(numbered(service, subscribing(TASK, extensions=RESUME_URI))) as stream:
+            assert (await anext(stream)).id == "1"
+            with pytest.raises(A2AError) as broken:
+                await anext(stream)
+        assert broken.value.reason is Reason.UNAVAILABLE
+        # Others do not look at the numbers, and get everything.
+        assert len(await read(service, subscribing(TASK))) == 2
+
+
+@bindings
+async def test_events_without_ids_have_none(binding: str) -> None:
+    log = Log(*whole(2), numbered=False)
+    log.events.pop()
+    async with through_a_cutter(log, binding) as (service, _):
+        stream = numbered(service, subscribing(TASK))
+        async with aclosing(stream):
+            assert (await anext(stream)).id == ""
+            log.add(chunk("more"), became(hub.TASK_STATE_COMPLETED))
+            assert [one.id async for one in stream] == ["", ""]
