@@ -13,15 +13,15 @@ import asyncio
 import random
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from a2a_bridge.core.messages import RUNNING, TERMINAL
+from a2a_bridge.core.messages import RUNNING
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.durability import storage
 from tests.durability.callers import PATIENCE, Caller, callers
-from tests.durability.ledger import Ledger, illogical, missing, outline, state
+from tests.durability.comparing import Comparison
+from tests.durability.ledger import Ledger, state
 from tests.durability.load import Load
 from tests.durability.serving import Served, Stage, until
 from tests.durability.webhook import Hook
@@ -30,8 +30,6 @@ from tests.durability.webhook import Hook
 RECOVERY = 30.0
 #: tasks of earlier rounds that are looked at again after each round
 SAMPLE = 20
-#: comparisons at the same time
-AT_ONCE = 8
 
 
 @dataclass
@@ -53,6 +51,9 @@ class Trial:
     recoveries: list[float] = field(default_factory=list)
     #: made while the server is down; a database that was hurt too comes back in it
     mend: Callable[[], Awaitable[None]] | None = None
+
+    def __post_init__(self) -> None:
+        self._comparison = Comparison(self.stage.store, self.ledger, self.resumes, self.totals)
 
     async def run(self, rounds: int, on_round: Callable[[int], None] | None = None) -> list[str]:
         """What was found wrong, empty when nothing."""
@@ -133,7 +134,7 @@ class Trial:
         touched = list(dict.fromkeys(load.tasks))
         earlier = [task for task, seen in self.ledger.seen.items() if seen.end is not None]
         looked = list(dict.fromkeys(touched + chance.sample(earlier, min(SAMPLE, len(earlier)))))
-        await self._each(looked, lambda task_id: self._one(chance.choice(ways), task_id))
+        await self._comparison.all(ways, chance, looked)
         if self.hook is not None:
             await self._pushed(load)
         self._executed()
@@ -143,7 +144,7 @@ class Trial:
             )
 
     async def _compare_all(self, ways: list[Caller], chance: random.Random) -> None:
-        await self._each(list(self.ledger.seen), lambda task_id: self._one(chance.choice(ways), task_id))
+        await self._comparison.all(ways, chance, list(self.ledger.seen))
         self.totals["tasks"] = len(self.ledger.seen)
         self.totals["events shown"] = self.ledger.events
         self.totals["messages"] = len(self.ledger.sent)
@@ -173,48 +174,6 @@ class Trial:
         load.tasks += repeats.tasks
         # What nobody was answered may have begun only now.
         await self._recovered(ways, chance)
-
-    async def _one(self, way: Caller, task_id: str) -> None:
-        """Compares all that was ever seen of a task with what is told of it now."""
-        seen = self.ledger.seen[task_id]
-        wrong = self.ledger.wrong
-        try:
-            now = await way.get(task_id)
-            log = storage.log_of(self.stage.store, task_id)
-            told = await _told(way, task_id, len(log))
-        except Exception as error:  # noqa: BLE001  whatever it is, the task cannot be had
-            wrong.append(f"{way.name}: {task_id} cannot be had: {type(error).__name__} {error}")
-            return
-        if told != log:
-            wrong.append(f"{way.name}: the log of {task_id} has {len(log)} events, {len(told)} were told")
-        wrong += missing(task_id, seen, log)
-        wrong += illogical(task_id, log, now)
-        if now.status.state in TERMINAL:
-            if seen.end is not None and outline(seen.end) != outline(now):
-                wrong.append(f"{task_id} had ended {state(seen.end)}, and is {state(now)} now")
-            seen.end = now
-            # What was compared once is in the end, and in the events that are kept for the next time.
-            seen.snapshots.clear()
-            seen.runs.clear()
-        elif seen.end is not None:
-            wrong.append(f"{task_id} had ended {state(seen.end)}, and is {state(now)} now")
-        self._finished(now, log)
-        self.totals["compared"] += 1
-
-    def _finished(self, now: hub.Task, log: Sequence[hub.StreamResponse]) -> None:
-        """Steady work that ended must be whole, with each piece once; other work must say why it failed."""
-        text = log[0].task.history[0].parts[0].text if log[0].task.history else ""
-        verb, *rest = text.split() or [""]
-        if now.status.state == hub.TASK_STATE_COMPLETED and verb in ("steady", "chunks"):
-            found = [part.text for artifact in now.artifacts for part in artifact.parts]
-            if found != [f"{rest[1]}:{number}." for number in range(int(rest[0]))]:
-                self.ledger.wrong.append(f"{now.id} is completed with pieces {found[:5]}… of {text!r}")
-        if now.status.state == hub.TASK_STATE_FAILED:
-            self.totals["failed by the kill"] += 1
-            if not now.status.message.parts:
-                self.ledger.wrong.append(f"{now.id} failed without a text")
-            if verb == "steady" and self.resumes:
-                self.ledger.wrong.append(f"{now.id} could be resumed, and failed")
 
     async def _pushed(self, load: Load) -> None:
         """Every event of a task with a webhook came there, in order."""
@@ -248,30 +207,6 @@ class Trial:
         self.totals["executed twice before anybody was told"] = sum(
             len(tasks) > 1 for tasks in begun.values()
         )
-
-    async def _each(self, tasks: Sequence[str], compare: Callable[[str], Awaitable[None]]) -> None:
-        some = asyncio.Semaphore(AT_ONCE)
-
-        async def one(task_id: str) -> None:
-            async with some, asyncio.timeout(PATIENCE):
-                await compare(task_id)
-
-        async with asyncio.TaskGroup() as group:
-            for task_id in tasks:
-                group.create_task(one(task_id))
-
-
-async def _told(way: Caller, task_id: str, count: int) -> list[hub.StreamResponse]:
-    """The first events of a task as a subscriber is told them that begins at the first one."""
-    told: list[hub.StreamResponse] = []
-    async with aclosing(way.subscribe(task_id, 0)) as events:
-        async for shown in events:
-            told.append(shown.event)
-            if shown.number not in (0, len(told)):
-                raise ValueError(f"event {shown.number} came at place {len(told)}")
-            if len(told) == count:
-                break
-    return told
 
 
 async def _events(enough: Callable[[], bool], seconds: float) -> None:

@@ -1,0 +1,194 @@
+"""What callers and operators see of a server whose database has stopped working, from before until after. No tests."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc.aio
+import httpx
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.durability.callers import Caller
+from tests.durability.comparing import Comparison
+from tests.durability.ledger import Ledger
+from tests.durability.serving import Served, until
+
+#: seconds in which anything must have happened, also on a busy machine
+PATIENCE = 30.0
+
+
+@dataclass
+class Outage:
+    """One server while its database is in trouble.
+
+    times: seconds it took, by what: `refused BINDING`, `unready`, `works BINDING`, `ready`.
+    """
+
+    served: Served
+    store: str
+    ways: Sequence[Caller]
+    ledger: Ledger = field(default_factory=Ledger)
+    times: dict[str, float] = field(default_factory=dict)
+    refusals: dict[str, A2AError] = field(default_factory=dict)
+    ended: str = ""
+    _number: int = 0
+
+    async def before(self) -> None:
+        """Some work, so that there is something to lose."""
+        for way in self.ways:
+            for kind in ("quick", "chunks 3", "ask"):
+                sent = self._text(kind)
+                answer = await way.send(f"{kind} {sent}", sent)
+                self.ledger.acknowledged(answer.task)
+                if answer.task.status.state in TERMINAL:
+                    self.ended = answer.task.id
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """A task goes on all the while, and somebody watches it from its first event to its last."""
+        stream = self.ledger.stream("")
+        there = asyncio.Event()
+
+        async def watch() -> None:
+            mark = self._text("watched")
+            async with aclosing(self.ways[0].stream(f"ticks 0.05 {mark}", mark)) as events:
+                async for shown in events:
+                    stream.show(shown)
+                    there.set()
+
+        watching = asyncio.create_task(watch())
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await there.wait()
+            yield
+            self.ledger.acknowledged(await self.ways[-1].cancel(stream.task_id))
+            async with asyncio.timeout(PATIENCE):
+                await watching
+        finally:
+            watching.cancel()
+
+    async def refused(self) -> None:
+        """Waits until new work is refused on every binding, and nobody is sent here any more."""
+        began = time.monotonic()
+
+        async def one(way: Caller) -> None:
+            async def refuses() -> bool:
+                mark = self._text("refused")
+                try:
+                    answer = await way.send(f"quick {mark}", mark)
+                except A2AError as error:
+                    self.refusals[way.name] = error
+                    return True
+                self.ledger.acknowledged(answer.task)
+                return False
+
+            await until(refuses, PATIENCE)
+            self.times[f"refused {way.name}"] = time.monotonic() - began
+
+        async def unready() -> None:
+            await until(self._not_ready, PATIENCE)
+            self.times["unready"] = time.monotonic() - began
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(unready())
+            for way in self.ways:
+                group.create_task(one(way))
+
+    async def again(self) -> float:
+        """Seconds in which a further message is refused, when it is known that there is trouble: the longest of all."""
+        longest = 0.0
+        for way in self.ways:
+            began = time.monotonic()
+            mark = self._text("again")
+            try:
+                await way.send(f"quick {mark}", mark)
+            except A2AError as error:
+                self.refusals[way.name] = error
+            longest = max(longest, time.monotonic() - began)
+        return longest
+
+    async def reads(self) -> None:
+        """Reads a task that had ended, and the list, on every binding. Raises A2AError."""
+        for way in self.ways:
+            self.ledger.acknowledged(await way.get(self.ended))
+            for task in await way.list():
+                self.ledger.acknowledged(task)
+
+    async def recovered(self) -> None:
+        """Waits until work is taken on every binding again."""
+        began = time.monotonic()
+
+        async def one(way: Caller) -> None:
+            async def works() -> bool:
+                mark = self._text("works")
+                try:
+                    answer = await way.send(f"quick {mark}", mark)
+                except A2AError as error:
+                    if error.reason is not Reason.UNAVAILABLE:
+                        raise
+                    return False
+                self.ledger.acknowledged(answer.task)
+                return True
+
+            await until(works, PATIENCE)
+            self.times[f"works {way.name}"] = time.monotonic() - began
+
+        async def ready() -> None:
+            await until(self._ready, PATIENCE)
+            self.times["ready"] = time.monotonic() - began
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ready())
+            for way in self.ways:
+                group.create_task(one(way))
+
+    async def compared(self) -> list[str]:
+        """What was lost: every task and event that anybody was shown is looked for."""
+        comparison = Comparison(self.store, self.ledger)
+        await comparison.all(self.ways, random.Random(1), list(self.ledger.seen))
+        assert comparison.totals["compared"]
+        return self.ledger.wrong
+
+    # ------------------------------------------------------------------ readiness
+
+    async def _ready(self) -> bool:
+        return await self.readiness() == (200, health_pb2.HealthCheckResponse.SERVING)
+
+    async def _not_ready(self) -> bool:
+        return await self.readiness() == (503, health_pb2.HealthCheckResponse.NOT_SERVING)
+
+    async def readiness(self) -> tuple[int, Any]:
+        """What HTTP and gRPC say of being ready."""
+        async with httpx.AsyncClient(base_url=self.served.http, timeout=PATIENCE) as http:
+            status = (await http.get("/readyz")).status_code
+        async with grpc.aio.insecure_channel(self.served.grpc) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE)
+        return status, answer.status
+
+    def _text(self, kind: str) -> str:
+        self._number += 1
+        return f"{kind.split(maxsplit=1)[0]}-{self._number}"
+
+
+async def raw_refusal(served: Served) -> httpx.Response:
+    """How HTTP+JSON refuses a message, as it is on the wire."""
+    message = hub.Message(message_id="raw", role=hub.ROLE_USER, parts=[hub.Part(text="quick raw")])
+    body = {
+        "message": {
+            "messageId": message.message_id,
+            "role": "ROLE_USER",
+            "parts": [{"text": message.parts[0].text}],
+        }
+    }
+    async with httpx.AsyncClient(base_url=served.http, timeout=PATIENCE) as http:
+        return await http.post("/message:send", json=body, headers={"A2A-Version": "1.0"})

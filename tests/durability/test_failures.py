@@ -1,0 +1,122 @@
+"""A database that stops working: new work is refused, reads go on, it mends itself, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+
+from a2a_bridge.core.errors import Reason
+from tests.durability import troubles
+from tests.durability.callers import callers
+from tests.durability.outage import Outage, raw_refusal
+from tests.durability.serving import NotServing, Stage
+from tests.durability.troubles import Scene, Trouble
+from tests.postgres import Postgres
+
+#: words that no caller may see of what goes wrong
+SECRETS = ("sqlite", "psycopg", "sqlalchemy", "/", "SELECT", "INSERT", "Error", "Errno", "Traceback")
+
+
+@asynccontextmanager
+async def outage(store: str) -> AsyncIterator[Outage]:
+    async with Stage(store).serving() as served, callers(served, official=()) as ways:
+        made = Outage(served, store, ways)
+        await made.before()
+        assert await made._ready()
+        yield made
+        assert served.alive
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with ExitStack() as stack:
+        try:
+            yield stack.enter_context(troubles.small_disk(tmp_path))
+        except troubles.CannotMount as error:
+            pytest.skip(f"{error}; quotas and full databases are tried without")
+
+
+async def through(made: Outage, trouble: Trouble, scene: Scene) -> None:
+    """Goes through a trouble with a task that works all the while."""
+    async with made.watched():
+        async with trouble(scene):
+            await made.refused()
+            for name, error in made.refusals.items():
+                assert error.reason is Reason.UNAVAILABLE, name
+                assert error.retry_after, name
+                assert not any(secret in str(error) for secret in SECRETS), str(error)
+            raw = await raw_refusal(made.served)
+            assert raw.status_code == 503
+            assert int(raw.headers["Retry-After"]) > 0
+            await made.again()
+            await made.reads()
+        await made.recovered()
+    assert await made.compared() == []
+    print({name: round(seconds, 2) for name, seconds in made.times.items()})
+
+
+@pytest.mark.parametrize(
+    "trouble", [troubles.no_writing, troubles.database_full, troubles.read_only, troubles.locked]
+)
+async def test_a_file_that_cannot_be_written(tmp_path: Path, trouble: Trouble) -> None:
+    database = tmp_path / "trial.db"
+    async with outage(f"sqlite:///{database}") as made:
+        await through(made, trouble, Scene(made.served, database, made.ways[0]))
+
+
+async def test_a_disk_that_is_full(disk: Path) -> None:
+    database = disk / "trial.db"
+    async with outage(f"sqlite:///{database}") as made:
+        await through(made, troubles.disk_full, Scene(made.served, database, made.ways[0]))
+
+
+async def test_pages_that_are_overwritten_and_come_back(tmp_path: Path) -> None:
+    database = tmp_path / "trial.db"
+    async with outage(f"sqlite:///{database}") as made:
+        async with troubles.corrupted(Scene(made.served, database, made.ways[0])):
+            await made.refused()
+            for name, error in made.refusals.items():
+                assert error.reason is Reason.UNAVAILABLE, name
+                assert not any(secret in str(error) for secret in SECRETS), str(error)
+        await made.recovered()
+        assert await made.compared() == []
+
+
+async def test_a_broken_file_is_not_opened(tmp_path: Path) -> None:
+    database = tmp_path / "trial.db"
+    async with outage(f"sqlite:///{database}"):
+        pass
+    with closing(sqlite3.connect(database)) as other:
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    size = database.stat().st_size
+    with database.open("r+b") as file:
+        file.write(os.urandom(size))
+    with pytest.raises(NotServing) as caught:
+        await Stage(f"sqlite:///{database}").start()
+    assert "Traceback" not in str(caught.value)
+    assert str(database) in str(caught.value)
+
+
+async def test_a_postgresql_that_stops_and_comes_back(own_postgres: Postgres) -> None:
+    store = own_postgres.create()
+
+    @asynccontextmanager
+    async def stopped(_: Scene) -> AsyncIterator[None]:
+        own_postgres.stop()
+        yield
+        own_postgres.start()
+
+    async with outage(store) as made, made.watched():
+        async with stopped(Scene(made.served, Path(), made.ways[0])):
+            await made.refused()
+            for name, error in made.refusals.items():
+                assert error.reason is Reason.UNAVAILABLE, name
+                assert error.retry_after, name
+                assert not any(secret in str(error) for secret in SECRETS), str(error)
+        await made.recovered()
+    assert await made.compared() == []
