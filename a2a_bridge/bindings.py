@@ -187,6 +187,9 @@ class Fetched:
 #: (url, request headers) → response. Raises A2AError UNAVAILABLE when there is none.
 Fetch = Callable[[str, Mapping[str, str]], Awaitable[Fetched]]
 
+#: (host, port) → the addresses that may be connected to. Raises OSError when there are none, A2AError to refuse.
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+
 #: (url, request headers, body) → response. Raises A2AError when there is none.
 Post = Callable[[str, Mapping[str, str], bytes], Awaitable[Fetched]]
 
@@ -254,7 +257,11 @@ def http_fetch(options: DialOptions) -> AbstractAsyncContextManager[Fetch]:
     return cast("AbstractAsyncContextManager[Fetch]", session.fetcher(options))
 
 
-def http_post(options: DialOptions) -> AbstractAsyncContextManager[Post]:
-    """A Post over the HTTP session of the transports, for webhooks. It follows no redirect."""
+def http_post(options: DialOptions, resolve: Resolve | None = None) -> AbstractAsyncContextManager[Post]:
+    """A Post over the HTTP session of the transports, for webhooks. It follows no redirect.
+
+    resolve: says for every host, addresses included, where it may be connected to; then no proxy is used, and
+    responses have no body.
+    """
     session = importlib.import_module(f"{PACKAGE}._http.session")
-    return cast("AbstractAsyncContextManager[Post]", session.poster(options))
+    return cast("AbstractAsyncContextManager[Post]", session.poster(options, resolve))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import socket
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -18,9 +19,10 @@ from contextlib import asynccontextmanager
 from typing import Any, NoReturn
 
 import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from a2a_bridge.bindings import DialOptions, Fetch, Fetched, Frame, Post
+from a2a_bridge.bindings import DialOptions, Fetch, Fetched, Frame, Post, Resolve
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge_transports._http import sse
@@ -52,11 +54,15 @@ def url_of(address: str, tls: Any) -> str:
 
 
 @asynccontextmanager
-async def opened(options: DialOptions) -> AsyncIterator[aiohttp.ClientSession]:
-    """A session. Nothing is connected yet."""
+async def opened(
+    options: DialOptions, resolver: AbstractResolver | None = None
+) -> AsyncIterator[aiohttp.ClientSession]:
+    """A session. Nothing is connected yet. resolver: asked at every connection, instead of the system."""
     connector = aiohttp.TCPConnector(
         limit=0,
         keepalive_timeout=KEEP_CONNECTION,
+        resolver=resolver,
+        use_dns_cache=resolver is None,
         ssl=options.tls if isinstance(options.tls, ssl.SSLContext) else True,
     )
     session = aiohttp.ClientSession(
@@ -70,6 +76,43 @@ async def opened(options: DialOptions) -> AsyncIterator[aiohttp.ClientSession]:
     )
     async with session:
         yield session
+
+
+class Checked(AbstractResolver):
+    """Connects to no address but those that `resolve` gives for a host at that moment."""
+
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        found: list[ResolveResult] = []
+        for text in await self._resolve(host, port):
+            kind = socket.AF_INET6 if ":" in text else socket.AF_INET
+            if family in (socket.AF_UNSPEC, kind):
+                found.append(
+                    ResolveResult(
+                        hostname=host,
+                        host=text,
+                        port=port,
+                        family=kind,
+                        proto=0,
+                        flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+                    )
+                )
+        if not found:
+            raise OSError("the host has no address")
+        return found
+
+    async def check_literal(self, url: URL) -> None:
+        """Asks about a host that is an address, or a number that stands for one: connectors take those as they are."""
+        host = url.host or ""
+        if ":" in host or host.replace(".", "").isdigit():
+            await self._resolve(host, url.port or 0)
+
+    async def close(self) -> None:
+        """There is nothing to close."""
 
 
 class Exchanger:
@@ -107,6 +150,26 @@ class Exchanger:
                 self._show_heads(response, body)
                 data = await self._read(response)
                 return Fetched(response.status, response.headers, data)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            _raise(error, "call")
+
+    async def tell(
+        self, url: URL, headers: Mapping[str, str], body: bytes, limit: float | None, resolver: Checked
+    ) -> Fetched:
+        """A POST to somebody who is not trusted: where it leads is checked, no proxy asked, no answer read.
+
+        Raises as `call` does, and what `resolver` does.
+        """
+        limits = aiohttp.ClientTimeout(total=limit, sock_connect=self._options.connect_timeout)
+        try:
+            await resolver.check_literal(url)
+            async with self._session.post(
+                url, headers=headers, data=_payload(body), allow_redirects=False, timeout=limits
+            ) as response:
+                self._show_heads(response, body)
+                if response.content_length != 0:
+                    response.close()  # whatever it is, nobody reads it
+                return Fetched(response.status, response.headers, b"")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             _raise(error, "call")
 
@@ -264,13 +327,17 @@ async def fetcher(options: DialOptions) -> AsyncIterator[Fetch]:
 
 
 @asynccontextmanager
-async def poster(options: DialOptions) -> AsyncIterator[Post]:
-    """A Post with a session of its own."""
-    async with opened(options) as session:
+async def poster(options: DialOptions, resolve: Resolve | None = None) -> AsyncIterator[Post]:
+    """A Post with a session of its own. resolve: see bindings.http_post."""
+    resolver = Checked(resolve) if resolve is not None else None
+    async with opened(options, resolver) as session:
         exchanger = Exchanger(session, options)
 
         async def post(url: str, headers: Mapping[str, str], body: bytes) -> Fetched:
-            return await exchanger.call("POST", parsed(url), headers, body, options.timeout)
+            target = parsed(url)
+            if resolver is None:
+                return await exchanger.call("POST", target, headers, body, options.timeout)
+            return await exchanger.tell(target, headers, body, options.timeout, resolver)
 
         yield post
 
