@@ -1,0 +1,114 @@
+"""Asks the guard about real hosts: resolves names, once, and gives the addresses that may be connected to.
+
+Rules:
+1. The same question is asked when a config is registered and when a connection is made. Only the second protects: what
+   a name means may change in between. Whoever connects takes the addresses given here, and no others.
+2. A name that nobody knows at present may be registered: its owner may be slower than we are, and so may our resolver.
+3. Addresses of this machine are refused, public ones too: the system is asked which address would speak to them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from urllib.parse import urlsplit
+
+from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push.guard import Guard
+from a2a_bridge.push.notification import deliverable
+
+logger = logging.getLogger("a2a_bridge.push")
+
+#: (host, port) → its addresses. Raises OSError when there are none
+Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
+
+#: seconds that a registration waits for a name; a connection has its own limit
+_PATIENCE = 3.0
+_PORTS = {"http": 80, "https": 443}
+
+
+class Gatekeeper:
+    """Implements hosting's PushSender, and what `bindings.http_post` asks for addresses.
+
+    lookup: how names are resolved. own: whether an address is this machine's.
+    """
+
+    def __init__(
+        self,
+        guard: Guard | None = None,
+        *,
+        lookup: Lookup | None = None,
+        own: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._guard = guard or Guard()
+        self._lookup = lookup or system_lookup
+        self._own = own or is_own
+
+    async def check(self, config: hub.TaskPushNotificationConfig, /) -> A2AError | None:
+        """Why nothing can be sent to a config: INVALID_PARAMS naming the member at fault; None when it can."""
+        refusal = deliverable(config)
+        if refusal is not None:
+            return refusal
+        parts = urlsplit(config.url)
+        if not self._guard.scheme(parts.scheme):
+            return invalid_params("url", "has a scheme that is not allowed")
+        host = parts.hostname or ""
+        port = parts.port or _PORTS[parts.scheme.lower()]
+        addresses: Sequence[str] = ()
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                addresses = await self._addresses(host, port)
+        except (OSError, TimeoutError):
+            logger.debug("a webhook's host is not known at present")
+        why = self._refusal(host, port, addresses)
+        return invalid_params("url", why) if why else None
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        """The addresses of a host, all of which may be connected to.
+
+        Raises PERMISSION_DENIED when one of them may not, OSError when there are none.
+        """
+        addresses = await self._addresses(host, port)
+        why = self._refusal(host, port, addresses)
+        if why:
+            raise A2AError(Reason.PERMISSION_DENIED, f"the webhook's host {why}", blame=Blame.SELF)
+        return addresses
+
+    def _refusal(self, host: str, port: int, addresses: Sequence[str]) -> str:
+        why = self._guard.refusal(host, port, addresses)
+        if why or self._guard.admits(host, port):
+            return why
+        if any(self._own(text) for text in addresses if not self._guard.allows(text, port)):
+            return "leads to an address that is not allowed"
+        return ""
+
+    async def _addresses(self, host: str, port: int) -> Sequence[str]:
+        try:
+            return [str(ipaddress.ip_address(host))]
+        except ValueError:
+            return await self._lookup(host, port)
+
+
+async def system_lookup(host: str, port: int) -> Sequence[str]:
+    """All the addresses that the system knows of a host."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:  # a label that is no label
+        raise OSError("no such host") from error
+    # An IPv6 address with a zone keeps it, and is refused for that.
+    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+
+
+def is_own(text: str) -> bool:
+    """Whether an address is one of this machine's: what speaks to itself speaks from there. Nothing is sent."""
+    family = socket.AF_INET6 if ":" in text else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((text, 9))
+            return bool(probe.getsockname()[0] == text)
+    except OSError:  # no way leads there
+        return False

@@ -1,0 +1,151 @@
+"""Where notifications may be sent: the policy against requests forged through us. Pure: it resolves and connects nothing.
+
+Rules:
+1. Only http and https, only some ports, only addresses that all of the Internet routes. Which these are is said here,
+   because what `ipaddress` says differs from one Python to the next.
+2. All addresses of a name have to be fine: one that is not makes the name suspect.
+3. What the operator allows is fine, port and all: a host by its name, or the addresses of a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+from urllib.parse import urlsplit
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+PORTS = frozenset({80, 443, 8080, 8443})
+SCHEMES = frozenset({"http", "https"})
+
+#: of IPv4 what is not for everybody (RFC 6890 and its successors), multicast, and what leads to IPv4 by a detour
+_CLOSED_4 = tuple(
+    IPv4Network(text)
+    for text in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
+    )
+)
+#: all global unicast of IPv6 lies in here; loopback, mapped, NAT64, unique and link-local, site-local do not
+_OPEN_6 = IPv6Network("2000::/3")
+#: what of it is not for everybody: protocol assignments with Teredo and ORCHID, documentation, 6to4, 6bone
+_CLOSED_6 = tuple(
+    IPv6Network(text) for text in ("2001::/23", "2001:db8::/32", "2002::/16", "3ffe::/16", "3fff::/20")
+)
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address belongs to somebody on the Internet, and to nothing of ours by a detour."""
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _CLOSED_4)
+    if address.scope_id is not None or address not in _OPEN_6:
+        return False
+    return not any(address in network for network in _CLOSED_6)
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Something the operator allows: a host by its name, or a network. port: only this one; 0 for any."""
+
+    host: str = ""
+    network: Network | None = None
+    port: int = 0
+
+    @staticmethod
+    def parse(text: str) -> Allowed:
+        """`HOST`, `HOST:PORT`, `ADDRESS`, `[ADDRESS]:PORT`, `NETWORK/BITS`. Raises ValueError."""
+        given = text.strip()
+        try:
+            return Allowed(network=ip_network(given, strict=False))
+        except ValueError:
+            pass
+        try:
+            parts = urlsplit(f"//{given}")
+            host, port = parts.hostname or "", parts.port or 0
+        except ValueError:
+            host, port = "", 0
+        if not host or parts.path or parts.query or parts.fragment or parts.username is not None:
+            raise ValueError(f"{text!r} is no host, address or network")
+        try:
+            return Allowed(network=ip_network(host), port=port)
+        except ValueError:
+            return Allowed(host=_name(host), port=port)
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The policy. allow: what is fine although it would not be."""
+
+    allow: Sequence[Allowed] = ()
+    ports: frozenset[int] = PORTS
+    schemes: frozenset[str] = field(default=SCHEMES)
+
+    def scheme(self, scheme: str) -> bool:
+        """Whether URLs of a scheme may be posted to."""
+        return scheme.lower() in self.schemes
+
+    def refusal(self, host: str, port: int, addresses: Iterable[str]) -> str:
+        """Why a host must not be connected to, given all its addresses; empty when it may. In words for callers.
+
+        Without addresses, which is when a name is unknown, only its name and port are judged.
+        """
+        if self.admits(host, port):
+            return ""
+        found = list(addresses)
+        for text in found:
+            try:
+                address = ip_address(text)
+            except ValueError:
+                return "leads to an address that is not allowed"
+            if self._is_allowed(address, port):
+                continue
+            if not is_public(address):
+                return "leads to an address that is not allowed"
+            if port not in self.ports:
+                return "names a port that is not allowed"
+        if not found and port not in self.ports:
+            return "names a port that is not allowed"
+        return ""
+
+    def admits(self, host: str, port: int) -> bool:
+        """Whether a host is allowed by its name, so that its addresses may be our own."""
+        return any(one.host == _name(host) and one.port in (0, port) for one in self.allow if one.host)
+
+    def _is_allowed(self, address: Address, port: int) -> bool:
+        return any(
+            one.network is not None
+            and one.network.version == address.version
+            and address in one.network
+            and one.port in (0, port)
+            for one in self.allow
+        )
+
+    def allows(self, text: str, port: int) -> bool:
+        """Whether an address is fine because the operator says so."""
+        return self._is_allowed(ip_address(text), port)
+
+
+def _name(host: str) -> str:
+    return host.lower().rstrip(".")
