@@ -11,7 +11,7 @@ from a2a_bridge.bindings import HostOptions, ListenAddress, find
 from a2a_bridge.cards import GrpcUrls, Mounted, interface
 from a2a_bridge.core.service import Middleware
 from a2a_bridge.dialects import KNOWN, Dialect, by_version
-from a2a_bridge.gateway import REMEMBERED
+from a2a_bridge.gateway import REMEMBERED, ReplayOptions
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.middleware import Limits, Usage
@@ -33,7 +33,7 @@ class ServeOptions:
     the agent cannot; 0 refuses it. store: where a hosted agent keeps its tasks: a URL (see
     `a2a_bridge.hosting.stores.open_store`), or a store that whoever gives it opens and closes; in memory unless given.
     engine: how a hosted agent's tasks are treated.
-    limits: what one principal may have.
+    limits: what one principal may have. replay: what a gateway keeps of streams so that they can be resumed and shared.
     """
 
     http: ListenAddress = field(default_factory=ListenAddress)
@@ -52,6 +52,7 @@ class ServeOptions:
     store: Store | str | None = None
     engine: EngineOptions = field(default_factory=EngineOptions)
     limits: Limits = field(default_factory=Limits)
+    replay: ReplayOptions = field(default_factory=ReplayOptions)
 
     def host_of(self, family: str) -> HostOptions:
         """The options of the hosts of a binding family."""

@@ -31,7 +31,6 @@ from a2a_bridge.bindings import (
 )
 from a2a_bridge.cards import Advertisement, Candidate, interface, resolve, select
 from a2a_bridge.codec import rounded
-from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.scope import scope_of
 from a2a_bridge.core.service import Middleware, Service, compose
@@ -41,6 +40,7 @@ from a2a_bridge.gateway import (
     Dial,
     Route,
     Router,
+    Sharing,
     dialled,
     legacy,
     note_signatures,
@@ -52,15 +52,15 @@ from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay
+from a2a_bridge.hosted import hosted, prepared, started
 from a2a_bridge.hosting import Agent, Engine
-from a2a_bridge.hosting.stores.opening import MEMORY, open_store
 from a2a_bridge.middleware import access_log, deadline, extensions, limits, usage, validate
 from a2a_bridge.middleware.older_callers import older_callers
 from a2a_bridge.middleware.push_memory import push_memory
 from a2a_bridge.mounting import EVERYTHING, ServeOptions, declared_dialects, dialects_of, grouped, placed
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
-from a2a_bridge.push import Registrations, Webhook, WebhookSender
+from a2a_bridge.push import Registrations, Webhook
 
 __all__ = [
     "EVERYTHING",
@@ -177,30 +177,16 @@ async def serve_agent(
     """Serves a hosted agent on the declared interfaces while the context is open.
 
     interfaces: see `a2a_bridge.cards.interface`. Raises ValueError or LookupError for a declaration that
-    cannot be served, OSError for an address that cannot be listened on.
+    cannot be served, OSError for an address that cannot be listened on, CannotOpen for a store that cannot be opened.
     """
     options = options or ServeOptions()
     remembered = Remembered(declared_dialects(interfaces))
-    async with AsyncExitStack() as stack:
-        if isinstance(options.store, str) and options.store != MEMORY:
-            await stack.enter_async_context(open_store(options.store))
-        sender = None
-        if options.push:
-            post = await stack.enter_async_context(http_post(DialOptions(timeout=PUSH_TIMEOUT)))
-            sender = WebhookSender(Webhook(post), remembered.registrations, names=remembered.legacy.names)
-        engine = Engine(agent, push_sender=sender)
-
-        async def close(grace: float) -> None:
-            end = monotonic() + grace
-            await engine.close(grace)
-            if sender is not None:
-                await sender.close(max(0.0, end - monotonic()))
-
-        server = await stack.enter_async_context(
-            serve_service(
-                service_of(engine), agent.card, interfaces, options, close=close, remembered=remembered
-            )
-        )
+    async with (
+        hosted(agent, options) as one,
+        serve_service(
+            one.service, one.card, interfaces, one.options, close=one.close, remembered=remembered
+        ) as server,
+    ):
         yield server
 
 
@@ -220,7 +206,10 @@ async def serve_gateway(
         upstream = await stack.enter_async_context(
             dialled(candidates, dial_options, discreet=True, dial=dialling)
         )
-        service: Service = Router(Route(upstream, candidates[0].interface.tenant))
+        older = candidates[0].dialect.final_events
+        sharing = Sharing(upstream, options.replay, forward=dial_options.forward, older=older)
+        stack.push_async_callback(sharing.aclose)
+        service: Service = Router(Route(sharing, candidates[0].interface.tenant))
         # Names are easily guessed, and the agent may know its callers although we do not.
         remembered = Remembered(declared_dialects(interfaces), visible_to)
         receivers: dict[str, Receive] = {}
@@ -337,20 +326,20 @@ def asgi(
     follow the mount path and trusted forwarded headers, in an extended card that names none too. Only the
     paths of `interfaces` count.
     """
-    options = options or ServeOptions()
-    engine = Engine(agent)
-    plan = [replace(placed(one, options), address=options.http) for one in interfaces]
+    one = prepared(agent, options or ServeOptions())
+    options = one.options
+    plan = [replace(placed(declared, options), address=options.http) for declared in interfaces]
     advertisement = Advertisement(
-        agent.card,
+        one.card,
         plan,
         card_address=options.http,
         public_url=options.public_url,
         public_grpc=options.public_grpc,
         grpc_urls=options.grpc_urls,
     )
-    service = compose(service_of(engine), _addressed(advertisement))
-    service = guarded(service, agent.card, options, dialects_of(plan))
-    host = asgi_host(options.host, close=engine.close)
+    service = compose(started(one), _addressed(advertisement))
+    service = guarded(service, one.card, options, dialects_of(plan))
+    host = asgi_host(options.host, close=one.close)
     for (family, _, path), group in grouped(plan).items():
         if family != "http":
             raise ValueError("an ASGI application speaks HTTP bindings only; see add_to_server for gRPC")
@@ -390,11 +379,10 @@ def add_to_server(
     health, reflection: add these services too. Returns the engine; await its `close(grace)` after the
     server has stopped to let running tasks finish.
     """
-    options = options or ServeOptions()
-    engine = Engine(agent)
-    service = guarded(service_of(engine), agent.card, options, KNOWN)
-    grpc_attach(service, server, health=health, reflection=reflection)
-    return engine
+    one = prepared(agent, options or ServeOptions())
+    service = guarded(started(one), one.card, one.options, KNOWN)
+    grpc_attach(service, server, health=health, reflection=reflection, refusal=one.options.host.refusal)
+    return one.engine
 
 
 @asynccontextmanager
@@ -416,11 +404,8 @@ async def connect(
     """
     options = options or DialOptions()
     if isinstance(target, Agent):
-        engine = Engine(target)
-        try:
-            yield Peer(guarded(service_of(engine), target.card, ServeOptions()), target.card)
-        finally:
-            await engine.close(0)
+        async with hosted(target, ServeOptions()) as one:
+            yield Peer(guarded(one.service, one.card, one.options), one.card)
         return
     if isinstance(target, hub.AgentInterface):
         target = hub.AgentCard(supported_interfaces=[target])

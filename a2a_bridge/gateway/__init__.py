@@ -2,7 +2,9 @@
 
 from a2a_bridge.gateway.cards import note_signatures, rewrite, rewrite_extended_card, synthesised
 from a2a_bridge.gateway.polyfill import REMEMBERED, polyfilled
+from a2a_bridge.gateway.replay import ReplayOptions
 from a2a_bridge.gateway.router import Route, Router
+from a2a_bridge.gateway.shared import Sharing
 from a2a_bridge.gateway.upstream import Dial, Failover, Health, Upstream, dialled, failed_to_connect
 
 __all__ = [
@@ -10,8 +12,10 @@ __all__ = [
     "Dial",
     "Failover",
     "Health",
+    "ReplayOptions",
     "Route",
     "Router",
+    "Sharing",
     "Upstream",
     "dialled",
     "failed_to_connect",

@@ -6,6 +6,7 @@ Rules:
 2. A stream ends after a final event, whatever its state says. A closing event that a bridge made up is dropped.
 3. Nothing else changes: several tasks or messages in a row pass as they are.
 4. Subscribing to a task that has ended is UNSUPPORTED_OPERATION (spec 3.1.6), which costs one look at the task.
+5. An agent that goes on after an event, as it was asked to, is not begun by a snapshot.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from contextlib import aclosing
 from typing import Any
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call
+from a2a_bridge.core.call import EVENT_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.messages import is_terminal
+from a2a_bridge.core.resume import asked_after, event_id, number_of
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects.marks import CLOSING, SNAPSHOT, Finality, synthesise, synthesised
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -35,20 +37,43 @@ async def begun_by_a_task(
     service: Service, call: Call[Any, Any], is_final: Finality
 ) -> AsyncGenerator[hub.StreamResponse, None]:
     """The stream of a call, which `service` answers in 0.x ways."""
-    if call.operation is ops.SUBSCRIBE_TO_TASK:
+    subscribes = call.operation is ops.SUBSCRIBE_TO_TASK
+    resumes = subscribes and bool(asked_after(call.context))
+    if subscribes and not resumes:
         await _check_running(service, call)
+    reply = call.context.reply
     begun = False
     async with aclosing(service.stream(call)) as events:
         async for event in events:
             which = event.WhichOneof("payload")
             if which == "status_update" and synthesised(event.status_update) == CLOSING:
+                reply.pop(EVENT_PARAMETER, None)
                 return
-            if not begun and which in _UPDATES:
-                yield hub.StreamResponse(task=await _snapshot(service, call, event))
+            # An agent that gives ids has gone on where it was asked to.
+            if not begun and which in _UPDATES and not (resumes and EVENT_PARAMETER in reply):
+                id_ = reply.pop(EVENT_PARAMETER, None)
+                snapshot = hub.StreamResponse(task=await _snapshot(service, call, event))
+                if before := _before(id_):
+                    reply[EVENT_PARAMETER] = before
+                yield snapshot
+                if id_ is not None:
+                    reply[EVENT_PARAMETER] = id_
             begun = True
             yield event
             if which == "status_update" and is_final(event.status_update):
                 return
+    if resumes and not begun:
+        # Whoever cannot resume says nothing of a task that has ended, which is not the same as nothing left.
+        await _check_running(service, call)
+
+
+def _before(id_: str | None) -> str:
+    """The id of a snapshot that holds all before an event; empty when that cannot be told."""
+    if id_ is None:
+        return ""
+    epoch, _, _ = id_.rpartition("-")
+    number = number_of(id_, epoch)
+    return event_id(number - 1, epoch) if number else ""
 
 
 async def _check_running(service: Service, call: Call[Any, Any]) -> None:

@@ -19,7 +19,7 @@ from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V1_0
-from a2a_bridge.gateway import failed_to_connect
+from a2a_bridge.gateway import ReplayOptions, failed_to_connect
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions, Server, connect, serve_gateway, serve_service
 from a2a_bridge.testing.probe import Probe, answering, holding
@@ -59,11 +59,13 @@ def candidates(*interfaces: hub.AgentInterface) -> list[Candidate]:
 
 
 @asynccontextmanager
-async def gateway(*interfaces: hub.AgentInterface, **dial: Any) -> AsyncIterator[Server]:
+async def gateway(
+    *interfaces: hub.AgentInterface, replay: ReplayOptions | None = None, **dial: Any
+) -> AsyncIterator[Server]:
     """A gateway on all bindings in front of `interfaces`."""
     options = DialOptions(timeout=None, **dial)
-    found = candidates(*interfaces)
-    async with serve_gateway(card(), found, options=ServeOptions(grace=0), dial_options=options) as server:
+    served = ServeOptions(grace=0, replay=replay or ReplayOptions())
+    async with serve_gateway(card(), candidates(*interfaces), options=served, dial_options=options) as server:
         yield server
 
 
@@ -169,7 +171,8 @@ async def test_a_caller_that_goes_away_ends_the_stream_upstream(
 ) -> None:
     begun = hub.StreamResponse(task=hub.Task(id="t", context_id="c"))
     probe.on_stream = holding(begun)
-    async with bridged(probe, upstream, front) as client:
+    # An agent that cannot resume a stream is listened to a little longer: here not at all.
+    async with bridged(probe, upstream, front, replay=ReplayOptions(linger=0)) as client:
         request = hub.SubscribeToTaskRequest(id="t")
         async with aclosing(client.subscribe_to_task(request)) as events:
             assert (await anext(events)).task.id == "t"

@@ -1,0 +1,279 @@
+"""Feeds a log from the agent, and takes the stream up again when it breaks. It knows no readers.
+
+Rules:
+1. A stream that the agent ended is over, and so is one that broke after the task had come to rest. One that broke
+   before is taken up by subscribing: after the last event if the agent gives ids, else by the difference between the
+   task as known and as it is now.
+2. Readers learn of a break only if it cannot be mended: all attempts failed, the agent refuses, or events are lost
+   whose number nobody knows.
+3. What an agent says is its word: only UNAVAILABLE (which a broken connection is, too), and a deadline that was the
+   first caller's, count as a break.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import cast
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import (
+    EVENT_PARAMETER,
+    IN_PROCESS,
+    LAST_EVENT_PARAMETER,
+    RESUME_PARAMETER,
+    Call,
+    CallContext,
+)
+from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.resume import GAP, counted_on
+from a2a_bridge.core.service import Service
+from a2a_bridge.gateway.differences import missed
+from a2a_bridge.gateway.replay import Log, ReplayOptions
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+logger = logging.getLogger(__name__)
+
+Events = AsyncGenerator[hub.StreamResponse, None]
+
+#: seconds to learn what became of a task that can no longer be subscribed to
+_LOOK = 10.0
+#: states after which a stream has come to rest
+_RESTING = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED}
+
+
+class _Lost(A2AError):  # noqa: N818  the domain's word is the better name
+    """Events are missing, and nobody knows how many."""
+
+    def __init__(self) -> None:
+        text = "events of the task were lost on the way; subscribe again"
+        super().__init__(Reason.UNAVAILABLE, text, blame=Blame.PEER, retry_after=0.0)
+
+
+def _given_up() -> A2AError:
+    return A2AError(Reason.UNAVAILABLE, "the stream was given up", blame=Blame.SELF)
+
+
+class Feed:
+    """The agent's side of one log.
+
+    context: to call the agent with, as the caller that began or last revived the stream; its parameters are those
+    that travel on. theirs: whether the numbers of the log are the agent's. on_event: told after each event.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        log: Log,
+        context: CallContext,
+        tenant: str,
+        options: ReplayOptions,
+        *,
+        theirs: bool,
+        heard: str,
+        on_event: Callable[[], None],
+    ) -> None:
+        self.context = context
+        #: the agent's own id of the event that came last; empty when it gives none
+        self.heard = heard
+        self._service = service
+        self._log = log
+        self._tenant = tenant
+        self._options = options
+        self._theirs = theirs
+        self._on_event = on_event
+        self._fruitless = 0
+        self._begun = self._given_up = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, source: Events | None = None, reply: dict[str, str] | None = None) -> None:
+        """Begins to read a stream, whose first event the caller may have taken; None: subscribes anew.
+
+        reply: of the call that the stream belongs to.
+        """
+        self._log.live = True
+        self._fruitless = 0
+        self._begun = self._given_up = False
+        work = self._run(source, {} if reply is None else reply)
+        self._task = asyncio.create_task(work, name=f"a2a gateway stream {self._log.task_id}")
+
+    def cancel(self) -> asyncio.Task[None] | None:
+        """Hangs up. The task that is doing it, if it was not done already."""
+        task = self._task
+        if task is None or task.done():
+            return None
+        if self._begun:
+            task.cancel()
+        else:
+            # Cancelled before it has begun, it would not even close the stream.
+            self._given_up = True
+        return task
+
+    # ------------------------------------------------------------------ reading
+
+    async def _run(self, source: Events | None, reply: dict[str, str]) -> None:
+        log = self._log
+        error: A2AError | None = None
+        self._begun = True
+        if self._given_up:
+            if source is not None:
+                await source.aclose()
+            log.stop(_given_up())
+            return
+        try:
+            while True:
+                if source is None:
+                    source, reply = await self._taken_up(error)
+                if source is None:
+                    break
+                try:
+                    await self._read(source, reply)
+                    break
+                except A2AError as failure:
+                    if log.state in _RESTING:
+                        logger.debug("a stream broke after it had come to rest: %s", failure)
+                        break
+                    if not self._broke(failure):
+                        raise
+                    logger.debug("the stream of task %s broke: %s", log.task_id, failure)
+                    error, source = failure, None
+            log.stop()
+        except A2AError as failure:
+            log.stop(failure)
+        except asyncio.CancelledError:
+            log.stop(_given_up())
+            raise
+        except Exception:
+            logger.exception("the stream of task %s failed", log.task_id)
+            log.stop(internal_error())
+
+    async def _read(self, source: Events, reply: dict[str, str]) -> None:
+        log = self._log
+        async with aclosing(source) as events:
+            async for event in events:
+                self._append(event, reply.pop(EVENT_PARAMETER, ""))
+                if log.full:
+                    await log.room()
+
+    def _append(self, event: hub.StreamResponse, id_: str) -> None:
+        """Adds an event of the agent's. Raises _Lost when its id does not follow."""
+        log = self._log
+        if self._theirs and id_ != log.id(log.last + 1):
+            raise self._lost()
+        if id_:
+            self.heard = id_
+        self._fruitless = 0
+        log.append(event)
+        self._on_event()
+
+    def _broke(self, error: A2AError) -> bool:
+        if isinstance(error, _Lost) or not self._log.regular:
+            return False
+        if error.reason is Reason.DEADLINE_EXCEEDED:
+            return self.context.deadline is not None
+        return error.reason is Reason.UNAVAILABLE
+
+    def _lost(self) -> _Lost:
+        self._log.regular = False
+        return _Lost()
+
+    # ------------------------------------------------------------------ taking it up again
+
+    async def _taken_up(self, error: A2AError | None) -> tuple[Events | None, dict[str, str]]:
+        """A stream that goes on where the log ends; None when nothing is to come. Raises the first error."""
+        options = self._options
+        while self._fruitless < options.attempts:
+            if self._fruitless:
+                pause = min(options.pause * 2 ** (self._fruitless - 1), options.longest_pause)
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  nobody gains by guessing it
+            self._fruitless += 1
+            try:
+                return await self._subscribed()
+            except A2AError as failure:
+                if failure.reason is not Reason.UNAVAILABLE or isinstance(failure, _Lost):
+                    raise
+                logger.debug("the stream of task %s is not to be had: %s", self._log.task_id, failure)
+                error = error or failure
+        raise error or _Lost()
+
+    async def _subscribed(self) -> tuple[Events | None, dict[str, str]]:
+        reply: dict[str, str] = {}
+        parameters = dict(self.context.parameters)
+        if self.heard:
+            parameters[LAST_EVENT_PARAMETER] = self.heard
+        # In nobody's version, so that streams of older agents are shaped for the newest: begun by the task.
+        context = self.context.replace(parameters=parameters, deadline=None, origin=IN_PROCESS, reply=reply)
+        request = hub.SubscribeToTaskRequest(id=self._log.task_id, tenant=self._tenant)
+        source = cast("Events", self._service.stream(Call(ops.SUBSCRIBE_TO_TASK, request, context)))
+        try:
+            first = await anext(source)
+            self._first(first, reply)
+        except StopAsyncIteration:
+            # What was asked for by its id and is nothing has been told; anything else has to be looked at.
+            if not self.heard:
+                await self._look(_Lost())
+            return None, reply
+        except A2AError as failure:
+            await source.aclose()
+            if failure.reason is not Reason.UNSUPPORTED_OPERATION:
+                raise
+            await self._look(failure)
+            return None, reply
+        except BaseException:
+            await source.aclose()
+            raise
+        if self._log.ended:
+            await source.aclose()
+            return None, reply
+        return source, reply
+
+    def _first(self, first: hub.StreamResponse, reply: dict[str, str]) -> None:
+        """Fits the first event of a new stream to the log. Raises _Lost."""
+        id_ = reply.pop(EVENT_PARAMETER, "")
+        gap = reply.pop(RESUME_PARAMETER, "") == GAP
+        if self.heard and id_ and not gap:
+            following = counted_on(self.heard)
+            next(following, "")
+            if next(following, "") == id_:
+                self._append(first, id_)
+                return
+        if first.HasField("task") and first.task.id == self._log.task_id:
+            self._catch_up(first.task, id_)
+        else:
+            self._append(first, id_)
+
+    async def _look(self, refused: A2AError) -> None:
+        """Closes the log by what became of the task. Raises what the agent said if that is not the end of it."""
+        request = hub.GetTaskRequest(id=self._log.task_id, tenant=self._tenant)
+        context = self.context.replace(deadline=None, origin=IN_PROCESS, reply={})
+        try:
+            async with asyncio.timeout(_LOOK):
+                task = await self._service.unary(Call(ops.GET_TASK, request, context))
+        except TimeoutError:
+            raise A2AError(Reason.UNAVAILABLE, "the agent does not answer", blame=Blame.PEER) from None
+        if task.status.state not in _RESTING:
+            raise refused
+        self._catch_up(task, "")
+
+    def _catch_up(self, now: hub.Task, id_: str) -> None:
+        """Adds what was missed, as a snapshot tells it. Raises _Lost when it cannot be told."""
+        log = self._log
+        before = log.snapshot()
+        if before is None:
+            raise self._lost()
+        events = missed(before, now, history=log.history)
+        if self._theirs and (log.id(log.last + len(events)) != (id_ or log.id(log.last))):
+            raise self._lost()
+        if id_:
+            self.heard = id_
+        for event in events:
+            self._fruitless = 0
+            log.append(event)
+            self._on_event()
+
+
+__all__ = ["Events", "Feed"]

@@ -1,0 +1,338 @@
+"""A bounded log of what an agent's stream brought, with readers at their own places. It calls nobody.
+
+Rules:
+1. An event is stored once, whoever reads it. It is shared and never changed.
+2. What no longer fits is added to the task as it was before the log begins, so that log and task together always
+   tell the whole. A task that grows beyond its bound is forgotten; the log stays.
+3. The fastest reader sets the pace: a log with readers takes no more than a window beyond it. A reader that others
+   leave behind by more than the log holds is dropped with an error and may subscribe again.
+4. Ids are the agent's own where it gives any, so that they mean the same through any gateway; else ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.lifecycle import IllegalTransition, advance
+from a2a_bridge.core.messages import TERMINAL, task_id_of
+from a2a_bridge.core.resume import event_id, number_of
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: what an event takes in memory beside its content, roughly
+_OVERHEAD = 512
+#: events a reader gets at once
+_BATCH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """How much a gateway keeps of streams, and how long. Sizes in bytes, times in seconds.
+
+    tasks: streams that are kept, 0 for none at all: then nothing is shared or resumed. events, size: of one stream,
+    that readers can go back. task_size: largest task of which the gateway keeps a copy. total: of all together.
+    window, window_size: how far the agent may be ahead of the fastest reader.
+    linger: how long a stream of an agent that cannot resume goes on without readers.
+    attempts, pause, longest_pause: how often a broken stream is taken up again, how long it waits before the second
+    attempt, doubled before each further one, and at most.
+    """
+
+    tasks: int = 1000
+    events: int = 1024
+    size: int = 1 << 20
+    task_size: int = 4 << 20
+    total: int = 64 << 20
+    window: int = 64
+    window_size: int = 256 << 10
+    linger: float = 30.0
+    attempts: int = 8
+    pause: float = 0.1
+    longest_pause: float = 5.0
+
+
+class Log:
+    """The events of one task that came by one stream, numbered from `base` + 1.
+
+    epoch: of the ids; empty for numbers alone. task: as of `base`; None when nobody knows. whole: whether it is what
+    a subscriber would be shown. history: whether its history is complete. ended: the task has ended and all is here.
+    rested: the agent closed the stream. live: somebody feeds the log. regular: all events are of this task.
+    """
+
+    __slots__ = (
+        "_ends",
+        "_moved",
+        "_options",
+        "_owned",
+        "_sleepers",
+        "_start",
+        "base",
+        "epoch",
+        "events",
+        "history",
+        "live",
+        "readers",
+        "regular",
+        "rested",
+        "state",
+        "task",
+        "task_id",
+        "task_size",
+        "whole",
+    )
+
+    def __init__(
+        self,
+        task_id: str,
+        task: hub.Task | None,
+        options: ReplayOptions,
+        *,
+        epoch: str,
+        base: int = 0,
+        whole: bool = True,
+        history: bool = True,
+    ) -> None:
+        self.task_id = task_id
+        self.task = task
+        self.task_size = 0 if task is None else task.ByteSize()
+        self.epoch = epoch
+        self.base = base
+        self.whole = whole and task is not None
+        self.history = history
+        self.state = hub.TASK_STATE_UNSPECIFIED if task is None else task.status.state
+        self.live = False
+        self.rested = False
+        self.regular = True
+        self.events: list[hub.StreamResponse] = []
+        self.readers: set[Reader] = set()
+        self._options = options
+        #: the task is a reader's event until it has to change
+        self._owned = False
+        #: bytes up to the end of each event, and before the first
+        self._ends: list[int] = []
+        self._start = 0
+        self._sleepers: list[asyncio.Future[None]] = []
+        self._moved: asyncio.Future[None] | None = None
+
+    # ------------------------------------------------------------------ what is known
+
+    @property
+    def last(self) -> int:
+        """The number of the newest event."""
+        return self.base + len(self.events)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the task has ended, so that nothing will follow."""
+        return self.state in TERMINAL
+
+    @property
+    def size(self) -> int:
+        """What it takes in memory, roughly."""
+        return self._held() + self.task_size
+
+    def id(self, number: int) -> str:
+        """The id of an event, or of a snapshot that holds all up to it."""
+        return event_id(number, self.epoch)
+
+    def place(self, id_: str) -> int | None:
+        """The number behind an id if what follows it is here; None else."""
+        number = number_of(id_, self.epoch)
+        return number if number is not None and self.base <= number <= self.last else None
+
+    def snapshot(self) -> hub.Task | None:
+        """The task with all events; None when it is not known. The caller's own copy."""
+        if self.task is None:
+            return None
+        task = hub.Task()
+        task.CopyFrom(self.task)
+        try:
+            for event in self.events:
+                _add(task, event)
+        except IllegalTransition:
+            self._forget_task()
+            return None
+        return task
+
+    # ------------------------------------------------------------------ the side that feeds it
+
+    def append(self, event: hub.StreamResponse) -> None:
+        """Adds the next event and wakes who waits for it."""
+        which = event.WhichOneof("payload")
+        if which == "status_update":
+            self.state = event.status_update.status.state
+        elif which == "task":
+            self.state = event.task.status.state
+        if which == "message" or task_id_of(event) != self.task_id:
+            self.regular = False
+            self._forget_task()
+        self.events.append(event)
+        self._ends.append((self._ends[-1] if self._ends else self._start) + event.ByteSize() + _OVERHEAD)
+        if len(self.events) > self._options.events or self._held() > self._options.size:
+            self._trim()
+        if self._sleepers:
+            self.wake()
+
+    @property
+    def full(self) -> bool:
+        """Whether the fastest reader is too far behind to take more."""
+        if not self.readers:
+            return False
+        place = max(reader.position for reader in self.readers) - self.base
+        ahead = len(self.events) - place
+        if ahead < self._options.window and ahead <= 1:
+            return False
+        before = self._start if place <= 0 else self._ends[place - 1]
+        return ahead >= self._options.window or self._ends[-1] - before > self._options.window_size
+
+    async def room(self) -> None:
+        """Returns when the log is not full."""
+        while self.full:
+            self._moved = asyncio.get_running_loop().create_future()
+            await self._moved
+
+    def stop(self, error: A2AError | None = None) -> None:
+        """Nobody feeds it any more. Its readers end, or get the error, once they have read it."""
+        self.live = False
+        self.rested = error is None
+        for reader in self.readers:
+            reader.error = error
+        self.wake()
+
+    def wake(self) -> None:
+        """Has readers look again."""
+        sleepers, self._sleepers = self._sleepers, []
+        for sleeper in sleepers:
+            if not sleeper.done():
+                sleeper.set_result(None)
+
+    def shrink(self) -> None:
+        """Keeps as little as its readers allow."""
+        self._forget_task()
+        self._drop(self._droppable())
+
+    # ------------------------------------------------------------------ the side that reads it
+
+    def reader(self, position: int) -> Reader:
+        """A reader of what follows a number."""
+        reader = Reader(self, position)
+        self.readers.add(reader)
+        return reader
+
+    def leave(self, reader: Reader) -> None:
+        """A reader has gone."""
+        self.readers.discard(reader)
+        self.moved()
+
+    def moved(self) -> None:
+        """A reader has read on, or gone."""
+        if self._moved is not None:
+            if not self._moved.done():
+                self._moved.set_result(None)
+            self._moved = None
+
+    async def news(self) -> None:
+        """Returns when there may be something to read."""
+        sleeper = asyncio.get_running_loop().create_future()
+        self._sleepers.append(sleeper)
+        try:
+            await sleeper
+        finally:
+            if sleeper.cancelled() and sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
+
+    # ------------------------------------------------------------------ inside
+
+    def _held(self) -> int:
+        return self._ends[-1] - self._start if self._ends else 0
+
+    def _droppable(self) -> int:
+        """How many events the fastest reader has read, which is all when there is none."""
+        if not self.readers:
+            return len(self.events)
+        return max(reader.position for reader in self.readers) - self.base
+
+    def _trim(self) -> None:
+        """Adds the oldest events to the task: a quarter of what may be held, so that it is not done at each."""
+        options = self._options
+        events, size = options.events * 3 // 4, options.size * 3 // 4
+        total = self._ends[-1]
+        count = 0
+        for count, end in enumerate(self._ends, 1):
+            if len(self._ends) - count <= events and total - end <= size:
+                break
+        self._drop(min(count, self._droppable()))
+
+    def _drop(self, count: int) -> None:
+        if count <= 0:
+            return
+        if self.task is not None:
+            if not self._owned:
+                own = hub.Task()
+                own.CopyFrom(self.task)
+                self.task = own
+                self._owned = True
+            try:
+                for event in self.events[:count]:
+                    _add(self.task, event)
+            except IllegalTransition:
+                self._forget_task()
+            else:
+                self.task_size += self._ends[count - 1] - self._start
+                if self.task_size > self._options.task_size:
+                    # The sum counts what was replaced, too.
+                    self.task_size = self.task.ByteSize()
+                if self.task_size > self._options.task_size:
+                    self._forget_task()
+        self._start = self._ends[count - 1]
+        del self.events[:count]
+        del self._ends[:count]
+        self.base += count
+
+    def _forget_task(self) -> None:
+        self.task = None
+        self.task_size = 0
+        self.whole = False
+
+
+class Reader:
+    """One place in a log. position: the number of the event read last. error: what to end with."""
+
+    __slots__ = ("error", "log", "position")
+
+    def __init__(self, log: Log, position: int) -> None:
+        self.log = log
+        self.position = position
+        self.error: A2AError | None = None
+
+    async def take(self) -> list[hub.StreamResponse]:
+        """The next events; none when all were read and nobody feeds the log. Whoever reads moves `position` on.
+
+        Raises A2AError when the stream ended with an error, or this reader was left behind.
+        """
+        log = self.log
+        log.moved()
+        while True:
+            start = self.position - log.base
+            if start < 0:
+                text = "the events of the task were read too slowly; subscribe again"
+                raise A2AError(Reason.UNAVAILABLE, text, retry_after=0.0)
+            batch = log.events[start : start + _BATCH]
+            if batch:
+                return batch
+            if self.error is not None:
+                raise self.error
+            if not log.live:
+                return []
+            await log.news()
+
+
+def _add(task: hub.Task, event: hub.StreamResponse) -> None:
+    """Applies an event to a task in place. Raises IllegalTransition."""
+    which = event.WhichOneof("payload")
+    if which == "task":
+        task.CopyFrom(event.task)
+    elif which == "status_update":
+        advance(task, event.status_update)
+    elif which == "artifact_update":
+        advance(task, event.artifact_update)

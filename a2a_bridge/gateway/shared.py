@@ -1,0 +1,349 @@
+"""Streams of a gateway that can be shared and resumed: one stream of the agent per task and caller, many readers.
+
+It stands right before the agent. Rules:
+1. A stream belongs to those who send what its first caller sent of what travels on and says who calls: tenant,
+   principal, credentials. Others never share it.
+2. A stream of a message, of a task that has ended, or of anything that is not one task, passes as it is.
+3. A caller that leaves does not end the agent's stream for others. The last that leaves ends it, at once where the
+   agent can resume it, else after a time in which the caller may come back.
+4. Ids are the agent's where it gives any; what this gateway does not have is then asked of the agent. Else they are
+   ours, and unknown ones are a gap: a marked snapshot stands for what is lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import (
+    ASIDE_PARAMETER,
+    EVENT_PARAMETER,
+    EXTENSIONS_PARAMETER,
+    IN_PROCESS,
+    LAST_EVENT_PARAMETER,
+    RESUME_PARAMETER,
+    Call,
+    CallContext,
+)
+from a2a_bridge.core.messages import TERMINAL, task_id_of
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.resume import GAP, RESUME_URI, asked_after, counted_on, gap_of, mark_gap
+from a2a_bridge.core.scope import Scope
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import older_versions
+from a2a_bridge.dialects.marks import CLOSING, SNAPSHOT, SYNTHESISED, synthesise, synthesised
+from a2a_bridge.gateway.feed import Events
+from a2a_bridge.gateway.index import visible_to
+from a2a_bridge.gateway.replay import Reader, ReplayOptions
+from a2a_bridge.gateway.shelf import Beginning, Shelf, Stream
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: parameters that travel on and say nothing of who calls
+_IMPERSONAL = frozenset({EXTENSIONS_PARAMETER, "traceparent", "tracestate", "baggage", ASIDE_PARAMETER})
+
+
+@dataclass(slots=True, eq=False)
+class _Opened:
+    """A caller's stream once it is known what it will be.
+
+    first: what to yield before anything else, under its id. source: the agent's stream, to be passed on as it is.
+    reader: a place in a stream that is kept. resumed: whether it takes up an earlier one.
+    """
+
+    reply: dict[str, str]
+    first: hub.StreamResponse | None = None
+    id: str = ""
+    source: Events | None = None
+    stream: Stream | None = None
+    reader: Reader | None = None
+    resumed: bool = False
+
+
+class Sharing:
+    """A service whose streams of tasks are shared and resumed. Implements Service.
+
+    forward: names of the parameters that travel on. older: whether the agent's version is one whose streams need not
+    begin with a task.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        options: ReplayOptions | None = None,
+        *,
+        forward: Iterable[str] = (),
+        older: bool = False,
+    ) -> None:
+        options = options or ReplayOptions()
+        self._service = service
+        self._keeps = options.tasks > 0
+        self._forward = tuple(forward)
+        self._personal = tuple(sorted(set(self._forward) - _IMPERSONAL - {"authorization"}))
+        self._older = older
+        self._older_callers = older_versions()
+        self._shelf = Shelf(service, options)
+
+    def __len__(self) -> int:
+        return len(self._shelf)
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        return await self._service.unary(call)
+
+    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        if self._keeps and call.operation is ops.SEND_STREAMING_MESSAGE:
+            return cast("AsyncGenerator[Res, None]", self._follow(cast("Any", call), self._sent))
+        if self._keeps and call.operation is ops.SUBSCRIBE_TO_TASK:
+            return cast("AsyncGenerator[Res, None]", self._follow(cast("Any", call), self._subscribed))
+        return self._service.stream(call)
+
+    async def aclose(self) -> None:
+        """Hangs up on all streams."""
+        await self._shelf.aclose()
+
+    # ------------------------------------------------------------------ what a caller reads
+
+    async def _follow(
+        self, call: Call[Any, Any], opening: Callable[[Call[Any, Any]], Awaitable[_Opened]]
+    ) -> Events:
+        opened = await opening(call)
+        reply = call.context.reply
+        try:
+            if opened.first is not None:
+                if opened.id:
+                    reply[EVENT_PARAMETER] = opened.id
+                yield opened.first
+            if opened.source is not None:
+                told = opened.reply
+                async for event in opened.source:
+                    if EVENT_PARAMETER in told:
+                        reply[EVENT_PARAMETER] = told.pop(EVENT_PARAMETER)
+                    yield event
+            if opened.stream is None or opened.reader is None:
+                return
+            reader, log = opened.reader, opened.stream.log
+            closes = self._older and call.context.origin.version not in self._older_callers
+            while True:
+                events = await reader.take()
+                if not events:
+                    if not opened.resumed or log.ended or (log.rested and opened.id != log.id(log.last)):
+                        return
+                    opened.resumed = False
+                    opened.stream.feed.context = self._travelling(call.context)
+                    opened.stream.feed.start()
+                    continue
+                for event in events:
+                    reader.position += 1
+                    if closes and synthesised(event.status_update) == CLOSING:
+                        return
+                    reply[EVENT_PARAMETER] = log.id(reader.position)
+                    yield event
+        finally:
+            if opened.source is not None:
+                await opened.source.aclose()
+            if opened.stream is not None and opened.reader is not None:
+                self._shelf.leave(opened.stream, opened.reader)
+
+    # ------------------------------------------------------------------ how it begins
+
+    async def _sent(self, call: Call[Any, Any]) -> _Opened:
+        request: hub.SendMessageRequest = call.request
+        first, source, reply = await self._first(call, call.context)
+        if first is None:
+            return _Opened(reply)
+        id_ = reply.pop(EVENT_PARAMETER, "")
+        task_id = task_id_of(first)
+        if not task_id or first.HasField("message") or _state_of(first) in TERMINAL:
+            return _Opened(reply, first, id_, source)
+        if first.HasField("task"):
+            # What this caller did not want to see of the history, others may.
+            complete = not request.configuration.HasField("history_length")
+            beginning = Beginning(first.task, id_, whole=complete, history=complete)
+        else:
+            new = not request.message.task_id
+            beginning = Beginning(_empty(first), id_, first, whole=new, history=new)
+        return self._kept(call, task_id, beginning, first, source, reply)
+
+    async def _subscribed(self, call: Call[Any, Any]) -> _Opened:
+        context = call.context
+        task_id = call.request.id
+        after = asked_after(context)
+        ours = bool(after) and self._shelf.ours(after)
+        stream = self._shelf.find((self._whose(call), task_id))
+        if stream is not None:
+            place = stream.log.place(after) if after else None
+            if place is not None:
+                return self._joined(call, stream, place, _Opened({}, id=after, resumed=True))
+            snapshot = stream.log.snapshot() if _joinable(stream) and (ours or not after) else None
+            if snapshot is not None:
+                id_ = stream.log.id(stream.log.last)
+                if after:
+                    mark_gap(snapshot, after, id_)
+                    context.reply[RESUME_PARAMETER] = GAP
+                elif self._older:
+                    synthesise(snapshot, SNAPSHOT)
+                opened = _Opened({}, hub.StreamResponse(task=snapshot), id_)
+                return self._joined(call, stream, stream.log.last, opened)
+        asked = context
+        if after:
+            parameters = dict(context.parameters.items())
+            parameters.pop(LAST_EVENT_PARAMETER, None)
+            if not ours:
+                parameters[LAST_EVENT_PARAMETER] = after
+            # What stands for a gap is a task, which streams in older versions need not begin with.
+            origin = IN_PROCESS if self._older else context.origin
+            asked = context.replace(parameters=parameters, origin=origin)
+        first, source, reply = await self._first(call, asked)
+        if first is None:
+            return _Opened(reply)
+        id_ = reply.pop(EVENT_PARAMETER, "")
+        if task_id_of(first) != task_id or first.HasField("message"):
+            return _Opened(reply, first, id_, source)
+        if after and not ours and id_ and id_ == _following(after) and RESUME_PARAMETER not in reply:
+            beginning = Beginning(None, id_, first, whole=False, history=False)
+            return self._kept(call, task_id, beginning, first, source, reply)
+        if after:
+            context.reply[RESUME_PARAMETER] = GAP
+        if not first.HasField("task"):
+            beginning = Beginning(_empty(first), id_, first, whole=False, history=False)
+            return self._kept(call, task_id, beginning, first, source, reply)
+        known = _unmarked(first.task)
+        if _state_of(first) in TERMINAL:
+            shown = _marked(first, known, after, id_) if after else first
+            return _Opened(reply, shown, id_, source)
+        opened = self._kept(call, task_id, Beginning(known, id_), first, source, reply)
+        if after:
+            opened.first = _marked(first, known, after, opened.id)
+        return opened
+
+    async def _first(
+        self, call: Call[Any, Any], context: CallContext
+    ) -> tuple[hub.StreamResponse | None, Events, dict[str, str]]:
+        """The first event of the agent's stream, the rest, and what comes with it; None when it is empty."""
+        reply: dict[str, str] = {}
+        source = cast(
+            "Events", self._service.stream(Call(call.operation, call.request, context.replace(reply=reply)))
+        )
+        try:
+            return await anext(source), source, reply
+        except StopAsyncIteration:
+            return None, source, reply
+        except BaseException:
+            await source.aclose()
+            raise
+        finally:
+            _answer(call.context, reply)
+
+    def _kept(
+        self,
+        call: Call[Any, Any],
+        task_id: str,
+        beginning: Beginning,
+        first: hub.StreamResponse,
+        source: Events,
+        reply: dict[str, str],
+    ) -> _Opened:
+        """A stream that others may join, if there is room for it."""
+        key = self._whose(call), task_id
+        stream = self._shelf.keep(
+            key, task_id, beginning, self._travelling(call.context), call.request.tenant
+        )
+        if stream is None:
+            return _Opened(reply, first, beginning.id, source)
+        stream.extensions = reply.get(EXTENSIONS_PARAMETER, "")
+        reader = self._shelf.join(stream, stream.log.last)
+        stream.feed.start(source, reply)
+        return _Opened(reply, first, stream.log.id(stream.log.last), None, stream, reader)
+
+    def _joined(self, call: Call[Any, Any], stream: Stream, place: int, opened: _Opened) -> _Opened:
+        context = call.context
+        declared = context.extensions
+        confirmed = [one for one in stream.extensions.split(",") if one.strip() in declared]
+        _answer(context, {EXTENSIONS_PARAMETER: ",".join(confirmed)} if confirmed else {})
+        opened.stream = stream
+        opened.reader = self._shelf.join(stream, place)
+        return opened
+
+    # ------------------------------------------------------------------ who calls, and with what
+
+    def _whose(self, call: Call[Any, Any]) -> Scope:
+        scope = visible_to(call.request, call.context)
+        parameters = call.context.parameters
+        if not self._personal or not parameters:
+            return scope
+        said = [value for name in self._personal if (value := parameters.get(name)) is not None]
+        if not said:
+            return scope
+        words = repr([(name, parameters.get(name)) for name in self._personal])
+        digest = hashlib.blake2b(words.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+        return Scope(scope.tenant, f"{scope.owner} {digest}")
+
+    def _travelling(self, context: CallContext) -> CallContext:
+        """The context without what the caller said to us alone, which would be kept with it."""
+        given = context.parameters
+        parameters = {name: value for name in self._forward if (value := given.get(name)) is not None}
+        return context.replace(parameters=parameters, reply={})
+
+
+def _answer(context: CallContext, reply: dict[str, str]) -> None:
+    """Says what the agent said beside its first event. Ids are said with the events."""
+    told = context.reply
+    # What was confirmed in the agent's name; it says itself which extensions it activates.
+    told.pop(EXTENSIONS_PARAMETER, None)
+    for name, value in reply.items():
+        if name != EVENT_PARAMETER:
+            told[name] = value
+    if context.parameters and RESUME_URI in context.extensions:
+        confirmed = told.get(EXTENSIONS_PARAMETER, "")
+        if RESUME_URI not in confirmed:
+            told[EXTENSIONS_PARAMETER] = f"{confirmed},{RESUME_URI}" if confirmed else RESUME_URI
+
+
+def _joinable(stream: Stream) -> bool:
+    """Whether a subscriber would see of this stream what the agent would show it."""
+    log = stream.log
+    return log.live and log.whole and not log.ended
+
+
+def _following(id_: str) -> str:
+    ids = counted_on(id_)
+    next(ids, "")
+    return next(ids, "")
+
+
+def _state_of(event: hub.StreamResponse) -> hub.TaskState:
+    if event.HasField("task"):
+        return event.task.status.state
+    if event.HasField("status_update"):
+        return event.status_update.status.state
+    return hub.TASK_STATE_UNSPECIFIED
+
+
+def _empty(first: hub.StreamResponse) -> hub.Task:
+    """The task before an update that came first."""
+    update: Any = first.status_update if first.HasField("status_update") else first.artifact_update
+    return hub.Task(id=update.task_id, context_id=update.context_id)
+
+
+def _unmarked(task: hub.Task) -> hub.Task:
+    """The task without marks that are for one caller only: a copy when it has any."""
+    if not task.HasField("metadata") or not {RESUME_URI, SYNTHESISED} & set(task.metadata.fields):
+        return task
+    made = hub.Task()
+    made.CopyFrom(task)
+    for mark in (RESUME_URI, SYNTHESISED):
+        made.metadata.fields.pop(mark, None)
+    if not made.metadata.fields:
+        made.ClearField("metadata")
+    return made
+
+
+def _marked(first: hub.StreamResponse, known: hub.Task, after: str, id_: str) -> hub.StreamResponse:
+    """The snapshot with the mark of a gap: the agent's own if it made one."""
+    if gap_of(first) is not None:
+        return first
+    made = hub.StreamResponse(task=known)
+    mark_gap(made.task, after, id_)
+    return made
