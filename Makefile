@@ -11,6 +11,8 @@ PEERS := 0.2 0.3
 # More arguments for pytest, such as: make test PYTEST_ARGS="-k codec -x"
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
+# Arguments of the programs behind `crash` and `soak`.
+ARGS ?=
 SOURCES := a2a_bridge transports proto tests benchmarks examples
 # Folders that do not exist yet are not an error.
 PRESENT = $(wildcard $(SOURCES))
@@ -21,7 +23,7 @@ PRESENT = $(wildcard $(SOURCES))
 MAKEFLAGS += --no-print-directory
 
 .PHONY: help install demo test check bench generate checkgenerate format checkformat lint breaking types layers \
-	docs dist compat lock clean peers matrix
+	docs dist compat lock clean peers matrix crash soak
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -63,6 +65,13 @@ test: install peers ## run the tests
 
 matrix: install peers ## every client version and binding through a gateway to every agent's, as a grid
 	$(BIN)/python -m tests.matrix
+
+# Seconds a round: about 4. It takes the seed of an earlier run too: make crash ARGS="--seed 7".
+crash: install ## kill a server 200 times under load, on SQLite, and compare (ARGS: see tests/durability/crash.py)
+	$(BIN)/python -m tests.durability.crash $(ARGS)
+
+soak: install ## 1,000 streams, 10,000 tasks, callers that come and go; then see what is left (at most 10 minutes)
+	$(BIN)/python -m tests.durability.soak $(ARGS)
 
 check: checkformat lint types layers checkgenerate test ## everything CI runs, in CI's order
 

@@ -23,6 +23,8 @@ PROMISED = [
     "lock",
     "matrix",
     "peers",
+    "crash",
+    "soak",
 ]
 
 
