@@ -1,0 +1,140 @@
+"""Whether a host is ready, as its service says: the probes of HTTP, the health service of gRPC, and how long to wait."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from a2a_bridge.bindings import HostOptions, grpc_attach
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.dialects import V1_0
+from a2a_bridge.pb import google_rpc
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.probe import Probe, answering, yielding
+from a2a_bridge_transports._http.asgi import AsgiHost
+from a2a_bridge_transports.grpc import host as grpc_host
+from tests.resume.scene import BINDINGS, dialling, listening
+from tests.transports.grpc_scene import SERVICE, channel
+from tests.transports.grpc_scene import hosting as grpc_hosting
+from tests.transports.http_peer import peering
+from tests.transports.http_scene import PATIENCE, Scripted, ask, hosting, request
+from tests.transports.test_http_asgi import browser
+
+Serving = health_pb2.HealthCheckResponse
+FULL = A2AError(Reason.UNAVAILABLE, "the store cannot be written", retry_after=1.2)
+
+
+class State:
+    """What refuses work as a test wants it."""
+
+    def __init__(self, refusal: A2AError | None = None) -> None:
+        self.refusal = refusal
+
+    def __call__(self) -> A2AError | None:
+        return self.refusal
+
+
+async def test_the_probe_of_http() -> None:
+    state = State(FULL)
+    async with hosting(Scripted(), options=HostOptions(refusal=state)) as host:
+        refused = await ask(host, request("GET", "/readyz"))
+        assert (refused.status, refused.body) == (503, b"the store cannot be written\n")
+        assert refused.headers["retry-after"] == "2"
+        assert (await ask(host, request("GET", "/livez"))).status == 200
+        state.refusal = None
+        ready = await ask(host, request("GET", "/readyz"))
+        assert (ready.status, ready.body) == (200, b"ok\n")
+        assert "retry-after" not in ready.headers
+
+
+async def test_the_probe_of_an_asgi_application() -> None:
+    async with browser(AsgiHost(HostOptions(refusal=State(FULL)))) as client:
+        answer = await client.get("/readyz")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+
+
+@pytest.mark.parametrize("name", ["", SERVICE])
+async def test_the_health_of_grpc(name: str) -> None:
+    state = State(FULL)
+    async with grpc_hosting(Probe(), refusal=state) as host, channel(host.address) as raw:
+        stub = health_pb2_grpc.HealthStub(raw)
+        wanted = health_pb2.HealthCheckRequest(service=name)
+        assert (await stub.Check(wanted)).status == Serving.NOT_SERVING
+        state.refusal = None
+        assert (await stub.Check(wanted)).status == Serving.SERVING
+
+
+async def test_who_watches_the_health_learns_of_both_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_host, "_LOOK", 0.01)
+    state = State()
+    async with (
+        asyncio.timeout(PATIENCE),
+        grpc_hosting(Probe(), refusal=state) as host,
+        channel(host.address) as raw,
+    ):
+        watch = health_pb2_grpc.HealthStub(raw).Watch(health_pb2.HealthCheckRequest())
+        assert (await watch.read()).status == Serving.SERVING
+        state.refusal = FULL
+        assert (await watch.read()).status == Serving.NOT_SERVING
+        state.refusal = None
+        assert (await watch.read()).status == Serving.SERVING
+        watch.cancel()
+
+
+async def test_the_health_on_a_server_of_somebody_else() -> None:
+    server = grpc.aio.server()
+    grpc_attach(Probe(), server, health=True, reflection=False, refusal=State(FULL))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with channel(f"127.0.0.1:{port}") as raw:
+            check = await health_pb2_grpc.HealthStub(raw).Check(health_pb2.HealthCheckRequest())
+            assert check.status == Serving.NOT_SERVING
+    finally:
+        await server.stop(0)
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("operation", [ops.GET_TASK, ops.SUBSCRIBE_TO_TASK], ids=lambda one: one.name)
+async def test_how_long_to_wait_arrives_on_every_binding(binding: str, operation: Any) -> None:
+    probe = Probe()
+    probe.on_unary, probe.on_stream = answering(FULL), yielding(FULL)
+    async with listening(probe, binding) as address, dialling(str(address), binding, V1_0) as service:
+        call = Call(operation, operation.request(id="t"), CallContext())
+        with pytest.raises(A2AError) as refused:
+            await (anext(service.stream(call)) if operation is ops.SUBSCRIBE_TO_TASK else service.unary(call))
+    assert (refused.value.reason, refused.value.retry_after) == (Reason.UNAVAILABLE, 1.2)
+
+
+async def test_grpc_says_it_in_a_detail() -> None:
+    probe = Probe()
+    probe.on_unary = answering(FULL)
+    async with grpc_hosting(probe) as host, channel(host.address) as raw:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await raw.unary_unary(f"/{SERVICE}/GetTask")(hub.GetTaskRequest(id="t").SerializeToString())
+    details = dict(refused.value.trailing_metadata())["grpc-status-details-bin"]
+    status = google_rpc.Status.FromString(details)
+    (detail,) = [one for one in status.details if one.type_url.endswith("google.rpc.RetryInfo")]
+    delay = google_rpc.RetryInfo.FromString(detail.value).retry_delay
+    assert (delay.seconds, delay.nanos) == (1, 200_000_000)
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("7", 7.0), (" 7 ", 7.0), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("-1", None), ("1e3", None)],
+)
+async def test_what_a_proxy_says_in_its_header_is_heard(
+    binding: str, header: str, seconds: float | None
+) -> None:
+    said = f"HTTP/1.1 503 Busy\r\nRetry-After: {header}\r\nContent-Length: 4\r\n\r\nbusy".encode()
+    async with peering(said) as peer, dialling(peer.url.removeprefix("http://"), binding) as service:
+        with pytest.raises(A2AError) as refused:
+            await service.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), CallContext()))
+    assert (refused.value.reason, refused.value.retry_after) == (Reason.UNAVAILABLE, seconds)
