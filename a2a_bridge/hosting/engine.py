@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -27,7 +28,16 @@ from a2a_bridge.hosting.options import DEFAULT, EngineOptions
 from a2a_bridge.hosting.ports import PushSender, Scope, Store, TaskQuery, VersionConflict, scope_of
 from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.reading import Readers
-from a2a_bridge.hosting.refusals import already_ended, broken, changed_hands, closing, not_cancelable
+from a2a_bridge.hosting.refusals import (
+    already_ended,
+    broken,
+    changed_hands,
+    closing,
+    history_full,
+    not_cancelable,
+    too_many_tasks,
+    too_many_waiting,
+)
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.seen import as_seen
 from a2a_bridge.hosting.shape import Misbehaviour, direct_answer
@@ -79,6 +89,8 @@ class Engine:
         self.delete_task_push_notification_config = self._push.delete_task_push_notification_config
         self._reply = getattr(agent.executor, "reply", None)
         self._live: dict[str, Execution] = {}
+        #: how many of the live ones each scope has
+        self._at_work: Counter[Scope] = Counter()
         self._readers = Readers(self._store, self._shown)
         self._closing = False
 
@@ -204,8 +216,10 @@ class Engine:
         scope = scope_of(request, context)
         task_id = new_id()
         config = await self._push.inline(scope, request, context, task_id)
+        if self._at_work[scope] >= self._options.tasks > 0:
+            raise too_many_tasks(self._options.tasks)
         execution = Execution(self._shop, scope, task_id, message.context_id or new_id(), self._on_idle)
-        self._live[task_id] = execution
+        self._enliven(execution)
         run = Run(as_seen(request), context, task_id, execution.context_id)
         return execution, Ticket(run, message, wants, config)
 
@@ -216,9 +230,12 @@ class Engine:
         refusal = None
         if message.context_id not in ("", execution.context_id):
             refusal = invalid_params("message.contextId", "is not the context of this task")
-        elif len(execution.waiting) >= self._options.queue:
-            text = "too many messages wait for this task"
-            refusal = A2AError(Reason.RESOURCE_EXHAUSTED, text, retry_after=1.0)
+        elif len(execution.waiting) >= self._options.queue > 0:
+            refusal = too_many_waiting()
+        elif execution.task is not None and len(execution.task.history) >= self._options.history > 0:
+            refusal = history_full(self._options.history)
+        elif execution.producer is None and self._at_work[execution.scope] > self._options.tasks > 0:
+            refusal = too_many_tasks(self._options.tasks)
         if refusal is not None:
             execution.leave()
             raise refusal
@@ -259,7 +276,7 @@ class Engine:
                 raise ended(task_id)
             if refusal is not None:
                 raise refusal
-            self._live[task_id] = execution
+            self._enliven(execution)
             execution.visits += 1
             try:
                 await execution.hold()
@@ -303,13 +320,24 @@ class Engine:
     def _drop(self, execution: Execution) -> None:
         """Forgets an execution that did not get its task."""
         if not execution.copy.opening and self._live.get(execution.task_id) is execution:
-            del self._live[execution.task_id]
+            self._bury(execution)
         execution.leave()
 
     def _on_idle(self, execution: Execution) -> None:
         if self._live.get(execution.task_id) is execution:
-            del self._live[execution.task_id]
+            self._bury(execution)
             execution.copy.let_go()
+
+    def _enliven(self, execution: Execution) -> None:
+        if execution.task_id not in self._live:
+            self._at_work[execution.scope] += 1
+        self._live[execution.task_id] = execution
+
+    def _bury(self, execution: Execution) -> None:
+        del self._live[execution.task_id]
+        self._at_work[execution.scope] -= 1
+        if not self._at_work[execution.scope]:
+            del self._at_work[execution.scope]
 
     # ------------------------------------------------------------------ tasks
 

@@ -30,3 +30,20 @@ def changed_hands() -> A2AError:
 def broken(text: str) -> A2AError:
     """The answer where the agent broke the protocol."""
     return A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.SELF)
+
+
+def too_many_tasks(most: int) -> A2AError:
+    """The answer to one more task to work on than a caller may have."""
+    text = f"more than {most} tasks are being worked on"
+    return A2AError(Reason.RESOURCE_EXHAUSTED, text, retry_after=1.0)
+
+
+def too_many_waiting() -> A2AError:
+    """The answer to one more message than may wait for a task's run to end."""
+    return A2AError(Reason.RESOURCE_EXHAUSTED, "too many messages wait for this task", retry_after=1.0)
+
+
+def history_full(most: int) -> A2AError:
+    """The answer to a message to a task that has so many. Waiting does not help, so no time is named."""
+    text = f"the task has {most} messages or more and takes no further ones; begin a new one in its context"
+    return A2AError(Reason.RESOURCE_EXHAUSTED, text)

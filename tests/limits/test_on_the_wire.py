@@ -1,0 +1,216 @@
+"""Each limit over each binding: the same error, and room again once something has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import aiohttp
+import pytest
+
+from a2a_bridge import A2AError, Reason
+from a2a_bridge.bindings import HostOptions
+from a2a_bridge.hosting.options import EngineOptions
+from a2a_bridge.middleware import Limits
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peer import Peer
+from a2a_bridge.runtime import ServeOptions
+from tests.limits.scene import (
+    PATIENCE,
+    Waiting,
+    agent,
+    first_event,
+    named,
+    peers,
+    refused,
+    served,
+)
+
+
+async def test_a_request_has_so_many_bytes() -> None:
+    options = ServeOptions(host=HostOptions(max_body=4096))
+    async with served(agent(Waiting()), options) as server, peers(server) as callers:
+        error = await refused(callers, lambda peer: peer.send("x" * 8192))
+        assert error.reason is Reason.REQUEST_TOO_LARGE
+        for peer in callers.values():
+            assert (await peer.send("y")).text == "y"
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+async def test_a_message_has_so_many_parts(version: str) -> None:
+    options = ServeOptions(limits=Limits(parts=3))
+    async with (
+        served(agent(Waiting()), options, version=version) as server,
+        peers(server, version=version) as callers,
+    ):
+        error = await refused(callers, lambda peer: peer.send(*"abcd"))
+        assert error.reason is Reason.INVALID_PARAMS
+        if version == "1.0":
+            assert [one.field for one in error.violations] == ["message.parts"]
+        for peer in callers.values():
+            assert (await peer.send("x", "y", "z")).message is not None
+
+
+async def test_a_principal_has_so_many_streams() -> None:
+    executor = Waiting()
+    options = ServeOptions(limits=Limits(streams=2), middleware=(named,))
+    async with (
+        served(agent(executor), options) as server,
+        peers(server, name="alice") as alice,
+        peers(server, name="bob") as bob,
+    ):
+        async with aclosing(alice["GRPC"].stream("wait")) as one:
+            await first_event(one)
+            async with aclosing(alice["JSONRPC"].stream("wait")) as other:
+                await first_event(other)
+                error = await refused(alice, _streamed)
+                assert (error.reason, error.retry_after) == (Reason.RESOURCE_EXHAUSTED, 1.0)
+                # Whoever else calls has an allowance of his own, and calls are no streams.
+                async with aclosing(bob["HTTP+JSON"].stream("wait")) as third:
+                    await first_event(third)
+                assert (await alice["JSONRPC"].send("x")).text == "x"
+                executor.go.set()
+                await _read(other)
+            await _read(one)
+        await _read(alice["HTTP+JSON"].stream("x"))
+
+
+async def test_callers_without_a_name_share_their_streams() -> None:
+    executor = Waiting()
+    options = ServeOptions(limits=Limits(streams=1))
+    async with (
+        served(agent(executor), options) as server,
+        peers(server) as some,
+        peers(server) as others,
+        aclosing(some["JSONRPC"].stream("wait")) as one,
+    ):
+        await first_event(one)
+        error = await refused(others, _streamed)
+        assert error.reason is Reason.RESOURCE_EXHAUSTED
+        executor.go.set()
+        await _read(one)
+
+
+async def test_a_principal_has_so_many_calls() -> None:
+    executor = Waiting()
+    options = ServeOptions(limits=Limits(calls=1))
+    async with served(agent(executor), options) as server, peers(server) as callers:
+        task = await _begun(callers["JSONRPC"])
+        waiting = asyncio.create_task(callers["GRPC"].send("wait"))
+        await _until_refused(callers["JSONRPC"], task.id)
+        error = await refused(callers, lambda peer: peer.send("x"))
+        assert (error.reason, error.retry_after) == (Reason.RESOURCE_EXHAUSTED, 1.0)
+        executor.go.set()
+        assert (await asyncio.wait_for(waiting, PATIENCE)).state == "completed"
+        assert (await callers["HTTP+JSON"].send("x")).text == "x"
+
+
+async def test_a_principal_has_so_many_tasks_at_work() -> None:
+    executor = Waiting()
+    options = ServeOptions(engine=EngineOptions(tasks=2), middleware=(named,))
+    async with (
+        served(agent(executor), options) as server,
+        peers(server, name="alice") as alice,
+        peers(server, name="bob") as bob,
+    ):
+        first = await _begun(alice["JSONRPC"])
+        second = await _begun(alice["GRPC"])
+        error = await refused(alice, lambda peer: peer.send("wait"))
+        assert (error.reason, error.retry_after) == (Reason.RESOURCE_EXHAUSTED, 1.0)
+        error = await refused(alice, _streamed)
+        assert error.reason is Reason.RESOURCE_EXHAUSTED
+        await _begun(bob["GRPC"])
+        assert (await alice["JSONRPC"].get_task(hub.GetTaskRequest(id=first.id))).id == first.id
+        # A task that is canceled makes room, and one that only waits for its caller takes none.
+        await alice["HTTP+JSON"].cancel_task(hub.CancelTaskRequest(id=second.id))
+        assert (await alice["HTTP+JSON"].send("ask")).state == "input-required"
+        assert (await alice["HTTP+JSON"].send("ask")).state == "input-required"
+        executor.go.set()
+
+
+async def test_so_many_messages_wait_for_a_task() -> None:
+    executor = Waiting()
+    options = ServeOptions(engine=EngineOptions(queue=1))
+    async with served(agent(executor), options) as server, peers(server) as callers:
+        task = await _begun(callers["JSONRPC"])
+        await callers["GRPC"].send("x", task=task, return_immediately=True)
+        error = await refused(callers, lambda peer: peer.send("y", task=task, return_immediately=True))
+        assert (error.reason, error.retry_after) == (Reason.RESOURCE_EXHAUSTED, 1.0)
+        found = await callers["JSONRPC"].get_task(hub.GetTaskRequest(id=task.id))
+        assert [_text(one) for one in found.history] == ["wait", "x"]
+        executor.go.set()
+
+
+async def test_a_task_has_so_many_messages() -> None:
+    options = ServeOptions(engine=EngineOptions(history=3))
+    async with served(agent(Waiting()), options) as server, peers(server) as callers:
+        task = (await callers["GRPC"].send("ask")).task
+        assert task is not None
+        task = (await callers["GRPC"].send("ask", task=task)).task
+        assert task is not None
+        before = await callers["GRPC"].get_task(hub.GetTaskRequest(id=task.id))
+        assert len(before.history) == 3
+        error = await refused(callers, lambda peer: peer.send("ask", task=task))
+        assert (error.reason, error.retry_after) == (Reason.RESOURCE_EXHAUSTED, None)
+        # Nothing is cut, and nothing is kept of what was refused.
+        assert await callers["GRPC"].get_task(hub.GetTaskRequest(id=task.id)) == before
+        assert (await callers["GRPC"].send("ask", context_id=task.context_id)).state == "input-required"
+
+
+async def test_what_intermediaries_see() -> None:
+    executor = Waiting()
+    options = ServeOptions(limits=Limits(streams=1))
+    async with (
+        served(agent(executor), options) as server,
+        peers(server) as callers,
+        aclosing(callers["GRPC"].stream("wait")) as one,
+        aiohttp.ClientSession(headers={"A2A-Version": "1.0"}) as http,
+    ):
+        await first_event(one)
+        message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}
+        frame = {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": message}}
+        for path, body in (("/", frame), ("/message:stream", {"message": message})):
+            async with http.post(f"http://{server.http}{path}", json=body) as reply:
+                assert (reply.status, reply.headers["Retry-After"]) == (429, "1")
+        executor.go.set()
+        await _read(one)
+
+
+# ---------------------------------------------------------------- ways to say it
+
+
+async def _streamed(peer: Peer) -> None:
+    await _read(peer.stream("x"))
+
+
+async def _read(events: Any) -> None:
+    async with asyncio.timeout(PATIENCE), aclosing(events):
+        async for _ in events:
+            pass
+
+
+async def _begun(peer: Peer) -> hub.Task:
+    task = (await peer.send("wait", return_immediately=True)).task
+    assert task is not None
+    return task
+
+
+async def _until_refused(peer: Peer, task_id: str) -> None:
+    """Returns once the call that another made has arrived."""
+    async with asyncio.timeout(PATIENCE):
+        while (error := await _error_of(peer, task_id)) is None:
+            pass
+    assert error.reason is Reason.RESOURCE_EXHAUSTED
+
+
+async def _error_of(peer: Peer, task_id: str) -> A2AError | None:
+    try:
+        await peer.get_task(hub.GetTaskRequest(id=task_id))
+    except A2AError as error:
+        return error
+    return None
+
+
+def _text(message: hub.Message) -> str:
+    return "".join(part.text for part in message.parts)
