@@ -19,6 +19,7 @@ from pathlib import Path
 from tests.durability.rounds import Trial
 from tests.durability.serving import Stage
 from tests.durability.webhook import hook
+from tests.postgres import Postgres
 
 #: what lets the bridge post to the webhook of a trial, and what makes sends idempotent
 PUSHING = ("--push",)
@@ -27,7 +28,14 @@ IDEMPOTENT = ("--idempotent-sends",)
 
 @asynccontextmanager
 async def trial(
-    store: str, seed: int, folder: Path, *, resumes: bool = True, idempotent: bool = True, push: bool = True
+    store: str,
+    seed: int,
+    folder: Path,
+    *,
+    resumes: bool = True,
+    idempotent: bool = True,
+    push: bool = True,
+    database: Postgres | None = None,
 ) -> AsyncIterator[Trial]:
     """A trial on a store, with everything switched on that is not switched off here."""
     journal = folder / "journal"
@@ -41,10 +49,13 @@ async def trial(
             idempotent=idempotent,
             resumes=resumes,
             hook=posts if push else None,
+            database=database,
         )
 
 
-async def run(arguments: argparse.Namespace, folder: Path, store: str) -> int:
+async def run(
+    arguments: argparse.Namespace, folder: Path, store: str, database: Postgres | None = None
+) -> int:
     began = time.monotonic()
 
     def report(number: int) -> None:
@@ -57,7 +68,13 @@ async def run(arguments: argparse.Namespace, folder: Path, store: str) -> int:
 
     switched = not arguments.plain
     async with trial(
-        store, arguments.seed, folder, resumes=switched, idempotent=switched, push=switched
+        store,
+        arguments.seed,
+        folder,
+        resumes=switched,
+        idempotent=switched,
+        push=switched,
+        database=database,
     ) as made:
         wrong = await made.run(arguments.rounds, report)
     for name, count in sorted(made.totals.items()):
@@ -86,7 +103,7 @@ def main() -> int:
             from tests.durability.databases import postgres
 
             with postgres() as server:
-                return asyncio.run(run(arguments, folder, server.create()))
+                return asyncio.run(run(arguments, folder, server.create(), server))
         store = f"sqlite:///{folder / 'trial.db'}" if arguments.store == "sqlite" else "memory://"
         return asyncio.run(run(arguments, folder, store))
 

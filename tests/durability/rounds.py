@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from tests.durability.ledger import Ledger, state
 from tests.durability.load import Load
 from tests.durability.serving import Served, Stage, until
 from tests.durability.webhook import Hook
+from tests.postgres import Postgres
 
 #: seconds in which a process must have seen to what the one before left behind
 RECOVERY = 30.0
@@ -49,8 +50,8 @@ class Trial:
     ledger: Ledger = field(default_factory=Ledger)
     totals: Counter[str] = field(default_factory=Counter)
     recoveries: list[float] = field(default_factory=list)
-    #: made while the server is down; a database that was hurt too comes back in it
-    mend: Callable[[], Awaitable[None]] | None = None
+    #: a database that crashes in some rounds, just before the server does
+    database: Postgres | None = None
 
     def __post_init__(self) -> None:
         self._comparison = Comparison(self.stage.store, self.ledger, self.resumes, self.totals)
@@ -89,6 +90,7 @@ class Trial:
             at = chance.uniform(0.02, self.longest)
             most = chance.choice([0, chance.randint(1, 400)])
             before = self.ledger.events
+            crash = chance.random() < 0.5
 
             async def kill() -> None:
                 # One half of all kills follow closely on an event, where a promise is youngest.
@@ -97,6 +99,8 @@ class Trial:
                 else:
                     await asyncio.sleep(at)
                 load.hurt = True
+                if crash and self.database is not None:
+                    await asyncio.to_thread(self.database.stop)
                 served.kill()
                 await served.ended()
 
@@ -105,8 +109,9 @@ class Trial:
                 group.create_task(load.run(ways, self.workers))
         self.totals["killed"] += 1
         self.totals.update(load.done)
-        if self.mend is not None:
-            await self.mend()
+        if crash and self.database is not None:
+            await asyncio.to_thread(self.database.start)
+            self.totals["killed, the database too"] += 1
 
     async def _restarted(self, chance: random.Random) -> Served:
         """The next process; now and then one is killed while it still recovers."""
