@@ -2,14 +2,15 @@
 
 Rules:
 1. `X-A2A-Notification-Token` whenever there is a token, `Authorization` whenever there are credentials (spec 4.3.2
-   of 0.3, 4.3.3 of 1.0): receivers of every version know both.
-2. What cannot stand in a header or is no http(s) URL is refused when a config is registered, not when it is used.
+   of 0.3, 4.3.3 of 1.0): receivers of every version know both. A token that is a secret to sign with is not sent.
+2. What cannot stand in a header, is too long or is no http(s) URL is refused when a config is registered, not when it is
+   used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects import KNOWN, V1_0, by_version
 from a2a_bridge.dialects.dialect import PushForm
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push.signing import secret_of
 
 _PAYLOADS = ("task", "message", "statusUpdate", "artifactUpdate")
 TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105  a name
@@ -33,11 +35,12 @@ Names = Mapping[str, Callable[[Scope, hub.StreamResponse], hub.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """An HTTP POST."""
+    """An HTTP POST. secret: to sign it with, where the receiver has given one."""
 
     url: str
-    headers: dict[str, str]
-    body: bytes
+    headers: dict[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+    secret: bytes | None = field(default=None, repr=False)
 
 
 def form_of(version: str) -> PushForm:
@@ -69,12 +72,13 @@ def notification(
     if named is not None:
         event = named(event)
     headers = {"Content-Type": form.media_type}
-    if config.token:
+    secret = secret_of(config.token)
+    if config.token and secret is None:
         headers[TOKEN_HEADER] = config.token
     login = config.authentication
     if login.scheme and login.credentials:
         headers["Authorization"] = f"{login.scheme} {login.credentials}"
-    return Notification(config.url, headers, dumps(form.encode(event)))
+    return Notification(config.url, headers, dumps(form.encode(event)), secret)
 
 
 def named_in(names: Names, version: str, scope: Scope) -> Named | None:
@@ -132,11 +136,17 @@ def deliverable(config: hub.TaskPushNotificationConfig) -> A2AError | None:
     if not fine or not config.url.isprintable() or " " in config.url:
         return invalid_params("url", "is not an http or https URL")
     login = config.authentication
-    for name, text in (
-        ("token", config.token),
-        ("authentication.scheme", login.scheme),
-        ("authentication.credentials", login.credentials),
+    for name, text, most in (
+        ("url", config.url, 2048),
+        ("id", config.id, 512),
+        ("token", config.token, 4096),
+        ("authentication.scheme", login.scheme, 64),
+        ("authentication.credentials", login.credentials, 8192),
     ):
+        if len(text) > most:
+            return invalid_params(name, f"is longer than {most} characters")
+        if name in ("url", "id"):
+            continue
         if not text.isascii() or (text and not text.isprintable()):
             return invalid_params(name, "cannot stand in an HTTP header")
     return None

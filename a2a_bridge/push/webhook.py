@@ -1,21 +1,24 @@
 """Posting one notification, a few times if need be, within a bounded time. Not a queue and not a guard.
 
 Rules:
-1. No redirects; what is not http(s) is not posted. Addresses inside the own network are not refused: whoever lets
-   callers register webhooks lets them reach what this process reaches, which is why nothing here is on by default.
-2. 2xx is an acknowledgement (spec 4.3). 4xx except 408 and 429 is a refusal; anything else is worth another attempt.
+1. No redirects; what is not http(s) is not posted. Where a URL may lead is for `post` to say (see Gatekeeper).
+2. All attempts of a notification have the same `webhook-id`.
+3. 2xx is an acknowledgement (spec 4.3). 4xx except 408 and 429 is a refusal; anything else is worth another attempt.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from a2a_bridge.bindings import Post
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.push.notification import Notification
+from a2a_bridge.push.signing import standard_signature
 
 logger = logging.getLogger("a2a_bridge.push")
 
@@ -39,7 +42,7 @@ class Webhook:
         """Whether the receiver has acknowledged the notification. It raises nothing but cancellation."""
         try:
             async with asyncio.timeout(self.timeout):
-                return await self._send(notification)
+                return await self._send(notification, str(uuid4()))
         except TimeoutError:
             logger.warning(
                 "a push notification was not acknowledged by %s within %s s",
@@ -48,13 +51,14 @@ class Webhook:
             )
             return False
 
-    async def _send(self, notification: Notification) -> bool:
+    async def _send(self, notification: Notification, webhook_id: str) -> bool:
         outcome = ""
         for attempt in range(self.attempts):
             if attempt:
                 await asyncio.sleep(self.pause * 2 ** (attempt - 1))
             try:
-                reply = await self.post(notification.url, notification.headers, notification.body)
+                headers = stamped(notification, webhook_id, int(time.time()))
+                reply = await self.post(notification.url, headers, notification.body)
             except A2AError as error:
                 outcome = str(error)
                 continue
@@ -65,6 +69,15 @@ class Webhook:
                 break
         logger.warning("a push notification was not taken by %s: %s", _host(notification), outcome)
         return False
+
+
+def stamped(notification: Notification, webhook_id: str, timestamp: int) -> dict[str, str]:
+    """The headers of one attempt, as Standard Webhooks names them. timestamp: seconds since the epoch."""
+    headers = notification.headers | {"webhook-id": webhook_id, "webhook-timestamp": str(timestamp)}
+    if notification.secret is not None:
+        signature = standard_signature(notification.secret, webhook_id, timestamp, notification.body)
+        headers["webhook-signature"] = signature
+    return headers
 
 
 def _host(notification: Notification) -> str:

@@ -1,0 +1,111 @@
+"""Which targets can be given something, and how much at once. It posts nothing and knows no notification.
+
+Rules:
+1. A target that fails several times in a row is given nothing for a while. Then one notification is tried; if it
+   fails the while gets longer, if not everything is as before.
+2. A target that has failed for longer than anybody wants to wait is hopeless: what waits for it can be given up.
+3. Times are those of a clock that never jumps.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class _Circuit:
+    going: int = 0
+    failures: int = 0
+    opened: int = 0
+    open_until: float | None = None
+    failing_since: float | None = None
+
+
+class Circuits:
+    """All targets. Times in seconds.
+
+    each: how many notifications one may be given at once. trip: after how many failures in a row it is given none.
+    pause: for how long at first, doubled each time up to `longest`. patience: after which it is hopeless.
+    """
+
+    def __init__(
+        self,
+        *,
+        each: int = 8,
+        trip: int = 5,
+        pause: float = 5.0,
+        longest: float = 300.0,
+        patience: float = 24 * 3600.0,
+        now: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._each = each
+        self._trip = trip
+        self._pause = pause
+        self._longest = longest
+        self._patience = patience
+        self._now = now
+        self._chance = chance
+        self._circuits: dict[str, _Circuit] = {}
+
+    def __len__(self) -> int:
+        """How many targets something is known of: those that are busy or failing."""
+        return len(self._circuits)
+
+    def room(self, target: str) -> int:
+        """How many notifications it can be given now."""
+        circuit = self._circuits.get(target)
+        if circuit is None:
+            return self._each
+        if circuit.open_until is None or self.hopeless(target):
+            return self._each - circuit.going
+        return 1 if circuit.going == 0 and self._now() >= circuit.open_until else 0
+
+    def hopeless(self, target: str) -> bool:
+        """Whether it has failed for so long that what waits for it can be given up, but for the one that is tried."""
+        circuit = self._circuits.get(target)
+        if circuit is None or circuit.failing_since is None or circuit.open_until is None:
+            return False
+        return self._now() - circuit.failing_since > self._patience and (
+            self._now() < circuit.open_until or circuit.going > 0
+        )
+
+    def begin(self, target: str) -> None:
+        """It is given one."""
+        self._circuits.setdefault(target, _Circuit()).going += 1
+
+    def end(self, target: str, fine: bool | None) -> bool:
+        """What became of it: whether the target works, None when that is not known. True when it has just opened."""
+        circuit = self._circuits[target]
+        circuit.going -= 1
+        tripped = False
+        if fine is False:
+            now = self._now()
+            circuit.failures += 1
+            if circuit.failing_since is None:
+                circuit.failing_since = now
+            if circuit.failures >= self._trip and (circuit.open_until is None or now >= circuit.open_until):
+                tripped = circuit.open_until is None
+                pause = min(self._pause * 2**circuit.opened, self._longest)
+                # Those that share a cause do not come back at the same moment.
+                circuit.open_until = now + pause * (0.5 + 0.5 * self._chance())
+                circuit.opened = min(circuit.opened + 1, 30)
+        elif fine:
+            circuit.failures = circuit.opened = 0
+            circuit.open_until = circuit.failing_since = None
+        if circuit.going == 0 and circuit.failures == 0:
+            del self._circuits[target]
+        return tripped
+
+    def wait(self) -> float | None:
+        """Seconds until a target may be tried again that cannot be now; None when there is none."""
+        now = self._now()
+        times = [
+            one.open_until - now
+            for one in self._circuits.values()
+            if one.open_until is not None and one.going == 0 and one.open_until > now
+        ]
+        return min(times, default=None)

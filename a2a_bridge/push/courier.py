@@ -1,0 +1,309 @@
+"""Delivers what is in an outbox: at least once, in order for each config, and nobody waits for somebody else's receiver.
+
+Rules:
+1. 2xx acknowledges. Redirects and refusals (4xx but 408, 409, 425, 429) are final: dead letters. Everything else is
+   worth another attempt, after a random pause below a bound that doubles (see `pause`), or as long as Retry-After says.
+2. What cannot be attempted because its target is left alone waits, and that is no attempt. Once a target has failed for
+   longer than `age`, what waits for it is given up.
+3. The outbox is told what became of a notification until it has heard it. Who dies in between, or cannot tell it, sends
+   twice; `webhook-id` stays the same.
+4. Logs name hosts and tasks. Paths, tokens and texts of receivers stay out of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from email.utils import parsedate_to_datetime
+
+from a2a_bridge.bindings import Post
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.scope import Scope
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push.circuit import Circuits
+from a2a_bridge.push.notification import Names, Notification, form_of, named_in, notification
+from a2a_bridge.push.options import PushOptions
+from a2a_bridge.push.ports import Outbox, Parcel
+from a2a_bridge.push.signing import SIGNATURE_HEADER, Signer
+from a2a_bridge.push.target import target_of
+from a2a_bridge.push.webhook import stamped
+
+logger = logging.getLogger("a2a_bridge.push")
+
+#: the task of a scope as it was after an event
+TaskAt = Callable[[Scope, str, int], Awaitable[hub.Task | None]]
+
+_AGAIN = frozenset({408, 409, 425, 429})
+_WISHES = frozenset({429, 503})
+#: seconds to wait for an outbox that does not work: at first, and at most
+_MEND, _LONGEST_MEND = 0.5, 10.0
+#: of how many notifications we know when they first failed
+_REMEMBERED = 100_000
+_HOPELESS = "the receiver's host has not worked for too long"
+
+
+class _Failed(Exception):  # noqa: N818  an outcome, and no more
+    """An attempt that was not acknowledged. final: there is no use in another. wish: seconds the receiver asks for.
+    fine: whether the target works, None when this tells nothing about it.
+    """
+
+    def __init__(
+        self, text: str, *, final: bool = False, wish: float | None = None, fine: bool | None = False
+    ) -> None:
+        super().__init__(text)
+        self.final = final
+        self.wish = wish
+        self.fine = fine
+
+
+class Courier:
+    """Works from `start` to `close`.
+
+    task_at: for receivers of versions whose notifications are whole tasks. names: how versions in which callers name
+    their tasks know them. now: seconds on a clock that never jumps. wall: seconds since the epoch, for what receivers
+    read. chance: a random number below 1.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        post: Post,
+        options: PushOptions | None = None,
+        *,
+        task_at: TaskAt,
+        signer: Signer | None = None,
+        names: Names | None = None,
+        now: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._outbox = outbox
+        self._post = post
+        self._options = options = options or PushOptions()
+        self._task_at = task_at
+        self._signer = signer
+        self._names = names or {}
+        self._now = now
+        self._wall = wall
+        self._chance = chance
+        self._circuits = Circuits(
+            each=options.each,
+            trip=options.trip,
+            pause=max(options.first, 0.001) * 5,
+            longest=options.longest,
+            patience=options.age,
+            now=now,
+            chance=chance,
+        )
+        self._going: set[asyncio.Task[None]] = set()
+        #: when the first attempt of a notification failed, by number
+        self._since: OrderedDict[int, float] = OrderedDict()
+        self._stirred = asyncio.Event()
+        self._worker: asyncio.Task[None] | None = None
+        self._finishing = False
+
+    def start(self) -> None:
+        """Begins. Once."""
+        self._outbox.on_mail(self._stirred.set)
+        self._worker = asyncio.create_task(self._work(), name="a2a courier")
+
+    async def close(self, grace: float = 0) -> None:
+        """Sends what is due for `grace` seconds at most, and stops. What is left stays in the outbox."""
+        self._finishing = True
+        self._stirred.set()
+        if self._worker is None:
+            return
+        if grace > 0:
+            await asyncio.wait({self._worker}, timeout=grace)
+        left = [self._worker, *self._going]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    # ------------------------------------------------------------------ the round
+
+    async def _work(self) -> None:
+        trouble = 0.0
+        while True:
+            self._stirred.clear()
+            parcels: list[Parcel] = []
+            try:
+                free = self._options.at_once - len(self._going)
+                if free > 0:
+                    parcels = await self._outbox.due(free, self._circuits.room)
+                pause = await self._outbox.wait()
+                trouble = 0.0
+            except A2AError as error:
+                if not trouble:
+                    logger.warning("the outbox cannot be read, which is tried again: %s", error)
+                pause = trouble = min(max(_MEND, trouble * 2), _LONGEST_MEND)
+            except Exception:
+                logger.exception("the courier stumbled")
+                pause = trouble = min(max(_MEND, trouble * 2), _LONGEST_MEND)
+            for parcel in parcels:
+                self._begin(parcel)
+            if parcels:
+                continue
+            if self._finishing and not self._going:
+                return
+            await self._pause(pause)
+
+    async def _pause(self, seconds: float | None) -> None:
+        """Until something happens or is due."""
+        probe = self._circuits.wait()
+        waits = [one for one in (seconds, probe) if one is not None]
+        try:
+            async with asyncio.timeout(min(waits) if waits else None):
+                await self._stirred.wait()
+        except TimeoutError:
+            pass
+
+    def _begin(self, parcel: Parcel) -> None:
+        target = target_of(parcel.registered.config.url)
+        hopeless = self._circuits.hopeless(target)
+        self._circuits.begin(target)
+        work = self._deliver(parcel, target, hopeless=hopeless)
+        task = asyncio.create_task(work, name=f"a2a push {parcel.task_id}")
+        self._going.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._going.discard(task)
+        self._stirred.set()
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("a push notification was left where it is", exc_info=task.exception())
+
+    # ------------------------------------------------------------------ one notification
+
+    async def _deliver(self, parcel: Parcel, target: str, *, hopeless: bool) -> None:
+        fine: bool | None = None
+        failure: _Failed | None = None
+        try:
+            if hopeless:
+                failure = _Failed(_HOPELESS, final=True, fine=None)
+            else:
+                await self._attempt(parcel, target)
+                fine = True
+        except _Failed as failed:
+            failure, fine = failed, failed.fine
+        except Exception:
+            logger.exception("a push notification of task %s could not be made", parcel.task_id)
+            failure = _Failed("the notification could not be made", fine=None)
+        finally:
+            if self._circuits.end(target, fine):
+                logger.warning("%s has failed too often in a row and is left alone for a while", target)
+        if failure is None:
+            self._since.pop(parcel.number, None)
+            await self._surely(lambda: self._outbox.sent([parcel]))
+        else:
+            await self._failed(parcel, target, failure)
+
+    async def _failed(self, parcel: Parcel, target: str, failure: _Failed) -> None:
+        text = str(failure)
+        now = self._now()
+        since = self._since.setdefault(parcel.number, now)
+        if len(self._since) > _REMEMBERED:
+            self._since.popitem(last=False)
+        attempts = parcel.attempts + 1
+        over = attempts >= self._options.attempts or now - since > self._options.age
+        if failure.final or over:
+            self._since.pop(parcel.number, None)
+            logger.warning(
+                "a push notification of task %s to %s is given up: %s", parcel.task_id, target, text
+            )
+            await self._surely(lambda: self._outbox.dead(parcel, text))
+            return
+        logger.info("a push notification of task %s to %s failed: %s", parcel.task_id, target, text)
+        seconds = self.pause(attempts)
+        if failure.wish is not None:
+            seconds = max(seconds, min(failure.wish, self._options.longest_wish))
+        await self._surely(lambda: self._outbox.again(parcel, text, seconds))
+
+    def pause(self, attempts: int) -> float:
+        """Seconds to wait after so many attempts: random, so that those who failed together do not come together."""
+        bound: float = min(self._options.longest, self._options.first * 2 ** min(attempts - 1, 60))
+        return bound * self._chance()
+
+    async def _attempt(self, parcel: Parcel, target: str) -> None:
+        """One POST. Raises _Failed."""
+        made = await self._made(parcel)
+        headers = stamped(made, parcel.webhook_id, int(self._wall()))
+        if self._signer is not None:
+            signed = self._signer.sign(made.body, target, parcel.webhook_id, parcel.task_id)
+            headers = _signed(headers, signed)
+        try:
+            async with asyncio.timeout(self._options.timeout):
+                reply = await self._post(made.url, headers, made.body)
+        except TimeoutError:
+            raise _Failed("no answer in time") from None
+        except A2AError as error:
+            raise _unsent(error) from None
+        status = reply.status
+        if 200 <= status < 300:
+            return
+        if status in _WISHES:
+            # Who asks for time works, as long as it says for how long.
+            wish = self._wish(reply.headers)
+            raise _Failed(f"HTTP {status}", wish=wish, fine=None if wish is not None else False)
+        if status in _AGAIN:
+            raise _Failed(f"HTTP {status}", fine=None)
+        if status < 500:
+            raise _Failed(f"HTTP {status}", final=True, fine=True)
+        raise _Failed(f"HTTP {status}")
+
+    async def _made(self, parcel: Parcel) -> Notification:
+        config, version, _ = parcel.registered
+        event, scope = parcel.event, parcel.scope
+        task: hub.Task | None = None
+        try:
+            if parcel.sequence and form_of(version).whole_tasks and not event.HasField("task"):
+                task = await self._task_at(scope, parcel.task_id, parcel.sequence)
+            return notification(config, event, task, version, named_in(self._names, version, scope))
+        except A2AError as error:
+            if error.reason is Reason.UNAVAILABLE:
+                raise _Failed("the task cannot be read at present", fine=None) from None
+            raise _Failed(
+                "the event cannot be said in the receiver's version", final=True, fine=None
+            ) from None
+
+    def _wish(self, headers: Mapping[str, str]) -> float | None:
+        """Seconds that Retry-After asks for."""
+        text = headers.get("Retry-After") or headers.get("retry-after") or ""
+        if text.strip().isdecimal() and text.isascii() and len(text) < 10:
+            return float(text)
+        try:
+            return max(0.0, parsedate_to_datetime(text).timestamp() - self._wall())
+        except (ValueError, TypeError, OverflowError):
+            return None
+
+    async def _surely(self, tell: Callable[[], Awaitable[None]]) -> None:
+        """Tells the outbox something, until it has heard it or we are ended."""
+        pause = _MEND
+        while True:
+            try:
+                return await tell()
+            except A2AError as error:
+                logger.info("the outbox cannot be told what became of a notification yet: %s", error)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_MEND)
+
+
+def _unsent(error: A2AError) -> _Failed:
+    """What an error of the client side means. Its text is not for operators: it may hold the URL."""
+    if error.reason is Reason.PERMISSION_DENIED:
+        return _Failed("the receiver's host leads to an address that is not allowed", final=True, fine=None)
+    if error.reason is Reason.DEADLINE_EXCEEDED:
+        return _Failed("no answer in time")
+    if error.metadata.get("phase") == "connect":
+        return _Failed("no connection")
+    return _Failed("the connection broke")
+
+
+def _signed(headers: dict[str, str], signature: str) -> dict[str, str]:
+    made = headers | {SIGNATURE_HEADER: signature}
+    made.setdefault("Authorization", f"Bearer {signature}")
+    return made

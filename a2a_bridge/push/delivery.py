@@ -1,0 +1,63 @@
+"""Sending notifications, put together: who may be sent to, what sends, and with what it is verified."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from a2a_bridge.bindings import DialOptions, http_post
+from a2a_bridge.push.courier import Courier, TaskAt
+from a2a_bridge.push.gatekeeper import Gatekeeper
+from a2a_bridge.push.notification import Names
+from a2a_bridge.push.options import PushOptions
+from a2a_bridge.push.ports import Outbox
+from a2a_bridge.push.signing import Signer
+
+#: where receivers look for the keys that verify what we sign
+JWKS_PATH = "/.well-known/jwks.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Pushing:
+    """What sends notifications, at work.
+
+    sender: says whether a config can be sent to. jwks: the document for JWKS_PATH, as hosts publish documents; None
+    when nothing is signed.
+    """
+
+    sender: Gatekeeper
+    courier: Courier
+    jwks: Callable[[str], bytes] | None = None
+
+    async def close(self, grace: float = 0) -> None:
+        """Sends what is due for `grace` seconds at most. What is left stays in the outbox."""
+        await self.courier.close(grace)
+
+
+@asynccontextmanager
+async def pushing(
+    outbox: Outbox,
+    task_at: TaskAt,
+    options: PushOptions | None = None,
+    *,
+    names: Names | None = None,
+    sender: Gatekeeper | None = None,
+) -> AsyncIterator[Pushing]:
+    """Delivers what is in an outbox while the context is open.
+
+    names: how versions in which callers name their tasks know them. sender: instead of one by the options. Raises
+    ValueError for options that make no sense, ImportError where a package is missing that they need.
+    """
+    options = options or PushOptions()
+    gatekeeper = sender or Gatekeeper(options.guard())
+    signer = Signer(options.signing_keys, options.issuer) if options.signing_keys else None
+    dialling = DialOptions(timeout=options.timeout)
+    async with http_post(dialling, gatekeeper.resolve) as post:
+        courier = Courier(outbox, post, options, task_at=task_at, signer=signer, names=names)
+        courier.start()
+        jwks = None if signer is None else signer.jwks()
+        try:
+            yield Pushing(gatekeeper, courier, None if jwks is None else lambda _: jwks)
+        finally:
+            await courier.close()

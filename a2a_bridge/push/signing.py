@@ -1,0 +1,111 @@
+"""Signatures of notifications: who sent this, and that nobody changed it. Two of them; neither is needed for delivery.
+
+Rules:
+1. With keys of ours: a JWT whose public half anybody finds in our JWKS. It names the digest of the body as
+   `request_body_sha256`, and its `jti` is the notification's id, so a receiver can tell what it has seen. It stands in
+   SIGNATURE_HEADER, and as a Bearer token where the config has no credentials of its own.
+2. With a secret of the receiver's (a token that begins with `whsec_`): the HMAC of Standard Webhooks. That secret is
+   then no header.
+3. Several keys are a rotation: the first signs, all are published.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import importlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+SIGNATURE_HEADER = "X-A2A-Notification-Signature"
+SECRET_PREFIX = "whsec_"  # noqa: S105  how one begins
+
+#: seconds that a signature is good for
+LIFETIME = 300
+#: what each kind of key signs with
+_ALGORITHMS = {("EC", "P-256"): "ES256", ("EC", "P-384"): "ES384", ("RSA", ""): "RS256"}
+_SMALLEST_RSA = 2048
+
+
+class Signer:
+    """Signs with private keys, each as PEM or JWK: EC P-256 or P-384, or RSA.
+
+    issuer: the `iss` of what is signed. now: seconds since the epoch. Raises ValueError for what is no such key,
+    ImportError where there is no `joserfc`.
+    """
+
+    def __init__(self, keys: Sequence[str], issuer: str, *, now: Callable[[], float] = time.time) -> None:
+        if not keys:
+            raise ValueError("signing needs a key")
+        # An extra, and slow to import: only for those who sign.
+        self._jwt: Any = importlib.import_module("joserfc.jwt")
+        jwk = importlib.import_module("joserfc.jwk")
+        self._keys = [_key(jwk, text) for text in keys]
+        self._issuer = issuer
+        self._now = now
+
+    def sign(self, body: bytes, audience: str, webhook_id: str, task_id: str) -> str:
+        """A JWT about a body. audience: whom it is for."""
+        key, algorithm, kid = self._keys[0]
+        now = int(self._now())
+        claims = {
+            "iss": self._issuer,
+            "aud": audience,
+            "iat": now,
+            "exp": now + LIFETIME,
+            "jti": webhook_id,
+            "taskId": task_id,
+            "request_body_sha256": hashlib.sha256(body).hexdigest(),
+        }
+        signed: str = self._jwt.encode({"alg": algorithm, "kid": kid}, claims, key, algorithms=[algorithm])
+        return signed
+
+    def jwks(self) -> bytes:
+        """The JSON Web Key Set that others verify with."""
+        keys = [
+            key.as_dict(private=False) | {"kid": kid, "alg": algorithm, "use": "sig"}
+            for key, algorithm, kid in self._keys
+        ]
+        return json.dumps({"keys": keys}).encode()
+
+
+def _key(jwk: Any, text: str) -> tuple[Any, str, str]:
+    """A private key, what it signs with, and its name."""
+    found: Any = None
+    try:
+        tree = json.loads(text) if text.lstrip().startswith("{") else None
+        kinds = [jwk.ECKey, jwk.RSAKey] if tree is None else [jwk.JWKRegistry]
+        for kind in kinds:
+            try:
+                found = kind.import_key(text if tree is None else tree)
+                break
+            except ValueError:
+                continue
+    except Exception:  # noqa: BLE001  its text may hold the key
+        found = None
+    if found is None or not found.is_private:
+        raise ValueError("a key to sign with has to be a private EC or RSA key, as PEM or JWK")
+    public = found.as_dict(private=False)
+    algorithm = _ALGORITHMS.get((public["kty"], public.get("crv", "")))
+    if algorithm is None or (public["kty"] == "RSA" and found.public_key.key_size < _SMALLEST_RSA):
+        raise ValueError(f"a key to sign with has to be EC P-256, EC P-384, or RSA of {_SMALLEST_RSA} bits")
+    return found, algorithm, public.get("kid") or found.thumbprint()
+
+
+def secret_of(token: str) -> bytes | None:
+    """The secret that a token is, None for a token that is none."""
+    if not token.startswith(SECRET_PREFIX):
+        return None
+    try:
+        return base64.b64decode(token[len(SECRET_PREFIX) :], validate=True) or None
+    except ValueError:
+        return None
+
+
+def standard_signature(secret: bytes, webhook_id: str, timestamp: int, body: bytes) -> str:
+    """The value of `webhook-signature` in Standard Webhooks."""
+    signed = b"%s.%d.%s" % (webhook_id.encode(), timestamp, body)
+    return "v1," + base64.b64encode(hmac.new(secret, signed, hashlib.sha256).digest()).decode()
