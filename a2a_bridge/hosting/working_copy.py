@@ -123,7 +123,13 @@ class WorkingCopy:
         if self._opening is None:
             # In a task of its own, so that no caller's departure leaves a hold that nobody knows of.
             self._opening = asyncio.create_task(self._open(self._stored), name=f"a2a open {self.task_id}")
-            self._opening.add_done_callback(lambda done: done.cancelled() or (done.exception(), opened()))
+
+            def tell(done: asyncio.Task[None]) -> None:
+                if not done.cancelled():
+                    done.exception()  # whoever waits gets it; nobody may be left
+                opened()
+
+            self._opening.add_done_callback(tell)
         await asyncio.shield(self._opening)
 
     async def _open(self, stored: Stored) -> None:

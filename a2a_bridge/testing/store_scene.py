@@ -1,0 +1,165 @@
+"""What contracts and tests of stores share: somebody who writes a task, readers, and whole lists. No tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from a2a_bridge.core.lifecycle import advance, join
+from a2a_bridge.hosting.ports import Scope, Store, Stored, Subscription, TaskPage, TaskQuery, TaskWriter
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: seconds after which something counts as hanging
+PATIENCE = 20.0
+HERE = Scope("acme", "ann")
+ELSEWHERE = [Scope("acme", "bob"), Scope("other", "ann"), Scope(), Scope("", "ann"), Scope("acme", "")]
+#: nanoseconds since the epoch; an odd number, so that rounding shows
+NOON = 1_700_000_000_123_456_789
+
+SUBMITTED = hub.TASK_STATE_SUBMITTED
+WORKING = hub.TASK_STATE_WORKING
+INPUT = hub.TASK_STATE_INPUT_REQUIRED
+COMPLETED = hub.TASK_STATE_COMPLETED
+FAILED = hub.TASK_STATE_FAILED
+
+
+def made(task_id: str, time: int = NOON, context_id: str = "c", state: hub.TaskState = WORKING) -> hub.Task:
+    """A task with a status of `time`, in nanoseconds since the epoch."""
+    task = hub.Task(id=task_id, context_id=context_id, status=hub.TaskStatus(state=state))
+    task.status.timestamp.FromNanoseconds(time)
+    return task
+
+
+class Author:
+    """Writes one task as an engine does. task: its working copy. lost: how often it was told that the hold is lost."""
+
+    def __init__(self, store: Store, scope: Scope = HERE, *, push: bool = False) -> None:
+        self.store = store
+        self.scope = scope
+        self.task = hub.Task()
+        self.lost = 0
+        self._push = push
+        self.writer: TaskWriter
+
+    def begin(self, task: hub.Task | str, time: int = NOON, **members: Any) -> Author:
+        """Creates a task."""
+        self.task = (
+            made(task, time, **members)
+            if isinstance(task, str)
+            else hub.Task.FromString(task.SerializeToString())
+        )
+        self.writer = self.store.create(self.scope, self.task.id, self._lose, push=self._push)
+        self.writer.append(hub.StreamResponse(task=self.task), self.task)
+        return self
+
+    async def open(self, stored: Stored) -> Author:
+        """Goes on with a stored one. Raises VersionConflict."""
+        self.task = stored.task
+        self.writer = await self.store.open(self.scope, stored, self._lose, push=self._push)
+        return self
+
+    async def reopen(self, task_id: str) -> Author:
+        """Goes on with what the store has."""
+        return await self.open(await found(self.store, task_id, self.scope))
+
+    def status(self, state: hub.TaskState, time: int = 0, text: str = "") -> int:
+        """A new status, of the time of the one before unless said; the number of the event."""
+        event = hub.StreamResponse()
+        update = event.status_update
+        update.task_id, update.context_id = self.task.id, self.task.context_id
+        update.status.state = state
+        if time:
+            update.status.timestamp.FromNanoseconds(time)
+        else:
+            update.status.timestamp.CopyFrom(self.task.status.timestamp)
+        if text:
+            update.status.message.message_id = f"s{self.writer.last + 1}"
+            update.status.message.parts.add(text=text)
+        advance(self.task, update)
+        return self.writer.append(event, self.task)
+
+    def chunk(self, text: str, artifact_id: str = "a") -> int:
+        """A piece of an artifact; the number of the event."""
+        event = hub.StreamResponse()
+        update = event.artifact_update
+        update.task_id, update.context_id, update.append = self.task.id, self.task.context_id, True
+        update.artifact.artifact_id = artifact_id
+        update.artifact.parts.add(text=text)
+        advance(self.task, update)
+        return self.writer.append(event, self.task)
+
+    def amend(self, message_id: str) -> None:
+        """A message that joins the history."""
+        join(self.task, hub.Message(message_id=message_id, role=hub.ROLE_USER))
+        self.writer.amend(self.task)
+
+    async def synced(self) -> Author:
+        async with asyncio.timeout(PATIENCE):
+            await self.writer.synced()
+        return self
+
+    async def released(self) -> Author:
+        """Leaves the task to whoever wants it."""
+        await self.synced()
+        self.writer.release()
+        return self
+
+    def copy(self) -> hub.Task:
+        """The task as it is now."""
+        return hub.Task.FromString(self.task.SerializeToString())
+
+    def _lose(self) -> None:
+        self.lost += 1
+
+
+async def found(store: Store, task_id: str, scope: Scope = HERE) -> Stored:
+    """The task, which has to be there."""
+    stored = await store.get(scope, task_id)
+    assert stored is not None
+    return stored
+
+
+async def pages(store: Store, scope: Scope = HERE, **query: Any) -> list[TaskPage]:
+    """All pages of a query."""
+    read = [await store.list(scope, TaskQuery(**query))]
+    while read[-1].next_page_token:
+        assert len(read) < 1000
+        read.append(await store.list(scope, TaskQuery(**query, page_token=read[-1].next_page_token)))
+    return read
+
+
+def ids(read: Sequence[TaskPage]) -> list[str]:
+    """The tasks of some pages in order."""
+    return [one.id for page in read for one in page.tasks]
+
+
+def said(event: hub.StreamResponse) -> Any:
+    """An event in short: the text of a chunk, else a state."""
+    match event.WhichOneof("payload"):
+        case "artifact_update":
+            return event.artifact_update.artifact.parts[0].text
+        case "status_update":
+            return event.status_update.status.state
+    return ("task", event.task.status.state)
+
+
+async def take(reader: Subscription, count: int) -> list[Any]:
+    """The next `count` events in short."""
+    taken: list[Any] = []
+    async with asyncio.timeout(PATIENCE):
+        while len(taken) < count:
+            events = await reader.take()
+            assert events, f"the events end after {taken}"
+            taken += [said(event) for event in events]
+    assert len(taken) == count
+    return taken
+
+
+async def rest(reader: Subscription) -> list[Any]:
+    """All events up to the end."""
+    taken: list[Any] = []
+    async with asyncio.timeout(PATIENCE):
+        while events := await reader.take():
+            taken += [said(event) for event in events]
+    return taken

@@ -1,0 +1,16 @@
+"""The store in memory keeps what the engine relies on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from a2a_bridge.hosting.ports import Store
+from a2a_bridge.hosting.stores import MemoryStore
+from a2a_bridge.testing.contracts import StoreContract
+
+
+class TestMemoryStore(StoreContract):
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Store]:
+        yield MemoryStore()
