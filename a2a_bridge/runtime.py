@@ -32,6 +32,7 @@ from a2a_bridge.bindings import (
 from a2a_bridge.cards import Advertisement, Candidate, interface, resolve, select
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.resume import offer_resume
 from a2a_bridge.core.scope import scope_of
 from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.dialects import KNOWN, V1_0, Dialect, older_versions
@@ -57,6 +58,7 @@ from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.middleware import access_log, deadline, extensions, limits, usage, validate
 from a2a_bridge.middleware.older_callers import older_callers
 from a2a_bridge.middleware.push_memory import push_memory
+from a2a_bridge.middleware.resume import OffersResume
 from a2a_bridge.mounting import EVERYTHING, ServeOptions, declared_dialects, dialects_of, grouped, placed
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
@@ -223,6 +225,8 @@ async def serve_gateway(
             )
             service = relay.wrap(service)
             receivers[RELAY_PATH] = relay.receive
+        if options.replay.tasks:
+            service, card = OffersResume(service), offer_resume(card)
         server = await stack.enter_async_context(
             serve_service(
                 service,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,11 +11,13 @@ import typer
 
 from a2a_bridge.cli.options import (
     ALL_VERSIONS,
+    LINGER,
     MAX_BODY,
     MAX_CALLS,
     MAX_PARTS,
     MAX_STREAMS,
     PREFIX,
+    REPLAY_MEMORY,
     A2aVersion,
     Base64Files,
     ConnectTimeout,
@@ -25,6 +28,7 @@ from a2a_bridge.cli.options import (
     Http,
     LenientVersions,
     Level,
+    Linger,
     LogLevel,
     MaxBody,
     MaxCalls,
@@ -34,6 +38,7 @@ from a2a_bridge.cli.options import (
     NoHttp,
     PublicGrpc,
     PublicUrl,
+    ReplayMemory,
     UsageFile,
     UsageListen,
     Versions,
@@ -70,6 +75,8 @@ def gateway(
             help="Pass on push notifications in the version of their receivers; URL is how the agent reaches this gateway.",
         ),
     ] = "",
+    linger: Linger = LINGER,
+    replay_memory: ReplayMemory = REPLAY_MEMORY,
     http: Http = "127.0.0.1:8080",
     grpc: Grpc = "127.0.0.1:50051",
     no_http: NoHttp = False,
@@ -111,6 +118,7 @@ def gateway(
     from a2a_bridge.cli.reach import version_of
     from a2a_bridge.cli.running import configure_logging
     from a2a_bridge.cli.target import parse
+    from a2a_bridge.gateway import ReplayOptions
     from a2a_bridge.middleware import Limits
 
     listening = Listening.of(
@@ -129,6 +137,10 @@ def gateway(
         limits=Limits(max_calls, max_streams, max_parts),
         push_relay=push_relay,
     )
+    kept = ReplayOptions(linger=linger, total=replay_memory)
+    if not replay_memory:
+        kept = replace(kept, tasks=0)
+    listening = replace(listening, options=replace(listening.options, replay=kept))
     known = DialOptions()
     options = DialOptions(
         # The caller's deadline decides how long a call may take; a blocking send has no usual length.

@@ -241,9 +241,29 @@ MaxHistory = Annotated[
         help="Most messages of a task before it takes no further one; 0 for no limit.",
     ),
 ]
+Linger = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        envvar=PREFIX + "LINGER",
+        help="How long the stream of an agent that cannot resume goes on when nobody reads it.",
+    ),
+]
+ReplayMemory = Annotated[
+    int,
+    typer.Option(
+        metavar="BYTES",
+        min=0,
+        envvar=PREFIX + "REPLAY_MEMORY",
+        help="What streams of the agent are kept in, to be resumed and shared; 0 keeps none.",
+    ),
+]
 #: the defaults of HostOptions, Limits and EngineOptions, which are not imported for --version; a test compares
 MAX_BODY, MAX_PARTS, MAX_CALLS, MAX_STREAMS = 16777216, 1000, 10000, 10000
 MAX_TASKS, MAX_HISTORY = 10000, 10000
+#: those of ReplayOptions
+LINGER, REPLAY_MEMORY = 30.0, 67108864
 
 
 def known_dialect(text: str, flag: str) -> Dialect:

@@ -1,0 +1,74 @@
+"""docs/limits.md has the limits of the code: their defaults, and the flags that set them."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from a2a_bridge.bindings import HostOptions
+from a2a_bridge.core.errors import Reason
+from a2a_bridge.gateway import ReplayOptions
+from a2a_bridge.hosting.options import EngineOptions
+from a2a_bridge.hosting.stores import MemoryStore
+from a2a_bridge.middleware import Limits
+from tests.docs.pages import DOCS, prose
+from tests.docs.test_cli_page import VERBS, default, options
+
+PAGE = DOCS / "limits.md"
+CLASSES: dict[str, Any] = {
+    one.__name__: one for one in (EngineOptions, HostOptions, Limits, MemoryStore, ReplayOptions)
+}
+#: options that bound nothing a caller can make grow
+NO_LIMITS = {
+    "EngineOptions.patience",
+    "EngineOptions.run_timeout",
+    "EngineOptions.silence_timeout",
+    "HostOptions.keep_alive",
+    "ReplayOptions.longest_pause",
+    "ReplayOptions.pause",
+}
+#: flags that one verb has
+ONLY = {"EngineOptions": ["serve"], "ReplayOptions": ["gateway"]}
+
+
+def rows() -> list[list[str]]:
+    found = []
+    for line in prose(PAGE).splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| `") and len(cells) == 4:
+            found.append(cells)
+    return found
+
+
+def defaults() -> dict[str, str]:
+    """The numbers that can be chosen, as `Class.name`."""
+    return {
+        f"{name}.{parameter.name}": str(parameter.default)
+        for name, cls in CLASSES.items()
+        for parameter in inspect.signature(cls).parameters.values()
+        if type(parameter.default) in (int, float)
+    }
+
+
+def test_the_defaults() -> None:
+    said = {cells[0].strip("`"): cells[1] for cells in rows()}
+    real = {name: value for name, value in defaults().items() if name not in NO_LIMITS}
+    real.pop("HostOptions.backlog")  # of the system: nobody is told
+    assert said == real
+    assert defaults().keys() >= NO_LIMITS
+
+
+@pytest.mark.parametrize("cells", [cells for cells in rows() if cells[2]], ids=lambda cells: cells[2])
+def test_the_flags(cells: list[str]) -> None:
+    verbs = ONLY.get(cells[0].partition(".")[0].strip("`"), ["serve", "gateway"])
+    for verb in verbs:
+        assert default(options(verb)[cells[2].strip("`")]) == cells[1]
+    assert set(verbs) <= set(VERBS)
+
+
+def test_the_errors_exist() -> None:
+    for cells in rows():
+        if cells[3].startswith("`"):
+            assert cells[3].split("`")[1] in Reason.__members__
