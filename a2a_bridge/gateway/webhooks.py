@@ -29,6 +29,7 @@ from a2a_bridge.core.service import Service, refused_stream
 from a2a_bridge.dialects import older_versions
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push.masking import masked
 from a2a_bridge.push.notification import (
     TOKEN_HEADER,
     Names,
@@ -148,7 +149,7 @@ class Relay:
         config.url, config.token = relayed.config.url, relayed.config.token
         config.ClearField("authentication")
         if relayed.config.HasField("authentication"):
-            config.authentication.CopyFrom(relayed.config.authentication)
+            config.authentication.CopyFrom(masked(relayed.config).authentication)
 
     def deleted(self, scope: Scope, task_id: str, config_id: str) -> None:
         """Forgets a config. One that came within a message may serve other tasks, and stays."""

@@ -19,8 +19,10 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway.webhooks import PATH, Relay
 from a2a_bridge.hosting import Engine
+from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push import Registrations, Webhook, WebhookSender
+from a2a_bridge.push import PushOptions, Webhook, pushing
+from a2a_bridge.push.masking import masked
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.push.receiver import Receiver, receiving
 
@@ -47,9 +49,14 @@ class Bridge:
 @asynccontextmanager
 async def bridge(**members: Any) -> AsyncIterator[Bridge]:
     host = find("JSONRPC").host(ListenAddress(), HostOptions())
-    async with receiving() as receiver, http_post(DialOptions(timeout=PATIENCE)) as post:
-        sender = WebhookSender(Webhook(post, pause=0.001), Registrations())
-        engine = Engine(ScriptedAgent(), push_sender=sender)
+    store = MemoryStore()
+    allowed = PushOptions(allow=("127.0.0.1",), first=0.001)
+    async with (
+        receiving() as receiver,
+        http_post(DialOptions(timeout=PATIENCE)) as post,
+        pushing(store.outbox, store.task_at, allowed) as push,
+    ):
+        engine = Engine(ScriptedAgent(), store=store, push_sender=push.sender)
         hooked: list[Relay] = []
 
         async def receive(path: str, headers: Mapping[str, str], body: bytes) -> int:
@@ -65,7 +72,6 @@ async def bridge(**members: Any) -> AsyncIterator[Bridge]:
             yield Bridge(Client(relay.wrap(service)), Client(service), relay, receiver, base)
         finally:
             await engine.close()
-            await sender.close()
             await host.drain(0)
 
 
@@ -102,7 +108,7 @@ async def test_events_reach_who_registered_with_the_callers_token_and_credential
         made = await links.near.create_task_push_notification_config(
             hook(links.receiver, task_id=task_id, id="p")
         )
-        assert made == hook(links.receiver, task_id=task_id, id="p")
+        assert made == masked(hook(links.receiver, task_id=task_id, id="p"))
         await finish(links, task_id)
         posted = await links.receiver.arrived(3)
         assert {one.headers["x-a2a-notification-token"] for one in posted} == {"theirs"}
@@ -123,7 +129,7 @@ async def test_the_agent_sees_neither_token_nor_credentials_nor_address() -> Non
         assert not known.HasField("authentication")
         # while callers see what they said
         shown = await links.near.get_task_push_notification_config(asked)
-        assert shown == hook(links.receiver, task_id=task_id, id="p")
+        assert shown == masked(hook(links.receiver, task_id=task_id, id="p"))
         listing = hub.ListTaskPushNotificationConfigsRequest(task_id=task_id)
         assert list((await links.near.list_task_push_notification_configs(listing)).configs) == [shown]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.push.masking import MASK
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.push.receiver import Posted, Receiver, receiving
 from tests.push.version_scene import Front, bridged, hosted
@@ -40,6 +41,11 @@ def hook(receiver: Receiver, version: str) -> Any:
     if version == "1.0":
         login = {"scheme": "Bearer", "credentials": "secret"}
     return {"url": receiver.url, "token": "theirs", "authentication": login}
+
+
+def shown(config: Any) -> Any:
+    """A config as answers have it."""
+    return config | {"authentication": config["authentication"] | {"credentials": MASK}}
 
 
 async def register(front: Front, version: str, task_id: str, config: Any) -> Any:
@@ -101,7 +107,7 @@ async def test_a_bridged_agent(version: str, upstream: str, inline: bool) -> Non
         if not inline:
             made = await register(front, version, task["id"], config)
             inner = made["pushNotificationConfig"] if version == "0.3" else made
-            assert {name: inner[name] for name in config} == config
+            assert {name: inner[name] for name in config} == shown(config)
         await said(front, version, "go on", taskId=task["id"])
         check(await finished(receiver, version), version)
 
@@ -134,6 +140,7 @@ async def check_config(front: Front, config: Any) -> None:
     task = await paused(front, "0.3")
     made = await register(front, "0.3", task["id"], config)
     config_id = made["pushNotificationConfig"].pop("id")
+    config = shown(config)
     expected = {"taskId": task["id"], "pushNotificationConfig": config}
     assert made == expected
     expected["pushNotificationConfig"] = config | {"id": config_id}

@@ -16,12 +16,15 @@ from a2a_bridge.dialects.v0_3 import DIALECT as V0_3
 from a2a_bridge.gateway import Route, Router, dialled, polyfilled
 from a2a_bridge.gateway.webhooks import PATH, Relay
 from a2a_bridge.hosting import Agent, Engine
+from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.middleware import validate
 from a2a_bridge.middleware.older_callers import older_callers
 from a2a_bridge.middleware.push_memory import push_memory
-from a2a_bridge.push import Registrations, Webhook, WebhookSender
+from a2a_bridge.push import PushOptions, Registrations, Webhook, pushing
 
 PATIENCE = 10.0
+#: the receivers of tests are on this machine
+ALLOWED = PushOptions(allow=("127.0.0.1",), first=0.001)
 BOTH = (V1_0, V0_3)
 VERSIONS = {"1.0": V1_0, "0.3": V0_3}
 
@@ -75,12 +78,13 @@ async def _mounted(
     stack: AsyncExitStack,
     service: Service,
     dialects: Sequence[Dialect],
-    registrations: Registrations,
+    registrations: Registrations | None,
     kind: str = "JSONRPC",
 ) -> tuple[Front, list[Any]]:
     binding = find(kind)
     host: Any = binding.host(ListenAddress(), HostOptions())
-    guarded = compose(service, push_memory(registrations, dialects), older_callers(dialects), validate())
+    memory = () if registrations is None else (push_memory(registrations, dialects),)
+    guarded = compose(service, *memory, older_callers(dialects), validate())
     binding.mount(host, "", guarded, dialects)
     receive: list[Any] = []
 
@@ -100,14 +104,12 @@ async def hosted(
     agent: Agent, dialects: Sequence[Dialect] = BOTH, kind: str = "JSONRPC"
 ) -> AsyncIterator[Front]:
     """An agent that sends push notifications."""
-    registrations = Registrations()
     async with AsyncExitStack() as stack:
-        post = await stack.enter_async_context(http_post(DialOptions(timeout=PATIENCE)))
-        sender = WebhookSender(Webhook(post, pause=0.001), registrations)
-        stack.push_async_callback(sender.close)
-        engine = Engine(agent, push_sender=sender)
+        store = MemoryStore()
+        push = await stack.enter_async_context(pushing(store.outbox, store.task_at, ALLOWED))
+        engine = Engine(agent, store=store, push_sender=push.sender)
         stack.push_async_callback(engine.close)
-        front, _ = await _mounted(stack, service_of(engine), dialects, registrations, kind)
+        front, _ = await _mounted(stack, service_of(engine), dialects, None, kind)
         yield front
 
 
