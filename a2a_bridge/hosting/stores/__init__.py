@@ -2,5 +2,6 @@
 
 from a2a_bridge.hosting.stores.memory import MemoryStore
 from a2a_bridge.hosting.stores.opening import CannotOpen, open_store
+from a2a_bridge.hosting.stores.options import StoreOptions
 
-__all__ = ["CannotOpen", "MemoryStore", "open_store"]
+__all__ = ["CannotOpen", "MemoryStore", "StoreOptions", "open_store"]

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from a2a_bridge.hosting.ports import Store
+from a2a_bridge.hosting.stores.options import StoreOptions
 
 #: keeps everything in this process, for as long as it lives
 MEMORY = "memory://"
@@ -26,12 +27,17 @@ class CannotOpen(Exception):  # noqa: N818  what it says is its name
 
 
 @asynccontextmanager
-async def open_store(url: str) -> AsyncIterator[Store]:
-    """The store of a URL while the context is open: `memory://`. Raises CannotOpen."""
+async def open_store(url: str, options: StoreOptions | None = None) -> AsyncIterator[Store]:
+    """The store of a URL while the context is open: `memory://`, `sqlite:///PATH` or `postgresql://…`.
+
+    Raises CannotOpen.
+    """
     if url == MEMORY:
         from a2a_bridge.hosting.stores.memory import MemoryStore  # rule 1
 
         yield MemoryStore()
         return
-    scheme = url.partition("://")[0]
-    raise CannotOpen(f"there is no store {scheme}://", "--store memory://")
+    from a2a_bridge.hosting.stores.sql.opened import opened  # rule 1
+
+    async with opened(url, options or StoreOptions()) as store:
+        yield store

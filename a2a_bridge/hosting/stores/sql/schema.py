@@ -3,7 +3,7 @@
 Rules:
 1. `tasks` holds what is looked for and changes often; what is big stands in `bodies` and is written rarely.
 2. A task is its body plus the events after `applied`, in order. Events stand in segments: those of one commit in one
-   row, each as a varint length and a serialized StreamResponse.
+   row; see `segments.py`.
 3. Times are nanoseconds since the epoch for what the protocol shows, seconds for the rest.
 """
 
@@ -73,6 +73,31 @@ segments = Table(
     Column("last", BigInteger, nullable=False),
     Column("data", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
+)
+
+#: how many tasks there are, so that nobody has to count them; see `counts.py`. bucket: of which stretch of time, of a
+#: length that `level` says. stripe: replicas write rows of their own, so that none waits for another; their sum counts
+counts = Table(
+    "counts",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("owner", Text, primary_key=True),
+    Column("context", Text, primary_key=True),
+    Column("level", Integer, primary_key=True, autoincrement=False),
+    Column("bucket", BigInteger, primary_key=True, autoincrement=False),
+    Column("state", Integer, primary_key=True, autoincrement=False),
+    Column("stripe", Integer, primary_key=True, autoincrement=False),
+    Column("number", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+Index("counts_empty", counts.c.number, sqlite_where=text("number = 0"), postgresql_where=text("number = 0"))
+
+#: what all replicas have to agree on, such as the key of page tokens
+settings = Table(
+    "settings",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", LargeBinary, nullable=False),
 )
 
 #: messages that were sent, where sending is idempotent

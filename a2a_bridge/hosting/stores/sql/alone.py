@@ -1,0 +1,34 @@
+"""What stands for other replicas on SQLite, which is one process's at a time: nobody else is alive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from uuid import uuid4
+
+from sqlalchemy import Connection, delete, insert
+
+from a2a_bridge.hosting.stores.sql.schema import replicas
+
+
+class Alone:
+    """Stands where `Neighbours` does on PostgreSQL. Only for who has locked the file."""
+
+    def __init__(self) -> None:
+        self.me = uuid4().hex
+        self.remote = None
+
+    def join(self, connection: Connection) -> None:
+        """Whoever held anything before is dead, because the lock is ours."""
+        connection.execute(delete(replicas))
+        connection.execute(insert(replicas).values(id=self.me, beat=0))
+
+    def leave(self, connection: Connection) -> None:
+        """What is still held is an orphan from now on."""
+        connection.execute(delete(replicas).where(replicas.c.id == self.me))
+
+    def announce(self, connection: Connection, task_ids: Iterable[str], *, mail: bool = False) -> None:
+        """There is nobody to tell."""
+
+    def on_death(self, tell: Callable[[], None]) -> None:
+        """Told once: whoever was there before has died."""
+        tell()

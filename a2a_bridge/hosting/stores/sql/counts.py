@@ -1,0 +1,114 @@
+"""How many tasks match a query, for the price of a few rows: counters that are kept with every write.
+
+Rules:
+1. A task counts in its scope, and in its context of that scope. In its scope it also counts in stretches of time, of
+   LEVELS lengths, each 64 times the one before: 1 second, 69 seconds, 73 minutes, 3 days, 208 days.
+2. How many there are since some moment is the sum of the stretches after it, at most 63 of each length, and those
+   tasks between it and the end of its second, which are counted one by one. So the price depends on no total. Only
+   a question for a context and a time at once counts what it finds.
+3. Numbers of one transaction are added up first: a group of writes costs about as many rows as a single one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
+
+from a2a_bridge.hosting.stores.sql.schema import counts, tasks
+
+#: binary digits of nanoseconds that a stretch of each level spans
+_BITS = (30, 36, 42, 48, 54)
+#: the level without stretches
+_ALL = len(_BITS)
+
+
+class Place(NamedTuple):
+    """Where a task is counted. time: nanoseconds since the epoch."""
+
+    context: str
+    state: int
+    time: int
+
+
+#: tenant, owner, context, level, bucket, state
+Key = tuple[str, str, str, int, int, int]
+
+
+class Counted(NamedTuple):
+    """A task whose place changes. None: it is not there before, or afterwards."""
+
+    tenant: str
+    owner: str
+    before: Place | None
+    after: Place | None
+
+
+def deltas(changes: Iterable[Counted]) -> list[tuple[Key, int]]:
+    """What to add to which counters, in an order that is the same for everybody, so that no two deadlock."""
+    found: dict[Key, int] = {}
+    #: tenant, owner, state and shortest stretch -> how many more there are
+    moved: dict[tuple[str, str, int, int], int] = {}
+    shortest = _BITS[0]
+    for tenant, owner, before, after in changes:
+        if before == after:
+            continue
+        for place, number in ((after, 1), (before, -1)):
+            if place is None:
+                continue
+            context, state, time = place
+            if context:
+                key = tenant, owner, context, _ALL, 0, state
+                found[key] = found.get(key, 0) + number
+            stretch = tenant, owner, state, time >> shortest
+            moved[stretch] = moved.get(stretch, 0) + number
+    for (tenant, owner, state, first), number in moved.items():
+        key = tenant, owner, "", _ALL, 0, state
+        found[key] = found.get(key, 0) + number
+        for level, bits in enumerate(_BITS):
+            key = tenant, owner, "", level, first >> bits - shortest, state
+            found[key] = found.get(key, 0) + number
+    return sorted(item for item in found.items() if item[1])
+
+
+def total(
+    connection: Connection, tenant: str, owner: str, context: str, state: int, since: int | None
+) -> int:
+    """How many tasks of a scope match. context: empty for all. state: 0 for all. since: None for all."""
+    mine = and_(counts.c.tenant == tenant, counts.c.owner == owner)
+    if since is None:
+        return _sum(connection, and_(mine, counts.c.context == context, counts.c.level == _ALL), state)
+    if context:
+        return _one_by_one(connection, tenant, owner, context, state, since, None)
+    ends = [(since >> bits) + 1 for bits in _BITS]
+    stretches: list[ColumnElement[bool]] = []
+    for level, first in enumerate(ends):
+        stretch = and_(counts.c.level == level, counts.c.bucket >= first)
+        if level + 1 < _ALL:
+            # Up to where a longer stretch begins.
+            stretch = and_(stretch, counts.c.bucket < ends[level + 1] << _BITS[level + 1] - _BITS[level])
+        stretches.append(stretch)
+    whole = _sum(connection, and_(mine, counts.c.context == "", or_(*stretches)), state)
+    return whole + _one_by_one(connection, tenant, owner, "", state, since, ends[0] << _BITS[0])
+
+
+def _sum(connection: Connection, where: ColumnElement[bool], state: int) -> int:
+    if state:
+        where = and_(where, counts.c.state == state)
+    return int(connection.scalar(select(func.coalesce(func.sum(counts.c.number), 0)).where(where)) or 0)
+
+
+def _one_by_one(
+    connection: Connection, tenant: str, owner: str, context: str, state: int, since: int, until: int | None
+) -> int:
+    query = select(func.count()).where(
+        tasks.c.tenant == tenant, tasks.c.owner == owner, tasks.c.time >= since
+    )
+    if until is not None:
+        query = query.where(tasks.c.time < until)
+    if context:
+        query = query.where(tasks.c.context == context)
+    if state:
+        query = query.where(tasks.c.state == state)
+    return int(connection.scalar(query) or 0)

@@ -1,0 +1,174 @@
+"""Connections to SQLite or PostgreSQL, and reading through them in threads. Writing is the business of `writer`.
+
+Rules:
+1. SQLite: write-ahead log, and every commit is on the disk when it returns (synchronous=FULL).
+2. What the database throws is `failed`; callers get UNAVAILABLE, and the log the cause. Anything else is a mistake here.
+3. No text of the database, and nothing of its URL, reaches a caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.hosting.stores.opening import CannotOpen
+
+log = logging.getLogger("a2a_bridge.store")
+
+Result = TypeVar("Result")
+
+#: connections that read at the same time
+_READERS = 4
+#: seconds to wait for another process that writes the same SQLite file, such as `a2a-bridge push retry`
+_BUSY = 5.0
+#: seconds until a PostgreSQL that does not answer counts as gone
+_CONNECT = 5
+
+_PRAGMAS = (
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "cache_size=-65536",  # KiB: the indexes of a million tasks
+    "journal_size_limit=67108864",
+)
+
+
+class Database:
+    """An engine and the threads that read through it.
+
+    url: as `parse` gave it.
+    """
+
+    def __init__(self, url: URL) -> None:
+        self.url = url
+        self.engine = _engine(url)
+        self.sqlite = url.get_backend_name() == "sqlite"
+        self._threads = ThreadPoolExecutor(_READERS, "a2a store reader")
+
+    @property
+    def path(self) -> Path | None:
+        """The file, where it is one."""
+        return Path(str(self.url.database)) if self.sqlite else None
+
+    def connect(self, *, writes: bool = False) -> Connection:
+        """A connection; `close` it. It is not shared with anybody until then."""
+        connection = self.engine.connect()
+        return connection.execution_options(writes=True) if writes else connection
+
+    async def read(self, work: Callable[[Connection], Result], /) -> Result:
+        """Does `work` in a thread and in one transaction that sees one moment. Raises UNAVAILABLE."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, work)
+
+    def close(self) -> None:
+        """Closes what nobody uses. Whoever holds a connection closes it first."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        self.engine.dispose()
+
+    def _read(self, work: Callable[[Connection], Result]) -> Result:
+        try:
+            with self.engine.connect() as connection:
+                if not self.sqlite:
+                    connection = connection.execution_options(isolation_level="REPEATABLE READ")  # noqa: PLW2901
+                return work(connection)
+        except Exception as error:
+            if not failed(error):
+                raise
+            log.warning("the store cannot be read: %s", cause(error))
+            raise unavailable() from error
+
+
+def parse(url: str) -> URL:
+    """The parts of `sqlite:///PATH` or `postgresql://…`. Raises CannotOpen."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise CannotOpen("the URL of the store cannot be read", "--store sqlite:///PATH") from None
+    backend = parsed.get_backend_name()
+    if backend == "sqlite":
+        if not parsed.database or parsed.database == ":memory:":
+            raise CannotOpen("the URL of the store names no file", "--store sqlite:///PATH or memory://")
+        return parsed.set(drivername="sqlite+pysqlite", query={})
+    if backend == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    raise CannotOpen(f"there is no store {backend}://", "--store sqlite:///PATH or postgresql://…")
+
+
+def failed(error: BaseException) -> bool:
+    """Whether an error is the database's doing: lost, full, read-only, corrupted, locked."""
+    if isinstance(error, SQLAlchemyError):
+        return True
+    if isinstance(error, sqlite3.Error):
+        return True
+    return type(error).__module__.partition(".")[0] == "psycopg"
+
+
+def cause(error: BaseException) -> str:
+    """What to log of an error of the database: without statements and parameters, which hold what users said."""
+    origin = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return f"{type(origin).__name__}: {str(origin).strip()}"
+
+
+def unavailable(seconds: float = 1.0) -> A2AError:
+    """The error for callers while the database does not work."""
+    text = "the agent's store is not available; try again"
+    return A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=seconds)
+
+
+def _engine(url: URL) -> Engine:
+    if url.get_backend_name() == "sqlite":
+        engine = create_engine(
+            url,
+            connect_args={
+                "check_same_thread": False,
+                "isolation_level": None,
+                "timeout": _BUSY,
+                "cached_statements": 512,
+            },
+            pool_size=_READERS + 1,
+            max_overflow=-1,
+        )
+        event.listen(engine, "connect", _prepare)
+        event.listen(engine, "begin", _begin)
+        return engine
+    try:
+        import psycopg  # noqa: F401  where it is missing this says so, and not SQLAlchemy
+    except ImportError:
+        raise CannotOpen(
+            "a PostgreSQL store needs the package psycopg", "pip install 'a2a-transport-bridge[postgres]'"
+        ) from None
+    return create_engine(
+        url,
+        connect_args={
+            "connect_timeout": _CONNECT,
+            "prepare_threshold": 3,
+            # A server that has vanished without a word is noticed all the same.
+            "keepalives_idle": 5,
+            "keepalives_interval": 2,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 10_000,
+        },
+        pool_size=_READERS + 1,
+        max_overflow=-1,
+        pool_pre_ping=True,
+    )
+
+
+def _prepare(connection: Any, _: Any) -> None:
+    cursor = connection.cursor()
+    for pragma in _PRAGMAS:
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    # The driver would begin by itself, and too late: a writer has to be one from its first statement.
+    writes = connection.get_execution_options().get("writes")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,57 @@
+"""Tasks that have ended, kept at hand: they never change, so the database need not be asked again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+from a2a_bridge.hosting.ports import Scope, Stored
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: what a task costs beside its own bytes
+_OVERHEAD = 400
+
+
+class _Entry(NamedTuple):
+    scope: Scope
+    data: bytes
+    version: int
+    last: int
+
+
+class Ended:
+    """The tasks that were asked for, or ended, last.
+
+    most: bytes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._size = 0
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+
+    def get(self, scope: Scope, task_id: str) -> Stored | None:
+        """A copy of a task; None when it is not at hand, or of another scope."""
+        entry = self._entries.get(task_id)
+        if entry is None or entry.scope != scope:
+            return None
+        self._entries.move_to_end(task_id)
+        return Stored(hub.Task.FromString(entry.data), entry.version, entry.last)
+
+    def put(self, scope: Scope, task_id: str, data: bytes, version: int, last: int) -> None:
+        """Keeps a task that has ended, as bytes."""
+        size = len(data) + _OVERHEAD
+        if size * 8 > self._most:
+            return
+        self.drop(task_id)
+        self._entries[task_id] = _Entry(scope, data, version, last)
+        self._size += size
+        while self._size > self._most:
+            _, oldest = self._entries.popitem(last=False)
+            self._size -= len(oldest.data) + _OVERHEAD
+
+    def drop(self, task_id: str) -> None:
+        """Forgets a task."""
+        entry = self._entries.pop(task_id, None)
+        if entry is not None:
+            self._size -= len(entry.data) + _OVERHEAD

@@ -1,0 +1,278 @@
+"""The hold on one task: takes its events, and says what of them is to be written. `writer` writes it, in groups.
+
+Rules:
+1. What is given is kept as messages, and serialized only when a group is collected: the working copy then is the
+   task after the last event.
+2. The body is written when the task begins, is amended, or ends, and when the events since it was are as large as it
+   is: so reading never costs much more than the task, and writing a stream never more than twice its size.
+3. A task that ends is let go of in the same write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.hosting.ports import Scope, Synced, VersionConflict
+from a2a_bridge.hosting.stores.sql.counts import Place
+from a2a_bridge.hosting.stores.sql.segments import Segment, pack
+from a2a_bridge.hosting.stores.sql.text import storable
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+if TYPE_CHECKING:
+    from a2a_bridge.hosting.stores.sql.writer import GroupWriter
+
+#: what SQL can hold
+_EARLIEST, _LATEST = -(2**63), 2**63 - 1
+#: what one task may have given that is not durable yet
+_MOST_EVENTS = 1024
+_MOST_BYTES = 4 << 20
+
+
+class Kept(NamedTuple):
+    """What the database has of a task that is opened. size: of the task in bytes."""
+
+    version: int
+    last: int
+    applied: int
+    place: Place
+    size: int
+
+
+class Change(NamedTuple):
+    """What one group writes of one task. given: up to where this answers its waiters. before: where the task was
+    counted; None for a new one. data: the events, serialized.
+    """
+
+    hold: Hold
+    given: int
+    version: int
+    last: int
+    applied: int
+    holder: str
+    before: Place | None
+    place: Place
+    body: bytes | None
+    events: Sequence[hub.StreamResponse]
+    data: Sequence[bytes]
+    segments: Sequence[Segment]
+    ended: bool
+
+
+class Hold:
+    """Implements TaskWriter."""
+
+    __slots__ = (
+        "_amended",
+        "_body_size",
+        "_bytes",
+        "_ended",
+        "_events",
+        "_given",
+        "_on_lost",
+        "_place",
+        "_released",
+        "_synced",
+        "_task",
+        "_told",
+        "_unfolded",
+        "_waiters",
+        "_writer",
+        "applied",
+        "dirty",
+        "durable",
+        "last",
+        "let_go_at",
+        "lost",
+        "owner",
+        "push",
+        "scope",
+        "task_id",
+        "tenant",
+        "version",
+    )
+
+    def __init__(
+        self,
+        writer: GroupWriter,
+        scope: Scope,
+        task_id: str,
+        on_lost: Callable[[], None],
+        *,
+        push: bool,
+        kept: Kept | None = None,
+    ) -> None:
+        self.scope = scope
+        self.task_id = task_id
+        self.push = push
+        self.tenant, self.owner = storable(scope.tenant), storable(scope.owner)
+        self.dirty = False
+        self.last = self.durable = self.applied = self.version = 0
+        self._body_size = self._unfolded = self._bytes = 0
+        #: the version before a write that only gave it up; else none
+        self.let_go_at = -1
+        self._place: Place | None = None
+        if kept is not None:
+            self.version, self.last, self.applied, self._place, self._body_size = kept
+            self.durable = self.last
+        self._task: hub.Task | None = None
+        self._events: list[hub.StreamResponse] = []
+        self._amended = kept is None
+        self.lost = self._told = self._released = self._ended = False
+        #: how many times something was given, and how many of those are durable
+        self._given = self._synced = 0
+        self._waiters: list[tuple[int, float, Synced]] = []
+        self._writer = writer
+        self._on_lost = on_lost
+
+    # ------------------------------------------------------------------ for the engine
+
+    @property
+    def pending(self) -> bool:
+        return self._given != self._synced
+
+    def append(self, event: hub.StreamResponse, task: hub.Task, /) -> int:
+        self.last += 1
+        if not self.lost:
+            self._events.append(event)
+            self._bytes += event.ByteSize()
+            self._task = task
+            self._note()
+        return self.last
+
+    def amend(self, task: hub.Task, /) -> None:
+        if not self.lost:
+            self._task = task
+            self._amended = True
+            self._note()
+
+    def when_synced(self, tell: Synced, /) -> None:
+        if self.lost:
+            tell(VersionConflict(self.task_id))
+        elif self._given == self._synced:
+            tell(None)
+        else:
+            self._waiters.append((self._given, self._writer.deadline(), tell))
+            self._writer.hurry()
+
+    async def synced(self) -> None:
+        if self.lost:
+            raise VersionConflict(self.task_id)
+        if self._given != self._synced:
+            await self._writer.waiting(self.when_synced)
+
+    async def settled(self) -> None:
+        """Waits until all that was given so far is durable, or never will be."""
+        with suppress(VersionConflict):
+            await self.synced()
+
+    async def room(self) -> None:
+        while self._bytes > _MOST_BYTES or len(self._events) > _MOST_EVENTS or self._writer.crowded:
+            await self._writer.next_group()
+
+    def release(self) -> None:
+        if not self._released and not self.lost:
+            self._released = True
+            if self._ended:
+                return
+            if self.version or self._given:
+                self._note()
+            else:
+                self._writer.forget(self)
+
+    # ------------------------------------------------------------------ for the writer
+
+    @property
+    def released(self) -> bool:
+        """Whether it has been, or will be, given up, or the task has ended."""
+        return self._released or self._ended
+
+    def collect(self, me: str) -> Change:
+        """What is to be written now. Nothing of it is asked for again."""
+        events, self._events = self._events, []
+        self._bytes = 0
+        self.dirty = False
+        data = [event.SerializeToString() for event in events]
+        self._unfolded += sum(map(len, data))
+        before, task = self._place, self._task
+        ended = False
+        body = None
+        self.let_go_at = self.version if task is None else -1
+        if task is not None:
+            self._task = None
+            status = task.status
+            ended = status.state in TERMINAL
+            stamp = status.timestamp
+            time = min(max(stamp.seconds * 1_000_000_000 + stamp.nanos, _EARLIEST), _LATEST)
+            context = storable(task.context_id) if before is None else before.context
+            self._place = Place(context, status.state, time)
+            if self._amended or ended or self._unfolded >= self._body_size:
+                body = task.SerializeToString()
+                self._body_size = len(body)
+                self._unfolded = 0
+                self._amended = False
+                self.applied = self.last
+        place = self._place
+        if place is None:
+            raise RuntimeError("a task begins with an event")
+        self._ended = ended
+        self.version += 1
+        return Change(
+            self,
+            self._given,
+            self.version,
+            self.last,
+            self.applied,
+            "" if self._released or ended else me,
+            before,
+            place,
+            body,
+            events,
+            data,
+            pack(self.last - len(events) + 1, data),
+            ended,
+        )
+
+    def settle(self, change: Change) -> None:
+        """That was made durable."""
+        self._synced = change.given
+        self.durable = change.last
+        waiters = self._waiters
+        if waiters:
+            self._waiters = [waiter for waiter in waiters if waiter[0] > change.given]
+            for given, _, tell in waiters:
+                if given <= change.given:
+                    tell(None)
+
+    def expire(self, now: float, error: A2AError) -> None:
+        """Sends those away who have waited too long."""
+        if any(deadline <= now for _, deadline, _ in self._waiters):
+            waiters = self._waiters
+            self._waiters = [waiter for waiter in waiters if waiter[1] > now]
+            for _, deadline, tell in waiters:
+                if deadline <= now:
+                    tell(error)
+
+    def lose(self) -> None:
+        """The task is somebody else's."""
+        if self._told:
+            return
+        self.lost = self._told = True
+        self.dirty = False
+        self._events.clear()
+        self._task = None
+        self._bytes = 0
+        waiters, self._waiters = self._waiters, []
+        for _, _, tell in waiters:
+            tell(VersionConflict(self.task_id))
+        if not self._released:
+            self._on_lost()
+
+    def _note(self) -> None:
+        self._given += 1
+        if not self.dirty:
+            self.dirty = True
+            self._writer.note(self)

@@ -1,0 +1,169 @@
+"""Throws away what is kept only for a while: logs of ended tasks, messages that were sent, and tasks where asked to.
+
+Rules:
+1. Small batches, one after another, as jobs of the writer: nobody who writes waits long.
+2. Logs are found by walking along the log itself, from task to task: what was thrown away before costs nothing.
+3. On several replicas each has a janitor. Two that throw away the same thing throw it away once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
+
+from sqlalchemy import Connection, delete, select
+
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.hosting.stores.options import StoreOptions
+from a2a_bridge.hosting.stores.sql.counts import Counted, Place
+from a2a_bridge.hosting.stores.sql.push import forget
+from a2a_bridge.hosting.stores.sql.schema import bodies, counts, segments, sends, tasks
+
+log = logging.getLogger("a2a_bridge.store")
+
+Result = TypeVar("Result")
+
+#: seconds between two rounds
+_ROUND = 600.0
+#: tasks, or messages, of a batch
+_BATCH = 200
+
+
+class Kept(Protocol):
+    """What the janitor needs of a store."""
+
+    async def read(self, work: Callable[[Connection], Result], /) -> Result: ...
+
+    async def write(self, work: Callable[[Connection], Result], /) -> Result: ...
+
+    def count(self, connection: Connection, changes: Sequence[Counted], /) -> None: ...
+
+    def forgotten(self, task_ids: Sequence[str], /) -> None: ...
+
+
+class Janitor:
+    """Goes round every ten minutes. wall: seconds since the epoch."""
+
+    def __init__(self, kept: Kept, options: StoreOptions, wall: Callable[[], float] = time.time) -> None:
+        self._kept = kept
+        self._options = options
+        self._wall = wall
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begins, with a round at once."""
+        self._task = asyncio.create_task(self._work(), name="a2a store janitor")
+
+    async def close(self) -> None:
+        """Ends it."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def round(self) -> None:
+        """Throws away what is due. Raises UNAVAILABLE when the store does not work."""
+        now = self._wall()
+        await self._sends(now - self._options.sends_kept)
+        if self._options.tasks_kept is not None:
+            await self._tasks(int((now - self._options.tasks_kept) * 1e9))
+        await self._logs(int((now - self._options.events_kept) * 1e9))
+        await self._kept.write(_empty_counters)
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                await self.round()
+            except A2AError:
+                log.debug("the janitor comes back later, because the store does not work")
+            await asyncio.sleep(_ROUND)
+
+    async def _sends(self, before: float) -> None:
+        old = (
+            select(sends.c.tenant, sends.c.owner, sends.c.message)
+            .where(sends.c.created < before)
+            .limit(_BATCH)
+        )
+
+        def work(connection: Connection) -> int:
+            rows = connection.execute(old).all()
+            for tenant, owner, message in rows:
+                mine = (sends.c.tenant == tenant, sends.c.owner == owner, sends.c.message == message)
+                connection.execute(delete(sends).where(*mine))
+            return len(rows)
+
+        while await self._kept.write(work) == _BATCH:
+            pass
+
+    async def _logs(self, before: int) -> None:
+        after = ""
+        while True:
+            found = await self._kept.read(partial(_next_logs, after=after))
+            if not found:
+                return
+            after = found[-1]
+            # Whether they have ended is looked at where they are deleted, but most have to be looked at only.
+            due = await self._kept.read(partial(_ended, task_ids=found, before=before))
+            if due:
+                await self._kept.write(partial(_delete_logs, task_ids=due))
+
+    async def _tasks(self, before: int) -> None:
+        after = ""
+        while True:
+            found = await self._kept.read(partial(_next_tasks, after=after))
+            if not found:
+                return
+            after = found[-1]
+            due = await self._kept.read(partial(_ended, task_ids=found, before=before))
+            if due:
+                await self._kept.write(partial(self._delete, task_ids=due))
+                self._kept.forgotten(due)
+
+    def _delete(self, connection: Connection, task_ids: Sequence[str]) -> None:
+        query = delete(tasks).where(tasks.c.id.in_(task_ids))
+        gone = connection.execute(
+            query.returning(tasks.c.tenant, tasks.c.owner, tasks.c.context, tasks.c.state, tasks.c.time)
+        ).all()
+        connection.execute(delete(bodies).where(bodies.c.task.in_(task_ids)))
+        _delete_logs(connection, task_ids)
+        forget(connection, list(task_ids))
+        places = [
+            Counted(one.tenant, one.owner, Place(one.context, one.state, one.time), None) for one in gone
+        ]
+        self._kept.count(connection, places)
+
+
+def _next_logs(connection: Connection, after: str) -> list[str]:
+    """Tasks that have a log, in the order of their ids."""
+    found: list[str] = []
+    while len(found) < _BATCH:
+        # From one task to the next by the key, however many rows each has.
+        query = select(segments.c.task).where(segments.c.task > after).order_by(segments.c.task).limit(1)
+        following = connection.scalar(query)
+        if following is None:
+            break
+        found.append(following)
+        after = following
+    return found
+
+
+def _next_tasks(connection: Connection, after: str) -> list[str]:
+    query = select(tasks.c.id).where(tasks.c.id > after).order_by(tasks.c.id).limit(_BATCH)
+    return list(connection.scalars(query))
+
+
+def _ended(connection: Connection, task_ids: Sequence[str], before: int) -> list[str]:
+    old = select(tasks.c.id).where(tasks.c.id.in_(task_ids), tasks.c.time < before)
+    return list(connection.scalars(old.where(tasks.c.state.in_([int(state) for state in TERMINAL]))))
+
+
+def _delete_logs(connection: Connection, task_ids: Sequence[str]) -> None:
+    connection.execute(delete(segments).where(segments.c.task.in_(task_ids)))
+
+
+def _empty_counters(connection: Connection) -> None:
+    connection.execute(delete(counts).where(counts.c.number == 0))

@@ -1,0 +1,253 @@
+"""Reading the events of tasks: the newest from this process, older ones from the database. Not writing them.
+
+Rules:
+1. A reader is given what is durable, and nothing else.
+2. A tail holds the newest durable events of a task that somebody here reads: what the slowest reader has not had, but
+   never more than a window. Who falls behind it reads from the database, and nobody waits for anybody.
+3. What other processes wrote is in no tail. When one learns of it, its readers look into the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.hosting.ports import Gap
+from a2a_bridge.hosting.stores.sql.database import Database
+from a2a_bridge.hosting.stores.sql.hold import Change
+from a2a_bridge.hosting.stores.sql.segments import Segment, unpack
+from a2a_bridge.hosting.stores.sql.tasks import stretch
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: events a reader gets at once: fewer wake-ups for it, and still a fine-grained position
+_BATCH = 64
+#: what a tail holds for readers that are behind
+_WINDOW = 256
+_WINDOW_BYTES = 96 << 10
+#: bytes of segments fetched at once
+_FETCH = 256 << 10
+
+
+class Logs:
+    """The tails of all tasks that are read here.
+
+    given: the number of the last event that a writer of this process was given; None when it writes no such task.
+    """
+
+    def __init__(self, database: Database, given: Callable[[str], int | None]) -> None:
+        self._database = database
+        self._given = given
+        self._tails: dict[str, _Tail] = {}
+
+    def subscribe(self, task_id: str, after: int) -> Reader:
+        """A reader of the events after a number."""
+        tail = self._tails.get(task_id)
+        if tail is None:
+            tail = self._tails[task_id] = _Tail(task_id, self._database, self._given, self._gone)
+        return Reader(tail, after)
+
+    def add(self, changes: Iterable[Change]) -> None:
+        """These were made durable here."""
+        tails = self._tails
+        if tails:
+            for change in changes:
+                tail = tails.get(change.hold.task_id)
+                if tail is not None:
+                    tail.add(change)
+
+    def woken(self, task_ids: Iterable[str] | None) -> None:
+        """Other processes have written events of these tasks: None for any."""
+        for task_id in tuple(self._tails) if task_ids is None else task_ids:
+            tail = self._tails.get(task_id)
+            if tail is not None:
+                tail.stale = True
+                tail.wake()
+
+    def end(self, task_id: str, error: A2AError) -> None:
+        """Ends the readers of a task."""
+        tail = self._tails.pop(task_id, None)
+        if tail is not None:
+            tail.error = error
+            tail.wake()
+
+    def _gone(self, tail: _Tail) -> None:
+        if self._tails.get(tail.task_id) is tail:
+            del self._tails[tail.task_id]
+
+
+class _Tail:
+    """The newest events of one task. base: the number of the event before the first one here.
+
+    last: of the last one that is known to be durable; None until somebody has looked. stale: whether the database
+    may have more than is known here.
+    """
+
+    __slots__ = (
+        "_database",
+        "_gone",
+        "_size",
+        "_sleepers",
+        "base",
+        "ended",
+        "error",
+        "events",
+        "given",
+        "last",
+        "readers",
+        "stale",
+        "task_id",
+    )
+
+    def __init__(
+        self,
+        task_id: str,
+        database: Database,
+        given: Callable[[str], int | None],
+        gone: Callable[[_Tail], None],
+    ) -> None:
+        self.task_id = task_id
+        self.base = self.last = 0
+        self.stale = True
+        self.ended = False
+        self.error: A2AError | None = None
+        self.events: deque[tuple[hub.StreamResponse, int]] = deque()
+        self.readers: set[Reader] = set()
+        self.given = given
+        self._size = 0
+        self._database = database
+        self._gone = gone
+        self._sleepers: list[asyncio.Future[None]] = []
+
+    def add(self, change: Change) -> None:
+        first = change.last - len(change.events)
+        if first != self.base + len(self.events):
+            # What was here before is elsewhere; whoever has not had it finds it in the database.
+            self.events.clear()
+            self._size = 0
+            self.base = first
+        for event, data in zip(change.events, change.data, strict=True):
+            self.events.append((event, len(data)))
+            self._size += len(data)
+        if change.version == 1:
+            self.stale = False  # there was nothing before
+        self.last = change.last
+        self.ended = change.ended
+        while len(self.events) > _WINDOW or (self._size > _WINDOW_BYTES and len(self.events) > 1):
+            self._drop()
+        self.wake()
+
+    def known(self, last: int, ended: bool) -> None:
+        """The database says so."""
+        self.stale = False
+        self.last = max(self.last, last)
+        self.ended = self.ended or ended
+
+    def wake(self) -> None:
+        for sleeper in self._sleepers:
+            if not sleeper.done():
+                sleeper.set_result(None)
+        self._sleepers.clear()
+
+    async def changed(self) -> None:
+        """Waits until there may be something new."""
+        sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleepers.append(sleeper)
+        try:
+            await sleeper
+        finally:
+            if sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
+
+    def trim(self) -> None:
+        """Drops what all have read."""
+        slowest = min((reader.given for reader in self.readers), default=self.base)
+        while self.events and self.base < slowest:
+            self._drop()
+
+    def leave(self, reader: Reader) -> None:
+        self.readers.discard(reader)
+        if not self.readers:
+            self._gone(self)
+
+    async def fetch(self, after: int) -> list[Segment]:
+        """Segments of the database after a number."""
+        self.stale = False  # what is written from now on makes it so again
+        try:
+            position, found = await self._database.read(
+                lambda connection: stretch(connection, self.task_id, after, _FETCH)
+            )
+        except BaseException:
+            self.stale = True
+            raise
+        if position is not None:
+            self.last = max(self.last, position.last)
+            self.ended = self.ended or position.ended
+        return found
+
+    def _drop(self) -> None:
+        _, size = self.events.popleft()
+        self._size -= size
+        self.base += 1
+
+
+class Reader:
+    """Implements Subscription. given: the number of the last event that was handed out."""
+
+    __slots__ = ("_old", "_open", "_tail", "given", "position")
+
+    def __init__(self, tail: _Tail, after: int) -> None:
+        self.position = self.given = after
+        self._tail = tail
+        self._open = True
+        #: events of the database that have not been handed out yet
+        self._old: deque[hub.StreamResponse] = deque()
+        tail.readers.add(self)
+
+    async def take(self) -> Sequence[hub.StreamResponse]:
+        tail = self._tail
+        self.position = self.given
+        while True:
+            if not self._open:
+                return []
+            if self._old:
+                old = self._old
+                batch = [old.popleft() for _ in range(min(len(old), _BATCH))]
+            elif tail.base <= self.given < tail.base + len(tail.events):
+                start = self.given - tail.base
+                batch = [tail.events[at][0] for at in range(start, min(start + _BATCH, len(tail.events)))]
+            else:
+                batch = []
+            if batch:
+                self.given += len(batch)
+                tail.trim()
+                return batch
+            if tail.error is not None:
+                raise tail.error
+            if self.given < tail.last or tail.stale:
+                await self._fetch()
+            elif self.given > tail.last and self.given > (tail.given(tail.task_id) or 0):
+                raise Gap
+            elif tail.ended and self.given == tail.last:
+                return []
+            else:
+                await tail.changed()
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._old.clear()
+            self._tail.leave(self)
+            self._tail.wake()
+
+    async def _fetch(self) -> None:
+        wanted = self.given < self._tail.last
+        found = await self._tail.fetch(self.given)
+        if found:
+            if found[0].first > self.given + 1:
+                raise Gap
+            for segment in found:
+                self._old.extend(unpack(segment, self.given))
+        elif wanted:
+            raise Gap  # the log is shorter than it was: that part has been thrown away

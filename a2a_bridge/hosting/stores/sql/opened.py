@@ -1,0 +1,183 @@
+"""Opens SqlStore: locks, looks at the tables, joins the other replicas; and closes it in the reverse order.
+
+Rules:
+1. A SQLite file is one process's at a time: a lock beside it says whose, and the system lets go of it however the
+   process ends.
+2. An empty new file is filled. Any other database that is not as this version needs it is refused.
+3. Files are made for their owner only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+from sqlalchemy import URL, Connection, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from a2a_bridge.hosting.stores.opening import CannotOpen
+from a2a_bridge.hosting.stores.options import StoreOptions
+from a2a_bridge.hosting.stores.sql.alone import Alone
+from a2a_bridge.hosting.stores.sql.database import Database, cause, failed, parse
+from a2a_bridge.hosting.stores.sql.janitor import Janitor
+from a2a_bridge.hosting.stores.sql.schema import settings
+from a2a_bridge.hosting.stores.sql.store import Beside, SqlStore
+from a2a_bridge.hosting.stores.sql.upgrading import HEAD, revision, upgrade
+from a2a_bridge.push.vault import Vault
+
+_PAGE_KEY = "page_key"
+
+
+@asynccontextmanager
+async def opened(address: str, options: StoreOptions) -> AsyncIterator[SqlStore]:
+    """The store at `sqlite:///PATH` or `postgresql://…` while the context is open. Raises CannotOpen."""
+    url = parse(address)
+    try:
+        vault = Vault(options.keys)
+    except ValueError as error:
+        raise CannotOpen(str(error), "--store-key") from None
+    except ImportError:
+        remedy = "pip install 'a2a-transport-bridge[signing]'"
+        raise CannotOpen("a key for the store needs the package cryptography", remedy) from None
+    if url.get_backend_name() == "sqlite":
+        async with _alone(url, options, vault) as store:
+            yield store
+    else:
+        async with _beside(url, options, vault) as store:
+            yield store
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keeps other processes away from a SQLite file. Raises CannotOpen when one has it."""
+    lock = FileLock(f"{path}.lock", timeout=0, mode=0o600)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        text = f"another process works with {path}"
+        raise CannotOpen(text, "--store sqlite:///ANOTHER or postgresql://…") from None
+    except OSError as error:
+        raise CannotOpen(f"{path} cannot be opened: {error.strerror}", "--store sqlite:///ANOTHER") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def reached(url: URL) -> Iterator[Database]:
+    """A database, and plain words for what it says when it cannot be used."""
+    database = Database(url)
+    try:
+        yield database
+    except Exception as error:
+        if not failed(error):
+            raise
+        place = url.database if database.sqlite else url.set(password=None).render_as_string()
+        raise CannotOpen(f"{place} cannot be used: {cause(error)}") from None
+    finally:
+        database.close()
+
+
+@asynccontextmanager
+async def _alone(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterator[SqlStore]:
+    path = Path(str(url.database))
+    with locked(path):
+        me = Alone()
+        # Databases have errors of their own while the store is open; those are not about opening it.
+        with reached(url) as database:
+            page_key = await asyncio.to_thread(_prepare, database, path, me)
+        database = Database(url)
+        try:
+            async with _running(database, me, options, page_key, vault) as store:
+                yield store
+        finally:
+            database.close()
+
+
+@asynccontextmanager
+async def _beside(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterator[SqlStore]:
+    with reached(url) as database:
+        page_key = await asyncio.to_thread(_look, database)
+    # It needs psycopg, which SQLite does not.
+    from a2a_bridge.hosting.stores.sql.neighbours import Neighbours
+
+    beside = Neighbours(
+        url.set(drivername="postgresql").render_as_string(hide_password=False), lease=options.lease
+    )
+    database = Database(url)
+    try:
+        async with _running(database, beside, options, page_key, vault) as store:
+            try:
+                await beside.start(store)
+            except Exception as error:
+                if not failed(error):
+                    raise
+                raise CannotOpen(f"the database cannot be used: {cause(error)}") from None
+            yield store
+    finally:
+        await beside.close()
+        database.close()
+
+
+@asynccontextmanager
+async def _running(
+    database: Database, beside: Beside, options: StoreOptions, page_key: bytes, vault: Vault
+) -> AsyncIterator[SqlStore]:
+    store = SqlStore(database, beside, options, page_key=page_key, vault=vault)
+    janitor = Janitor(store, options)
+    janitor.start()
+    try:
+        yield store
+    finally:
+        await janitor.close()
+        await store.close()
+
+
+def _prepare(database: Database, path: Path, me: Alone) -> bytes:
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise CannotOpen(f"{path} cannot be written: {error.strerror}", "--store sqlite:///ANOTHER") from None
+    with database.connect(writes=True) as connection:
+        with connection.begin():
+            if revision(connection) == "":
+                upgrade(connection)
+        with connection.begin():
+            _check(connection, database.url)
+            me.join(connection)
+            return _page_key(connection)
+
+
+def _look(database: Database) -> bytes:
+    with database.connect() as connection, connection.begin():
+        _check(connection, database.url)
+        return _page_key(connection)
+
+
+def _check(connection: Connection, url: URL) -> None:
+    found = revision(connection)
+    if found == HEAD:
+        return
+    shown = url.set(drivername=url.get_backend_name(), password=None).render_as_string()
+    if found is None:
+        raise CannotOpen(f"{shown} holds tables of something else", "--store with a database of its own")
+    newer = found > HEAD
+    text = f"{shown} has the tables of {'a newer' if newer else 'an older' if found else 'no'} version"
+    raise CannotOpen(text, "a newer a2a-bridge" if newer else f"a2a-bridge db upgrade {shown}")
+
+
+def _page_key(connection: Connection) -> bytes:
+    """What page tokens are signed with, by all replicas."""
+    insert = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert
+    fresh = insert(settings).values(name=_PAGE_KEY, value=secrets.token_bytes(32))
+    connection.execute(fresh.on_conflict_do_nothing())
+    return bytes(
+        connection.execute(select(settings.c.value).where(settings.c.name == _PAGE_KEY)).scalar_one()
+    )

@@ -1,0 +1,74 @@
+"""Rows of the log: the events of one commit in one row. Not where they lie, nor who reads them.
+
+The form is that of a protobuf message with one repeated member of number 1, so that other programs can read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: of one row, so that a reader of few events is not given megabytes; a single event may be larger
+_MOST_EVENTS = 512
+_MOST_BYTES = 256 << 10
+_TAG = b"\x0a"
+
+_parse = hub.StreamResponse.FromString
+
+
+class Segment(NamedTuple):
+    """Events `first` to `last` of a task."""
+
+    first: int
+    last: int
+    data: bytes
+
+
+def pack(first: int, events: Sequence[bytes]) -> list[Segment]:
+    """Segments of serialized events, of which the first has the number `first`."""
+    found: list[Segment] = []
+    pieces: list[bytes] = []
+    size = count = 0
+    for event in events:
+        if count and (count == _MOST_EVENTS or size + len(event) > _MOST_BYTES):
+            found.append(Segment(first, first + count - 1, b"".join(pieces)))
+            first += count
+            pieces, size, count = [], 0, 0
+        length = len(event)
+        pieces += (_TAG, bytes((length,)) if length < 128 else _varint(length), event)
+        size += length
+        count += 1
+    if count:
+        found.append(Segment(first, first + count - 1, b"".join(pieces)))
+    return found
+
+
+def unpack(segment: Segment, after: int) -> Iterator[hub.StreamResponse]:
+    """The events of a segment whose numbers are greater than `after`."""
+    data, number, at = segment.data, segment.first, 0
+    end = len(data)
+    while at < end:
+        at += 1
+        length = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            length |= (byte & 127) << shift
+            if byte < 128:
+                break
+            shift += 7
+        if number > after:
+            yield _parse(data[at : at + length])
+        at += length
+        number += 1
+
+
+def _varint(number: int) -> bytes:
+    pieces = bytearray()
+    while number > 127:
+        pieces.append(number & 127 | 128)
+        number >>= 7
+    pieces.append(number)
+    return bytes(pieces)

@@ -1,0 +1,74 @@
+"""Messages that were sent, so that one that comes twice is worked on once. Who decides what follows is the engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
+
+from a2a_bridge.hosting.ports import Scope, Sent
+from a2a_bridge.hosting.stores.sql.schema import replicas, sends
+from a2a_bridge.hosting.stores.sql.text import storable
+from a2a_bridge.hosting.stores.sql.writer import GroupWriter
+
+
+class SqlSends:
+    """Implements SendRegister. me: the name of this process at present."""
+
+    def __init__(self, writer: GroupWriter, me: Callable[[], str]) -> None:
+        self._writer = writer
+        self._me = me
+
+    async def reserve(
+        self, scope: Scope, message_id: str, digest: bytes, task_id: str, /, *, instead: Sent | None = None
+    ) -> Sent | None:
+        mine = _one(scope, message_id)
+
+        def work(connection: Connection) -> Sent | None:
+            row = connection.execute(select(sends).where(mine)).one_or_none()
+            if row is not None:
+                if row.task == task_id:
+                    return None  # a commit that was in doubt
+                known = Sent(row.digest, row.task, row.answer)
+                if instead is None or known != instead._replace(holder=""):
+                    return known._replace(holder=self._at_work(connection, row.holder))
+                connection.execute(delete(sends).where(mine))
+            connection.execute(
+                insert(sends).values(
+                    tenant=storable(scope.tenant),
+                    owner=storable(scope.owner),
+                    message=storable(message_id),
+                    digest=digest,
+                    task=task_id,
+                    answer=b"",
+                    holder=self._me(),
+                    created=time.time(),
+                )
+            )
+            return None
+
+        return await self._writer.write(work)
+
+    def _at_work(self, connection: Connection, holder: str) -> str:
+        if holder == self._me():
+            return ""
+        return connection.scalar(select(replicas.c.id).where(replicas.c.id == holder)) or ""
+
+    async def answered(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
+        mine = _one(scope, message_id)
+        await self._writer.write(
+            lambda connection: connection.execute(update(sends).where(mine).values(answer=answer)).rowcount
+        )
+
+    async def forget(self, scope: Scope, message_id: str, /) -> None:
+        mine = _one(scope, message_id)
+        await self._writer.write(lambda connection: connection.execute(delete(sends).where(mine)).rowcount)
+
+
+def _one(scope: Scope, message_id: str) -> ColumnElement[bool]:
+    return and_(
+        sends.c.tenant == storable(scope.tenant),
+        sends.c.owner == storable(scope.owner),
+        sends.c.message == storable(message_id),
+    )

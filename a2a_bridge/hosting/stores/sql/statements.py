@@ -1,0 +1,55 @@
+"""The statements of a group of writes: many rows in each, as few calls as can be. Not the other queries, which SQLAlchemy makes.
+
+They are text, because making them anew for each group took as long as the database does. The drivers run them as
+they are: a call per row, from a thread beside a busy loop, would wait for the loop each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Any
+
+from sqlalchemy import Table
+
+from a2a_bridge.hosting.stores.sql.schema import bodies, counts, segments, tasks
+
+#: rows of one statement. PostgreSQL takes 65,535 values, SQLite 32,766
+_MOST = 64
+
+#: who writes names the version before, so a row that somebody else has written stays as it is
+_TAILS = {
+    tasks.name: (
+        " ON CONFLICT (id) DO UPDATE SET state = excluded.state, time = excluded.time, version = excluded.version,"
+        " last = excluded.last, applied = excluded.applied, holder = excluded.holder"
+        " WHERE tasks.version = excluded.version - 1"
+    ),
+    bodies.name: " ON CONFLICT (task) DO UPDATE SET data = excluded.data",
+    segments.name: "",
+    counts.name: (
+        " ON CONFLICT (tenant, owner, context, level, bucket, state, stripe)"
+        " DO UPDATE SET number = counts.number + excluded.number"
+    ),
+}
+
+
+def insert(cursor: Any, table: Table, rows: Sequence[Sequence[Any]], mark: str) -> int:
+    """Inserts rows, or changes those that are there. How many rows that were.
+
+    cursor: of the driver. rows: values in the order of the table's columns. mark: how the driver marks a value.
+    """
+    changed = 0
+    for start in range(0, len(rows), _MOST):
+        some = rows[start : start + _MOST]
+        cursor.execute(_text(table, len(some), mark), tuple(chain.from_iterable(some)))
+        changed += cursor.rowcount
+    return changed
+
+
+@lru_cache(maxsize=1024)
+def _text(table: Table, rows: int, mark: str) -> str:
+    names = [column.name for column in table.columns]
+    row = f"({','.join([mark] * len(names))})"
+    # Names and marks are this module's and the schema's; values are never part of the text.
+    return f"INSERT INTO {table.name} ({','.join(names)}) VALUES {','.join([row] * rows)}{_TAILS[table.name]}"  # noqa: S608

@@ -1,0 +1,246 @@
+"""SqlStore: the port, put together from the parts beside it. How it is opened is said in `opened`.
+
+Rules:
+1. What is read of a task that is written here waits for what was written: readers see what they were told.
+2. A task is held by who is in its row, for as long as that replica lives. Holds of the dead are anybody's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from typing import Protocol, TypeVar
+
+from sqlalchemy import Connection, or_, select, update
+
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.paging import PageTokens
+from a2a_bridge.hosting.ports import (
+    Outbox,
+    PushConfigStore,
+    Remote,
+    Scope,
+    SendRegister,
+    Stored,
+    TaskPage,
+    TaskQuery,
+    VersionConflict,
+)
+from a2a_bridge.hosting.stores.options import StoreOptions
+from a2a_bridge.hosting.stores.sql.commit import Announcing, Committer, Group
+from a2a_bridge.hosting.stores.sql.counts import Counted, Place
+from a2a_bridge.hosting.stores.sql.database import Database
+from a2a_bridge.hosting.stores.sql.ended import Ended
+from a2a_bridge.hosting.stores.sql.hold import Hold, Kept
+from a2a_bridge.hosting.stores.sql.log import Logs, Reader
+from a2a_bridge.hosting.stores.sql.push import SqlOutbox, SqlPushConfigStore, post_events
+from a2a_bridge.hosting.stores.sql.schema import replicas, tasks
+from a2a_bridge.hosting.stores.sql.sends import SqlSends
+from a2a_bridge.hosting.stores.sql.tasks import as_of, fetch, listing, orphaned
+from a2a_bridge.hosting.stores.sql.writer import GroupWriter
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push.vault import Vault
+
+Result = TypeVar("Result")
+
+#: seconds that a database may take for the last writes before the store is closed all the same
+_LAST_WRITES = 10.0
+
+
+class Beside(Announcing, Protocol):
+    """Other replicas, as far as a store needs them: `Neighbours`, or `Alone`."""
+
+    @property
+    def remote(self) -> Remote | None: ...
+
+    def on_death(self, tell: Callable[[], None], /) -> None: ...
+
+
+class SqlStore:
+    """Implements Store. Use it in one loop: the one it was made in.
+
+    page_key: the same for all replicas. vault: seals secrets.
+    """
+
+    durable = True
+
+    def __init__(
+        self, database: Database, beside: Beside, options: StoreOptions, *, page_key: bytes, vault: Vault
+    ) -> None:
+        self._database = database
+        self._beside = beside
+        # Only so that replicas seldom wait for each other's counters; any number will do.
+        stripe = 0 if database.sqlite else int(beside.me[:4], 16) % 16
+        self._committer = Committer(database, beside, post_events, stripe)
+        self.writer = GroupWriter(
+            self._committer,
+            lambda: beside.me,
+            self._committed,
+            commit_delay=options.commit_delay,
+            ack_timeout=options.ack_timeout,
+        )
+        self.push_configs: PushConfigStore = SqlPushConfigStore(database, self.writer, vault)
+        self._mail = SqlOutbox(database, self.writer, lambda: beside.me, vault)
+        self.outbox: Outbox = self._mail
+        self.sends: SendRegister = SqlSends(self.writer, lambda: beside.me)
+        self.remote: Remote | None = beside.remote
+        self._logs = Logs(database, self._given)
+        self._ended = Ended(options.cache_bytes)
+        self._tokens = PageTokens(page_key)
+
+    @property
+    def commits(self) -> int:
+        """How many transactions have been committed."""
+        return self.writer.commits
+
+    def refusal(self) -> A2AError | None:
+        return self.writer.refusal()
+
+    # ------------------------------------------------------------------ writing
+
+    def create(
+        self, scope: Scope, task_id: str, on_lost: Callable[[], None], /, *, push: bool = False
+    ) -> Hold:
+        return self.writer.hold(scope, task_id, on_lost, push=push)
+
+    async def open(
+        self, scope: Scope, stored: Stored, on_lost: Callable[[], None], /, *, push: bool = False
+    ) -> Hold:
+        task_id, version = stored.task.id, stored.version
+        before = self.writer.holds.get(task_id)
+        if before is not None:
+            if not before.released:
+                raise VersionConflict(task_id)
+            await before.synced()
+            if before.let_go_at == version:
+                version = before.version  # the release is all that has happened since
+        taken = False
+
+        def take(connection: Connection) -> Kept:
+            nonlocal taken
+            mine = tasks.c.id == task_id
+            row = connection.execute(select(tasks).where(mine)).one_or_none()
+            if row is None:
+                raise VersionConflict(task_id)
+            if not (taken and row.version == version + 1 and row.holder == self._beside.me):
+                free = or_(
+                    tasks.c.holder == "",
+                    tasks.c.holder == self._beside.me,
+                    tasks.c.holder.not_in(select(replicas.c.id)),
+                )
+                change = update(tasks).where(mine, tasks.c.version == version, free)
+                taken = True
+                if (
+                    connection.execute(change.values(holder=self._beside.me, version=version + 1)).rowcount
+                    != 1
+                ):
+                    raise VersionConflict(task_id)
+            place = Place(row.context, row.state, row.time)
+            return Kept(version + 1, row.last, row.applied, place, stored.task.ByteSize())
+
+        kept = await self.writer.write(take)
+        return self.writer.hold(scope, task_id, on_lost, push=push, kept=kept)
+
+    async def settled(self) -> None:
+        """Waits until everything given so far is durable."""
+        await self.writer.settled()
+
+    async def close(self) -> None:
+        """Writes what was given, as far as the database lets it, and ends. Nobody uses it any more."""
+        with suppress(TimeoutError):
+            if self.writer.refusal() is None:
+                async with asyncio.timeout(_LAST_WRITES):
+                    await self.writer.settled()
+        await self.writer.close()
+
+    # ------------------------------------------------------------------ for the janitor
+
+    async def read(self, work: Callable[[Connection], Result], /) -> Result:
+        """Reads in a thread; see Database.read."""
+        return await self._database.read(work)
+
+    async def write(self, work: Callable[[Connection], Result], /) -> Result:
+        """Writes with the next group; see GroupWriter.write."""
+        return await self.writer.write(work)
+
+    def count(self, connection: Connection, changes: Sequence[Counted], /) -> None:
+        """Counts tasks that move or go, in a transaction."""
+        self._committer.count(connection, changes)
+
+    def forgotten(self, task_ids: Sequence[str], /) -> None:
+        """These tasks are not there any more."""
+        for task_id in task_ids:
+            self._ended.drop(task_id)
+
+    # ------------------------------------------------------------------ reading
+
+    async def get(self, scope: Scope, task_id: str, /) -> Stored | None:
+        at_hand = self._ended.get(scope, task_id)
+        if at_hand is not None:
+            return at_hand
+        hold = self.writer.holds.get(task_id)
+        if hold is not None and hold.pending and self.writer.refusal() is None:
+            await hold.settled()
+        found = await self._database.read(lambda connection: fetch(connection, scope, task_id))
+        if found is None:
+            return None
+        if found.ended:
+            data = found.task.SerializeToString()
+            self._ended.put(scope, task_id, data, found.version, found.last)
+        holder = "" if found.holder == self._beside.me else found.holder
+        return Stored(found.task, found.version, found.last, holder)
+
+    async def list(self, scope: Scope, query: TaskQuery, /) -> TaskPage:
+        name = repr((*scope, query.context_id, int(query.state), query.since))
+        after: tuple[int, str] | None = None
+        if query.page_token:
+            time, _, task_id = self._tokens.read(query.page_token, name).partition(" ")
+            after = int(time), task_id
+        page = await self._database.read(lambda connection: listing(connection, scope, query, after))
+        token = self._tokens.issue(f"{page.end[0]} {page.end[1]}", name) if page.more else ""
+        return TaskPage(page.tasks, token, page.total)
+
+    async def task_at(self, scope: Scope, task_id: str, sequence: int, /) -> hub.Task | None:
+        return await self._database.read(lambda connection: as_of(connection, scope, task_id, sequence))
+
+    def subscribe(self, task_id: str, after: int, /) -> Reader:
+        return self._logs.subscribe(task_id, after)
+
+    def end(self, task_id: str, error: A2AError, /) -> None:
+        self._logs.end(task_id, error)
+
+    # ------------------------------------------------------------------ other replicas
+
+    async def orphans(self, limit: int, /) -> Sequence[tuple[Scope, str]]:
+        return await self._database.read(lambda connection: orphaned(connection, limit))
+
+    def on_orphans(self, tell: Callable[[], None], /) -> None:
+        self._beside.on_death(tell)
+
+    def woken(self, task_ids: Collection[str] | None) -> None:
+        """Others have changed these tasks, None for any."""
+        self._logs.woken(task_ids)
+
+    def mail_came(self) -> None:
+        """There may be something new in the outbox."""
+        self._mail.mail_came()
+
+    def let_go(self) -> None:
+        """All holds are lost: this replica was taken for dead."""
+        self.writer.lose_all()
+
+    # ------------------------------------------------------------------ what was committed
+
+    def _given(self, task_id: str) -> int | None:
+        hold = self.writer.holds.get(task_id)
+        return None if hold is None else hold.last
+
+    def _committed(self, group: Group) -> None:
+        self._logs.add(group.changes)
+        for change in group.changes:
+            if change.ended and change.body is not None:
+                hold = change.hold
+                self._ended.put(hold.scope, hold.task_id, change.body, change.version, change.last)
+        if group.mail:
+            self._mail.mail_came()

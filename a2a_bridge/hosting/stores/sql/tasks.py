@@ -1,0 +1,226 @@
+"""Reading tasks: one, a page of them, or one as it was. In threads, in one transaction each; nothing here waits or writes.
+
+Rules:
+1. A task is its body and what came after it. A body may be newer than what is asked for; then it is folded from the
+   beginning, if the log still has that.
+2. A page is found through an index: the place in it is the time and id of the page's last task, so that neither new
+   tasks nor changed ones make it miss or repeat what stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, and_, or_, select
+
+from a2a_bridge.core.lifecycle import IllegalTransition, advance
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.hosting.ports import Scope, TaskQuery
+from a2a_bridge.hosting.stores.sql.counts import total
+from a2a_bridge.hosting.stores.sql.schema import bodies, replicas, segments, tasks
+from a2a_bridge.hosting.stores.sql.segments import Segment, unpack
+from a2a_bridge.hosting.stores.sql.text import original, storable
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: what SQL can hold
+_EARLIEST, _LATEST = -(2**63), 2**63 - 1
+
+
+class Found(NamedTuple):
+    """A task and what its row says. holder: the replica that works on it, if that is alive. ended: whether it will
+    never change.
+    """
+
+    task: hub.Task
+    version: int
+    last: int
+    holder: str
+    ended: bool
+
+
+class Position(NamedTuple):
+    """Where the log of a task ends. ended: whether nothing will follow."""
+
+    last: int
+    ended: bool
+
+
+class Page(NamedTuple):
+    """Tasks, whether others follow, the time and id of the last one, and how many match."""
+
+    tasks: list[hub.Task]
+    more: bool
+    end: tuple[int, str]
+    total: int
+
+
+def fetch(connection: Connection, scope: Scope, task_id: str) -> Found | None:
+    """The task, if it is of this scope."""
+    query = (
+        select(
+            tasks.c.version,
+            tasks.c.last,
+            tasks.c.applied,
+            tasks.c.state,
+            bodies.c.data,
+            replicas.c.id.label("holder"),
+        )
+        .join_from(tasks, bodies, bodies.c.task == tasks.c.id)
+        .outerjoin(replicas, replicas.c.id == tasks.c.holder)
+        .where(_theirs(scope), tasks.c.id == storable(task_id))
+    )
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        return None
+    task = hub.Task.FromString(row.data)
+    if row.applied < row.last:
+        fold(task, _events(connection, task_id, row.applied))
+    return Found(task, row.version, row.last, row.holder or "", row.state in TERMINAL)
+
+
+def as_of(connection: Connection, scope: Scope, task_id: str, number: int) -> hub.Task | None:
+    """The task as it was after an event, as far as the log says; else as it is."""
+    found = fetch(connection, scope, task_id)
+    if found is None or number >= found.last or number < 1:
+        return None if found is None else found.task
+    query = select(tasks.c.applied, bodies.c.data).join_from(tasks, bodies, bodies.c.task == tasks.c.id)
+    row = connection.execute(query.where(tasks.c.id == task_id)).one()
+    task, applied = hub.Task(), 0
+    if row.applied <= number:
+        task, applied = hub.Task.FromString(row.data), row.applied
+    events = list(_events(connection, task_id, applied, number))
+    if len(events) < number - applied:
+        return found.task
+    fold(task, events)
+    return task
+
+
+def fold(task: hub.Task, events: Iterable[hub.StreamResponse]) -> None:
+    """Applies events of the log to a task, in place."""
+    for event in events:
+        which = event.WhichOneof("payload")
+        if which == "task":
+            task.CopyFrom(event.task)
+            continue
+        try:
+            advance(task, event.status_update if which == "status_update" else event.artifact_update)
+        except IllegalTransition:
+            # The log has only what was allowed when it was written; rules may have become stricter since.
+            task.status.CopyFrom(event.status_update.status)
+
+
+def listing(connection: Connection, scope: Scope, query: TaskQuery, after: tuple[int, str] | None) -> Page:
+    """A page of tasks, the newest first. after: where the page before ended."""
+    context = storable(query.context_id)
+    since = None if query.since is None else min(max(query.since, _EARLIEST), _LATEST)
+    where: list[ColumnElement[bool]] = [_theirs(scope)]
+    if context:
+        where.append(tasks.c.context == context)
+    if query.state:
+        where.append(tasks.c.state == int(query.state))
+    if since is not None:
+        where.append(tasks.c.time >= since)
+    if after is not None:
+        time, task_id = after
+        # The first half is what an index can be entered by.
+        where += [tasks.c.time <= time, or_(tasks.c.time < time, tasks.c.id < task_id)]
+    chosen = (
+        select(tasks.c.id, tasks.c.time, tasks.c.last, tasks.c.applied)
+        .where(and_(*where))
+        .order_by(tasks.c.time.desc(), tasks.c.id.desc())
+        .limit(query.page_size + 1)
+    )
+    rows = connection.execute(chosen).all()
+    more = len(rows) > query.page_size
+    rows = rows[: query.page_size]
+    found = _whole(connection, rows)
+    if not query.artifacts:
+        for task in found:
+            task.ClearField("artifacts")
+    matching = total(
+        connection, storable(scope.tenant), storable(scope.owner), context, int(query.state), since
+    )
+    return Page(found, more, (rows[-1].time, rows[-1].id) if rows else (0, ""), matching)
+
+
+def stretch(
+    connection: Connection, task_id: str, after: int, most: int
+) -> tuple[Position | None, list[Segment]]:
+    """Where the log of a task ends (None when there is no such task), and some of its segments after a number.
+
+    most: bytes after which no further segment is fetched.
+    """
+    kept = storable(task_id)
+    row = connection.execute(select(tasks.c.last, tasks.c.state).where(tasks.c.id == kept)).one_or_none()
+    if row is None:
+        return None, []
+    found: list[Segment] = []
+    if row.last > after:
+        query = (
+            select(segments.c.first, segments.c.last, segments.c.data)
+            .where(segments.c.task == kept, segments.c.last > after, segments.c.last <= row.last)
+            .order_by(segments.c.first)
+        )
+        # By key from here on, so that the segments before are not looked at.
+        start = connection.scalar(
+            select(segments.c.first)
+            .where(segments.c.task == kept, segments.c.first <= after + 1)
+            .order_by(segments.c.first.desc())
+            .limit(1)
+        )
+        if start is not None:
+            query = query.where(segments.c.first >= start)
+        size = 0
+        with connection.execution_options(stream_results=True).execute(query) as rows:
+            for one in rows:
+                found.append(Segment(one.first, one.last, one.data))
+                size += len(one.data)
+                if size >= most:
+                    break
+    return Position(row.last, row.state in TERMINAL), found
+
+
+def _whole(connection: Connection, rows: Sequence[Any]) -> list[hub.Task]:
+    if not rows:
+        return []
+    query = select(bodies.c.task, bodies.c.data).where(bodies.c.task.in_([row.id for row in rows]))
+    data = {row.task: row.data for row in connection.execute(query)}
+    found = []
+    for row in rows:
+        task = hub.Task.FromString(data[row.id])
+        if row.applied < row.last:
+            fold(task, _events(connection, row.id, row.applied))
+        found.append(task)
+    return found
+
+
+def _events(
+    connection: Connection, task_id: str, after: int, until: int | None = None
+) -> Iterator[hub.StreamResponse]:
+    query = (
+        select(segments.c.first, segments.c.last, segments.c.data)
+        .where(segments.c.task == task_id, segments.c.last > after)
+        .order_by(segments.c.first)
+    )
+    number = after
+    for row in connection.execute(query):
+        for event in unpack(Segment(row.first, row.last, row.data), number):
+            number += 1
+            if until is not None and number > until:
+                return
+            yield event
+
+
+def _theirs(scope: Scope) -> ColumnElement[bool]:
+    return and_(tasks.c.tenant == storable(scope.tenant), tasks.c.owner == storable(scope.owner))
+
+
+def orphaned(connection: Connection, limit: int) -> list[tuple[Scope, str]]:
+    """Tasks whose holder is not alive."""
+    query = (
+        select(tasks.c.tenant, tasks.c.owner, tasks.c.id)
+        .where(tasks.c.holder != "", tasks.c.holder.not_in(select(replicas.c.id)))
+        .limit(limit)
+    )
+    return [(Scope(original(row.tenant), original(row.owner)), row.id) for row in connection.execute(query)]

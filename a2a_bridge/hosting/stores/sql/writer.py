@@ -1,0 +1,302 @@
+"""Group commit: what all tasks have to write goes into one transaction at a time. What a transaction does: `commit`.
+
+Rules:
+1. A group is collected at once when somebody waits, else `commit_delay` after the first change. While one is being
+   committed the next one gathers; it is collected when the first is done.
+2. Whoever waits is told after the commit, never before.
+3. A group that fails is kept as it is and tried again until it succeeds, a little less often each time. Meanwhile the
+   store refuses new work, and who has waited for `ack_timeout` is told UNAVAILABLE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from a2a_bridge.core.errors import A2AError, internal_error
+from a2a_bridge.hosting.ports import Scope, Synced
+from a2a_bridge.hosting.stores.sql.commit import Committer, Group, Job
+from a2a_bridge.hosting.stores.sql.database import cause, failed, unavailable
+from a2a_bridge.hosting.stores.sql.hold import Hold, Kept
+
+log = logging.getLogger("a2a_bridge.store")
+
+Result = TypeVar("Result")
+
+#: most tasks and most jobs of a group
+_MOST = 512
+#: holds with something to write beyond which new events have to wait
+_CROWD = 4096
+#: seconds between tries, doubled each time
+_SOON, _LATE = 0.05, 1.0
+#: seconds after which a commit that has not come back counts as a failure
+_SLOW = 1.5
+
+
+class GroupWriter:
+    """The one who writes.
+
+    commit_delay: seconds that a change may wait for others when nobody waits for it. ack_timeout: seconds.
+    me: the name of this process at present. on_committed: told of each group once it is durable, before those who wait for it.
+    """
+
+    def __init__(
+        self,
+        committer: Committer,
+        me: Callable[[], str],
+        on_committed: Callable[[Group], None],
+        *,
+        commit_delay: float = 0.01,
+        ack_timeout: float = 10.0,
+        inline: bool = False,
+    ) -> None:
+        self.holds: dict[str, Hold] = {}
+        self.commits = 0
+        self._committer = committer
+        self._me = me
+        self._on_committed = on_committed
+        self._delay = commit_delay
+        self._patience = ack_timeout
+        self._inline = inline
+        self._loop = asyncio.get_running_loop()
+        self._dirty: list[Hold] = []
+        self._jobs: list[Job] = []
+        self._group: Group | None = None
+        self._sent = 0.0
+        self._timer: asyncio.Handle | None = None
+        self._urgent = False
+        self._failing = False
+        self._wait = _SOON
+        self._watch: asyncio.TimerHandle | None = None
+        self._turn: asyncio.Future[None] | None = None
+        self._inbox: queue.SimpleQueue[Group | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="a2a store writer", daemon=True)
+        self._closing = False
+        self._thread.start()
+
+    # ------------------------------------------------------------------ for the store
+
+    def hold(
+        self, scope: Scope, task_id: str, on_lost: Callable[[], None], *, push: bool, kept: Kept | None = None
+    ) -> Hold:
+        """The hold on a task: a new one, or one that is ours in the database. Lost at once when there is one already."""
+        hold = Hold(self, scope, task_id, on_lost, push=push, kept=kept)
+        if task_id in self.holds:
+            self._loop.call_soon(hold.lose)
+            hold.lost = True
+        else:
+            self.holds[task_id] = hold
+        return hold
+
+    async def write(self, work: Callable[[Connection], Result], /) -> Result:
+        """Does something in the next transaction; its result once that is durable. It may be done twice.
+
+        Raises what it raises, and UNAVAILABLE.
+        """
+        answer: asyncio.Future[Result] = self._loop.create_future()
+        self._jobs.append(Job(work, answer))
+        self.hurry()
+        timer = self._loop.call_later(self._patience, _give_up, answer)
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+
+    def refusal(self) -> A2AError | None:
+        """UNAVAILABLE while nothing can be written."""
+        if self._failing or (self._group is not None and self._loop.time() - self._sent > _SLOW):
+            return unavailable()
+        return None
+
+    def lose_all(self) -> None:
+        """All holds are lost."""
+        for hold in tuple(self.holds.values()):
+            hold.lose()
+        self.holds.clear()
+
+    async def settled(self) -> None:
+        """Waits until all that was given is durable."""
+        while self._group is not None or self._dirty or self._jobs:
+            self.hurry()
+            await self.next_group()
+
+    async def close(self) -> None:
+        """Ends the thread, after what it is doing. Everything was given before."""
+        self._closing = True
+        for handle in (self._timer, self._watch):
+            if handle is not None:
+                handle.cancel()
+        self._inbox.put(None)
+        while self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join, 1.0)
+
+    # ------------------------------------------------------------------ for holds
+
+    @property
+    def crowded(self) -> bool:
+        """Whether too much waits to be written."""
+        return len(self._dirty) > _CROWD
+
+    def deadline(self) -> float:
+        """Until when somebody who begins to wait now is willing to."""
+        return self._loop.time() + self._patience
+
+    def note(self, hold: Hold) -> None:
+        """A hold has something to write."""
+        self._dirty.append(hold)
+        if self._timer is None and self._group is None:
+            self._timer = self._loop.call_later(self._delay, self._collect)
+
+    def hurry(self) -> None:
+        """Somebody waits."""
+        if self._urgent:
+            return
+        self._urgent = True
+        if self._group is None:
+            if self._timer is not None:
+                self._timer.cancel()
+            # Whoever else is ready in this turn of the loop comes along.
+            self._timer = self._loop.call_soon(self._collect)
+
+    def waiting(self, when: Callable[[Synced], None]) -> asyncio.Future[None]:
+        """A future of what a callback would be told."""
+        future: asyncio.Future[None] = self._loop.create_future()
+
+        def tell(error: Exception | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        when(tell)
+        return future
+
+    async def next_group(self) -> None:
+        """Waits until a group has been committed."""
+        if self._turn is None:
+            self._turn = self._loop.create_future()
+        await asyncio.shield(self._turn)
+
+    def forget(self, hold: Hold) -> None:
+        """A hold that is over."""
+        if self.holds.get(hold.task_id) is hold:
+            del self.holds[hold.task_id]
+
+    # ------------------------------------------------------------------ groups
+
+    def _collect(self) -> None:
+        self._timer = None
+        self._urgent = False
+        if self._group is not None:
+            return
+        me = self._me()
+        dirty, self._dirty = self._dirty[:_MOST], self._dirty[_MOST:]
+        jobs, self._jobs = self._jobs[:_MOST], self._jobs[_MOST:]
+        changes = [hold.collect(me) for hold in dirty if hold.dirty]
+        if changes or jobs:
+            self._send(Group(changes, jobs))
+
+    def _send(self, group: Group) -> None:
+        self._group = group
+        self._sent = self._loop.time()
+        if self._watch is None:
+            self._watch = self._loop.call_later(1.0, self._look)
+        if self._inline and not group.jobs and not self._failing:
+            try:
+                if not self._committer.prepare(group):
+                    self._done(group, None)
+                    return
+            except Exception as error:  # noqa: BLE001  it is logged there
+                self._done(group, error)
+                return
+        self._inbox.put(group)
+
+    def _work(self) -> None:
+        while (group := self._inbox.get()) is not None:
+            error: Exception | None = None
+            try:
+                if self._committer.prepared:
+                    self._committer.commit(group)
+                else:
+                    self._committer.perform(group)
+            except Exception as caught:  # noqa: BLE001  it is logged in the loop
+                error = caught
+            self._loop.call_soon_threadsafe(self._done, group, error)
+        self._committer.close()
+
+    def _done(self, group: Group, error: Exception | None) -> None:
+        if error is not None:
+            self._failed(group, error)
+            return
+        self.commits += 1
+        self._group = None
+        if self._failing:
+            self._failing = False
+            self._wait = _SOON
+            log.warning("the store works again")
+        for change in group.lost:
+            change.hold.lose()
+            self.forget(change.hold)
+        self._on_committed(group)
+        for change in group.changes:
+            hold = change.hold
+            hold.settle(change)
+            if hold.released and not hold.pending:
+                self.forget(hold)
+        for job in group.jobs:
+            if not job.answer.done():
+                if job.error is None:
+                    job.answer.set_result(job.result)
+                else:
+                    job.answer.set_exception(_tellable(job.error))
+        if self._turn is not None:
+            self._turn.set_result(None)
+            self._turn = None
+        if self._urgent or self._jobs:
+            self._collect()
+        elif self._dirty and self._timer is None:
+            self._timer = self._loop.call_later(self._delay, self._collect)
+
+    def _failed(self, group: Group, error: Exception) -> None:
+        if failed(error):
+            log.warning(
+                "the store cannot be written, and tries again in %.2f s: %s", self._wait, cause(error)
+            )
+        else:
+            log.error("the store cannot be written", exc_info=error)
+        self._failing = True
+        if self._closing:
+            return
+        self._timer = self._loop.call_later(self._wait, self._send, group)
+        self._wait = min(self._wait * 2, _LATE)
+
+    def _look(self) -> None:
+        """Once a second while there is a group: sends those away who have waited too long."""
+        self._watch = None
+        if self._group is None:
+            return
+        self._watch = self._loop.call_later(1.0, self._look)
+        now = self._loop.time()
+        if now - self._sent > 1.0 or self._failing:
+            for hold in tuple(self.holds.values()):
+                hold.expire(now, unavailable())
+
+
+def _tellable(error: Exception) -> Exception:
+    if not failed(error):
+        return error
+    log.error("something cannot be stored: %s", cause(error))
+    return internal_error()
+
+
+def _give_up(answer: asyncio.Future[Result]) -> None:
+    if not answer.done():
+        answer.set_exception(unavailable())
