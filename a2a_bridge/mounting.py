@@ -14,8 +14,10 @@ from a2a_bridge.dialects import KNOWN, Dialect, by_version
 from a2a_bridge.gateway import REMEMBERED, ReplayOptions
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.hosting.ports import Store
+from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.middleware import Limits, Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push import PushOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +28,13 @@ class ServeOptions:
     the card says instead of the listening addresses. grace: seconds running calls get when the server is
     left. middleware: further middleware, innermost, listed from the outside in. grpc_tls: server
     credentials for gRPC, which cannot use the `host.tls` that HTTP takes. usage: counts callers, if given.
-    grpc_urls: how the card writes gRPC addresses. push: post notifications to the webhooks of hosted tasks; off,
-    because nothing keeps callers from naming addresses inside your network yet. push_relay: base URL by which the
+    grpc_urls: how the card writes gRPC addresses. push: post notifications to the webhooks of hosted tasks,
+    where the card declares them; push_options says where they may lead. push_relay: base URL by which the
     agent behind a gateway reaches the gateway, which then posts on what the agent posts, in the version of whoever
     registered; empty leaves it to the agent. list_tasks_memory: for how many tasks a gateway answers ListTasks where
     the agent cannot; 0 refuses it. store: where a hosted agent keeps its tasks: a URL (see
     `a2a_bridge.hosting.stores.open_store`), or a store that whoever gives it opens and closes; in memory unless given.
-    engine: how a hosted agent's tasks are treated.
+    store_options: how a store is opened that a URL names. engine: how a hosted agent's tasks are treated.
     limits: what one principal may have. replay: what a gateway keeps of streams so that they can be resumed and shared.
     """
 
@@ -46,10 +48,12 @@ class ServeOptions:
     grpc_tls: Any = None
     usage: Usage | None = None
     grpc_urls: GrpcUrls = "bare"
-    push: bool = False
+    push: bool = True
+    push_options: PushOptions = field(default_factory=PushOptions)
     push_relay: str = ""
     list_tasks_memory: int = REMEMBERED
     store: Store | str | None = None
+    store_options: StoreOptions = field(default_factory=StoreOptions)
     engine: EngineOptions = field(default_factory=EngineOptions)
     limits: Limits = field(default_factory=Limits)
     replay: ReplayOptions = field(default_factory=ReplayOptions)

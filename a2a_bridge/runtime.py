@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from a2a_bridge.bindings import (
     DialOptions,
+    Document,
     DocumentHost,
     Host,
     ListenAddress,
@@ -86,10 +87,14 @@ PUSH_TIMEOUT = 10.0
 class Remembered:
     """What one server knows of its older callers: what they registered and the names they gave. Nothing of it
     outlives the process.
+
+    registers: whether it has to know what they registered, because what answers does not keep that with the rest.
     """
 
-    def __init__(self, dialects: Sequence[Dialect], scoped: legacy.ScopeOf = scope_of) -> None:
-        self.registrations = Registrations()
+    def __init__(
+        self, dialects: Sequence[Dialect], scoped: legacy.ScopeOf = scope_of, *, registers: bool = True
+    ) -> None:
+        self.registrations = Registrations() if registers else None
         self.legacy = legacy.remembered(dialects, scoped)
 
 
@@ -154,8 +159,9 @@ def guarded(
     older: tuple[Middleware, ...] = ()
     if older_versions(dialects):
         remembered = remembered or Remembered(dialects)
-        memory = push_memory(remembered.registrations, dialects)
-        older = (*remembered.legacy.middleware, memory, older_callers(dialects))
+        known = remembered.registrations
+        memory = () if known is None else (push_memory(known, dialects),)
+        older = (*remembered.legacy.middleware, *memory, older_callers(dialects))
     return compose(
         service,
         *counted,
@@ -182,11 +188,17 @@ async def serve_agent(
     cannot be served, OSError for an address that cannot be listened on, CannotOpen for a store that cannot be opened.
     """
     options = options or ServeOptions()
-    remembered = Remembered(declared_dialects(interfaces))
+    remembered = Remembered(declared_dialects(interfaces), registers=False)
     async with (
-        hosted(agent, options) as one,
+        hosted(agent, options, remembered.legacy.names) as one,
         serve_service(
-            one.service, one.card, interfaces, one.options, close=one.close, remembered=remembered
+            one.service,
+            one.card,
+            interfaces,
+            one.options,
+            close=one.close,
+            remembered=remembered,
+            documents=one.documents,
         ) as server,
     ):
         yield server
@@ -257,6 +269,7 @@ async def serve_service(
     rewrites_card: bool = False,
     remembered: Remembered | None = None,
     receivers: Mapping[str, Receive] | None = None,
+    documents: Mapping[str, Document] | None = None,
 ) -> AsyncIterator[Server]:
     """Serves any service on the declared interfaces; see `serve_agent`.
 
@@ -264,6 +277,7 @@ async def serve_service(
     cards that pass through, are of an agent elsewhere: they get our addresses and lose their signatures.
     remembered: what is known of older callers, where a sender of notifications has to know it too. receivers: what
     is posted below these paths of the first HTTP listener goes there. Raises ValueError when there is none.
+    documents: what the first HTTP listener shows at these paths, where there is one.
     """
     options = options or ServeOptions()
     if rewrites_card:
@@ -299,6 +313,8 @@ async def serve_service(
     http = next((host for (family, _), host in hosts.items() if family == "http"), None)
     if http is not None:
         _publish(cast("DocumentHost", http), advertisement)
+        for path, document in (documents or {}).items():
+            cast("DocumentHost", http).publish(path, document)
     for path, receive in (receivers or {}).items():
         if http is None:
             raise ValueError("notifications cannot be relayed without an HTTP interface")
@@ -342,7 +358,8 @@ def asgi(
         grpc_urls=options.grpc_urls,
     )
     service = compose(started(one), _addressed(advertisement))
-    service = guarded(service, one.card, options, dialects_of(plan))
+    dialects = dialects_of(plan)
+    service = guarded(service, one.card, options, dialects, Remembered(dialects, registers=False))
     host = asgi_host(options.host, close=one.close)
     for (family, _, path), group in grouped(plan).items():
         if family != "http":
@@ -384,7 +401,7 @@ def add_to_server(
     server has stopped to let running tasks finish.
     """
     one = prepared(agent, options or ServeOptions())
-    service = guarded(started(one), one.card, one.options, KNOWN)
+    service = guarded(started(one), one.card, one.options, KNOWN, Remembered(KNOWN, registers=False))
     grpc_attach(service, server, health=health, reflection=reflection, refusal=one.options.host.refusal)
     return one.engine
 
@@ -408,7 +425,7 @@ async def connect(
     """
     options = options or DialOptions()
     if isinstance(target, Agent):
-        async with hosted(target, ServeOptions()) as one:
+        async with hosted(target, ServeOptions(), sends=False) as one:
             yield Peer(guarded(one.service, one.card, one.options), one.card)
         return
     if isinstance(target, hub.AgentInterface):
