@@ -1,0 +1,299 @@
+"""OutboxContract: what a courier relies on in the push configs and the outbox of any store. Not delivery itself.
+
+`DurableOutboxContract` has that too. Subclass one with `opened`; the subclass's name must start with `Test`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.scope import Scope
+from a2a_bridge.hosting.ports import Store
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push.ports import Parcel, Registered
+from a2a_bridge.testing.store_scene import COMPLETED, ELSEWHERE, HERE, PATIENCE, Author
+
+#: long enough that nothing of it passes while a test runs
+_LATER = 3600.0
+#: what a receiver of these tests may be given at once
+_ROOM = 10
+
+
+def registered(config_id: str = "p", task_id: str = "t", host: str = "hook", version: str = "") -> Registered:
+    """A config of a task."""
+    url = f"https://{host}.example/{config_id}"
+    config = hub.TaskPushNotificationConfig(task_id=task_id, id=config_id, url=url)
+    config.token = f"known to {host}"
+    config.authentication.scheme, config.authentication.credentials = "Bearer", "secret"
+    return Registered(config, version, "said beside" if version else "")
+
+
+async def due(store: Store, limit: int = 100, *, busy: str = "") -> list[Parcel]:
+    """What is due. busy: a host that can be given nothing."""
+    async with asyncio.timeout(PATIENCE):
+        return await store.outbox.due(limit, lambda target: 0 if busy and busy in target else _ROOM)
+
+
+async def written(store: Store, *texts: str, task_id: str = "t", scope: Scope = HERE) -> Author:
+    """A task with so many chunks, all of it in the outbox."""
+    author = Author(store, scope, push=True).begin(task_id)
+    for text in texts:
+        author.chunk(text)
+    return await author.synced()
+
+
+def told(parcels: list[Parcel]) -> list[tuple[str, str, int]]:
+    """Parcels in short."""
+    return sorted((one.task_id, one.registered.config.id, one.sequence) for one in parcels)
+
+
+class _Opens:
+    def opened(self) -> AbstractAsyncContextManager[Store]:
+        """An empty store."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[Store]:
+        async with self.opened() as store:
+            yield store
+
+
+class OutboxContract(_Opens):
+    """Configs, lines, targets, dead letters."""
+
+    # ------------------------------------------------------------------ configs
+
+    async def test_configs_come_back_whole_and_in_order(self, store: Store) -> None:
+        given = [registered("c", version="0.3"), registered("a"), registered("b", version="0.2.5")]
+        for one in given:
+            await store.push_configs.put(HERE, one)
+        assert await store.push_configs.list(HERE, "t") == given
+        assert await store.push_configs.get(HERE, "t", "a") == given[1]
+        assert await store.push_configs.get(HERE, "t", "x") is None
+        assert await store.push_configs.list(HERE, "u") == []
+        changed = registered("c", host="other")
+        await store.push_configs.put(HERE, changed)
+        assert await store.push_configs.list(HERE, "t") == [changed, *given[1:]]
+
+    async def test_configs_of_others_are_not_there(self, store: Store) -> None:
+        await store.push_configs.put(HERE, registered())
+        for scope in ELSEWHERE:
+            assert await store.push_configs.list(scope, "t") == []
+            assert await store.push_configs.get(scope, "t", "p") is None
+            await store.push_configs.delete(scope, "t", "p")
+        assert await store.push_configs.get(HERE, "t", "p") is not None
+
+    async def test_a_task_has_so_many_configs_and_no_more(self, store: Store) -> None:
+        for number in range(100):
+            await store.push_configs.put(HERE, registered(f"p{number}"))
+        with pytest.raises(A2AError) as caught:
+            await store.push_configs.put(HERE, registered("one more"))
+        assert caught.value.reason is Reason.RESOURCE_EXHAUSTED
+        await store.push_configs.put(HERE, registered("p5", host="other"))
+
+    # ------------------------------------------------------------------ lines
+
+    async def test_events_go_to_every_config_one_at_a_time_and_in_order(self, store: Store) -> None:
+        for name in "ab":
+            await store.push_configs.put(HERE, registered(name, version="0.3" if name == "b" else ""))
+        author = await written(store, "x")
+        first = await due(store)
+        assert told(first) == [("t", "a", 1), ("t", "b", 1)]
+        assert await due(store) == []
+        one = next(one for one in first if one.registered.config.id == "b")
+        assert one.registered == registered("b", version="0.3")
+        assert (one.scope, one.attempts) == (HERE, 0)
+        assert one.event.task.id == author.task.id
+        assert len({parcel.webhook_id for parcel in first}) == 2
+        await store.outbox.sent([one])
+        (second,) = await due(store)
+        assert (second.registered.config.id, second.sequence) == ("b", 2)
+        assert second.event.artifact_update.artifact.parts[0].text == "x"
+        await store.outbox.sent([second, *(other for other in first if other is not one)])
+        assert told(await due(store)) == [("t", "a", 2)]
+
+    async def test_what_nobody_registered_for_is_not_kept(self, store: Store) -> None:
+        await store.push_configs.put(HERE, registered(task_id="other"))
+        await written(store, "x", "y")
+        assert await due(store) == []
+        assert await store.outbox.letters() == []
+
+    async def test_who_registers_later_gets_what_comes_later(self, store: Store) -> None:
+        author = await written(store, "x")
+        await store.push_configs.put(HERE, registered())
+        author.status(COMPLETED)
+        await author.synced()
+        assert told(await due(store)) == [("t", "p", 3)]
+
+    async def test_mail_is_told(self, store: Store) -> None:
+        come = asyncio.Event()
+        store.outbox.on_mail(come.set)
+        await store.push_configs.put(HERE, registered())
+        await written(store)
+        async with asyncio.timeout(PATIENCE):
+            await come.wait()
+        assert told(await due(store)) == [("t", "p", 1)]
+
+    async def test_what_failed_is_due_later_and_so_is_what_follows(self, store: Store) -> None:
+        await store.push_configs.put(HERE, registered())
+        await written(store, "x")
+        (parcel,) = await due(store)
+        await store.outbox.again(parcel, "HTTP 500", _LATER)
+        assert await due(store) == []
+        wait = await store.outbox.wait()
+        assert wait is not None
+        assert 0 <= wait <= _LATER
+        (letter, behind) = await store.outbox.letters()
+        assert (letter.number, letter.attempts, letter.error, letter.dead) == (
+            parcel.number,
+            1,
+            "HTTP 500",
+            False,
+        )
+        assert (letter.scope, letter.task_id, letter.config_id) == (HERE, "t", "p")
+        assert behind.attempts == 0
+
+    async def test_what_failed_is_the_same_next_time(self, store: Store) -> None:
+        await store.push_configs.put(HERE, registered())
+        await written(store, "x")
+        (parcel,) = await due(store)
+        await store.outbox.again(parcel, "HTTP 500", 0)
+        (again,) = await due(store)
+        assert again._replace(attempts=0) == parcel
+        assert again.attempts == 1
+
+    async def test_a_deleted_config_takes_its_mail_along(self, store: Store) -> None:
+        for name in "ab":
+            await store.push_configs.put(HERE, registered(name))
+        await written(store, "x")
+        await store.push_configs.delete(HERE, "t", "a")
+        parcels = await due(store)
+        assert told(parcels) == [("t", "b", 1)]
+        await store.push_configs.delete(HERE, "t", "b")
+        await store.outbox.sent(parcels)
+        assert await due(store) == []
+        assert await store.outbox.letters() == []
+
+    async def test_a_config_with_another_url_gets_its_mail_there(self, store: Store) -> None:
+        await store.push_configs.put(HERE, registered())
+        await written(store, "x")
+        (parcel,) = await due(store)
+        await store.push_configs.put(HERE, registered(host="other"))
+        await store.outbox.again(parcel, "HTTP 500", 0)
+        found = await due(store) or await due(store)
+        assert [one.registered.config.url for one in found] == ["https://other.example/p"]
+
+    # ------------------------------------------------------------------ targets
+
+    async def test_a_busy_target_keeps_nobody_waiting(self, store: Store) -> None:
+        for number in range(30):
+            task_id = f"slow{number}"
+            await store.push_configs.put(HERE, registered(task_id=task_id, host="slow"))
+            await written(store, task_id=task_id)
+        await store.push_configs.put(HERE, registered(task_id="quick", host="quick"))
+        await written(store, task_id="quick")
+        assert told(await due(store, 5, busy="slow")) == [("quick", "p", 1)]
+        parcels = await due(store)
+        assert len(parcels) == _ROOM
+        assert {one.registered.config.url for one in parcels} == {"https://slow.example/p"}
+
+    async def test_targets_take_turns(self, store: Store) -> None:
+        for host in ("a", "b"):
+            for number in range(6):
+                task_id = f"{host}{number}"
+                await store.push_configs.put(HERE, registered(task_id=task_id, host=host))
+                await written(store, task_id=task_id)
+        parcels = await due(store, 4)
+        assert sorted(one.task_id[0] for one in parcels) == ["a", "a", "b", "b"]
+
+    # ------------------------------------------------------------------ dead letters
+
+    async def test_what_is_given_up_is_kept_and_out_of_the_way(self, store: Store) -> None:
+        await store.push_configs.put(HERE, registered())
+        await written(store, "x")
+        (parcel,) = await due(store)
+        await store.outbox.dead(parcel, "HTTP 410")
+        (next_one,) = await due(store)
+        assert next_one.sequence == 2
+        (letter,) = await store.outbox.letters(dead=True)
+        assert (letter.number, letter.dead, letter.error, letter.attempts, letter.sequence) == (
+            parcel.number,
+            True,
+            "HTTP 410",
+            1,
+            1,
+        )
+        assert letter.url == "https://hook.example:443"  # and nothing of the path
+        assert letter.created > 0
+        assert [one.number for one in await store.outbox.letters(dead=False)] == [next_one.number]
+        everything = await store.outbox.letters()
+        assert [one.number for one in everything] == sorted([parcel.number, next_one.number])
+        assert await store.outbox.letters(limit=1) == everything[:1]
+        assert await store.outbox.letters(after=everything[0].number) == everything[1:]
+
+    @pytest.mark.parametrize("named", [False, True])
+    async def test_dead_letters_can_be_sent_again(self, store: Store, named: bool) -> None:
+        await store.push_configs.put(HERE, registered())
+        await written(store)
+        (parcel,) = await due(store)
+        await store.outbox.dead(parcel, "HTTP 410")
+        assert await due(store) == []
+        assert await store.outbox.retry([parcel.number + 1]) == 0
+        assert await store.outbox.retry([parcel.number] if named else None) == 1
+        (again,) = await due(store)
+        assert again == parcel
+        assert await store.outbox.letters(dead=True) == []
+        assert await store.outbox.retry(None) == 0
+        await store.outbox.sent([again])
+        assert await store.outbox.letters() == []
+
+    # ------------------------------------------------------------------ what is of no task here
+
+    async def test_what_is_posted_goes_out_like_an_event(self, store: Store) -> None:
+        event = hub.StreamResponse(task=hub.Task(id="theirs"))
+        await store.outbox.post(HERE, registered(version="0.3"), event)
+        await store.outbox.post(HERE, registered(version="0.3"), event)
+        (parcel,) = await due(store)
+        assert parcel.registered == registered(version="0.3")
+        assert (parcel.event, parcel.sequence, parcel.scope) == (event, 0, HERE)
+        await store.outbox.sent([parcel])
+        (second,) = await due(store)
+        assert second.webhook_id != parcel.webhook_id
+
+
+class DurableOutboxContract(OutboxContract):
+    """What outlives a process."""
+
+    def survivor(self, store: Store) -> AbstractAsyncContextManager[Store]:
+        """The same data opened by another process, after that of `store` was killed at this moment."""
+        raise NotImplementedError
+
+    async def test_all_that_was_not_settled_survives(self, store: Store) -> None:
+        for name in "abcd":
+            await store.push_configs.put(HERE, registered(name, version="0.3"))
+        await written(store)
+        parcels = {one.registered.config.id: one for one in await due(store)}
+        await store.outbox.sent([parcels["a"]])
+        await store.outbox.again(parcels["b"], "HTTP 500", 0)
+        await store.outbox.dead(parcels["d"], "HTTP 410")
+        async with self.survivor(store) as other:
+            found = await due(other)
+            assert told(found) == [("t", "b", 1), ("t", "c", 1)]
+            by_id = {one.registered.config.id: one for one in found}
+            assert by_id["b"].attempts == 1
+            assert by_id["c"] == parcels["c"]
+            assert [one.config_id for one in await other.outbox.letters(dead=True)] == ["d"]
+
+    async def test_a_delay_survives_as_far_as_it_is_reasonable(self, store: Store) -> None:
+        await store.push_configs.put(HERE, registered())
+        await written(store)
+        (parcel,) = await due(store)
+        await store.outbox.again(parcel, "HTTP 500", 10 * 365 * 24 * _LATER)  # as a clock's jump makes it
+        async with self.survivor(store) as other:
+            assert await due(other) == []
+            assert len(await other.outbox.letters()) == 1

@@ -1,0 +1,57 @@
+"""Outboxes keep what a courier relies on: in memory, in SQLite, in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from a2a_bridge.hosting.ports import Store
+from a2a_bridge.hosting.stores import MemoryStore, open_store
+from a2a_bridge.testing.contracts import DurableOutboxContract, OutboxContract
+
+
+class TestMemory(OutboxContract):
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Store]:
+        yield MemoryStore()
+
+
+class TestSqlite(DurableOutboxContract):
+    @pytest.fixture(autouse=True)
+    def _somewhere(self, sqlite_url: str, copied: Callable[[str], str]) -> None:
+        self._url = sqlite_url
+        self._copied = copied
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Store]:
+        async with open_store(self._url) as store:
+            yield store
+
+    @asynccontextmanager
+    async def survivor(self, store: Store) -> AsyncIterator[Store]:
+        async with open_store(self._copied(self._url)) as other:
+            yield other
+
+
+class TestPostgres(DurableOutboxContract):
+    @pytest.fixture(autouse=True)
+    def _somewhere(self, postgres_url: str) -> None:
+        self._url = postgres_url
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Store]:
+        async with open_store(self._url) as store:
+            yield store
+
+    @asynccontextmanager
+    async def survivor(self, store: Store) -> AsyncIterator[Store]:
+        async with open_store(self._url) as other:
+            # What the others do when somebody stops giving signs of life.
+            one: Any = store
+            with psycopg.connect(self._url, autocommit=True) as connection:
+                connection.execute("DELETE FROM replicas WHERE id = %s", [one._beside.me])
+            yield other
