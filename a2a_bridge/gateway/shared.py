@@ -89,6 +89,11 @@ class Sharing:
     def __len__(self) -> int:
         return len(self._shelf)
 
+    @property
+    def held(self) -> int:
+        """Bytes that all that is kept takes, roughly."""
+        return self._shelf.held
+
     async def unary(self, call: Call[Req, Res], /) -> Res:
         return await self._service.unary(call)
 

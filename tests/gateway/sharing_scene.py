@@ -1,0 +1,151 @@
+"""An agent whose streams a test can break and count, behind what a gateway keeps of streams. No test, and no socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import EVENT_PARAMETER, LAST_EVENT_PARAMETER, Call, CallContext, Principal
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.service import Service
+from a2a_bridge.gateway import ReplayOptions, Sharing
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.resume.scripted import TASK
+
+#: nothing here waits for a clock longer than it must
+QUICK = ReplayOptions(pause=0.001, longest_pause=0.002)
+PATIENCE = 10.0
+
+Seen = tuple[str, hub.StreamResponse]
+
+
+def broken() -> A2AError:
+    """What a client side says of a connection that broke."""
+    return A2AError(
+        Reason.UNAVAILABLE, "the connection broke", metadata={"phase": "stream"}, blame=Blame.PEER
+    )
+
+
+class Shaky:
+    """Implements Service: a service whose streams break.
+
+    breaks: after how many events each of the next streams breaks; None for one that does not. refused: how many
+    attempts to open a stream fail before any event. open: streams that run now. streams, gets: calls so far. service: may be replaced by another.
+    """
+
+    def __init__(self, service: Service, *breaks: int | None) -> None:
+        self.service = service
+        self.breaks = list(breaks)
+        self.refused = 0
+        self.open = 0
+        self.streams: list[Call[Any, Any]] = []
+        self.gets = 0
+        self._changed = asyncio.Event()
+        self._hang_up = asyncio.Event()
+
+    async def unary(self, call: Call[Any, Any], /) -> Any:
+        self.gets += 1
+        return await self.service.unary(call)
+
+    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+        self.streams.append(call)
+        if self.refused:
+            self.refused -= 1
+            raise broken()
+        left = self.breaks.pop(0) if self.breaks else None
+        self._count(1)
+        try:
+            async with aclosing(self.service.stream(call)) as events:
+                if left == 0:
+                    raise broken()
+                async for event in events:
+                    yield event
+                    if left is not None:
+                        left -= 1
+                        if not left:
+                            call.context.reply.pop(EVENT_PARAMETER, None)
+                            raise broken()
+        finally:
+            self._count(-1)
+
+    async def until_open(self, number: int, *, begun: int = 0) -> None:
+        """Waits until so many streams run, and so many have been begun."""
+        async with asyncio.timeout(PATIENCE):
+            while self.open != number or len(self.streams) < begun:
+                await self._changed.wait()
+
+    def _count(self, change: int) -> None:
+        self.open += change
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+@asynccontextmanager
+async def sharing(
+    service: Service, options: ReplayOptions = QUICK, *, forward: Iterable[str] = ("authorization",)
+) -> AsyncIterator[Sharing]:
+    """What a gateway keeps, and nothing is left of it afterwards."""
+    before = asyncio.all_tasks()
+    made = Sharing(service, options, forward=forward)
+    try:
+        yield made
+    finally:
+        await made.aclose()
+    assert asyncio.all_tasks() <= before
+    assert len(made) == 0
+
+
+def context(after: str = "", *, tenant: str = "", owner: str = "", **parameters: str) -> CallContext:
+    """Of a caller. parameters: with underscores for dashes."""
+    given = {name.replace("_", "-"): value for name, value in parameters.items()}
+    if after:
+        given[LAST_EVENT_PARAMETER] = after
+    return CallContext(tenant=tenant, parameters=given, principal=Principal(owner) if owner else None)
+
+
+def sending(called: CallContext | None = None, **message: Any) -> Call[Any, Any]:
+    """A call of SendStreamingMessage."""
+    made = hub.Message(message_id="m", role=hub.ROLE_USER, parts=[hub.Part(text="go")], **message)
+    return Call(ops.SEND_STREAMING_MESSAGE, hub.SendMessageRequest(message=made), called or context())
+
+
+def subscribing(after: str = "", called: CallContext | None = None) -> Call[Any, Any]:
+    """A call of SubscribeToTask."""
+    request = hub.SubscribeToTaskRequest(id=TASK, tenant=called.tenant if called else "")
+    return Call(ops.SUBSCRIBE_TO_TASK, request, called or context(after))
+
+
+async def numbered(service: Service, call: Call[Any, Any]) -> AsyncGenerator[Seen, None]:
+    """The events of a call with their ids, each as a binding would take it."""
+    async with asyncio.timeout(PATIENCE), aclosing(service.stream(call)) as events:
+        async for event in events:
+            copy = hub.StreamResponse()
+            copy.CopyFrom(event)
+            yield call.context.reply.pop(EVENT_PARAMETER, ""), copy
+
+
+async def read(service: Service, call: Call[Any, Any], most: int | None = None) -> list[Seen]:
+    """The events of a call, to the end or so many, and then the caller leaves."""
+    seen: list[Seen] = []
+    if most == 0:
+        return seen
+    async with aclosing(numbered(service, call)) as events:
+        async for one in events:
+            seen.append(one)
+            if len(seen) == most:
+                break
+    return seen
+
+
+async def into(seen: list[Seen], stream: AsyncGenerator[Seen, None]) -> None:
+    """Reads to the end, or to the error."""
+    async for one in stream:
+        seen.append(one)  # noqa: PERF401  what came before an error counts
+
+
+def contents(seen: Iterable[Seen]) -> list[hub.StreamResponse]:
+    """The events alone."""
+    return [event for _, event in seen]
