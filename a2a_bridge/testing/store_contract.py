@@ -818,7 +818,7 @@ class SharedStoreContract(DurableStoreContract):
             taken = await Author(other).reopen("t")
             taken.status(INPUT)
             await taken.synced()
-            author.status(COMPLETED)
+            author.status(WORKING)
             async with asyncio.timeout(PATIENCE):
                 with pytest.raises(VersionConflict):
                     await author.writer.synced()

@@ -103,7 +103,7 @@ class Author:
         """Leaves the task to whoever wants it."""
         await self.synced()
         self.writer.release()
-        return self
+        return await self.synced()
 
     def copy(self) -> hub.Task:
         """The task as it is now."""

@@ -18,7 +18,7 @@ from time import monotonic
 from psycopg import Error
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.hosting.stores.sql.link import Link, Room
+from a2a_bridge.hosting.stores.sql.link import Link, Room, ended
 from a2a_bridge.hosting.stores.sql.notify import CHANNEL, POLL, Kind, Listener, payload
 from a2a_bridge.hosting.stores.sql.replicas import Replicas
 
@@ -73,6 +73,7 @@ class Commands:
         self._handler: Callable[[bytes], Awaitable[bytes]] | None = None
         # For the room's thread only:
         self._looking = asyncio.Event()
+        self._serving: asyncio.Task[None] | None = None
         #: our questions that wait for an answer: of whom, since when
         self._asked: dict[int, tuple[str, float, asyncio.Future[bytes]]] = {}
         #: questions of others that are worked on here
@@ -112,14 +113,10 @@ class Commands:
     # ------------------------------------------------------------------ in the room's thread
 
     async def _start(self) -> None:
-        self._room.on_duty(self._serve(), "commands")
+        self._serving = self._room.on_duty(self._serve(), "commands")
 
     async def _close(self) -> None:
-        doing = list(self._doing.values())
-        for task in doing:
-            task.cancel()
-        if doing:
-            await asyncio.wait(doing, timeout=1.0)
+        await ended(self._serving, *self._doing.values())
         await self._link.close()
 
     def _hint(self, words: Collection[str]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -194,7 +195,8 @@ class Committer:
 
     def _write(self, cursor: Any, changes: Sequence[Change]) -> bool:
         mark = self._mark
-        rows = [_row(change) for change in changes]
+        now = time.time()
+        rows = [_row(change, now) for change in changes]
         if insert(cursor, tasks, rows, mark) != len(rows):
             return False
         insert(
@@ -272,7 +274,7 @@ class Committer:
         self._transaction = connection.begin()
 
 
-def _row(change: Change) -> tuple[Any, ...]:
+def _row(change: Change, now: float) -> tuple[Any, ...]:
     hold, place = change.hold, change.place
     return (
         hold.task_id,
@@ -285,6 +287,7 @@ def _row(change: Change) -> tuple[Any, ...]:
         change.last,
         change.applied,
         change.holder,
+        now,
     )
 
 

@@ -151,6 +151,7 @@ class Hold:
 
     def when_synced(self, tell: Synced, /) -> None:
         if self.lost:
+            self.lose()
             tell(VersionConflict(self.task_id))
         elif self._given == self._synced:
             tell(None)
@@ -160,6 +161,7 @@ class Hold:
 
     async def synced(self) -> None:
         if self.lost:
+            self.lose()
             raise VersionConflict(self.task_id)
         if self._given != self._synced:
             await self._writer.waiting(self.when_synced)
@@ -257,7 +259,7 @@ class Hold:
                     tell(error)
 
     def lose(self) -> None:
-        """The task is somebody else's."""
+        """The task is somebody else's. May be called again."""
         if self._told:
             return
         self.lost = self._told = True

@@ -70,8 +70,8 @@ class Janitor:
         now = self._wall()
         await self._sends(now - self._options.sends_kept)
         if self._options.tasks_kept is not None:
-            await self._tasks(int((now - self._options.tasks_kept) * 1e9))
-        await self._logs(int((now - self._options.events_kept) * 1e9))
+            await self._tasks(now - self._options.tasks_kept)
+        await self._logs(now - self._options.events_kept)
         await self._kept.write(_empty_counters)
 
     async def _work(self) -> None:
@@ -99,7 +99,7 @@ class Janitor:
         while await self._kept.write(work) == _BATCH:
             pass
 
-    async def _logs(self, before: int) -> None:
+    async def _logs(self, before: float) -> None:
         after = ""
         while True:
             found = await self._kept.read(partial(_next_logs, after=after))
@@ -111,7 +111,7 @@ class Janitor:
             if due:
                 await self._kept.write(partial(_delete_logs, task_ids=due))
 
-    async def _tasks(self, before: int) -> None:
+    async def _tasks(self, before: float) -> None:
         after = ""
         while True:
             found = await self._kept.read(partial(_next_tasks, after=after))
@@ -156,8 +156,8 @@ def _next_tasks(connection: Connection, after: str) -> list[str]:
     return list(connection.scalars(query))
 
 
-def _ended(connection: Connection, task_ids: Sequence[str], before: int) -> list[str]:
-    old = select(tasks.c.id).where(tasks.c.id.in_(task_ids), tasks.c.time < before)
+def _ended(connection: Connection, task_ids: Sequence[str], before: float) -> list[str]:
+    old = select(tasks.c.id).where(tasks.c.id.in_(task_ids), tasks.c.written < before)
     return list(connection.scalars(old.where(tasks.c.state.in_([int(state) for state in TERMINAL]))))
 
 

@@ -81,8 +81,7 @@ class Room:
             await asyncio.get_running_loop().run_in_executor(None, self._thread.join, SECONDS)
 
     async def _end(self) -> None:
-        for duty in self._duties:
-            duty.cancel()
+        await ended(*self._duties)
         # Statements under way are not of them, and come to their end.
         if rest := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(rest, timeout=SECONDS)
@@ -142,6 +141,15 @@ class Link:
         if self._connection is not None:
             connection, self._connection = self._connection, None
             await connection.close()
+
+
+async def ended(*tasks: asyncio.Task[None] | None) -> None:
+    """Ends these, and waits until they have."""
+    going = [one for one in tasks if one is not None and not one.done()]
+    for one in going:
+        one.cancel()
+    if going:
+        await asyncio.wait(going, timeout=SECONDS)
 
 
 @asynccontextmanager

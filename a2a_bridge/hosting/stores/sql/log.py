@@ -22,7 +22,7 @@ from a2a_bridge.hosting.stores.sql.tasks import stretch
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: events a reader gets at once: fewer wake-ups for it, and still a fine-grained position
-_BATCH = 64
+_BATCH = 32
 #: what a tail holds for readers that are behind
 _WINDOW = 256
 _WINDOW_BYTES = 96 << 10
@@ -223,10 +223,10 @@ class Reader:
                 self.given += len(batch)
                 tail.trim()
                 return batch
-            if tail.error is not None:
-                raise tail.error
             if self.given < tail.last or tail.stale:
                 await self._fetch()
+            elif tail.error is not None:
+                raise tail.error
             elif self.given > tail.last and self.given > (tail.given(tail.task_id) or 0):
                 raise Gap
             elif tail.ended and self.given == tail.last:

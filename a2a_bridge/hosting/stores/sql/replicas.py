@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from psycopg import Error
 
-from a2a_bridge.hosting.stores.sql.link import SECONDS, Link, Room
+from a2a_bridge.hosting.stores.sql.link import SECONDS, Link, Room, ended
 from a2a_bridge.hosting.stores.sql.notify import CHANNEL, Kind, payload
 
 log = logging.getLogger("a2a_bridge.hosting.stores")
@@ -77,6 +77,7 @@ class Replicas:
         self._beaten = 0.0
         self._doubted = False
         self._hurry = asyncio.Event()
+        self._beating: asyncio.Task[None] | None = None
 
     def on_lost(self, tell: Callable[[], None]) -> None:
         """Has `tell` called when this replica was declared dead: what it held is no longer its own."""
@@ -200,6 +201,7 @@ class Replicas:
             self._room.tell(self._tell, self._on_doubt)
 
     async def _leave(self) -> None:
+        await ended(self._beating)
         values = {"me": self._name, "channel": CHANNEL, "orphans": payload(Kind.ORPHANS, self._name)}
         # Without the database the others find out by themselves.
         with suppress(Error):

@@ -31,7 +31,7 @@ metadata = MetaData()
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
 #: holder: the replica that works on the task, empty for none. version: counts writes of this row; who writes names the
-#: one before. last: number of the last event. applied: of the last event that the body contains.
+#: one before. last: number of the last event. applied: of the last event that the body contains. written: when this row was written last.
 tasks = Table(
     "tasks",
     metadata,
@@ -45,6 +45,7 @@ tasks = Table(
     Column("last", BigInteger, nullable=False),
     Column("applied", BigInteger, nullable=False),
     Column("holder", Text, nullable=False),
+    Column("written", Float, nullable=False),
 )
 Index("tasks_listed", tasks.c.tenant, tasks.c.owner, desc(tasks.c.time), desc(tasks.c.id))
 Index(

@@ -24,16 +24,19 @@ class SqlSends:
         self, scope: Scope, message_id: str, digest: bytes, task_id: str, /, *, instead: Sent | None = None
     ) -> Sent | None:
         mine = _one(scope, message_id)
+        put = False
 
         def work(connection: Connection) -> Sent | None:
+            nonlocal put
             row = connection.execute(select(sends).where(mine)).one_or_none()
             if row is not None:
-                if row.task == task_id:
-                    return None  # a commit that was in doubt
+                if put and (row.task, row.digest) == (task_id, digest):
+                    return None  # by a commit that was in doubt
                 known = Sent(row.digest, row.task, row.answer)
                 if instead is None or known != instead._replace(holder=""):
                     return known._replace(holder=self._at_work(connection, row.holder))
                 connection.execute(delete(sends).where(mine))
+            put = True
             connection.execute(
                 insert(sends).values(
                     tenant=storable(scope.tenant),

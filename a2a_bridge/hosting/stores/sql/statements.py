@@ -22,7 +22,7 @@ _MOST = 64
 _TAILS = {
     tasks.name: (
         " ON CONFLICT (id) DO UPDATE SET state = excluded.state, time = excluded.time, version = excluded.version,"
-        " last = excluded.last, applied = excluded.applied, holder = excluded.holder"
+        " last = excluded.last, applied = excluded.applied, holder = excluded.holder, written = excluded.written"
         " WHERE tasks.version = excluded.version - 1"
     ),
     bodies.name: " ON CONFLICT (task) DO UPDATE SET data = excluded.data",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
-from sqlalchemy import Connection, or_, select, update
+from sqlalchemy import Connection, and_, or_, select, update
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.paging import PageTokens
@@ -37,7 +37,8 @@ from a2a_bridge.hosting.stores.sql.log import Logs, Reader
 from a2a_bridge.hosting.stores.sql.push import SqlOutbox, SqlPushConfigStore, post_events
 from a2a_bridge.hosting.stores.sql.schema import replicas, tasks
 from a2a_bridge.hosting.stores.sql.sends import SqlSends
-from a2a_bridge.hosting.stores.sql.tasks import as_of, fetch, listing, orphaned
+from a2a_bridge.hosting.stores.sql.tasks import as_of, fetch, listing, orphaned, theirs
+from a2a_bridge.hosting.stores.sql.text import storable
 from a2a_bridge.hosting.stores.sql.writer import GroupWriter
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.vault import Vault
@@ -119,7 +120,7 @@ class SqlStore:
 
         def take(connection: Connection) -> Kept:
             nonlocal taken
-            mine = tasks.c.id == task_id
+            mine = and_(tasks.c.id == storable(task_id), theirs(scope))
             row = connection.execute(select(tasks).where(mine)).one_or_none()
             if row is None:
                 raise VersionConflict(task_id)

@@ -68,7 +68,7 @@ def fetch(connection: Connection, scope: Scope, task_id: str) -> Found | None:
         )
         .join_from(tasks, bodies, bodies.c.task == tasks.c.id)
         .outerjoin(replicas, replicas.c.id == tasks.c.holder)
-        .where(_theirs(scope), tasks.c.id == storable(task_id))
+        .where(theirs(scope), tasks.c.id == storable(task_id))
     )
     row = connection.execute(query).one_or_none()
     if row is None:
@@ -114,7 +114,7 @@ def listing(connection: Connection, scope: Scope, query: TaskQuery, after: tuple
     """A page of tasks, the newest first. after: where the page before ended."""
     context = storable(query.context_id)
     since = None if query.since is None else min(max(query.since, _EARLIEST), _LATEST)
-    where: list[ColumnElement[bool]] = [_theirs(scope)]
+    where: list[ColumnElement[bool]] = [theirs(scope)]
     if context:
         where.append(tasks.c.context == context)
     if query.state:
@@ -212,7 +212,8 @@ def _events(
             yield event
 
 
-def _theirs(scope: Scope) -> ColumnElement[bool]:
+def theirs(scope: Scope) -> ColumnElement[bool]:
+    """Which rows are of a scope."""
     return and_(tasks.c.tenant == storable(scope.tenant), tasks.c.owner == storable(scope.owner))
 
 

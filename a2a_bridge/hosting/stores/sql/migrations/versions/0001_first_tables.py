@@ -135,6 +135,7 @@ def upgrade() -> None:
         sa.Column("last", sa.BigInteger(), nullable=False),
         sa.Column("applied", sa.BigInteger(), nullable=False),
         sa.Column("holder", sa.Text(), nullable=False),
+        sa.Column("written", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index(
