@@ -1,24 +1,31 @@
-"""Push notifications through the runtime: off unless asked for, and what switches them on."""
+"""Push notifications through the runtime: on where the card declares them, guarded, and what switches them off."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
+from joserfc import jwt
+from joserfc.jwk import ECKey, KeySet
 
-from a2a_bridge.bindings import ListenAddress
+from a2a_bridge.bindings import DialOptions, ListenAddress, http_fetch
 from a2a_bridge.cards import Candidate, interface, select
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway.webhooks import PATH
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push.masking import masked
 from a2a_bridge.runtime import ServeOptions, Server, connect, serve_agent, serve_gateway
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.gateway.test_versions import asking
 from tests.push.receiver import Receiver, receiving
 from tests.push.test_webhooks_by_version import check, finished
+from tests.push.version_scene import ALLOWED
 
 INTERFACES = [interface("JSONRPC"), interface("JSONRPC", version="0.3"), interface("GRPC")]
 VERSIONS = pytest.mark.parametrize("version", ["1.0", "0.3"])
@@ -48,7 +55,7 @@ async def a_whole_task(client: Client, receiver: Receiver) -> str:
     await client.send_message(asking("done", task_id=task.id))
     asked = hub.GetTaskPushNotificationConfigRequest(task_id=task.id, id="p")
     shown = await client.get_task_push_notification_config(asked)
-    assert shown == registering(receiver, task.id)
+    assert shown == masked(registering(receiver, task.id))
     return task.id
 
 
@@ -66,20 +73,49 @@ async def through(
 
 
 @VERSIONS
-async def test_a_hosted_agent_that_sends(version: str) -> None:
-    options = ServeOptions(push=True, grace=0)
+async def test_a_hosted_agent_sends(version: str) -> None:
+    options = ServeOptions(push_options=ALLOWED, grace=0)
     async with receiving() as receiver, serve_agent(ScriptedAgent(), INTERFACES, options) as server:
         async with connect(server.card, binding="JSONRPC", version=version) as client:
             await a_whole_task(client, receiver)
         check(await finished(receiver, version), version)
 
 
-async def test_by_default_an_agent_sends_nothing() -> None:
+@pytest.mark.parametrize("binding", ["JSONRPC", "GRPC"])
+async def test_by_default_an_agent_sends_nothing_to_its_own_network(binding: str) -> None:
     async with receiving() as receiver, serve_agent(ScriptedAgent(), INTERFACES) as server:
+        async with connect(server.card, binding=binding, version="1.0") as client:
+            with pytest.raises(A2AError) as caught:
+                await a_whole_task(client, receiver)
+        await server.drain(0)
+        assert caught.value.reason is Reason.INVALID_PARAMS
+        assert [one.field for one in caught.value.violations] == ["url"]
+        assert receiver.posted == []
+
+
+async def test_an_agent_that_is_told_so_sends_nothing() -> None:
+    options = ServeOptions(push=False)
+    async with receiving() as receiver, serve_agent(ScriptedAgent(), INTERFACES, options) as server:
         async with connect(server.card, binding="JSONRPC", version="1.0") as client:
             await a_whole_task(client, receiver)
         await server.drain(0)
         assert receiver.posted == []
+
+
+async def test_keys_that_verify_signatures_are_published() -> None:
+    signing = ECKey.generate_key("P-256")
+    options = ServeOptions(
+        push_options=replace(ALLOWED, signing_keys=(signing.as_pem(private=True).decode(),)), grace=0
+    )
+    async with receiving() as receiver, serve_agent(ScriptedAgent(), INTERFACES, options) as server:
+        async with connect(server.card, binding="JSONRPC", version="1.0") as client:
+            await a_whole_task(client, receiver)
+        (posted, *_) = await receiver.arrived(1)
+        async with http_fetch(DialOptions()) as fetch:
+            reply = await fetch(f"http://{server.http}/.well-known/jwks.json", {})
+    keys = KeySet.import_key_set(json.loads(reply.body))
+    claims = jwt.decode(posted.headers["x-a2a-notification-signature"], keys).claims
+    assert claims["request_body_sha256"] == hashlib.sha256(posted.body).hexdigest()
 
 
 @VERSIONS
@@ -87,9 +123,12 @@ async def test_by_default_an_agent_sends_nothing() -> None:
 async def test_a_gateway_that_relays(version: str, upstream: str) -> None:
     port = free_port()
     relaying = ServeOptions(
-        http=ListenAddress("127.0.0.1", port), push_relay=f"http://127.0.0.1:{port}", grace=0
+        http=ListenAddress("127.0.0.1", port),
+        push_relay=f"http://127.0.0.1:{port}",
+        push_options=ALLOWED,
+        grace=0,
     )
-    sending = ServeOptions(push=True, grace=0)
+    sending = ServeOptions(push_options=ALLOWED, grace=0)
     async with receiving() as receiver, serve_agent(ScriptedAgent(), INTERFACES, sending) as agent:
         found = select(agent.card, known=["JSONRPC"], version=upstream)
         async with serve_gateway(agent.card, found, INTERFACES, relaying) as gateway:
@@ -105,14 +144,15 @@ async def test_a_gateway_that_relays(version: str, upstream: str) -> None:
 
 
 async def test_by_default_a_gateway_passes_configs_on() -> None:
-    async with receiving() as receiver, serve_agent(ScriptedAgent(), INTERFACES) as agent:
+    silent = ServeOptions(push=False)
+    async with receiving() as receiver, serve_agent(ScriptedAgent(), INTERFACES, silent) as agent:
         found = select(agent.card, known=["GRPC"])
         async with through(agent, found, "JSONRPC") as client:
             task_id = await a_whole_task(client, receiver)
         async with connect(agent.card, binding="JSONRPC", version="1.0") as near:
             asked = hub.GetTaskPushNotificationConfigRequest(task_id=task_id, id="p")
             kept = await near.get_task_push_notification_config(asked)
-    assert kept == registering(receiver, task_id)
+    assert kept == masked(registering(receiver, task_id))
     assert receiver.posted == []
 
 

@@ -1,0 +1,179 @@
+"""`a2a-bridge push`: what waits to be delivered, what was given up, and giving it another chance. It delivers nothing.
+
+It works on the database beside the servers that use it, which notice within seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from a2a_bridge.cli.options import PREFIX, Exit, Output, OutputFormat, StoreKey
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from a2a_bridge.push.ports import Letter
+
+app = typer.Typer(
+    name="push",
+    help="Look after push notifications: what waits, what was given up, and sending it again.",
+    no_args_is_help=True,
+)
+
+StoreUrl = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        envvar=PREFIX + "STORE",
+        help="The store of the server: sqlite:///PATH or postgresql://….",
+    ),
+]
+
+
+@app.command("list")
+def list_(
+    *,
+    store: StoreUrl,
+    store_key: StoreKey = "",
+    dead: Annotated[bool, typer.Option("--dead", help="Only what was given up.")] = False,
+    waiting: Annotated[bool, typer.Option("--waiting", help="Only what will be sent.")] = False,
+    task: Annotated[str, typer.Option(metavar="ID", help="Only of this task.")] = "",
+    limit: Annotated[int, typer.Option(min=1, metavar="COUNT", help="At most so many.")] = 100,
+    after: Annotated[int, typer.Option(min=0, metavar="NUMBER", help="Only after this number.")] = 0,
+    output: OutputFormat = Output.TEXT,
+) -> None:
+    """Show the notifications that wait, and the dead letters: those that were given up.
+
+    Such as:
+
+      a2a-bridge push list --store sqlite:///.a2a-bridge/Echo.db --dead
+    """
+    from a2a_bridge.cli.output import data, document
+    from a2a_bridge.cli.storing import keys_of
+    from a2a_bridge.hosting.stores.sql.push import letters
+    from a2a_bridge.push.vault import Vault
+
+    wanted = None if dead == waiting else dead
+    vault = Vault(keys_of(store_key))
+    with _connected(store, writes=False) as connection:
+        found = letters(connection, vault, dead=wanted, limit=limit, after=after, task_id=task)
+    if output is Output.JSON:
+        document({"notifications": [_tree(one) for one in found]})
+    else:
+        data("\n".join(_table(found)))
+
+
+@app.command()
+def retry(
+    numbers: Annotated[
+        list[int] | None, typer.Argument(metavar="[NUMBER]…", help="Dead letters, as `push list` shows them.")
+    ] = None,
+    *,
+    store: StoreUrl,
+    every: Annotated[bool, typer.Option("--all", help="All dead letters.")] = False,
+    output: OutputFormat = Output.TEXT,
+) -> None:
+    """Send dead letters again, in their old order, as if they had never been tried.
+
+    Such as:
+
+      a2a-bridge push retry --store sqlite:///.a2a-bridge/Echo.db 17 18
+
+      a2a-bridge push retry --store postgresql://… --all
+    """
+    from a2a_bridge.cli.output import data, document
+    from a2a_bridge.hosting.stores.sql.push import retry
+
+    if every == bool(numbers):
+        raise typer.BadParameter("name some, or say --all", param_hint="NUMBER")
+    with _connected(store, writes=True) as connection:
+        count = retry(connection, None if every else numbers)
+    if output is Output.JSON:
+        document({"retried": count})
+    else:
+        data(f"{count} to be sent again")
+
+
+@app.command()
+def key() -> None:
+    """Make a key for `--store-key`, which seals the credentials in a store."""
+    from a2a_bridge.cli.output import data, fail
+    from a2a_bridge.push.vault import new_key
+
+    try:
+        data(new_key())
+    except ImportError:
+        advice = "pip install 'a2a-transport-bridge[signing]'"
+        raise fail(Exit.USAGE, "this needs the package cryptography", advice) from None
+
+
+@contextmanager
+def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
+    """A transaction beside whoever else uses the store."""
+    from a2a_bridge.cli.output import fail
+    from a2a_bridge.hosting.stores import CannotOpen
+    from a2a_bridge.hosting.stores.sql.database import parse
+    from a2a_bridge.hosting.stores.sql.opened import reached
+    from a2a_bridge.hosting.stores.sql.upgrading import HEAD, revision
+
+    try:
+        url = parse(store)
+        if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
+            raise fail(Exit.USAGE, f"there is no file {url.database}", "--store sqlite:///PATH")
+        with reached(url) as database, database.connect(writes=writes) as connection, connection.begin():
+            if revision(connection) != HEAD:
+                upgrade = f"a2a-bridge db upgrade {url.render_as_string()}"
+                raise fail(Exit.USAGE, "the store has not the tables of this version", upgrade)
+            yield connection
+    except CannotOpen as error:
+        raise fail(Exit.USAGE, error.text, error.remedy) from None
+
+
+def _tree(letter: Letter) -> dict[str, Any]:
+    return {
+        "number": letter.number,
+        "state": "dead" if letter.dead else "waiting",
+        "task": letter.task_id,
+        "config": letter.config_id,
+        "tenant": letter.scope.tenant,
+        "owner": letter.scope.owner,
+        "event": letter.sequence,
+        "target": letter.url,
+        "attempts": letter.attempts,
+        "error": letter.error,
+        "created": letter.created,
+    }
+
+
+def _table(letters: list[Letter]) -> list[str]:
+    if not letters:
+        return ["nothing waits, and nothing was given up"]
+    lines = [["NUMBER", "STATE", "TASK", "EVENT", "TARGET", "ATTEMPTS", "AGE", "ERROR"]]
+    now = time.time()
+    for one in letters:
+        age = f"{max(0, int(now - one.created))}s"
+        state = "dead" if one.dead else "waiting"
+        lines.append(
+            [
+                str(one.number),
+                state,
+                one.task_id,
+                str(one.sequence),
+                one.url,
+                str(one.attempts),
+                age,
+                one.error,
+            ]
+        )
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
