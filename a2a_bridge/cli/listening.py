@@ -42,7 +42,6 @@ class Listening:
         usage_listen: str,
         max_body: int,
         limits: Limits,
-        push: bool = False,
         push_relay: str = "",
     ) -> Listening:
         """JSON-RPC at `/` and HTTP+JSON at the root paths of one listener, gRPC on another, in each version.
@@ -82,7 +81,6 @@ class Listening:
             public_url=public_url,
             public_grpc=public_grpc,
             usage=counting.table if counting is not None else None,
-            push=push,
             push_relay=push_relay,
         )
         return cls(mounted, options, counting)

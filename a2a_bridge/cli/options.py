@@ -166,6 +166,56 @@ Store = Annotated[
         help="Where tasks are kept: sqlite:///PATH, postgresql://…, or memory:// for nowhere.",
     ),
 ]
+StoreKey = Annotated[
+    str,
+    typer.Option(
+        metavar="KEY,…|@FILE",
+        envvar=PREFIX + "STORE_KEY",
+        help="Keys that credentials in the store are sealed with, the newest first.",
+    ),
+]
+KeepTasks = Annotated[
+    float,
+    typer.Option(
+        metavar="DAYS",
+        min=0,
+        envvar=PREFIX + "KEEP_TASKS",
+        help="How long tasks are kept after they ended; 0 for ever.",
+    ),
+]
+KeepEvents = Annotated[
+    float,
+    typer.Option(
+        metavar="DAYS",
+        min=0,
+        envvar=PREFIX + "KEEP_EVENTS",
+        help="How long the events of a task that has ended can be asked for.",
+    ),
+]
+Push = Annotated[
+    bool,
+    typer.Option(
+        "--push/--no-push",
+        envvar=PREFIX + "PUSH",
+        help="Post push notifications of an agent that declares them.",
+    ),
+]
+PushAllow = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="HOST|NETWORK",
+        envvar=PREFIX + "PUSH_ALLOW",
+        help="Post to this host or network, too, although it may be inside yours; may be repeated.",
+    ),
+]
+PushSigningKey = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FILE",
+        envvar=PREFIX + "PUSH_SIGNING_KEY",
+        help="Sign push notifications with this private key (PEM or JWK); may be repeated, the first one signs.",
+    ),
+]
 UsageListen = Annotated[
     str,
     typer.Option(

@@ -16,12 +16,13 @@ from a2a_bridge.cli.options import (
     MAX_PARTS,
     MAX_STREAMS,
     MAX_TASKS,
-    PREFIX,
     ForwardedAllowIps,
     Grace,
     Grpc,
     Http,
     IdempotentSends,
+    KeepEvents,
+    KeepTasks,
     LenientVersions,
     Level,
     LogLevel,
@@ -35,9 +36,13 @@ from a2a_bridge.cli.options import (
     NoHttp,
     PublicGrpc,
     PublicUrl,
+    Push,
+    PushAllow,
+    PushSigningKey,
     RunTimeout,
     SilenceTimeout,
     Store,
+    StoreKey,
     UsageFile,
     UsageListen,
     Versions,
@@ -58,15 +63,13 @@ def serve(
     public_url: PublicUrl = "",
     public_grpc: PublicGrpc = "",
     forwarded_allow_ips: ForwardedAllowIps = "",
-    push: Annotated[
-        bool,
-        typer.Option(
-            "--push",
-            envvar=PREFIX + "PUSH",
-            help="Post push notifications, wherever callers ask for; nothing keeps them from naming inner addresses.",
-        ),
-    ] = False,
     store: Store = "",
+    store_key: StoreKey = "",
+    keep_tasks: KeepTasks = 0.0,
+    keep_events: KeepEvents = 1.0,
+    push: Push = True,
+    push_allow: PushAllow = None,
+    push_signing_key: PushSigningKey = None,
     run_timeout: RunTimeout = 0.0,
     silence_timeout: SilenceTimeout = 0.0,
     idempotent_sends: IdempotentSends = False,
@@ -85,6 +88,8 @@ def serve(
 
     When it is ready it prints one line: ready http=http://HOST:PORT grpc=HOST:PORT
 
+    Tasks are kept in .a2a-bridge/NAME.db below the working directory, unless --store says otherwise.
+
     Such as:
 
       a2a-bridge serve weather.py
@@ -97,9 +102,9 @@ def serve(
     from a2a_bridge.cli.options import Exit
     from a2a_bridge.cli.output import fail, guarded
     from a2a_bridge.cli.running import configure_logging, run
+    from a2a_bridge.cli.storing import push_options, store_options, store_url
     from a2a_bridge.cli.target import parse
     from a2a_bridge.hosting.options import EngineOptions
-    from a2a_bridge.hosting.stores.opening import MEMORY
     from a2a_bridge.middleware import Limits
 
     listening = Listening.of(
@@ -116,8 +121,9 @@ def serve(
         usage_listen=usage_listen,
         max_body=max_body,
         limits=Limits(max_calls, max_streams, max_parts),
-        push=push,
     )
+    kept = store_options(store_key, keep_tasks, keep_events)
+    posted = push_options(push_allow, push_signing_key)
     configure_logging(log_level)
     with guarded(target):
         parsed = parse(target)
@@ -135,6 +141,13 @@ def serve(
             silence_timeout=silence_timeout,
             idempotent_sends=idempotent_sends,
         )
-        options = replace(listening.options, store=store or MEMORY, engine=engine)
+        options = replace(
+            listening.options,
+            store=store_url(store, agent),
+            store_options=kept,
+            engine=engine,
+            push=push,
+            push_options=posted,
+        )
         opening = runtime.serve_agent(agent, listening.interfaces, options)
         asyncio.run(run(opening, timeout_graceful_shutdown, listening.counting))

@@ -1,4 +1,7 @@
-"""Where `serve` keeps tasks when nobody says: a file named after the agent. It opens nothing."""
+"""From flags to what is kept and what is posted: which store, with which keys, and where notifications may go.
+
+It opens no store.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,15 @@ import hashlib
 import re
 from pathlib import Path
 
+import typer
+
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import fail
 from a2a_bridge.hosting import Agent
+from a2a_bridge.hosting.stores.options import StoreOptions
+from a2a_bridge.push import PushOptions
+from a2a_bridge.push.signing import Signer
+from a2a_bridge.push.vault import Vault, keys_in
 
 #: below the working directory; what is in it may be private
 FOLDER = Path(".a2a-bridge")
@@ -28,6 +37,53 @@ def store_url(given: str, agent: Agent) -> str:
             "--store sqlite:///PATH for another place, or --store memory:// to keep nothing",
         ) from None
     return f"sqlite:///{FOLDER / file_name(agent.card.name)}"
+
+
+def store_options(keys: str, keep_tasks: float, keep_events: float) -> StoreOptions:
+    """How the store is opened. Raises typer.BadParameter."""
+    days = 24 * 3600.0
+    return StoreOptions(
+        keys=tuple(keys_of(keys)),
+        tasks_kept=keep_tasks * days or None,
+        events_kept=keep_events * days,
+    )
+
+
+def keys_of(text: str) -> list[str]:
+    """The keys of `--store-key`, which may stand in a file. Raises typer.BadParameter."""
+    if text.startswith("@"):
+        text = read(Path(text[1:]), "--store-key")
+    keys = keys_in(text)
+    try:
+        Vault(keys)
+    except (ValueError, ImportError) as error:
+        raise typer.BadParameter(str(error), param_hint="--store-key") from None
+    return keys
+
+
+def push_options(allow: list[str] | None, signing_keys: list[Path] | None) -> PushOptions:
+    """Where notifications may go, and what they are signed with. Raises typer.BadParameter."""
+    keys = tuple(read(path, "--push-signing-key") for path in signing_keys or ())
+    options = PushOptions(allow=tuple(allow or ()), signing_keys=keys)
+    try:
+        options.guard()
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--push-allow") from None
+    try:
+        if keys:
+            Signer(keys, options.issuer)
+    except (ValueError, ImportError) as error:
+        raise typer.BadParameter(str(error), param_hint="--push-signing-key") from None
+    return options
+
+
+def read(path: Path, flag: str) -> str:
+    """The text of a file that a flag names. Raises typer.BadParameter."""
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it holds no text"
+        raise typer.BadParameter(f"{path} cannot be read: {why}", param_hint=flag) from None
 
 
 def file_name(name: str) -> str:

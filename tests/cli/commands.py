@@ -20,6 +20,8 @@ from a2a_bridge.runtime import Server, serve_service
 #: seconds that a process may take for anything, also on a busy machine
 PATIENCE = 60.0
 
+#: for tests that serve from a folder of their own: tasks are kept in files there, as they are for users
+FILES = {"A2A_BRIDGE_STORE": ""}
 ANY_PORT = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
 
 
@@ -43,6 +45,7 @@ class Done:
 
 
 async def spawn(*arguments: str, env: Mapping[str, str] | None = None) -> asyncio.subprocess.Process:
+    """The command. What it serves is kept in memory, unless a flag or `env` says otherwise: see FILES."""
     return await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "a2a_bridge"),
@@ -50,7 +53,7 @@ async def spawn(*arguments: str, env: Mapping[str, str] | None = None) -> asynci
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, **(env or {})},
+        env={"A2A_BRIDGE_STORE": "memory://", **os.environ, **(env or {})},
     )
 
 

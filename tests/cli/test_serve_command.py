@@ -10,8 +10,9 @@ import pytest
 
 from a2a_bridge.cli.loading import load
 from a2a_bridge.cli.target import BadTarget, parse
+from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import connect
-from tests.cli.commands import ANY_PORT, command, serving
+from tests.cli.commands import ANY_PORT, FILES, command, serving
 
 ONE = '''
 from a2a_bridge import agent
@@ -21,6 +22,14 @@ async def parrot(text: str) -> str:
     """Repeats."""
     return text
 '''
+
+WORKING = """
+from a2a_bridge import agent
+
+@agent(task=True)
+async def worker(text: str) -> str:
+    return text
+"""
 
 TWO = (
     ONE
@@ -119,6 +128,49 @@ async def test_it_serves_every_binding_and_ends_with_0(tmp_path: Path, binding: 
         server.signal()
         done = await server.ended()
     assert (done.code, done.out) == (0, "")
+
+
+async def test_tasks_are_in_a_file_of_the_agents_name_and_outlive_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = written(tmp_path, WORKING)
+    async with (
+        serving("serve", path, *ANY_PORT, env=FILES) as server,
+        connect(server.http, binding="GRPC") as peer,
+    ):
+        task = (await peer.send("hello")).task
+        assert task is not None
+        # A second process on the same file would be a second writer of every task in it.
+        second = await command("serve", path, *ANY_PORT, env=FILES)
+        assert (second.code, second.out) == (2, "")
+        assert "--store" in second.err
+    assert (tmp_path / ".a2a-bridge" / "worker.db").is_file()
+    async with (
+        serving("serve", path, *ANY_PORT, env=FILES) as server,
+        connect(server.http, binding="JSONRPC") as peer,
+    ):
+        assert await peer.get_task(hub.GetTaskRequest(id=task.id)) == task
+
+
+@pytest.mark.parametrize(
+    ("store", "told"),
+    [
+        ("nowhere://x", ["nowhere"]),
+        ("sqlite:///my_agents.py/x.db", ["my_agents.py/x.db"]),
+        ("postgresql://me:secret@127.0.0.1:1/none", ["127.0.0.1"]),
+    ],
+)
+async def test_a_store_that_cannot_be_opened_is_told_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str, told: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = await command("serve", written(tmp_path, ONE), "--store", store, *ANY_PORT)
+    assert (done.code, done.out) == (2, "")
+    assert "Traceback" not in done.err
+    assert "secret" not in done.err
+    for word in told:
+        assert word in done.err
 
 
 async def test_an_agent_in_code_is_called_without_a_server(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from a2a_bridge import interface, serve
-from tests.cli.commands import ANY_PORT, Running, command, serving
+from tests.cli.commands import ANY_PORT, FILES, Running, command, serving
 from tests.docs.pages import DOCS, ROOT, blocks, name
 from tests.docs.test_code_blocks import weather_file
 
@@ -40,7 +40,7 @@ async def test_the_commands_of_a_page(page: Path, tmp_path: Path, monkeypatch: p
                     continue
                 ran.append(words[1])
                 if words[1] in ("serve", "gateway"):
-                    running = await stack.enter_async_context(serving(*words[1:], *ANY_PORT))
+                    running = await stack.enter_async_context(serving(*words[1:], *ANY_PORT, env=FILES))
                     assert READY.fullmatch(running.ready)
                     assert READY.fullmatch(output.strip()), f"{name(page)}: {line}"
                     continue
