@@ -13,6 +13,7 @@ from a2a_bridge.cli.call import call
 from a2a_bridge.cli.card import card
 from a2a_bridge.cli.gateway import gateway
 from a2a_bridge.cli.options import EXIT_CODES
+from a2a_bridge.cli.push import app as push
 from a2a_bridge.cli.serve import serve
 from a2a_bridge.cli.usage import usage
 
@@ -31,6 +32,7 @@ app.command()(gateway)
 app.command()(call)
 app.command()(card)
 app.command()(usage)
+app.add_typer(push, name="push")
 
 
 def _print_version(asked: bool) -> None:
