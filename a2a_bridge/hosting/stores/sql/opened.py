@@ -70,6 +70,14 @@ def locked(path: Path) -> Iterator[None]:
         lock.release()
 
 
+def touch(path: Path) -> None:
+    """Makes a file that is not there yet, for its owner only. Raises CannotOpen."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise CannotOpen(f"{path} cannot be written: {error.strerror}", "--store sqlite:///ANOTHER") from None
+
+
 @contextmanager
 def reached(url: URL) -> Iterator[Database]:
     """A database, and plain words for what it says when it cannot be used."""
@@ -79,7 +87,7 @@ def reached(url: URL) -> Iterator[Database]:
     except Exception as error:
         if not failed(error):
             raise
-        place = url.database if database.sqlite else url.set(password=None).render_as_string()
+        place = url.database if database.sqlite else url.set(drivername="postgresql").render_as_string()
         raise CannotOpen(f"{place} cannot be used: {cause(error)}") from None
     finally:
         database.close()
@@ -141,10 +149,7 @@ async def _running(
 
 
 def _prepare(database: Database, path: Path, me: Alone) -> bytes:
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    except OSError as error:
-        raise CannotOpen(f"{path} cannot be written: {error.strerror}", "--store sqlite:///ANOTHER") from None
+    touch(path)
     with database.connect(writes=True) as connection:
         with connection.begin():
             if revision(connection) == "":

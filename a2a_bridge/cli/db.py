@@ -1,0 +1,122 @@
+"""`a2a-bridge db`: gives a store the tables of this version, or says whether it has them. It changes no content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from a2a_bridge.cli.options import PREFIX, Exit, Output, OutputFormat
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+app = typer.Typer(
+    name="db",
+    help="Look after the tables of a store: bring them up to date, or check them.",
+    no_args_is_help=True,
+)
+
+StoreUrl = Annotated[
+    str,
+    typer.Argument(
+        metavar="URL",
+        envvar=PREFIX + "STORE",
+        show_default=False,
+        help="The store: sqlite:///PATH or postgresql://….",
+    ),
+]
+
+
+@app.command()
+def upgrade(store: StoreUrl, *, output: OutputFormat = Output.TEXT) -> None:
+    """Bring the tables of a store up to date. A SQLite file that is not there yet is made.
+
+    Such as:
+
+      a2a-bridge db upgrade postgresql://bridge@db.internal/tasks
+    """
+    from a2a_bridge.hosting.stores.sql.upgrading import HEAD, revision, upgrade
+
+    with _connected(store, writes=True) as connection:
+        before = revision(connection)
+        if before is None:
+            raise _of_something_else()
+        if before > HEAD:
+            raise _newer(before)
+        if before != HEAD:
+            upgrade(connection)
+    text = f"the tables are those of this version ({HEAD}) already" if before == HEAD else f"now at {HEAD}"
+    _say({"before": before, "now": HEAD}, text, output)
+
+
+@app.command()
+def check(store: StoreUrl, *, output: OutputFormat = Output.TEXT) -> None:
+    """Say whether a store has the tables of this version. The exit code is 1 when it has not.
+
+    Such as:
+
+      a2a-bridge db check sqlite:///.a2a-bridge/Echo.db
+    """
+    from a2a_bridge.hosting.stores.sql.upgrading import HEAD, revision
+
+    with _connected(store, writes=False) as connection:
+        found = revision(connection)
+    if found is None:
+        raise _of_something_else()
+    text = f"the tables are those of this version ({HEAD})"
+    if found != HEAD:
+        text = f"the tables are at {found or 'no version'}; this version needs {HEAD}"
+    _say({"found": found, "needed": HEAD}, text, output)
+    if found != HEAD:
+        raise typer.Exit(Exit.TASK_FAILED)
+
+
+@contextmanager
+def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
+    """One transaction. To change tables of a SQLite file nobody else may work with it."""
+    from a2a_bridge.cli.output import fail
+    from a2a_bridge.hosting.stores import CannotOpen
+    from a2a_bridge.hosting.stores.sql.database import parse
+    from a2a_bridge.hosting.stores.sql.opened import locked, reached, touch
+
+    try:
+        with ExitStack() as stack:
+            url = parse(store)
+            if url.get_backend_name() == "sqlite":
+                path = Path(str(url.database))
+                if writes:
+                    stack.enter_context(locked(path))
+                    touch(path)
+                elif not path.exists():
+                    raise fail(Exit.USAGE, f"there is no file {path}", f"a2a-bridge db upgrade {store}")
+            database = stack.enter_context(reached(url))
+            connection = stack.enter_context(database.connect(writes=writes))
+            with connection.begin():
+                yield connection
+    except CannotOpen as error:
+        raise fail(Exit.USAGE, error.text, error.remedy) from None
+
+
+def _of_something_else() -> typer.Exit:
+    from a2a_bridge.cli.output import fail
+
+    return fail(Exit.USAGE, "the database holds tables of something else", "a database of its own")
+
+
+def _newer(found: str) -> typer.Exit:
+    from a2a_bridge.cli.output import fail
+
+    return fail(Exit.USAGE, f"the tables are of a newer version ({found})", "a newer a2a-bridge")
+
+
+def _say(tree: dict[str, str], text: str, output: Output) -> None:
+    from a2a_bridge.cli.output import data, document
+
+    if output is Output.JSON:
+        document(tree)
+    else:
+        data(text)
