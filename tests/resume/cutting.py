@@ -49,6 +49,11 @@ class Cutter:
         self._held.clear()
         self._open.clear()
 
+    @property
+    def holds(self) -> bool:
+        """Whether it was told to hold, and has not been told to cut since."""
+        return self._left is not None
+
     async def held(self) -> None:
         """Waits until something is held back."""
         async with asyncio.timeout(PATIENCE):

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -14,12 +15,14 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import EVENT_PARAMETER, LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects import KNOWN, V1_0, Dialect
+from a2a_bridge.dialects import KNOWN, V1_0, Dialect, Kind
+from a2a_bridge.following import Following, followed
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from tests.resume.cutting import Cutter, cutting
+from tests.resume.cutting import PATIENCE, Cutter, cutting
 
 Subscribing = Call[hub.SubscribeToTaskRequest, hub.StreamResponse]
 
+AGAIN = Following(attempts=20, first=0.01)
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 
 
@@ -33,6 +36,11 @@ class Seen:
     @property
     def content(self) -> hub.StreamResponse:
         return hub.StreamResponse.FromString(self.event)
+
+
+def kind_of(binding: str) -> Kind[Any, Any]:
+    """The kind of a binding, for which versions have forms or not."""
+    return find(binding).kind
 
 
 @asynccontextmanager
@@ -88,20 +96,42 @@ async def numbered(service: Service, call: Subscribing) -> AsyncGenerator[Seen, 
 
 async def read(service: Service, call: Subscribing) -> list[Seen]:
     """All events of a call to its end."""
-    async with aclosing(numbered(service, call)) as events:
+    async with asyncio.timeout(PATIENCE), aclosing(numbered(service, call)) as events:
         return [one async for one in events]
 
 
-async def read_until_cut(
-    service: Service,
-    call: Subscribing,
-    cutter: Cutter,
-    events: int,
-) -> list[Seen]:
+async def numbered_on(service: Service, task_id: str, after: str) -> AsyncGenerator[Seen, None]:
+    """What follows an event, when the connection has just been cut: a call may still be put on what is left of it."""
+    call = subscribing(task_id, after)
+    async with aclosing(followed(service, call, AGAIN)) as events:
+        async for event in events:
+            yield Seen(
+                call.context.reply.get(EVENT_PARAMETER, ""), event.SerializeToString(deterministic=True)
+            )
+
+
+async def read_on(service: Service, task_id: str, after: str) -> list[Seen]:
+    """All that follows an event, when the connection has just been cut."""
+    async with asyncio.timeout(PATIENCE), aclosing(numbered_on(service, task_id, after)) as events:
+        return [one async for one in events]
+
+
+async def answered(service: Service, call: Call[Any, Any]) -> Any:
+    """The answer of a unary call, when the connection may just have been cut."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return await service.unary(call)
+            except A2AError as error:
+                assert error.reason is Reason.UNAVAILABLE  # noqa: PT017
+            await asyncio.sleep(0.01)
+
+
+async def read_until_cut(service: Service, call: Call[Any, Any], cutter: Cutter, events: int) -> list[Seen]:
     """Reads so many events of a call, has the connection cut, and checks that the reader learns of it."""
     seen: list[Seen] = []
     cutter.hold_after(events)
-    async with asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
         if not events:
             tasks.create_task(_cut_once_held(cutter))
         with pytest.raises(A2AError) as broken:
@@ -112,13 +142,23 @@ async def read_until_cut(
 
 
 async def _read_and_cut(
-    service: Service, call: Subscribing, cutter: Cutter, events: int, seen: list[Seen]
+    service: Service, call: Call[Any, Any], cutter: Cutter, events: int, seen: list[Seen]
 ) -> None:
-    async with aclosing(numbered(service, call)) as stream:
-        async for one in stream:
-            seen.append(one)
-            if len(seen) == events:
-                cutter.cut()
+    try:
+        async with aclosing(numbered(service, call)) as stream:
+            async for one in stream:
+                seen.append(one)
+                if len(seen) == events:
+                    cutter.cut()
+    except A2AError:
+        if seen or not cutter.holds:
+            raise
+    else:
+        return
+    # The cut before: this call was still put on what was left of that connection.
+    await asyncio.sleep(0.01)
+    again = Call(call.operation, call.request, call.context.replace(reply={}))
+    await _read_and_cut(service, again, cutter, events, seen)
 
 
 async def _cut_once_held(cutter: Cutter) -> None:

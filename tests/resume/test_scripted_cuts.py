@@ -21,6 +21,7 @@ from tests.resume.scene import (
     Seen,
     numbered,
     read,
+    read_on,
     read_until_cut,
     subscribing,
     through_a_cutter,
@@ -54,7 +55,7 @@ async def test_cut_at_each_event_and_the_task_has_ended(binding: str, epoch: str
         for place in range(len(log.events) + 1):
             start = log.id(0)
             seen = await read_until_cut(service, subscribing(TASK, start), cutter, place)
-            seen += await read(service, subscribing(TASK, seen[-1].id if seen else start))
+            seen += await read_on(service, TASK, seen[-1].id if seen else start)
             assert seen == expected
 
 
@@ -69,7 +70,7 @@ async def test_cut_after_every_event_of_a_living_task(binding: str) -> None:
                 log.add(events[len(log.events)])
             after = seen[-1].id if seen else "0"
             seen += await read_until_cut(service, subscribing(TASK, after), cutter, 1)
-        assert await read(service, subscribing(TASK, seen[-1].id)) == []
+        assert await read_on(service, TASK, seen[-1].id) == []
     assert seen == logged(log)
 
 
@@ -80,7 +81,7 @@ async def test_callers_of_older_versions_resume_too(binding: str, dialect: Diale
     async with through_a_cutter(older_callers([dialect])(log), binding, dialect) as (service, cutter):
         for place in range(len(log.events) + 1):
             seen = await read_until_cut(service, subscribing(TASK, "0"), cutter, place)
-            seen += await read(service, subscribing(TASK, seen[-1].id if seen else "0"))
+            seen += await read_on(service, TASK, seen[-1].id if seen else "0")
             assert seen == expected
 
 
@@ -93,7 +94,7 @@ async def test_a_snapshot_has_the_id_of_the_last_event_it_holds(binding: str) ->
         assert [one.id for one in seen] == ["3"]
         assert seen[0].content.task == log.task()
         log.add(*events[3:])
-        assert await read(service, subscribing(TASK, seen[0].id)) == logged(log)[3:]
+        assert await read_on(service, TASK, seen[0].id) == logged(log)[3:]
 
 
 @bindings

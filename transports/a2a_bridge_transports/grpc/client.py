@@ -34,6 +34,7 @@ from a2a_bridge_transports.grpc.tap import tapped
 from a2a_bridge_transports.grpc.vigil import Vigil
 from a2a_bridge_transports.grpc.wire import (
     Pairs,
+    broken,
     error_reply,
     first_event,
     metadata_of,
@@ -212,7 +213,7 @@ class _Client:
         call.context.reply.update(reply_parameters(error.trailing_metadata(), self._dialect))
         number: int = error.code().value[0]
         reply = error_reply(number, error.details(), error.trailing_metadata(), call.operation)
-        raised = too_large(reply) or self._form.decode_error(reply)
+        raised = too_large(reply) or broken(reply) or self._form.decode_error(reply)
         # A call that no connection was found for has not been sent, and a status that a peer sent leaves the
         # channel connected: only both signs together make it certain that the agent has not seen the call.
         if number == GrpcStatus.UNAVAILABLE and says_unconnected(reply) and not self._connected():

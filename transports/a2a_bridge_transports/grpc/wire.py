@@ -208,6 +208,23 @@ def says_unconnected(reply: ErrorReply[bytes]) -> bool:
     return reply.body is None and reply.text.lower().startswith(_UNCONNECTED)
 
 
+#: how gRPC's core and its proxies word that a connection broke under a call, with a status that says nothing of it
+_BROKEN = {
+    int(GrpcStatus.UNKNOWN): "stream removed",
+    int(GrpcStatus.INTERNAL): "received rst_stream",
+}
+
+
+def broken(reply: ErrorReply[bytes]) -> A2AError | None:
+    """UNAVAILABLE for a status that this side's own gRPC made because the connection broke; None for others."""
+    words = _BROKEN.get(reply.status)
+    if words is None or reply.body is not None or not reply.text.lower().startswith(words):
+        return None
+    error = A2AError(Reason.UNAVAILABLE, "the connection to the agent broke", blame=Blame.PEER)
+    error.add_note(f"gRPC said: {reply.text[:200]}")
+    return error
+
+
 def too_large(reply: ErrorReply[bytes]) -> A2AError | None:
     """The error for a message that gRPC itself refused for its size, on either side; None for other statuses.
 

@@ -1,0 +1,125 @@
+"""A hosted agent whose task goes on when a test lets it, on all bindings and versions, behind networks to cut. No test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from a2a_bridge.cards import interface
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import V1_0, Dialect
+from a2a_bridge.hosting import Agent, Run
+from a2a_bridge.hosting.ports import Store
+from a2a_bridge.mounting import ServeOptions
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.runtime import Server, serve_agent
+from tests.resume.cutting import PATIENCE, Cutter, cutting
+from tests.resume.scene import BINDINGS, Seen, answered, dialling, kind_of, read_on
+
+#: how many events the agent's task has: the task, working, chunks, completed
+EVENTS = 7
+
+
+@dataclass
+class Steps:
+    """An executor whose first two events come at once, and each further one when it may. Starts with leave for all."""
+
+    leave: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(EVENTS))
+
+    async def execute(self, run: Run) -> AsyncIterator[Any]:
+        """Working, some chunks of one artifact, completed."""
+        yield run.status("working")
+        for number in range(EVENTS - 3):
+            await self.leave.acquire()
+            yield run.artifact(f"part {number}. ", name="text", append=number > 0, artifact_id="text")
+        await self.leave.acquire()
+        yield run.status("completed")
+
+    def hold_after(self, events: int) -> None:
+        """Gives leave for the first so many events of the next task, and at least for those that need none."""
+        self.leave = asyncio.Semaphore(max(0, events - 2))
+
+    def allow(self, events: int) -> None:
+        """Lets so many more events be made."""
+        for _ in range(events):
+            self.leave.release()
+
+
+@dataclass
+class Scene:
+    """A served agent. near: by binding and version, what speaks to it through `cutters`; far: past them."""
+
+    steps: Steps
+    server: Server
+    dial: Callable[[str, Dialect], Any]
+    cutters: dict[str, Cutter]
+
+    def cutter(self, binding: str) -> Cutter:
+        return self.cutters["GRPC" if binding == "GRPC" else "HTTP"]
+
+
+@asynccontextmanager
+async def served(store: Store, dialects: tuple[Dialect, ...] = (V1_0,)) -> AsyncIterator[Scene]:
+    """The agent over a store."""
+    steps = Steps()
+    agent = Agent(steps, name="steps")
+    declared = [
+        interface(binding, version=dialect.version)
+        for dialect in dialects
+        for binding in BINDINGS
+        if dialect.form(kind_of(binding)) is not None
+    ]
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(
+            serve_agent(agent, declared, ServeOptions(store=store, grace=0))
+        )
+        assert server.http is not None
+        assert server.grpc is not None
+        cutters = {
+            "HTTP": await stack.enter_async_context(cutting(server.http.host, server.http.port)),
+            "GRPC": await stack.enter_async_context(cutting(server.grpc.host, server.grpc.port)),
+        }
+
+        def dial(binding: str, dialect: Dialect) -> Any:
+            return dialling(cutters["GRPC" if binding == "GRPC" else "HTTP"].address, binding, dialect)
+
+        yield Scene(steps, server, dial, cutters)
+
+
+def sending(text: str = "go") -> Call[Any, Any]:
+    """A call that begins a task and streams it."""
+    message = hub.Message(message_id=f"m-{text}", role=hub.ROLE_USER, parts=[hub.Part(text=text)])
+    return Call(ops.SEND_STREAMING_MESSAGE, hub.SendMessageRequest(message=message), CallContext())
+
+
+async def begun(service: Service) -> str:
+    """Begins a task (perhaps a second one, where the connection broke) without waiting for it; its id."""
+    message = hub.Message(message_id="m", role=hub.ROLE_USER, parts=[hub.Part(text="go")])
+    configuration = hub.SendMessageConfiguration(return_immediately=True)
+    request = hub.SendMessageRequest(message=message, configuration=configuration)
+    response = await answered(service, Call(ops.SEND_MESSAGE, request, CallContext()))
+    return str(response.task.id)
+
+
+async def ended(service: Service, task_id: str) -> hub.Task:
+    """Waits for the end of a task; the task."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            call = Call(ops.GET_TASK, hub.GetTaskRequest(id=task_id), CallContext())
+            task = await answered(service, call)
+            if task.status.state in TERMINAL:
+                return task
+            await asyncio.sleep(0.005)
+
+
+async def log_of(service: Service, task_id: str) -> list[Seen]:
+    """All events of a task that has ended, in one piece, which is what cut streams have to add up to."""
+    events = await read_on(service, task_id, "0")
+    assert [one.id for one in events] == [str(number) for number in range(1, EVENTS + 1)]
+    return events

@@ -1,0 +1,179 @@
+"""Hosted tasks whose streams are cut after each event, over every binding and store: what callers see is the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.lifecycle import advance
+from a2a_bridge.core.resume import gap_of, offers_resume
+from a2a_bridge.dialects import KNOWN, V1_0, Dialect
+from a2a_bridge.hosting.ports import Store
+from a2a_bridge.hosting.stores import MemoryStore, open_store
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peer import Peer
+from tests.resume.cutting import PATIENCE
+from tests.resume.hosted import EVENTS, begun, ended, log_of, sending, served
+from tests.resume.scene import (
+    AGAIN,
+    BINDINGS,
+    OLDER,
+    Seen,
+    kind_of,
+    numbered_on,
+    read,
+    read_on,
+    read_until_cut,
+    subscribing,
+)
+
+bindings = pytest.mark.parametrize("binding", BINDINGS)
+stores = pytest.mark.parametrize("kind", ["memory", "sqlite"])
+older = pytest.mark.parametrize(
+    ("binding", "dialect"),
+    [
+        pytest.param(binding, dialect, id=f"{binding}-{dialect.version}")
+        for binding in BINDINGS
+        for dialect in OLDER
+        if dialect.version != "0.1" and dialect.form(kind_of(binding)) is not None
+    ],
+)
+
+
+@asynccontextmanager
+async def opened(kind: str, folder: Path) -> AsyncIterator[Store]:
+    async with open_store("memory://" if kind == "memory" else f"sqlite:///{folder}/tasks.db") as store:
+        yield store
+
+
+def folded(seen: list[Seen]) -> hub.Task:
+    """The task that events add up to."""
+    task = hub.Task()
+    for one in seen:
+        event = one.content
+        which: Any = event.WhichOneof("payload")
+        if which == "task":
+            task.CopyFrom(event.task)
+        else:
+            advance(task, getattr(event, which))
+    return task
+
+
+@stores
+@bindings
+async def test_the_task_has_ended_when_the_caller_is_back(kind: str, binding: str, tmp_path: Path) -> None:
+    async with opened(kind, tmp_path) as store, served(store) as scene, scene.dial(binding, V1_0) as service:
+        for place in range(1, EVENTS + 1):
+            scene.steps.hold_after(place)
+            call = sending(f"cut after {place}")
+            seen = await read_until_cut(service, call, scene.cutter(binding), place)
+            scene.steps.allow(EVENTS)
+            task_id = seen[0].content.task.id
+            task = await ended(service, task_id)
+            seen += await read_on(service, task_id, seen[-1].id)
+            assert seen == await log_of(service, task_id)
+            assert folded(seen) == task
+
+
+@stores
+@bindings
+async def test_the_task_goes_on_while_the_caller_is_away(kind: str, binding: str, tmp_path: Path) -> None:
+    async with opened(kind, tmp_path) as store, served(store) as scene, scene.dial(binding, V1_0) as service:
+        for place in range(EVENTS):
+            scene.steps.hold_after(place)
+            task_id = await begun(service)
+            seen = await read_until_cut(service, subscribing(task_id, "0"), scene.cutter(binding), place)
+            scene.steps.allow(1)  # which happens while nobody listens, or right after
+            start = seen[-1].id if seen else "0"
+            async with aclosing(numbered_on(service, task_id, start)) as stream:
+                async for one in stream:
+                    seen.append(one)
+                    scene.steps.allow(1)
+            assert seen == await log_of(service, task_id)
+
+
+@stores
+@bindings
+async def test_cut_after_every_event_and_followed(kind: str, binding: str, tmp_path: Path) -> None:
+    async with opened(kind, tmp_path) as store, served(store) as scene, scene.dial(binding, V1_0) as service:
+        card = scene.server.card
+        assert offers_resume(card)
+        peer, cutter, context = Peer(service, card), scene.cutter(binding), CallContext()
+        seen: list[Seen] = []
+        cutter.hold_after(1)
+        async with (
+            asyncio.timeout(PATIENCE),
+            aclosing(peer.stream("go", follow=AGAIN, context=context)) as events,
+        ):
+            async for event in events:
+                seen.append(Seen(context.reply["a2a-event-id"], event.SerializeToString(deterministic=True)))
+                cutter.cut()
+                cutter.hold_after(1)
+        cutter.cut()
+        assert seen == await log_of(service, seen[0].content.task.id)
+
+
+@older
+async def test_callers_of_older_versions(binding: str, dialect: Dialect) -> None:
+    async with served(MemoryStore(), KNOWN) as scene, scene.dial(binding, dialect) as service:
+        for place in range(1, EVENTS + 1):
+            scene.steps.hold_after(place)
+            seen = await read_until_cut(service, sending(), scene.cutter(binding), place)
+            scene.steps.allow(EVENTS)
+            task_id = seen[0].content.task.id
+            await ended(service, task_id)
+            seen += await read_on(service, task_id, seen[-1].id)
+            assert seen == await log_of(service, task_id)
+
+
+@bindings
+async def test_what_is_kept_no_longer_is_a_gap(binding: str) -> None:
+    store = MemoryStore(window=2, window_bytes=400)
+    async with served(store) as scene, scene.dial(binding, V1_0) as service:
+        task_id = await begun(service)
+        task = await ended(service, task_id)
+        (only,) = await read(service, subscribing(task_id, "1"))
+        mark = gap_of(only.content)
+        assert mark is not None
+        assert (mark.after, mark.id, only.id) == ("1", str(EVENTS), str(EVENTS))
+        assert only.content.task.artifacts == task.artifacts
+        last = await read(service, subscribing(task_id, str(EVENTS - 1)))
+        assert [one.id for one in last] == [str(EVENTS)]
+
+
+@stores
+@bindings
+async def test_ids_that_never_were_are_a_gap(kind: str, binding: str, tmp_path: Path) -> None:
+    async with opened(kind, tmp_path) as store, served(store) as scene, scene.dial(binding, V1_0) as service:
+        task_id = await begun(service)
+        task = await ended(service, task_id)
+        for after in (str(EVENTS + 1), "run-1", "nine"):
+            (only,) = await read(service, subscribing(task_id, after))
+            assert gap_of(only.content) == (after, str(EVENTS))
+            assert only.content.task.status == task.status
+        assert await read(service, subscribing(task_id, str(EVENTS))) == []
+
+
+@bindings
+async def test_a_store_that_is_opened_again_goes_on_where_it_was(binding: str, tmp_path: Path) -> None:
+    async with (
+        opened("sqlite", tmp_path) as store,
+        served(store) as scene,
+        scene.dial(binding, V1_0) as service,
+    ):
+        seen = await read_until_cut(service, sending(), scene.cutter(binding), 3)
+        task_id = seen[0].content.task.id
+        await ended(service, task_id)
+    async with (
+        opened("sqlite", tmp_path) as store,
+        served(store) as scene,
+        scene.dial(binding, V1_0) as service,
+    ):
+        seen += await read_on(service, task_id, seen[-1].id)
+        assert seen == await log_of(service, task_id)
