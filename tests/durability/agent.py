@@ -13,11 +13,10 @@ which comes back in everything the agent says, so that it can be found in a log,
 `big N MARK`        a completed task with N random bytes
 `say MARK`          a direct message
 `held`              a direct message: what this process holds, as JSON (see held.py)
-`sabotage WHAT`     a direct message: does something to the database's connections (see sabotage.py)
 ==================  ==========================================================================================
 
 TRIALS_JOURNAL: a file for a line a run, `execute|resume MESSAGE TASK`. TRIALS_RESUMES=0: nothing can be resumed.
-TRIALS_PACE: seconds between pieces.
+TRIALS_PACE: seconds between pieces. See sabotage.py for what can be done to its database.
 """
 
 from __future__ import annotations
@@ -136,11 +135,6 @@ async def _held(run: Run, _: list[str]) -> AsyncIterator[Event]:
     yield run.reply(json.dumps(held.counts()))
 
 
-async def _sabotage(run: Run, words: list[str]) -> AsyncIterator[Event]:
-    sabotage.command(words)
-    yield run.reply("so be it")
-
-
 _VERBS: dict[str, Callable[[Run, list[str]], Any]] = {
     "quick": _quick,
     "chunks": _chunks,
@@ -151,7 +145,6 @@ _VERBS: dict[str, Callable[[Run, list[str]], Any]] = {
     "big": _big,
     "say": _say,
     "held": _held,
-    "sabotage": _sabotage,
 }
 
 sabotage.install()

@@ -100,10 +100,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         if arguments.store == "postgresql":
-            from tests.durability.databases import postgres
+            from tests.durability.databases import filled, postgres
 
             with postgres() as server:
-                return asyncio.run(run(arguments, folder, server.create(), server))
+                return asyncio.run(run(arguments, folder, filled(server), server))
         store = f"sqlite:///{folder / 'trial.db'}" if arguments.store == "sqlite" else "memory://"
         return asyncio.run(run(arguments, folder, store))
 

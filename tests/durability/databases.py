@@ -1,4 +1,4 @@
-"""A PostgreSQL of one's own for the programs of this folder, which run without pytest."""
+"""PostgreSQL databases for servers under trial, and a server of one's own for programs that run without pytest."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import uuid4
 
+from sqlalchemy import create_engine
+
+from a2a_bridge.hosting.stores.sql.upgrading import upgrade
 from tests.postgres import Postgres, _folder, _running
 
 
@@ -15,3 +18,15 @@ def postgres() -> Iterator[Postgres]:
     """A server that runs while the context is open."""
     with _running(_folder(os.getpid(), uuid4().hex[:12])) as server:
         yield server
+
+
+def filled(server: Postgres) -> str:
+    """A new database with the tables that a server wants, and nothing in them."""
+    url = server.create()
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    try:
+        with engine.begin() as connection:
+            upgrade(connection)
+    finally:
+        engine.dispose()
+    return url

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -41,6 +42,8 @@ class Outage:
     refusals: dict[str, A2AError] = field(default_factory=dict)
     ended: str = ""
     _number: int = 0
+    #: messages that were sent during the trouble; each is answered in the end
+    _attempts: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def before(self) -> None:
         """Some work, so that there is something to lose."""
@@ -77,42 +80,46 @@ class Outage:
             watching.cancel()
 
     async def refused(self) -> None:
-        """Waits until new work is refused on every binding, and nobody is sent here any more."""
+        """Waits until new work is refused on every binding, and nobody is sent here any more.
+
+        Who was the first to notice may have to wait longer: a message that was taken is tried for a while.
+        """
         began = time.monotonic()
 
         async def one(way: Caller) -> None:
-            async def refuses() -> bool:
-                mark = self._text("refused")
-                try:
-                    answer = await way.send(f"quick {mark}", mark)
-                except A2AError as error:
-                    self.refusals[way.name] = error
-                    return True
-                self.ledger.acknowledged(answer.task)
-                return False
-
-            await until(refuses, PATIENCE)
-            self.times[f"refused {way.name}"] = time.monotonic() - began
+            while way.name not in self.refusals:
+                attempt = asyncio.create_task(self._attempt(way, began))
+                self._attempts.append(attempt)
+                await asyncio.wait([attempt], timeout=0.1)
 
         async def unready() -> None:
             await until(self._not_ready, PATIENCE)
             self.times["unready"] = time.monotonic() - began
 
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
             group.create_task(unready())
             for way in self.ways:
                 group.create_task(one(way))
 
+    async def _attempt(self, way: Caller, began: float) -> None:
+        mark = self._text("refused")
+        try:
+            answer = await way.send(f"quick {mark}", mark)
+        except A2AError as error:
+            self.times.setdefault(f"refused {way.name}", time.monotonic() - began)
+            self.refusals.setdefault(way.name, error)
+        else:
+            self.ledger.acknowledged(answer.task)
+
     async def again(self) -> float:
-        """Seconds in which a further message is refused, when it is known that there is trouble: the longest of all."""
+        """Seconds in which a further message is refused, now that it is known that there is trouble: the most."""
         longest = 0.0
         for way in self.ways:
             began = time.monotonic()
             mark = self._text("again")
-            try:
-                await way.send(f"quick {mark}", mark)
-            except A2AError as error:
-                self.refusals[way.name] = error
+            with contextlib.suppress(A2AError):
+                answer = await way.send(f"quick {mark}", mark)
+                raise AssertionError(f"{way.name} was answered {answer}")
             longest = max(longest, time.monotonic() - began)
         return longest
 
@@ -153,6 +160,8 @@ class Outage:
 
     async def compared(self) -> list[str]:
         """What was lost: every task and event that anybody was shown is looked for."""
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(*self._attempts)
         comparison = Comparison(self.store, self.ledger)
         await comparison.all(self.ways, random.Random(1), list(self.ledger.seen))
         assert comparison.totals["compared"]

@@ -59,13 +59,14 @@ class Trial:
     async def run(self, rounds: int, on_round: Callable[[int], None] | None = None) -> list[str]:
         """What was found wrong, empty when nothing."""
         chance = random.Random(self.seed)
-        served = await self.stage.start()
+        # The first ones may be killed while they make their tables.
+        served = await self._started(chance, 1.5)
         try:
             load: Load | None = None
             for number in range(rounds):
                 load = Load(chance, self.ledger, self.idempotent, self.hook.url if self.hook else "")
                 await self._hurt(served, load, chance)
-                served = await self._restarted(chance)
+                served = await self._started(chance, 0.15)
                 async with callers(served, official=self.official) as ways:
                     await self._compare(served, ways, load, chance)
                 if on_round is not None:
@@ -113,17 +114,16 @@ class Trial:
             await asyncio.to_thread(self.database.start)
             self.totals["killed, the database too"] += 1
 
-    async def _restarted(self, chance: random.Random) -> Served:
-        """The next process; now and then one is killed while it still recovers."""
+    async def _started(self, chance: random.Random, moment: float) -> Served:
+        """The next process; now and then one is killed before it is ready, or within a moment after."""
         while chance.random() < 0.2:
             served = await self.stage.spawn()
-            delay = chance.uniform(0, 0.15)
             try:
-                if chance.random() < 0.7:
+                if chance.random() < 0.5:
                     await self.stage.ready(served)
+                    await asyncio.sleep(chance.uniform(0, moment))
                 else:
-                    delay = chance.uniform(0, 1.5)
-                await asyncio.sleep(delay)
+                    await asyncio.sleep(chance.uniform(0, 1.5))
             finally:
                 served.kill()
                 await served.ended()

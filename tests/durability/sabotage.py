@@ -3,7 +3,8 @@
 It stands between the bridge and sqlite3, so nothing in the bridge has to know of it.
 
 TRIALS_SYNCHRONOUS: what `PRAGMA synchronous` is set to, whatever the bridge sets it to.
-`full`: the database may not grow by a page from now on; `readonly`: nothing may be written; `off`: both end.
+TRIALS_SABOTAGE: a file that names what is wrong at present. `full`: the database may not grow by a page; `readonly`:
+nothing may be written.
 """
 
 from __future__ import annotations
@@ -11,25 +12,21 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+from pathlib import Path
 from typing import Any
 
 _SYNCHRONOUS = os.environ.get("TRIALS_SYNCHRONOUS", "")
 _SET = re.compile(r"^\s*PRAGMA\s+(main\.)?synchronous\s*=.*$", re.IGNORECASE)
 #: no database may have more pages, and the default of SQLite
 _MOST_PAGES = 0xFFFFFFFE
-#: kinds of trouble that go on
-_troubles: set[str] = set()
+_FILE = os.environ.get("TRIALS_SABOTAGE", "")
 
 
-def command(words: list[str]) -> None:
-    """Begins or ends a kind of trouble for every connection."""
-    match words[0]:
-        case "full" | "readonly" as kind:
-            _troubles.add(kind)
-        case "off":
-            _troubles.clear()
-        case other:
-            raise ValueError(other)
+def _troubles() -> frozenset[str]:
+    """What is wrong at this moment."""
+    return (
+        frozenset(Path(_FILE).read_text("ascii").split()) if _FILE and Path(_FILE).exists() else frozenset()
+    )
 
 
 class _Cursor(sqlite3.Cursor):
@@ -46,12 +43,13 @@ class _Cursor(sqlite3.Cursor):
     def _trouble(self) -> None:
         connection = self.connection
         assert isinstance(connection, _Connection)
-        if connection.troubles == _troubles:
+        troubles = _troubles()
+        if connection.troubles == troubles:
             return
-        connection.troubles = frozenset(_troubles)
+        connection.troubles = troubles
         # Fewer pages than there are: SQLite takes that to mean as many as there are.
-        super().execute(f"PRAGMA max_page_count={1 if 'full' in _troubles else _MOST_PAGES}").fetchall()
-        super().execute(f"PRAGMA query_only={'ON' if 'readonly' in _troubles else 'OFF'}")
+        super().execute(f"PRAGMA max_page_count={1 if 'full' in troubles else _MOST_PAGES}").fetchall()
+        super().execute(f"PRAGMA query_only={'ON' if 'readonly' in troubles else 'OFF'}")
 
 
 class _Connection(sqlite3.Connection):

@@ -24,9 +24,12 @@ LONGEST = 600.0
 
 
 async def soak(
-    stage: Stage, size: Size, waves: int, seed: int
+    stage: Stage, size: Size, waves: int, seed: int, still: float = 5.0
 ) -> tuple[list[str], list[Counter[str]], list[dict[str, Any]]]:
-    """What was wrong, what was done in each wave after the first, and what was held before and after."""
+    """What was wrong, what was done in each wave after the first, and what was held before and after.
+
+    still: seconds in which nothing may change before it counts as what is held.
+    """
     chance = random.Random(seed)
     wrong: list[str] = []
     done: list[Counter[str]] = []
@@ -40,7 +43,7 @@ async def soak(
             if number:
                 done.append(wave.done)
                 wrong += await settled(served, holdings[0])
-            holdings.append(await quiet(served))
+            holdings.append(await quiet(served, still))
         before, after = holdings[0]["resident"], holdings[-1]["resident"]
         if after > before * GROWTH:
             wrong.append(f"{after / 1e6:.1f} MB of memory, {before / 1e6:.1f} before")

@@ -61,9 +61,12 @@ def sound(store: str) -> str:
 
 
 def _pieces(data: bytes) -> Iterator[bytes]:
-    """Pieces that each stand behind their length as a varint."""
+    """The values of member 1, which is repeated and the only one."""
     at = 0
     while at < len(data):
+        if data[at] != 0x0A:
+            raise ValueError(f"a segment has {data[at]:#x} at {at}")
+        at += 1
         length = shift = 0
         while True:
             byte = data[at]

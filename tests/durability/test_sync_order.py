@@ -28,7 +28,7 @@ async def traced(
 ) -> tuple[list[order.Promise], list[dict[str, object]], Path]:
     """What a server does while callers on every binding have tasks done, unary and streamed."""
     database, trace = folder / "traced.db", folder / "trace"
-    tracer = (sys.executable, "-m", "tests.durability.tracer", str(trace), "--content")
+    tracer = (sys.executable, "-m", "tests.durability.tracer", "--content", str(trace), "--")
     stage = Stage(f"sqlite:///{database}", env={"TRIALS_PACE": "0", **environment}, wrapper=tracer)
     try:
         served = await stage.start()

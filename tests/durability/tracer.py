@@ -1,6 +1,6 @@
 """Runs a program and writes down what it receives, writes, syncs and sends, in order: one JSON document a line.
 
-python -m tests.durability.tracer OUT [--content] -- COMMAND…
+python -m tests.durability.tracer [--content] OUT -- COMMAND…
 
     {"what": "received"|"sent"|"written"|"synced"|"cut", "where": PATH or "socket", "marks": […], …}
 

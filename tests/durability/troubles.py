@@ -16,7 +16,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.durability.callers import Caller
 from tests.durability.serving import Served
 
 #: bytes that a file system for a trial has
@@ -25,11 +24,11 @@ SMALL = 4 << 20
 
 @dataclass(frozen=True)
 class Scene:
-    """A server, the file it keeps things in, and somebody to talk to it."""
+    """A server, the file it keeps things in, and the one that says what is wrong (see sabotage.py)."""
 
     served: Served
     database: Path
-    way: Caller
+    sabotage: Path
 
 
 Trouble = Callable[[Scene], AbstractAsyncContextManager[None]]
@@ -49,21 +48,24 @@ async def no_writing(scene: Scene) -> AsyncIterator[None]:
 @asynccontextmanager
 async def database_full(scene: Scene) -> AsyncIterator[None]:
     """SQLite says that the disk is full (SQLITE_FULL)."""
-    await scene.way.send("sabotage full", "sabotage-full")
-    try:
+    with _sabotage(scene, "full"):
         yield
-    finally:
-        await scene.way.send("sabotage off", "sabotage-off")
 
 
 @asynccontextmanager
 async def read_only(scene: Scene) -> AsyncIterator[None]:
     """SQLite says that the database may not be written (SQLITE_READONLY)."""
-    await scene.way.send("sabotage readonly", "sabotage-readonly")
+    with _sabotage(scene, "readonly"):
+        yield
+
+
+@contextmanager
+def _sabotage(scene: Scene, what: str) -> Iterator[None]:
+    scene.sabotage.write_text(what, "ascii")
     try:
         yield
     finally:
-        await scene.way.send("sabotage off", "sabotage-off")
+        scene.sabotage.unlink()
 
 
 @asynccontextmanager

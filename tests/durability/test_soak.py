@@ -1,0 +1,26 @@
+"""Callers that stay, come, go, are slow or rude leave nothing in a server. The long form is `make soak`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.durability.serving import Stage
+from tests.durability.soak import soak
+from tests.durability.waves import Size
+
+SIZE = Size(streams=60, tasks=150, churn=60)
+
+
+@pytest.mark.sdk
+async def test_nothing_is_left(tmp_path: Path) -> None:
+    wrong, done, holdings = await soak(
+        Stage(f"sqlite:///{tmp_path / 'soak.db'}"), SIZE, waves=1, seed=1, still=1.0
+    )
+    # So small a load does not fill what is kept on purpose; memory is the business of the long form.
+    assert [line for line in wrong if "memory" not in line] == []
+    assert done[0]["streams at once"] == SIZE.streams
+    assert done[0]["tasks"] == SIZE.tasks
+    # It would have been seen: each stream is a task and a connection or a call while it lasts.
+    assert holdings[0]["tasks"] > 0
