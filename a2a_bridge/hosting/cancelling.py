@@ -1,4 +1,4 @@
-"""How runs are ended from outside: by a caller, by the engine's close. Not by themselves.
+"""How runs are ended from outside: by a caller, by the engine's close. Not by themselves, nor by a timeout.
 
 Rules:
 1. One thing at a time ends a task; whoever else wants it to end waits for that.
@@ -16,6 +16,7 @@ from a2a_bridge.core.errors import A2AError, task_not_found
 from a2a_bridge.core.messages import RUNNING
 from a2a_bridge.hosting import producing
 from a2a_bridge.hosting.executor import Event
+from a2a_bridge.hosting.recovery import goes_on
 from a2a_bridge.hosting.refusals import closing, not_cancelable
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.seen import task_as_seen
@@ -35,13 +36,8 @@ async def cancel(execution: Execution, run: Run) -> hub.Task:
 
     Raises TASK_NOT_CANCELABLE when the task ends otherwise, and what the executor's `cancel` raises.
     """
-    if execution.ending is None:
-        execution.ending = asyncio.create_task(
-            _cancel(execution, run), name=f"a2a cancel {execution.task_id}"
-        )
-        execution.ending.add_done_callback(lambda done: _ended(execution, done))
     try:
-        await asyncio.shield(execution.ending)
+        await asyncio.shield(execution.ending or execution.end(_cancel(execution, run)))
         task = (await execution.copy.shown()).task
     except Moved:
         log.debug("task %s was ended elsewhere while it was being canceled", execution.task_id)
@@ -67,14 +63,14 @@ async def _cancel(execution: Execution, run: Run) -> None:
                 producing.take(execution, event, None)
                 if execution.copy.lost:
                     break
-        except A2AError:
+        except (A2AError, Moved):
             raise
         except Exception:
             log.exception(
                 "cancelling task %s: the executor's cancel failed; its run is ended", execution.task_id
             )
     execution.stopping = True
-    await halt(execution)
+    await execution.halt()
     if execution.copy.lost:
         raise Moved
     if not execution.ended:
@@ -84,29 +80,23 @@ async def _cancel(execution: Execution, run: Run) -> None:
 
 
 async def stop(execution: Execution) -> None:
-    """Ends the run because the engine closes, and fails the task if that leaves it unfinished."""
+    """Ends the run because the engine closes. A task that this leaves unfinished fails, unless another process can go
+    on with it: then it is left as it is, with its hold, which is free when this process is gone.
+    """
     if execution.ending is not None:
         await asyncio.wait({execution.ending}, timeout=execution.workshop.options.patience)
     execution.stopping = True
-    await halt(execution)
-    execution.give_up(closing(), only_waiting=True)
-    if execution.task is not None and not execution.copy.lost and execution.task.status.state in RUNNING:
-        producing.fail(execution, STOPPED)
-
-
-async def halt(execution: Execution) -> None:
-    """Stops the producer, waiting as long as a polite one may take."""
-    producer = execution.producer
-    if producer is None or producer.done():
+    resumes = execution.workshop.resumes and execution.current is not None
+    await execution.halt()
+    task = execution.task
+    if task is None or execution.copy.lost:
+        execution.copy.shut()
+        execution.give_up(closing())
         return
-    producer.cancel()
-    _, deaf = await asyncio.wait({producer}, timeout=execution.workshop.options.patience)
-    if deaf:
-        log.error("the executor of task %s ignores its cancellation", execution.task_id)
-
-
-def _ended(execution: Execution, done: asyncio.Task[None]) -> None:
-    execution.ending = None
-    if not done.cancelled():
-        done.exception()  # whoever waits gets it; nobody may be left
-    execution.tell_idle()
+    execution.give_up(closing(), only_waiting=True)
+    if resumes and not execution.ended and goes_on(task):
+        execution.handed_over = True
+        execution.copy.shut()
+        execution.give_up(closing())
+    elif task.status.state in RUNNING:
+        execution.fail(STOPPED)

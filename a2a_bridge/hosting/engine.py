@@ -11,53 +11,45 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from a2a_bridge.core.call import EVENT_PARAMETER, CallContext
-from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error, invalid_params, task_not_found
+from a2a_bridge.core.errors import A2AError, Reason, internal_error, invalid_params, task_not_found
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import asked_after, event_id, number_of
 from a2a_bridge.hosting.clock import Clock, SystemClock
 from a2a_bridge.hosting.decorator import Agent
 from a2a_bridge.hosting.execution import Execution, Workshop, log
+from a2a_bridge.hosting.executions import Executions
 from a2a_bridge.hosting.identifiers import new_id
-from a2a_bridge.hosting.modes import deliverable, overlap
 from a2a_bridge.hosting.options import DEFAULT, EngineOptions
-from a2a_bridge.hosting.ports import PushSender, Scope, Store, TaskQuery, VersionConflict, scope_of
+from a2a_bridge.hosting.ports import PushSender, Scope, Store, TaskQuery, scope_of
 from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.reading import Readers
-from a2a_bridge.hosting.refusals import (
-    already_ended,
-    broken,
-    changed_hands,
-    closing,
-    history_full,
-    not_cancelable,
-    too_many_tasks,
-    too_many_waiting,
-)
+from a2a_bridge.hosting.recovery import Recovery
+from a2a_bridge.hosting.refusals import broken, closing, not_cancelable
+from a2a_bridge.hosting.repeats import Known, Repeats
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.seen import as_seen
+from a2a_bridge.hosting.sending import Accepted, Sending
 from a2a_bridge.hosting.shape import Misbehaviour, direct_answer
 from a2a_bridge.hosting.stores.memory import MemoryStore
-from a2a_bridge.hosting.ticket import Ticket, Wants
-from a2a_bridge.hosting.views import cut_history, history_limit, with_history
+from a2a_bridge.hosting.ticket import Wants
+from a2a_bridge.hosting.timeouts import TOO_LONG, too_late
+from a2a_bridge.hosting.views import AT_REST, cut_history, history_limit, with_history
 from a2a_bridge.hosting.working_copy import Moved, Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _PAGE = 50
 _LARGEST_PAGE = 100
-#: how often to look again for a task that changes hands while it is being looked at
-_LOOKS = 3
 
 
 class Engine:
     """An agent at work.
 
     store: where everything is kept; in memory unless given. push_sender: says what webhooks can be sent to; without
-    one, configs are kept and nothing is sent. `start` it before it is given work, and `close` it.
+    one, configs are kept and nothing is sent. `start` it before it is given work, and `close` it before its store.
     """
 
     def __init__(
@@ -71,7 +63,6 @@ class Engine:
     ) -> None:
         self._agent = agent
         self._options = options
-        self._output_modes = deliverable(agent.card)
         clock = clock or SystemClock()
         # Not `or`: an empty store may well be false.
         self._store: Store = MemoryStore(clock=clock) if store is None else store
@@ -87,20 +78,29 @@ class Engine:
         self.get_task_push_notification_config = self._push.get_task_push_notification_config
         self.list_task_push_notification_configs = self._push.list_task_push_notification_configs
         self.delete_task_push_notification_config = self._push.delete_task_push_notification_config
-        self._reply = getattr(agent.executor, "reply", None)
-        self._live: dict[str, Execution] = {}
-        #: how many of the live ones each scope has
-        self._at_work: Counter[Scope] = Counter()
+        self._executions = Executions(self._shop)
         self._readers = Readers(self._store, self._shown)
+        self._sending = Sending(agent, self._shop, self._executions, self._readers, self._push)
+        self._repeats = None
+        self._reply = None
+        if options.idempotent_sends:
+            self._repeats = Repeats(self._store, self._sending, self._readers)
+        else:
+            self._reply = getattr(agent.executor, "reply", None)
+        self._recovery = Recovery(self._store, self._sending.recover)
         self._closing = False
 
     @property
     def live(self) -> int:
         """How many tasks something happens to at this moment."""
-        return len(self._live)
+        return len(self._executions)
 
     async def start(self) -> None:
-        """Takes over what nobody alive works on. Without it nothing of an earlier process goes on."""
+        """Takes over what nobody alive works on. Without it nothing of an earlier process goes on.
+
+        Raises A2AError UNAVAILABLE when the store does not work.
+        """
+        await self._recovery.start()
 
     # ------------------------------------------------------------------ messages
 
@@ -113,21 +113,19 @@ class Engine:
         answer is UNSUPPORTED_OPERATION, as for any message to a task that has ended.
         """
         limit = history_limit(request.configuration, "configuration.historyLength")
-        await self._accept(request)
+        if self._closing:
+            raise closing()
+        await self._sending.check(request)
         if self._reply is not None and not request.message.task_id:
             return await self._direct(self._reply, request, context)
         wants = Wants.TASK if request.configuration.return_immediately else Wants.OUTCOME
-        if request.message.task_id:
-            execution = await self._visited(request, context)
-            try:
-                ticket = await self._joined(execution, request, context, wants)
-                execution.submit(ticket)
-            finally:
-                execution.leave()
+        answer: hub.SendMessageResponse | None
+        try:
+            accepted = await self._work_on(request, context, wants)
+        except Known as known:
+            answer = await self._answered_before(known, scope_of(request, context), wants)
         else:
-            execution, ticket = await self._begun(request, context, wants)
-            execution.submit(ticket)
-        answer = await self._answer(execution, ticket)
+            answer = await self._answer(accepted, request, context)
         if answer is None:
             raise RuntimeError("a unary send was settled like a stream")
         if answer.HasField("task"):
@@ -140,37 +138,33 @@ class Engine:
         """Spec 3.1.2. One message, or the task and then its events until it ends or asks for input."""
         self._require_streaming()
         limit = history_limit(request.configuration, "configuration.historyLength")
-        await self._accept(request)
+        if self._closing:
+            raise closing()
+        await self._sending.check(request)
         if self._reply is not None and not request.message.task_id:
             direct = await self._direct(self._reply, request, context)
             yield hub.StreamResponse(message=direct.message)
             return
-        scope = scope_of(request, context)
-        snapshot: Shown | None = None
-        if request.message.task_id:
-            execution = await self._visited(request, context)
-            try:
-                ticket = await self._joined(execution, request, context, Wants.STREAM)
-                snapshot = Shown(execution.copy.snapshot(), execution.copy.last)
-                reading = self._readers.begin(scope, execution.task_id, snapshot.last)
-                execution.submit(ticket)
-            finally:
-                execution.leave()
-        else:
-            execution, ticket = await self._begun(request, context, Wants.STREAM)
-            reading = self._readers.begin(scope, execution.task_id, 0)
-            execution.submit(ticket)
         try:
-            answer = await self._answer(execution, ticket)
+            accepted = await self._work_on(request, context, Wants.STREAM)
+        except Known as known:
+            async for event in self._shown_before(known, scope_of(request, context), context):
+                yield event if limit is None else with_history(event, limit)
+            return
+        reading, snapshot = accepted.reading, accepted.snapshot
+        if reading is None:
+            raise RuntimeError("a stream was accepted like a unary send")
+        try:
+            answer = await self._answer(accepted, request, context)
             if answer is not None:
                 yield hub.StreamResponse(message=answer.message)
                 return
             if snapshot is not None:
-                await self._settled(execution)
+                await accepted.execution.settled()
                 cut_history(snapshot.task, limit)
                 context.reply[EVENT_PARAMETER] = event_id(snapshot.last)
                 yield hub.StreamResponse(task=snapshot.task)
-            async for event in reading.events(context, ticket):
+            async for event in reading.events(context, accepted.ticket):
                 yield event if limit is None else with_history(event, limit)
         finally:
             reading.close()
@@ -179,165 +173,65 @@ class Engine:
         self, reply: Any, request: hub.SendMessageRequest, context: CallContext
     ) -> hub.SendMessageResponse:
         task_id, context_id = new_id(), request.message.context_id or new_id()
+        seconds = self._options.run_timeout or self._options.silence_timeout
         try:
-            message = await reply(Run(as_seen(request), context, task_id, context_id))
+            async with asyncio.timeout(seconds or None) as limit:
+                message = await reply(Run(as_seen(request), context, task_id, context_id))
             return direct_answer(message, task_id, context_id)
         except A2AError:
             raise
         except Misbehaviour as error:
             raise broken(f"the agent broke the protocol: {error}") from None
         except Exception as error:
+            if limit.expired():
+                raise too_late(TOO_LONG.format(seconds)) from None
             log.exception("the agent failed to answer a message")
             raise internal_error() from error
 
-    async def _accept(self, request: hub.SendMessageRequest) -> None:
-        """Checks that hold for every message, whatever it leads to."""
-        if self._closing:
-            raise closing()
-        if request.configuration.HasField("task_push_notification_config"):
-            await self._push.accept(request)
-        accepted = request.configuration.accepted_output_modes
-        if accepted and self._output_modes and not overlap(accepted, self._output_modes):
-            offered = ", ".join(sorted(self._output_modes))
-            raise A2AError(
-                Reason.CONTENT_TYPE_NOT_SUPPORTED,
-                f"the agent gives none of the accepted output modes; it gives {offered}",
-                metadata={"outputModes": offered},
-            )
+    async def _work_on(self, request: hub.SendMessageRequest, context: CallContext, wants: Wants) -> Accepted:
+        if self._repeats is None or not request.message.message_id:
+            return await self._sending.work_on(request, context, wants)
+        return await self._repeats.work_on(request, context, wants)
 
-    async def _begun(
-        self, request: hub.SendMessageRequest, context: CallContext, wants: Wants
-    ) -> tuple[Execution, Ticket]:
-        """A new execution, and the message's ticket there."""
-        refusal = self._store.refusal()
-        if refusal is not None:
-            raise refusal
-        message = request.message
-        scope = scope_of(request, context)
-        task_id = new_id()
-        config = await self._push.inline(scope, request, context, task_id)
-        if self._at_work[scope] >= self._options.tasks > 0:
-            raise too_many_tasks(self._options.tasks)
-        execution = Execution(self._shop, scope, task_id, message.context_id or new_id(), self._on_idle)
-        self._enliven(execution)
-        run = Run(as_seen(request), context, task_id, execution.context_id)
-        return execution, Ticket(run, message, wants, config)
-
-    async def _visited(self, request: hub.SendMessageRequest, context: CallContext) -> Execution:
-        """The execution of an existing task, visited. Raises for one that is foreign, ended or of another context."""
-        message = request.message
-        execution = await self._enter(scope_of(request, context), message.task_id, already_ended)
-        refusal = None
-        if message.context_id not in ("", execution.context_id):
-            refusal = invalid_params("message.contextId", "is not the context of this task")
-        elif len(execution.waiting) >= self._options.queue > 0:
-            refusal = too_many_waiting()
-        elif execution.task is not None and len(execution.task.history) >= self._options.history > 0:
-            refusal = history_full(self._options.history)
-        elif execution.producer is None and self._at_work[execution.scope] > self._options.tasks > 0:
-            refusal = too_many_tasks(self._options.tasks)
-        if refusal is not None:
-            execution.leave()
-            raise refusal
-        return execution
-
-    async def _joined(
-        self, execution: Execution, request: hub.SendMessageRequest, context: CallContext, wants: Wants
-    ) -> Ticket:
-        """Puts a message into the history of an existing task; its ticket."""
-        config = await self._push.inline(execution.scope, request, context, execution.task_id)
-        if config is not None:
-            await self._store.push_configs.put(execution.scope, config)
-        await execution.join(request.message)
-        run = Run(as_seen(request), context, execution.task_id, execution.context_id)
-        return Ticket(run, request.message, wants)
-
-    async def _answer(self, execution: Execution, ticket: Ticket) -> hub.SendMessageResponse | None:
+    async def _answer(
+        self, accepted: Accepted, request: hub.SendMessageRequest, context: CallContext
+    ) -> hub.SendMessageResponse | None:
         try:
-            return await ticket.answer
+            answer = await accepted.ticket.answer
         except asyncio.CancelledError:
-            execution.abandon(ticket)
+            accepted.execution.abandon(accepted.ticket)
             raise
+        if self._repeats is not None and answer is not None and answer.HasField("message"):
+            await self._repeats.stored(request, context)
+        return answer
 
-    # ------------------------------------------------------------------ executions
+    async def _answered_before(self, known: Known, scope: Scope, wants: Wants) -> hub.SendMessageResponse:
+        """The answer to a message that was worked on before."""
+        if self._repeats is None or known.shown is None:
+            return known.answer or hub.SendMessageResponse()
+        task = known.shown.task
+        if wants is Wants.OUTCOME:
+            task = await self._repeats.outcome(scope, known.shown)
+        return hub.SendMessageResponse(task=task)
 
-    async def _enter(self, scope: Scope, task_id: str, ended: Callable[[str], A2AError]) -> Execution:
-        """The execution of a task, held and visited: the caller has to `leave` it.
-
-        Raises TASK_NOT_FOUND, what `ended` gives for a task that has ended, and UNAVAILABLE.
-        """
-        if self._closing:
-            raise closing()
-        refusal = self._store.refusal()
-        for _ in range(_LOOKS):
-            execution = await self._found(scope, task_id)
-            if execution.ended:
-                await self._settled(execution)
-                raise ended(task_id)
-            if refusal is not None:
-                raise refusal
-            self._enliven(execution)
-            execution.visits += 1
-            try:
-                await execution.hold()
-            except VersionConflict:
-                self._drop(execution)
-            except BaseException:
-                self._drop(execution)
-                raise
-            else:
-                return execution
-        raise changed_hands()
-
-    async def _found(self, scope: Scope, task_id: str) -> Execution:
-        """The execution of a task: the live one, else one over what is stored. Raises TASK_NOT_FOUND."""
-        execution = self._live_one(scope, task_id)
-        if execution is not None and execution.task is not None:
-            return execution
-        stored = await self._store.get(scope, task_id)
-        # Somebody may have brought it to life in the meantime.
-        execution = self._live_one(scope, task_id)
-        if execution is None and stored is not None:
-            if stored.holder:
-                raise Elsewhere(stored.holder)
-            task = stored.task
-            return Execution(self._shop, scope, task.id, task.context_id, self._on_idle, stored)
-        if execution is None or execution.task is None:
-            raise task_not_found(task_id)
-        return execution
-
-    async def _settled(self, execution: Execution) -> None:
-        """Returns when what an execution knows may be shown."""
+    async def _shown_before(
+        self, known: Known, scope: Scope, context: CallContext
+    ) -> AsyncGenerator[hub.StreamResponse, None]:
+        """The stream of a message that was worked on before: its answer, or its task and what follows."""
+        if known.shown is None:
+            if known.answer is not None:
+                yield hub.StreamResponse(message=known.answer.message)
+            return
+        task, last = known.shown
+        reading = self._readers.begin(scope, task.id, last)
         try:
-            await execution.copy.settled()
-        except Moved:
-            raise changed_hands() from None
-
-    def _live_one(self, scope: Scope, task_id: str) -> Execution | None:
-        execution = self._live.get(task_id)
-        return execution if execution is not None and execution.scope == scope else None
-
-    def _drop(self, execution: Execution) -> None:
-        """Forgets an execution that did not get its task."""
-        if not execution.copy.opening and self._live.get(execution.task_id) is execution:
-            self._bury(execution)
-        execution.leave()
-
-    def _on_idle(self, execution: Execution) -> None:
-        if self._live.get(execution.task_id) is execution:
-            self._bury(execution)
-            execution.copy.let_go()
-
-    def _enliven(self, execution: Execution) -> None:
-        if execution.task_id not in self._live:
-            self._at_work[execution.scope] += 1
-        self._live[execution.task_id] = execution
-
-    def _bury(self, execution: Execution) -> None:
-        del self._live[execution.task_id]
-        self._at_work[execution.scope] -= 1
-        if not self._at_work[execution.scope]:
-            del self._at_work[execution.scope]
+            context.reply[EVENT_PARAMETER] = event_id(last)
+            yield hub.StreamResponse(task=task)
+            if task.status.state not in AT_REST:
+                async for event in reading.events(context, None):
+                    yield event
+        finally:
+            reading.close()
 
     # ------------------------------------------------------------------ tasks
 
@@ -377,7 +271,9 @@ class Engine:
 
     async def cancel_task(self, request: hub.CancelTaskRequest, context: CallContext, /) -> hub.Task:
         """Spec 3.1.5. All who cancel at once get the canceled task; whoever comes later, TASK_NOT_CANCELABLE."""
-        execution = await self._enter(scope_of(request, context), request.id, not_cancelable)
+        if self._closing:
+            raise closing()
+        execution = await self._executions.enter(scope_of(request, context), request.id, not_cancelable)
         try:
             run = Run(as_seen(request), context, execution.task_id, execution.context_id)
             return await execution.cancel(run)
@@ -419,7 +315,7 @@ class Engine:
 
     async def _shown(self, scope: Scope, task_id: str) -> Shown:
         """A copy of a task, and the number of its last event. Raises TASK_NOT_FOUND."""
-        live = self._live_one(scope, task_id)
+        live = self._executions.get(scope, task_id)
         # While the store does not work, what it has is all that may be shown.
         if live is not None and live.task is not None and not (live.copy.pending and self._store.refusal()):
             try:
@@ -452,11 +348,14 @@ class Engine:
     async def close(self, grace: float = 0) -> None:
         """Takes no new work, lets runs finish for `grace` seconds, and stops the rest; tells subscribers."""
         self._closing = True
-        producers = [one.producer for one in self._live.values() if one.producer is not None]
+        await self._recovery.close()
+        producers = [one.producer for one in self._executions if one.producer is not None]
         if producers and grace > 0:
             await asyncio.wait(producers, timeout=grace)
-        left = list(self._live.values())
+        left = list(self._executions)
         await asyncio.gather(*(execution.stop() for execution in left))
+        if self._repeats is not None:
+            await self._repeats.close()
         await self._written(left)
         self._readers.end(closing())
 
@@ -474,12 +373,3 @@ class Engine:
     def _require_streaming(self) -> None:
         if not self._agent.card.capabilities.streaming:
             raise A2AError(Reason.UNSUPPORTED_OPERATION, "this agent does not stream")
-
-
-class Elsewhere(A2AError):  # noqa: N818  what it says is its name
-    """Another live replica works on the task. To callers: UNAVAILABLE."""
-
-    def __init__(self, holder: str) -> None:
-        text = "the task is worked on by another replica"
-        super().__init__(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
-        self.holder = holder

@@ -46,13 +46,19 @@ class Workshop:
     options: EngineOptions
     push: bool
 
+    @property
+    def resumes(self) -> bool:
+        """Whether another process may go on with what a run has begun."""
+        return self.store.durable and hasattr(self.executor, "resume")
+
 
 class Execution:
     """One task while something happens to it.
 
     copy: the task. producer: the asyncio task in which the runs live. ending: the one in which something ends them.
     visits: callers that are about to do something with it. stopping: somebody of us has ended the runs: the
-    engine's close, a cancellation, a timeout, a store that knows better.
+    engine's close, a cancellation, a timeout, a store that knows better. handed_over: the task is left for another
+    process to go on with, so its hold is kept until this one is gone.
     """
 
     def __init__(
@@ -76,6 +82,7 @@ class Execution:
         self.visits = 0
         self.creating = False
         self.stopping = False
+        self.handed_over = False
         self._on_idle = on_idle
         #: accepted and not answered yet
         self._tickets: list[Ticket] = []
@@ -114,6 +121,18 @@ class Execution:
         """Makes sure that nobody else writes the task. Raises VersionConflict, A2AError UNAVAILABLE."""
         await self.copy.hold(self.tell_idle)
 
+    def let_go(self) -> None:
+        """Gives up the hold on the task, unless that has to be found with it."""
+        if not self.handed_over:
+            self.copy.let_go()
+
+    async def settled(self) -> None:
+        """Returns when all that is known of the task may be shown. Raises A2AError UNAVAILABLE."""
+        try:
+            await self.copy.settled()
+        except Moved:
+            raise changed_hands() from None
+
     def leave(self) -> None:
         """A visit is over."""
         self.visits -= 1
@@ -136,6 +155,25 @@ class Execution:
         self.waiting.append(ticket)
         if self.task is not None and ticket.wants is not Wants.OUTCOME:
             self.settle(ticket)
+        self._produce()
+
+    def accompany(self, first: Ticket, wants: Wants) -> Ticket:
+        """A further ticket for a message whose run is not over."""
+        ticket = Ticket(first.run, first.message, wants)
+        ticket.begun_at = first.begun_at
+        if first.fellows is None:
+            first.fellows = [first]
+        first.fellows.append(ticket)
+        ticket.fellows = first.fellows
+        self._tickets.append(ticket)
+        if self.task is not None:
+            state = self.task.status.state
+            begun = ticket.begun_at is not None and self.copy.last > ticket.begun_at
+            if wants is not Wants.OUTCOME or state in TERMINAL or (state in INTERRUPTED and begun):
+                self.settle(ticket)
+        return ticket
+
+    def _produce(self) -> None:
         if self.producer is None or self.producer.done():
             producer = self.producer = _spawn(self._work(), f"a2a task {self.task_id}")
             if producer.done():  # it began at once (see _EAGER) and never had to wait
@@ -145,7 +183,8 @@ class Execution:
 
     def abandon(self, ticket: Ticket) -> None:
         """The sender of a message has gone. A run that has not made a task has nobody to work for."""
-        if self.task is None and not self.creating and self.producer is not None:
+        alone = all(one is ticket or one.answer.done() for one in ticket.all())
+        if self.task is None and not self.creating and alone and self.producer is not None:
             self.stopping = True
             self.producer.cancel()
         if not ticket.answer.cancel() and not ticket.answer.cancelled():
@@ -159,6 +198,32 @@ class Execution:
         """Ends the run because the engine closes. See `cancelling.stop`."""
         await cancelling.stop(self)
 
+    def end(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Has something end the runs. Only while nothing else does."""
+        self.ending = asyncio.create_task(work, name=f"a2a end {self.task_id}")
+        self.ending.add_done_callback(self._ended)
+        return self.ending
+
+    def _ended(self, done: asyncio.Task[None]) -> None:
+        self.ending = None
+        if not done.cancelled():
+            done.exception()  # whoever waits gets it; nobody may be left
+        self.tell_idle()
+
+    async def halt(self) -> None:
+        """Stops the producer, waiting as long as a polite one may take. A deaf one goes on unheard."""
+        producer = self.producer
+        if producer is None or producer.done():
+            return
+        producer.cancel()
+        _, deaf = await asyncio.wait({producer}, timeout=self.workshop.options.patience)
+        if deaf:
+            log.error("the executor of task %s ignores its cancellation", self.task_id)
+
+    def fail(self, text: str) -> None:
+        """Ends the task as FAILED, if it has not ended."""
+        producing.fail(self, text)
+
     # ------------------------------------------------------------------ the producer
 
     async def _work(self) -> None:
@@ -166,19 +231,28 @@ class Execution:
             while self.waiting and not self.stopping:
                 ticket = self.waiting.popleft()
                 if self.ended:
-                    self.deliver(ticket, already_ended(self.task_id))
+                    for one in ticket.all():
+                        self.deliver(one, already_ended(self.task_id))
+                    ticket.end()
                     continue
-                if self.task is None and ticket.answer.cancelled():
+                if self.task is None and all(one.answer.cancelled() for one in ticket.all()):
+                    ticket.end()
                     continue  # nobody waits for it any more, and nothing has begun
                 self.current = ticket
-                ticket.begun_at = self.copy.last
+                for one in ticket.all():
+                    one.begun_at = self.copy.last
                 await producing.perform(self, ticket)
                 self.current = None
+                ticket.end()
         except Moved:
             log.debug("the run of task %s gave way", self.task_id)
 
     def _producer_done(self, producer: asyncio.Task[None]) -> None:
         # Not at the end of `_work`, which a cancellation may keep from ever beginning.
+        if self.current is not None:
+            self.current.end()
+        for ticket in self.waiting:
+            ticket.end()
         if self.producer is producer:
             self.producer = None
             self.tell_idle()
@@ -218,7 +292,8 @@ class Execution:
                 else:
                     self.settle(ticket)
         elif state in INTERRUPTED and self.current is not None:
-            self.settle(self.current)
+            for ticket in self.current.all():
+                self.settle(ticket)
 
     def give_up(self, error: A2AError, *, only_waiting: bool = False) -> None:
         """Tells whoever waits that nothing comes of it. only_waiting: those whose turn has not come."""

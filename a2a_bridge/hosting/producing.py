@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge.core.lifecycle import IllegalTransition
 from a2a_bridge.core.messages import RUNNING
+from a2a_bridge.hosting import timeouts
 from a2a_bridge.hosting.executor import Event
 from a2a_bridge.hosting.refusals import broken
 from a2a_bridge.hosting.run import Run
@@ -72,9 +73,16 @@ async def perform(execution: Execution, ticket: Ticket) -> None:
 def _begun(execution: Execution, ticket: Ticket) -> AsyncIterator[Event]:
     executor = execution.workshop.executor
     if ticket.resumes:
-        events: AsyncIterator[Event] = getattr(executor, "resume")(ticket.run)  # noqa: B009  optional member
-        return events
+        resume: Callable[[Run], AsyncIterator[Event]] = getattr(executor, "resume")  # noqa: B009  optional member
+        return resume(ticket.run)
+    reply: Callable[[Run], Awaitable[hub.Message]] | None = getattr(executor, "reply", None)
+    if reply is not None and execution.task is None:
+        return _replied(reply(ticket.run))
     return executor.execute(ticket.run)
+
+
+async def _replied(answer: Awaitable[hub.Message]) -> AsyncIterator[Event]:
+    yield await answer
 
 
 async def _consume(execution: Execution, ticket: Ticket, events: AsyncIterator[Event]) -> None:
@@ -86,8 +94,11 @@ async def _consume(execution: Execution, ticket: Ticket, events: AsyncIterator[E
         raise Misbehaviour(f"execute gave a {type(events).__name__}; it must be an async generator")
     count = 0
     copy = execution.copy
+    watch = timeouts.watch(execution, ticket)
     try:
+        watch.ask()
         async for event in events:
+            watch.hear()
             if copy.task is None and ticket.push_config is not None and not isinstance(event, hub.Message):
                 await _register(execution, ticket)
             take(execution, event, ticket)
@@ -97,7 +108,9 @@ async def _consume(execution: Execution, ticket: Ticket, events: AsyncIterator[E
             if count % _STRETCH == 0:
                 await asyncio.sleep(0)
             await copy.room()
+            watch.ask()
     finally:
+        watch.close()
         closing = getattr(events, "aclose", None)
         if closing is not None:
             await closing()
@@ -117,19 +130,20 @@ async def _register(execution: Execution, ticket: Ticket) -> None:
 
 def _finished(execution: Execution, ticket: Ticket) -> None:
     """The executor has nothing more to say: a direct answer, a task at rest, or a task left lying."""
-    if ticket.said is not None:
-        ticket.settle(ticket.said)
-    elif execution.task is None:
-        ticket.settle(broken("the agent ended without an answer"))
+    if execution.task is None:
+        for one in ticket.all():
+            one.settle(ticket.said or broken("the agent ended without an answer"))
     elif execution.task.status.state in RUNNING:
         fail(execution, UNFINISHED)
     else:
-        execution.settle(ticket)
+        for one in ticket.all():
+            execution.settle(one)
 
 
 def _broken_off(execution: Execution, ticket: Ticket, text: str, error: A2AError) -> None:
     if execution.task is None:
-        ticket.settle(error)
+        for one in ticket.all():
+            one.settle(error)
     elif not execution.ended:
         fail(execution, text)
 
@@ -139,7 +153,7 @@ def fail(execution: Execution, text: str) -> None:
     run = Run(hub.SendMessageRequest(), CallContext(), execution.task_id, execution.context_id)
     try:
         take(execution, run.status(hub.TASK_STATE_FAILED, text), None)
-    except IllegalTransition:
+    except (IllegalTransition, Moved):
         log.debug("task %s ended before it could fail", execution.task_id)
 
 
@@ -208,8 +222,9 @@ def _create(execution: Execution, task: hub.Task) -> None:
         own.CopyFrom(message)
     own.task_id, own.context_id = execution.task_id, execution.context_id
     execution.copy.begin(task)
-    if ticket.wants is not Wants.OUTCOME:
-        execution.settle(ticket)
+    for one in ticket.all():
+        if one.wants is not Wants.OUTCOME:
+            execution.settle(one)
     execution.settle_by_state()
 
 

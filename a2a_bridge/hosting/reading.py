@@ -16,7 +16,7 @@ from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import GAP, event_id, mark_gap
 from a2a_bridge.hosting.ports import Gap, Scope, Store, Subscription
 from a2a_bridge.hosting.ticket import Ticket
-from a2a_bridge.hosting.views import rests
+from a2a_bridge.hosting.views import AT_REST, rests, state_of
 from a2a_bridge.hosting.working_copy import Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -103,6 +103,15 @@ class Reading:
         except A2AError:
             reply.pop(EVENT_PARAMETER, None)
             raise
+
+    async def rested(self) -> None:
+        """Returns when the task has come to rest since, or may have."""
+        try:
+            while self._subscription is not None and (events := await self._subscription.take()):
+                if any(state_of(event) in AT_REST for event in events):
+                    return
+        except Gap:
+            return
 
     def close(self) -> None:
         """Stops reading. May be called twice."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from enum import Enum
 
 from a2a_bridge.core.errors import A2AError
@@ -27,9 +28,24 @@ class Ticket:
     begun_at: the number of the task's last event when its run began; None while it waits its turn.
     decided: the answer is certain, and waits for the store.
     resumes: its run goes on with what an earlier process has begun.
+    fellows: all tickets of this message, itself among them, once there are others. ended: its run is over, and nothing
+    more comes of the message. over: done then; None where nobody waits for it.
     """
 
-    __slots__ = ("answer", "begun_at", "decided", "message", "push_config", "resumes", "run", "said", "wants")
+    __slots__ = (
+        "answer",
+        "begun_at",
+        "decided",
+        "ended",
+        "fellows",
+        "message",
+        "over",
+        "push_config",
+        "resumes",
+        "run",
+        "said",
+        "wants",
+    )
 
     def __init__(
         self,
@@ -50,8 +66,21 @@ class Ticket:
         )
         self.begun_at: int | None = None
         self.decided = False
+        self.fellows: list[Ticket] | None = None
+        self.ended = False
+        self.over: asyncio.Future[None] | None = None
         #: the direct answer the executor has given, held until it is certain to be the only event
         self.said: hub.SendMessageResponse | None = None
+
+    def all(self) -> Sequence[Ticket]:
+        """It and its fellows."""
+        return (self,) if self.fellows is None else self.fellows
+
+    def end(self) -> None:
+        """Notes that nothing more comes of the message."""
+        self.ended = True
+        if self.over is not None and not self.over.done():
+            self.over.set_result(None)
 
     def settle(self, answer: hub.SendMessageResponse | A2AError | None) -> None:
         """Answers the sender, if it still waits."""

@@ -8,16 +8,19 @@ from __future__ import annotations
 from typing import Any
 
 from a2a_bridge.core.errors import invalid_params
-from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.messages import INTERRUPTED, TERMINAL
 from a2a_bridge.hosting.ticket import Ticket
 from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: states in which nothing happens until somebody else does something, if ever
+AT_REST = TERMINAL | INTERRUPTED
 
 
 def rests(event: hub.StreamResponse, number: int, ticket: Ticket | None) -> bool:
     """Whether a stream ends with an event: it ends the task, or asks for input after this caller's run had begun."""
     if event.HasField("artifact_update"):
         return False
-    state = _state_of(event)
+    state = state_of(event)
     if state in TERMINAL:
         return True
     return state == hub.TASK_STATE_INPUT_REQUIRED and (
@@ -25,7 +28,8 @@ def rests(event: hub.StreamResponse, number: int, ticket: Ticket | None) -> bool
     )
 
 
-def _state_of(event: hub.StreamResponse) -> hub.TaskState:
+def state_of(event: hub.StreamResponse) -> hub.TaskState:
+    """The state that an event leaves its task in; UNSPECIFIED for one that says nothing of it."""
     which = event.WhichOneof("payload")
     if which == "status_update":
         return event.status_update.status.state

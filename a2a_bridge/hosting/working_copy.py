@@ -41,6 +41,7 @@ class WorkingCopy:
         "_opening",
         "_push",
         "_scope",
+        "_shut",
         "_store",
         "_stored",
         "_writer",
@@ -62,6 +63,7 @@ class WorkingCopy:
         self.task_id = task_id
         self.task = None if stored is None else stored.task
         self.lost = False
+        self._shut = False
         self._store = store
         self._scope = scope
         self._stored = stored
@@ -140,6 +142,10 @@ class WorkingCopy:
         if self._writer is not None and not self.lost and not self.ended:
             self._writer.release()
 
+    def shut(self) -> None:
+        """Takes no more changes: who tries to make one gets Moved."""
+        self._shut = True
+
     def _lose(self) -> None:
         self.lost = True
         self._on_lost()
@@ -147,13 +153,15 @@ class WorkingCopy:
     # ------------------------------------------------------------------ changes
 
     def begin(self, task: hub.Task) -> None:
-        """Creates the task. Raises A2AError RESOURCE_EXHAUSTED when the store has no room for it."""
+        """Creates the task. Raises A2AError RESOURCE_EXHAUSTED when the store has no room for it, and Moved."""
+        self._demand()
         self._writer = self._store.create(self._scope, self.task_id, self._lose, push=self._push)
         self.task = task
         self._writer.append(hub.StreamResponse(task=task), task)
 
     def advance(self, event: hub.StreamResponse) -> None:
-        """Applies a status or an artifact. Raises IllegalTransition; the task is unchanged then."""
+        """Applies a status or an artifact. Raises IllegalTransition and Moved; the task is unchanged then."""
+        self._demand()
         task = self.existing
         if event.HasField("status_update"):
             advance(task, event.status_update)
@@ -162,7 +170,8 @@ class WorkingCopy:
         self._held.append(event, task)
 
     def advance_to(self, snapshot: hub.Task) -> None:
-        """Applies a snapshot. Raises IllegalTransition; the task is unchanged then."""
+        """Applies a snapshot. Raises IllegalTransition and Moved; the task is unchanged then."""
+        self._demand()
         task = self.existing
         advance_to(task, snapshot)
         self._held.append(hub.StreamResponse(task=task), task)
@@ -172,6 +181,8 @@ class WorkingCopy:
 
         Raises VersionConflict, A2AError UNAVAILABLE.
         """
+        if self.lost or self._shut:
+            raise VersionConflict(self.task_id)
         task, writer = self.existing, self._held
         answered = task.status.message.message_id
         join(task, message)
@@ -241,6 +252,10 @@ class WorkingCopy:
         found = Shown(self.snapshot(), self.last)
         await self.settled()
         return found
+
+    def _demand(self) -> None:
+        if self.lost or self._shut:
+            raise Moved
 
     @property
     def _held(self) -> TaskWriter:

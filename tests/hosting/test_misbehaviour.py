@@ -333,8 +333,8 @@ async def test_a_task_that_was_changed_elsewhere_is_left_to_whoever_changed_it()
     await talk.rest()
 
 
-@pytest.mark.parametrize(("state", "reason"), [(COMPLETED, Reason.TASK_NOT_CANCELABLE), (CANCELED, None)])
-async def test_cancelling_what_has_ended_elsewhere(state: hub.TaskState, reason: Reason | None) -> None:
+@pytest.mark.parametrize("state", [COMPLETED, CANCELED])
+async def test_cancelling_what_has_ended_elsewhere(state: hub.TaskState) -> None:
     gate = Gate()
     store = Fickle()
 
@@ -346,15 +346,42 @@ async def test_cancelling_what_has_ended_elsewhere(state: hub.TaskState, reason:
     task = await talk.send("x", configuration=IMMEDIATELY)
     await gate.reached()
     await store.meddle(task.id, state)
-    if reason is None:
-        assert (await talk.cancel(task.id)).status.state == CANCELED
-    else:
-        with refused(reason):
-            await talk.cancel(task.id)
+    with refused(Reason.TASK_NOT_CANCELABLE):
+        await talk.cancel(task.id)
     await talk.rest()
 
 
-async def test_a_follow_up_that_comes_too_late_is_told_to_try_again() -> None:
+@pytest.mark.parametrize(("state", "reason"), [(COMPLETED, Reason.TASK_NOT_CANCELABLE), (CANCELED, None)])
+async def test_a_task_that_ends_elsewhere_while_it_is_cancelled(
+    state: hub.TaskState, reason: Reason | None
+) -> None:
+    gates = [Gate(), Gate()]
+    store = Fickle()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await gates[0].wait()
+
+    async def cancel(run: Run) -> AsyncIterator[Event]:
+        await gates[1].wait()
+        yield run.status("canceled", "too late")
+
+    talk = Talk(agent_of(execute, cancel), store=store)
+    task = await talk.send("x", configuration=IMMEDIATELY)
+    await gates[0].reached()
+    cancelling = asyncio.create_task(talk.cancel(task.id))
+    await gates[1].reached()
+    await store.meddle(task.id, state)
+    gates[1].open()
+    if reason is None:
+        assert not (await cancelling).status.HasField("message")
+    else:
+        with refused(reason):
+            await cancelling
+    await talk.rest()
+
+
+async def test_a_follow_up_to_what_has_ended_elsewhere() -> None:
     gate = Gate()
     store = Fickle()
 
@@ -365,11 +392,14 @@ async def test_a_follow_up_that_comes_too_late_is_told_to_try_again() -> None:
     talk = Talk(agent_of(execute), store=store)
     task = await talk.send("x", configuration=IMMEDIATELY)
     await gate.reached()
+    waiting = asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-2"))
+    await asyncio.sleep(0)
     await store.meddle(task.id, COMPLETED)
-    with refused(Reason.UNAVAILABLE):
-        await talk.send("more", task_id=task.id, message_id="m-2")
+    assert (await waiting).status.state == COMPLETED
+    with refused(Reason.UNSUPPORTED_OPERATION):
+        await talk.send("more", task_id=task.id, message_id="m-3")
     await talk.rest()  # the run here has ended, although its gate was never opened
-    assert len((await talk.get(task.id)).history) == 1
+    assert [one.message_id for one in (await talk.get(task.id)).history] == ["m-1", "m-2"]
 
 
 async def test_a_full_store_refuses_new_tasks_and_forgets_ended_ones() -> None:

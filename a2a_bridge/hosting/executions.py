@@ -1,0 +1,130 @@
+"""The live executions of one engine: finding, making and forgetting them, and how many there may be.
+
+Rules:
+1. There is one execution per task, from the moment somebody means to change the task until it is at rest.
+2. A task that another live replica holds has none here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from a2a_bridge.core.errors import A2AError, Blame, Reason, task_not_found
+from a2a_bridge.hosting.execution import Execution, Workshop
+from a2a_bridge.hosting.ports import Scope, VersionConflict
+from a2a_bridge.hosting.refusals import changed_hands, too_many_tasks
+
+#: how often to look again for a task that changes hands while it is being looked at
+_LOOKS = 3
+
+
+class Elsewhere(A2AError):  # noqa: N818  what it says is its name
+    """Another live replica works on the task. To callers: UNAVAILABLE."""
+
+    def __init__(self, holder: str) -> None:
+        text = "the task is worked on by another replica"
+        super().__init__(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
+        self.holder = holder
+
+
+class Executions:
+    """All that are live."""
+
+    def __init__(self, workshop: Workshop) -> None:
+        self._workshop = workshop
+        self._live: dict[str, Execution] = {}
+        #: how many of them each scope has
+        self._at_work: Counter[Scope] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def __iter__(self) -> Iterator[Execution]:
+        return iter(list(self._live.values()))
+
+    def get(self, scope: Scope, task_id: str) -> Execution | None:
+        """The live execution of a task, if there is one within the scope."""
+        execution = self._live.get(task_id)
+        return execution if execution is not None and execution.scope == scope else None
+
+    def begin(self, scope: Scope, task_id: str, context_id: str) -> Execution:
+        """An execution for a new task. Raises RESOURCE_EXHAUSTED when the scope has too many at work."""
+        most = self._workshop.options.tasks
+        if self._at_work[scope] >= most > 0:
+            raise too_many_tasks(most)
+        execution = Execution(self._workshop, scope, task_id, context_id, self._on_idle)
+        self._enliven(execution)
+        return execution
+
+    def crowded(self, execution: Execution) -> bool:
+        """Whether its scope has more tasks at work than it may, so that no further one of them may be worked on."""
+        return self._at_work[execution.scope] > self._workshop.options.tasks > 0
+
+    async def enter(self, scope: Scope, task_id: str, ended: Callable[[str], A2AError]) -> Execution:
+        """The execution of a task, held and visited: the caller has to `leave` it.
+
+        Raises TASK_NOT_FOUND, what `ended` gives for a task that has ended, Elsewhere, and UNAVAILABLE.
+        """
+        refusal = self._workshop.store.refusal()
+        for _ in range(_LOOKS):
+            execution = await self._found(scope, task_id)
+            if execution.ended:
+                await execution.settled()
+                raise ended(task_id)
+            if refusal is not None:
+                raise refusal
+            self._enliven(execution)
+            execution.visits += 1
+            try:
+                await execution.hold()
+            except VersionConflict:
+                self._drop(execution)
+            except BaseException:
+                self._drop(execution)
+                raise
+            else:
+                return execution
+        raise changed_hands()
+
+    async def _found(self, scope: Scope, task_id: str) -> Execution:
+        """The execution of a task: the live one, else one over what is stored. Raises TASK_NOT_FOUND, Elsewhere."""
+        execution = self.get(scope, task_id)
+        if execution is not None and execution.task is not None and not execution.copy.lost:
+            return execution
+        stored = await self._workshop.store.get(scope, task_id)
+        # Somebody may have brought it to life in the meantime.
+        execution = self.get(scope, task_id)
+        if stored is not None and (execution is None or execution.copy.lost):
+            if stored.holder:
+                raise Elsewhere(stored.holder)
+            return Execution(self._workshop, scope, task_id, stored.task.context_id, self._on_idle, stored)
+        if execution is None or execution.task is None or execution.copy.lost:
+            raise task_not_found(task_id)
+        return execution
+
+    def _drop(self, execution: Execution) -> None:
+        """Forgets an execution that did not get its task."""
+        if not execution.copy.opening:
+            self._bury(execution)
+        execution.leave()
+
+    def _on_idle(self, execution: Execution) -> None:
+        if self._bury(execution):
+            execution.let_go()
+
+    def _enliven(self, execution: Execution) -> None:
+        former = self._live.get(execution.task_id)
+        if former is None:
+            self._at_work[execution.scope] += 1
+        self._live[execution.task_id] = execution
+
+    def _bury(self, execution: Execution) -> bool:
+        """Forgets an execution; whether it was there."""
+        if self._live.get(execution.task_id) is not execution:
+            return False
+        del self._live[execution.task_id]
+        self._at_work[execution.scope] -= 1
+        if not self._at_work[execution.scope]:
+            del self._at_work[execution.scope]
+        return True

@@ -1,0 +1,107 @@
+"""Takes over the tasks that a process left behind when it died. Not who is dead: stores know that.
+
+Rules:
+1. No task stays at work for ever: an executor that can goes on with it, else it fails with a text that says why.
+2. A task that waits for its user goes on waiting; only nobody holds it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from a2a_bridge.core.call import CallContext, Principal
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.messages import INTERRUPTED, RUNNING
+from a2a_bridge.hosting.ports import Scope, Store
+from a2a_bridge.hosting.run import Run
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+log = logging.getLogger("a2a_bridge.hosting")
+
+#: how many orphans are asked for, and recovered side by side
+_PORTION = 64
+#: seconds after which to try again when something went wrong
+_AGAIN = 5.0
+
+LEFT_BEHIND = "the agent's process ended before it finished the task"
+
+
+class Recovery:
+    """Watches a store for orphans.
+
+    recover: takes over one task; whether it did. It raises A2AError when the store does not work.
+    """
+
+    def __init__(self, store: Store, recover: Callable[[Scope, str], Awaitable[bool]]) -> None:
+        self._store = store
+        self._recover = recover
+        self._told = asyncio.Event()
+        self._watcher: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def start(self) -> None:
+        """Takes over what there is, and from then on what comes."""
+        self._store.on_orphans(self._told.set)
+        await self._round()
+        if self._store.durable and not self._closed:
+            self._watcher = asyncio.create_task(self._watch(), name="a2a recovery")
+
+    async def close(self) -> None:
+        """Takes over nothing more."""
+        self._closed = True
+        if self._watcher is not None:
+            self._watcher.cancel()
+            await asyncio.wait({self._watcher})
+
+    async def _watch(self) -> None:
+        while True:
+            await self._told.wait()
+            self._told.clear()
+            if not await self._round():
+                await asyncio.sleep(_AGAIN)
+                self._told.set()
+
+    async def _round(self) -> bool:
+        """Takes over all that nobody alive holds; whether that went well."""
+        try:
+            while orphans := await self._store.orphans(_PORTION):
+                took = await asyncio.gather(*(self._one(scope, task_id) for scope, task_id in orphans))
+                if not any(took):
+                    return True  # others were quicker, or it is beyond us
+        except A2AError as error:
+            log.warning("tasks that were left behind cannot be taken over yet: %s", error)
+            return False
+        return True
+
+    async def _one(self, scope: Scope, task_id: str) -> bool:
+        try:
+            return await self._recover(scope, task_id)
+        except A2AError:
+            raise
+        except Exception:
+            log.exception("task %s was left behind and cannot be taken over", task_id)
+            return False
+
+
+def goes_on(task: hub.Task) -> bool:
+    """Whether there is something for an executor to go on with: work, a sign-in that is awaited, an unread message."""
+    state = task.status.state
+    if state in RUNNING or state == hub.TASK_STATE_AUTH_REQUIRED:
+        return True
+    unread = (
+        bool(task.history) and task.history[-1].role == hub.ROLE_USER and not task.status.HasField("message")
+    )
+    return state in INTERRUPTED and unread
+
+
+def resumed(scope: Scope, task: hub.Task) -> Run:
+    """The run with which an executor goes on: its request holds the newest message of the user."""
+    request = hub.SendMessageRequest(tenant=scope.tenant)
+    for message in reversed(task.history):
+        if message.role == hub.ROLE_USER:
+            request.message.CopyFrom(message)
+            break
+    principal = Principal(scope.owner) if scope.owner else None
+    return Run(request, CallContext(tenant=scope.tenant, principal=principal), task.id, task.context_id)

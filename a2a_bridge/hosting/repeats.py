@@ -1,0 +1,217 @@
+"""Messages that are sent again: worked on once, answered every time. Only for engines that are asked to do this.
+
+Rules:
+1. A message is the same when the same caller sends the same id with the same content, whatever binding or version it
+   comes by. The same id with other content is refused.
+2. An id is reserved for good before the executor sees the message. A reservation that came to nothing, because its
+   process died before anything was stored, is taken over by whoever sends the message next.
+3. In one process, whoever sends a message that is being worked on waits with whoever sent it first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
+from a2a_bridge.hosting.identifiers import new_id
+from a2a_bridge.hosting.ports import Scope, Sent, Store, scope_of
+from a2a_bridge.hosting.reading import Readers
+from a2a_bridge.hosting.seen import as_seen
+from a2a_bridge.hosting.sending import Accepted, Sending
+from a2a_bridge.hosting.ticket import Wants
+from a2a_bridge.hosting.views import AT_REST
+from a2a_bridge.hosting.working_copy import Shown
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+log = logging.getLogger("a2a_bridge.hosting")
+
+_Key = tuple[Scope, str]
+
+
+class Known(Exception):  # noqa: N818  it is no error
+    """The message was sent before, and this is what it led to: a direct answer, or a task."""
+
+    def __init__(self, answer: hub.SendMessageResponse | None, shown: Shown | None) -> None:
+        super().__init__()
+        self.answer = answer
+        self.shown = shown
+
+
+class _First:
+    """A message that this process works on. accepted: once it is queued, or why it was not."""
+
+    def __init__(self, digest: bytes) -> None:
+        self.digest = digest
+        self.accepted: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
+        #: done when what came of it is stored, or forgotten
+        self.stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class Repeats:
+    """Keeps messages from being worked on twice."""
+
+    def __init__(self, store: Store, sending: Sending, readers: Readers) -> None:
+        self._store = store
+        self._sending = sending
+        self._readers = readers
+        self._firsts: dict[_Key, _First] = {}
+        self._storing: set[asyncio.Task[None]] = set()
+
+    async def work_on(self, request: hub.SendMessageRequest, context: CallContext, wants: Wants) -> Accepted:
+        """Has a message worked on, unless it is so already: then what is returned belongs to the same work.
+
+        Raises Known for one whose work is over or elsewhere, INVALID_PARAMS for an id that was used otherwise.
+        """
+        key = (scope_of(request, context), request.message.message_id)
+        digest = digest_of(request)
+        while True:
+            first = self._firsts.get(key)
+            if first is None:
+                return await self._first(key, digest, request, context, wants)
+            if first.digest != digest:
+                raise used_before()
+            accepted = await asyncio.shield(first.accepted)
+            if not accepted.ticket.ended:
+                return self._join(accepted, wants)
+            # Its work is over. What came of it is in the store in a moment.
+            await asyncio.shield(first.stored)
+
+    async def stored(self, request: hub.SendMessageRequest, context: CallContext) -> None:
+        """Returns when the direct answer to a message is stored."""
+        first = self._firsts.get((scope_of(request, context), request.message.message_id))
+        if first is not None:
+            await asyncio.shield(first.stored)
+
+    def _join(self, accepted: Accepted, wants: Wants) -> Accepted:
+        execution = accepted.execution
+        snapshot, reading = None, None
+        if wants is Wants.STREAM:
+            if execution.task is not None:
+                snapshot = Shown(execution.copy.snapshot(), execution.copy.last)
+            reading = self._readers.begin(
+                execution.scope, execution.task_id, 0 if snapshot is None else snapshot.last
+            )
+        return Accepted(execution, execution.accompany(accepted.ticket, wants), snapshot, reading)
+
+    async def _first(
+        self,
+        key: _Key,
+        digest: bytes,
+        request: hub.SendMessageRequest,
+        context: CallContext,
+        wants: Wants,
+    ) -> Accepted:
+        first = self._firsts[key] = _First(digest)
+        try:
+            task_id = await self._reserve(key, digest, request)
+        except BaseException as error:
+            self._failed(key, first, error)
+            raise
+        try:
+            accepted = await self._sending.work_on(request, context, wants, task_id)
+        except BaseException as error:
+            await self._forget(key)
+            self._failed(key, first, error)
+            raise
+        accepted.ticket.over = asyncio.get_running_loop().create_future()
+        if accepted.ticket.ended:
+            accepted.ticket.end()
+        first.accepted.set_result(accepted)
+        storing = asyncio.create_task(self._store_outcome(key, first, accepted), name="a2a repeat")
+        self._storing.add(storing)
+        storing.add_done_callback(self._storing.discard)
+        return accepted
+
+    def _failed(self, key: _Key, first: _First, error: BaseException) -> None:
+        del self._firsts[key]
+        if isinstance(error, asyncio.CancelledError):
+            # Whoever waits with it was not cancelled.
+            error = A2AError(Reason.UNAVAILABLE, "try again", blame=Blame.SELF, retry_after=0.0)
+        if isinstance(error, Exception):
+            first.accepted.set_exception(error)
+            first.accepted.exception()  # there may be nobody to look at it
+        first.stored.set_result(None)
+
+    async def _store_outcome(self, key: _Key, first: _First, accepted: Accepted) -> None:
+        """Waits for the end of the work, and keeps what the store does not know yet."""
+        ticket = accepted.ticket
+        if ticket.over is not None:
+            await ticket.over
+        try:
+            if ticket.said is not None and accepted.execution.task is None:
+                await self._store.sends.answered(*key, ticket.said.SerializeToString())
+            elif accepted.execution.task is None:
+                await self._forget(key)
+        except A2AError as error:
+            log.warning("the answer to a message could not be kept for those who send it again: %s", error)
+        finally:
+            del self._firsts[key]
+            first.stored.set_result(None)
+
+    async def _forget(self, key: _Key) -> None:
+        try:
+            await self._store.sends.forget(*key)
+        except A2AError as error:
+            log.warning("a message that was refused stays noted as sent: %s", error)
+
+    async def _reserve(self, key: _Key, digest: bytes, request: hub.SendMessageRequest) -> str:
+        """The id of the task that the message is for, or begins. Raises Known, INVALID_PARAMS, UNAVAILABLE."""
+        instead: Sent | None = None
+        task_id = request.message.task_id or new_id()
+        while True:
+            known = await self._store.sends.reserve(*key, digest, task_id, instead=instead)
+            if known is None:
+                return task_id
+            if known.digest != digest:
+                raise used_before()
+            if known.answer:
+                raise Known(hub.SendMessageResponse.FromString(known.answer), None)
+            shown = await self._led_to(key, known)
+            if shown is not None:
+                raise Known(None, shown)
+            if known.holder:
+                text = "the message is being worked on; ask again"
+                raise A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
+            instead = known
+
+    async def _led_to(self, key: _Key, known: Sent) -> Shown | None:
+        """The task that has the message in its history."""
+        scope, message_id = key
+        try:
+            shown = await self._readers.shown(scope, known.task_id)
+        except A2AError as error:
+            if error.reason is Reason.TASK_NOT_FOUND:
+                return None
+            raise
+        return shown if any(one.message_id == message_id for one in shown.task.history) else None
+
+    async def outcome(self, scope: Scope, shown: Shown) -> hub.Task:
+        """The task when it has ended or waits for its user."""
+        while shown.task.status.state not in AT_REST:
+            reading = self._readers.begin(scope, shown.task.id, shown.last)
+            try:
+                await reading.rested()
+            finally:
+                reading.close()
+            shown = await self._readers.shown(scope, shown.task.id)
+        return shown.task
+
+    async def close(self) -> None:
+        """Returns when what came of all messages is stored."""
+        if self._storing:
+            await asyncio.wait(set(self._storing))
+
+
+def digest_of(request: hub.SendMessageRequest) -> bytes:
+    """What tells one message from another, without what dialects carry in it for others."""
+    seen = as_seen(request)
+    message = seen.message if isinstance(seen, hub.SendMessageRequest) else request.message
+    return hashlib.sha256(message.SerializeToString(deterministic=True)).digest()
+
+
+def used_before() -> A2AError:
+    """The answer to an id that came with other content before."""
+    return invalid_params("message.messageId", "was used for another message before")

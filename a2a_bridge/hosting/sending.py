@@ -1,0 +1,155 @@
+"""How a message becomes work: checked, brought to the execution that it belongs to, and queued there. Not its answer.
+
+Rules:
+1. A message to an existing task counts as accepted once the store has it for good in the task's history.
+2. A task that its process left at work is taken up, or fails, before it takes another message.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.errors import A2AError, Reason, invalid_params
+from a2a_bridge.core.messages import RUNNING
+from a2a_bridge.hosting.decorator import Agent
+from a2a_bridge.hosting.execution import Execution, Workshop
+from a2a_bridge.hosting.executions import Executions
+from a2a_bridge.hosting.identifiers import new_id
+from a2a_bridge.hosting.modes import deliverable, overlap
+from a2a_bridge.hosting.ports import Scope, scope_of
+from a2a_bridge.hosting.push_configs import PushConfigs
+from a2a_bridge.hosting.reading import Readers, Reading
+from a2a_bridge.hosting.recovery import LEFT_BEHIND, goes_on, resumed
+from a2a_bridge.hosting.refusals import already_ended, history_full, too_many_tasks, too_many_waiting
+from a2a_bridge.hosting.run import Run
+from a2a_bridge.hosting.seen import as_seen
+from a2a_bridge.hosting.ticket import Ticket, Wants
+from a2a_bridge.hosting.working_copy import Shown
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+class Accepted(NamedTuple):
+    """A message that is being worked on.
+
+    snapshot: the task as the message found it, not to be shown before the store has it; None when it begins one.
+    reading: of what follows, for a stream: whoever gets it closes it.
+    """
+
+    execution: Execution
+    ticket: Ticket
+    snapshot: Shown | None = None
+    reading: Reading | None = None
+
+
+class Sending:
+    """The part of an engine that takes messages."""
+
+    def __init__(
+        self, agent: Agent, workshop: Workshop, executions: Executions, readers: Readers, push: PushConfigs
+    ) -> None:
+        self._output_modes = deliverable(agent.card)
+        self._workshop = workshop
+        self._executions = executions
+        self._readers = readers
+        self._push = push
+
+    async def check(self, request: hub.SendMessageRequest) -> None:
+        """Checks that hold for every message, whatever it leads to."""
+        if request.configuration.HasField("task_push_notification_config"):
+            await self._push.accept(request)
+        accepted = request.configuration.accepted_output_modes
+        if accepted and self._output_modes and not overlap(accepted, self._output_modes):
+            offered = ", ".join(sorted(self._output_modes))
+            raise A2AError(
+                Reason.CONTENT_TYPE_NOT_SUPPORTED,
+                f"the agent gives none of the accepted output modes; it gives {offered}",
+                metadata={"outputModes": offered},
+            )
+
+    async def work_on(
+        self, request: hub.SendMessageRequest, context: CallContext, wants: Wants, task_id: str = ""
+    ) -> Accepted:
+        """Has a message worked on. task_id: of the task that it begins, if it begins one.
+
+        Raises what concerns the task: TASK_NOT_FOUND, UNSUPPORTED_OPERATION, RESOURCE_EXHAUSTED, Elsewhere…
+        """
+        if request.message.task_id:
+            return await self._go_on(request, context, wants)
+        refusal = self._workshop.store.refusal()
+        if refusal is not None:
+            raise refusal
+        scope = scope_of(request, context)
+        task_id = task_id or new_id()
+        config = await self._push.inline(scope, request, context, task_id)
+        execution = self._executions.begin(scope, task_id, request.message.context_id or new_id())
+        run = Run(as_seen(request), context, task_id, execution.context_id)
+        ticket = Ticket(run, request.message, wants, config)
+        reading = self._readers.begin(scope, task_id, 0) if wants is Wants.STREAM else None
+        execution.submit(ticket)
+        return Accepted(execution, ticket, None, reading)
+
+    async def _go_on(self, request: hub.SendMessageRequest, context: CallContext, wants: Wants) -> Accepted:
+        message = request.message
+        scope = scope_of(request, context)
+        execution = await self._executions.enter(scope, message.task_id, already_ended)
+        try:
+            await self._admit(execution, message)
+            config = await self._push.inline(scope, request, context, execution.task_id)
+            if config is not None:
+                await self._workshop.store.push_configs.put(scope, config)
+            await execution.join(message)
+            run = Run(as_seen(request), context, execution.task_id, execution.context_id)
+            ticket = Ticket(run, message, wants)
+            snapshot, reading = None, None
+            if wants is Wants.STREAM:
+                snapshot = Shown(execution.copy.snapshot(), execution.copy.last)
+                reading = self._readers.begin(scope, execution.task_id, snapshot.last)
+            execution.submit(ticket)
+            return Accepted(execution, ticket, snapshot, reading)
+        finally:
+            execution.leave()
+
+    async def _admit(self, execution: Execution, message: hub.Message) -> None:
+        """Raises what speaks against a further message."""
+        options = self._workshop.options
+        if message.context_id not in ("", execution.context_id):
+            raise invalid_params("message.contextId", "is not the context of this task")
+        self.take_up(execution)
+        if execution.ended:
+            await execution.settled()
+            raise already_ended(execution.task_id)
+        if len(execution.waiting) >= options.queue > 0:
+            raise too_many_waiting()
+        if execution.task is not None and len(execution.task.history) >= options.history > 0:
+            raise history_full(options.history)
+        if execution.producer is None and self._executions.crowded(execution):
+            raise too_many_tasks(options.tasks)
+
+    async def recover(self, scope: Scope, task_id: str) -> bool:
+        """Takes over a task that a dead process left; whether it did."""
+        try:
+            execution = await self._executions.enter(scope, task_id, already_ended)
+        except A2AError:
+            if self._workshop.store.refusal() is not None:
+                raise
+            return False
+        try:
+            self.take_up(execution)
+        finally:
+            execution.leave()
+        return True
+
+    def take_up(self, execution: Execution) -> None:
+        """Sees to it that a task that was left at work goes on, or fails."""
+        task = execution.task
+        if task is None or execution.producer is not None or execution.ending is not None:
+            return
+        if self._workshop.resumes and goes_on(task):
+            run = resumed(execution.scope, task)
+            run.request = as_seen(run.request)
+            ticket = Ticket(run, run.message, Wants.OUTCOME, resumes=True)
+            ticket.answer.cancel()  # nobody waits for it
+            execution.submit(ticket)
+        elif task.status.state in RUNNING:
+            execution.fail(LEFT_BEHIND)

@@ -1,0 +1,105 @@
+"""Runs that take too long, or say nothing for too long: they are stopped, and their tasks fail. Not a scheduler.
+
+Rules:
+1. Off unless asked for; then each run has its own times, which begin anew with the next message.
+2. Silence counts only while the run is being waited for: not while the store or its readers are slow, and not while
+   the task waits for somebody's input.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.messages import INTERRUPTED
+from a2a_bridge.hosting.clock import Timer
+
+if TYPE_CHECKING:
+    from a2a_bridge.hosting.execution import Execution
+    from a2a_bridge.hosting.ticket import Ticket
+
+log = logging.getLogger("a2a_bridge.hosting")
+
+TOO_LONG = "the agent did not finish within {:g} seconds"
+SILENT = "the agent said nothing for {:g} seconds"
+
+
+class Watch:
+    """Watches nothing; the usual one."""
+
+    def ask(self) -> None:
+        """The run is waited for."""
+
+    def hear(self) -> None:
+        """It has said something."""
+
+    def close(self) -> None:
+        """It is over."""
+
+
+class _Watch(Watch):
+    """Watches one run."""
+
+    def __init__(self, execution: Execution, ticket: Ticket) -> None:
+        self._execution = execution
+        self._ticket = ticket
+        options = execution.workshop.options
+        self._silence = options.silence_timeout
+        self._clock = execution.workshop.clock
+        self._silent: Timer | None = None
+        self._whole: Timer | None = None
+        if options.run_timeout > 0:
+            text = TOO_LONG.format(options.run_timeout)
+            self._whole = self._clock.call_later(options.run_timeout, lambda: self._expire(text))
+
+    def ask(self) -> None:
+        task = self._execution.task
+        if self._silence > 0 and (task is None or task.status.state not in INTERRUPTED):
+            text = SILENT.format(self._silence)
+            self._silent = self._clock.call_later(self._silence, lambda: self._expire(text))
+
+    def hear(self) -> None:
+        if self._silent is not None:
+            self._silent.cancel()
+            self._silent = None
+
+    def close(self) -> None:
+        self.hear()
+        if self._whole is not None:
+            self._whole.cancel()
+            self._whole = None
+
+    def _expire(self, text: str) -> None:
+        execution = self._execution
+        self.close()
+        if execution.ending is None and not execution.stopping:
+            log.warning("task %s: %s", execution.task_id, text)
+            execution.end(_expired(execution, self._ticket, text))
+
+
+_NONE = Watch()
+
+
+def watch(execution: Execution, ticket: Ticket) -> Watch:
+    """What watches a run."""
+    options = execution.workshop.options
+    if options.run_timeout <= 0 and options.silence_timeout <= 0:
+        return _NONE
+    return _Watch(execution, ticket)
+
+
+def too_late(text: str) -> A2AError:
+    """The answer where there is no task yet that could fail."""
+    return A2AError(Reason.DEADLINE_EXCEEDED, text, blame=Blame.SELF)
+
+
+async def _expired(execution: Execution, ticket: Ticket, text: str) -> None:
+    ticket.run.cancel()
+    execution.stopping = True
+    await execution.halt()
+    if execution.task is None:
+        execution.copy.shut()
+        execution.give_up(too_late(text))
+    else:
+        execution.fail(text)
