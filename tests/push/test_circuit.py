@@ -1,0 +1,115 @@
+"""Circuits: when a target is left alone, when it is tried, when it is given up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from a2a_bridge.push.circuit import Circuits
+from tests.push.test_lines import Clock
+
+
+def circuits(clock: Clock, **members: Any) -> Circuits:
+    return Circuits(
+        now=clock, chance=lambda: 1.0, **({"each": 4, "trip": 3, "pause": 10.0, "patience": 1000.0} | members)
+    )
+
+
+def fail(ours: Circuits, times: int = 1) -> None:
+    for _ in range(times):
+        ours.begin("x")
+        ours.end("x", fine=False)
+
+
+def test_a_target_has_so_much_room() -> None:
+    ours = circuits(Clock())
+    assert ours.room("x") == 4
+    ours.begin("x")
+    assert (ours.room("x"), ours.room("y")) == (3, 4)
+    ours.end("x", fine=True)
+    assert ours.room("x") == 4
+    assert len(ours) == 0
+
+
+def test_it_opens_after_failures_in_a_row_and_is_tried_with_one() -> None:
+    clock = Clock()
+    ours = circuits(clock)
+    fail(ours, 2)
+    assert ours.room("x") == 4
+    ours.begin("x")
+    assert ours.end("x", fine=False)  # it has just opened
+    assert ours.room("x") == 0
+    assert ours.wait() == pytest.approx(10)
+    clock.time += 10
+    assert ours.room("x") == 1
+    ours.begin("x")
+    assert ours.room("x") == 0
+    assert not ours.end("x", fine=False)
+    assert ours.wait() == pytest.approx(20)
+    clock.time += 20
+    ours.begin("x")
+    ours.end("x", fine=True)
+    assert ours.room("x") == 4
+    assert len(ours) == 0
+
+
+def test_a_success_in_between_closes_it() -> None:
+    ours = circuits(Clock())
+    for _ in range(5):
+        fail(ours, 2)
+        ours.begin("x")
+        ours.end("x", fine=True)
+    assert ours.room("x") == 4
+
+
+def test_what_tells_nothing_changes_nothing() -> None:
+    ours = circuits(Clock())
+    fail(ours, 2)
+    ours.begin("x")
+    ours.end("x", fine=None)
+    fail(ours, 1)
+    assert ours.room("x") == 0
+
+
+def test_the_pause_has_an_end() -> None:
+    clock = Clock()
+    ours = circuits(clock, longest=60.0)
+    fail(ours, 3)
+    for _ in range(50):
+        wait = ours.wait()
+        assert wait is not None
+        assert wait <= 60
+        clock.time += wait
+        fail(ours)
+
+
+def test_what_has_failed_for_too_long_is_hopeless_but_still_tried() -> None:
+    clock = Clock()
+    ours = circuits(clock, longest=60.0)
+    fail(ours, 3)
+    assert not ours.hopeless("x")
+    clock.time += 2000
+    assert ours.room("x") == 1  # whoever comes now is the one that tries
+    assert not ours.hopeless("x")
+    fail(ours)
+    assert ours.hopeless("x")
+    assert ours.room("x") == 4
+    clock.time += 60
+    assert not ours.hopeless("x")
+    ours.begin("x")
+    assert ours.hopeless("x")
+    ours.end("x", fine=True)
+    assert not ours.hopeless("x")
+    assert len(ours) == 0
+
+
+def test_targets_do_not_come_back_together() -> None:
+    clock = Clock()
+    ours = Circuits(trip=1, now=clock)
+    for number in range(50):
+        ours.begin(f"x{number}")
+        ours.end(f"x{number}", fine=False)
+    clock.time += 2.5  # the least that the first pause may be
+    waits = [ours.room(f"x{number}") for number in range(50)]
+    assert 0 in waits

@@ -1,0 +1,191 @@
+"""The guard at work: names that mean this or that, or first this and then that. Over real sockets where it connects."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from a2a_bridge.bindings import DialOptions, Post, http_post
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push import Gatekeeper, PushOptions
+from a2a_bridge.push.gatekeeper import is_own
+from tests.push.receiver import receiving
+
+
+class Names:
+    """What names mean: one list of addresses after the other, the last one from then on."""
+
+    def __init__(self, *meanings: Sequence[str]) -> None:
+        self._meanings = list(meanings)
+        self.asked = 0
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        self.asked += 1
+        found = self._meanings[min(self.asked, len(self._meanings)) - 1]
+        if not found:
+            raise OSError("no such host")
+        return found
+
+
+def gatekeeper(*meanings: Sequence[str], allow: Sequence[str] = ()) -> Gatekeeper:
+    return Gatekeeper(PushOptions(allow=tuple(allow)).guard(), lookup=Names(*meanings))
+
+
+async def refused(url: str, *meanings: Sequence[str], allow: Sequence[str] = ()) -> str:
+    """Why a URL cannot be registered; empty when it can."""
+    keeper = gatekeeper(*meanings, allow=allow)
+    error = await keeper.check(hub.TaskPushNotificationConfig(task_id="t", id="p", url=url))
+    if error is None:
+        return ""
+    assert error.reason is Reason.INVALID_PARAMS
+    assert [one.field for one in error.violations] == ["url"]
+    return error.violations[0].description
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1/",
+        "http://127.0.0.1:8080/",
+        "https://[::1]/",
+        "https://[::ffff:127.0.0.1]/",
+        "https://[fe80::1%25eth0]/",
+        "http://169.254.169.254/latest/meta-data/",
+        "http://[fd00:ec2::254]/latest/meta-data/",
+        "http://10.0.0.1/",
+        "http://0.0.0.0/",
+        "https://1.1.1.1:22/",
+    ],
+)
+async def test_literal_addresses_are_refused_when_registered(url: str) -> None:
+    assert "not allowed" in await refused(url)
+
+
+async def test_names_are_refused_when_registered() -> None:
+    url = "https://hook.example/"
+    assert await refused(url, ["1.1.1.1", "2606:4700::1111"]) == ""
+    assert await refused(url, ["1.1.1.1", "10.0.0.1"])
+    assert await refused(url, ["127.0.0.1"])
+    assert await refused("https://hook.example:9200/", ["1.1.1.1"])
+    assert await refused(url, ["127.0.0.1"], allow=["127.0.0.1"]) == ""
+    assert await refused("http://hook.example:9200/", ["127.0.0.1"], allow=["hook.example"]) == ""
+
+
+async def test_a_name_that_nobody_knows_yet_may_be_registered() -> None:
+    assert await refused("https://hook.example/", []) == ""
+    assert await refused("https://hook.example:22/", [])
+
+
+@pytest.mark.parametrize(
+    "text", ["2130706433", "127.1", "0x7f000001", "0177.0.0.1", "localhost"]
+)
+async def test_other_spellings_of_this_machine_are_refused(text: str) -> None:
+    error = await Gatekeeper().check(hub.TaskPushNotificationConfig(url=f"http://{text}/"))
+    assert error is not None
+    async with http_post(DialOptions(), Gatekeeper().resolve) as post:
+        with pytest.raises(A2AError):
+            await post(f"http://{text}/", {}, b"")
+
+
+async def test_our_own_public_addresses_are_refused() -> None:
+    assert is_own("127.0.0.1")
+    assert not is_own("1.1.1.1")
+    keeper = Gatekeeper(lookup=Names(["1.1.1.1"]), own=lambda text: text == "1.1.1.1")
+    assert await keeper.check(hub.TaskPushNotificationConfig(url="https://hook.example/")) is not None
+    with pytest.raises(A2AError) as caught:
+        await keeper.resolve("hook.example", 443)
+    assert caught.value.reason is Reason.PERMISSION_DENIED
+
+
+@asynccontextmanager
+async def posting(keeper: Gatekeeper) -> AsyncIterator[Post]:
+    async with http_post(DialOptions(timeout=10), keeper.resolve) as post:
+        yield post
+
+
+async def test_a_name_that_changes_its_meaning_is_not_connected_to() -> None:
+    """DNS rebinding: public when it is registered, and this machine when we connect."""
+    async with receiving() as receiver:
+        port = receiver.url.rpartition(":")[2].partition("/")[0]
+        names = Names(["1.1.1.1"], ["127.0.0.1"])
+        keeper = Gatekeeper(PushOptions(ports=frozenset({int(port)})).guard(), lookup=names)
+        url = f"http://hook.example:{port}/hook"
+        assert await keeper.check(hub.TaskPushNotificationConfig(url=url)) is None
+        async with posting(keeper) as post:
+            with pytest.raises(A2AError) as caught:
+                await post(url, {}, b"{}")
+        assert caught.value.reason is Reason.PERMISSION_DENIED
+        assert names.asked == 2  # once each: nothing is resolved again after it was checked
+        assert receiver.posted == []
+
+
+async def test_the_checked_address_is_the_connected_one() -> None:
+    """Nobody but our lookup knows this name, so whoever is reached was reached by what it said, and it is asked once."""
+    async with receiving() as receiver:
+        port = receiver.url.rpartition(":")[2].partition("/")[0]
+        names = Names(["127.0.0.1"], ["127.0.0.2"])
+        keeper = Gatekeeper(PushOptions(allow=("127.0.0.1",)).guard(), lookup=names)
+        async with posting(keeper) as post:
+            reply = await post(f"http://hook.example:{port}/hook", {}, b"{}")
+        assert reply.status == 204
+        assert receiver.posted[0].headers["host"] == f"hook.example:{port}"
+        assert names.asked == 1
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "2130706433", "[::ffff:127.0.0.1]", "[::1]"])
+async def test_literal_addresses_are_not_connected_to(host: str) -> None:
+    async with receiving() as receiver:
+        port = receiver.url.rpartition(":")[2].partition("/")[0]
+        async with posting(Gatekeeper(PushOptions(ports=frozenset({int(port)})).guard())) as post:
+            with pytest.raises(A2AError):
+                await post(f"http://{host}:{port}/hook", {}, b"{}")
+        assert receiver.posted == []
+
+
+async def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with receiving() as receiver, receiving() as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        async with posting(gatekeeper(allow=["127.0.0.1"])) as post:
+            await post(receiver.url, {}, b"{}")
+        assert len(receiver.posted) == 1
+        assert proxy.posted == []
+
+
+async def test_redirects_are_not_followed() -> None:
+    async with receiving() as receiver:
+        receiver.statuses = [302]
+        async with posting(gatekeeper(allow=["127.0.0.1"])) as post:
+            assert (await post(receiver.url, {}, b"{}")).status == 302
+        assert len(receiver.posted) == 1
+
+
+async def test_https_only() -> None:
+    keeper = Gatekeeper(PushOptions(schemes=frozenset({"https"})).guard(), lookup=Names(["1.1.1.1"]))
+    assert await keeper.check(hub.TaskPushNotificationConfig(url="https://hook.example/")) is None
+    assert await keeper.check(hub.TaskPushNotificationConfig(url="http://hook.example/")) is not None
+
+
+@pytest.mark.parametrize(
+    ("members", "field"),
+    [
+        ({"url": "https://hook.example/" + "x" * 2048}, "url"),
+        ({"id": "x" * 513}, "id"),
+        ({"token": "x" * 4097}, "token"),
+        ({"authentication": {"scheme": "x" * 65}}, "authentication.scheme"),
+        ({"authentication": {"scheme": "x", "credentials": "x" * 8193}}, "authentication.credentials"),
+        ({"url": "https://user:pass@hook.example/"}, "url"),
+        ({"url": "https://hook.example/\r\nX: y"}, "url"),
+        ({"token": "a\r\nX: y"}, "token"),
+    ],
+)
+async def test_what_is_too_long_or_breaks_a_header_is_refused(members: dict[str, object], field: str) -> None:
+    given = {"task_id": "t", "url": "https://hook.example/"} | members
+    error = await gatekeeper(["1.1.1.1"]).check(hub.TaskPushNotificationConfig(**given))  # type: ignore[arg-type]
+    assert error is not None
+    assert [one.field for one in error.violations] == [field]

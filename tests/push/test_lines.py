@@ -1,0 +1,95 @@
+"""Whose turn it is: times, targets that take turns, lines that come and go."""
+
+from __future__ import annotations
+
+import pytest
+
+from a2a_bridge.push.lines import Lines
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+def lines(clock: Clock | None = None) -> Lines[str]:
+    return Lines(clock or Clock())
+
+
+def anything(_: str) -> int:
+    return 100
+
+
+def test_lines_are_taken_once_and_come_back() -> None:
+    ours = lines()
+    ours.put("a", "x")
+    assert ours.take(10, anything) == ["a"]
+    assert ours.take(10, anything) == []
+    assert "a" in ours
+    ours.put("a", "x")
+    assert ours.take(10, anything) == ["a"]
+    ours.drop("a")
+    ours.drop("a")
+    assert "a" not in ours
+    assert ours.take(10, anything) == []
+
+
+def test_lines_wait_for_their_time() -> None:
+    clock = Clock()
+    ours = lines(clock)
+    ours.put("a", "x", 5)
+    ours.put("b", "x", 2)
+    assert ours.wait() == pytest.approx(2)
+    assert ours.take(10, anything) == []
+    clock.time += 3
+    assert ours.take(10, anything) == ["b"]
+    assert ours.wait() == pytest.approx(2)
+    ours.put("a", "x", 50)
+    clock.time += 3
+    assert ours.take(10, anything) == []
+    clock.time += 50
+    assert ours.take(10, anything) == ["a"]
+    assert ours.wait() is None
+
+
+def test_what_was_put_again_is_due_once() -> None:
+    clock = Clock()
+    ours = lines(clock)
+    for seconds in range(200, 0, -1):
+        ours.put("a", "x", seconds)
+    assert ours.wait() == pytest.approx(1)
+    clock.time += 500
+    assert ours.take(10, anything) == ["a"]
+    assert ours.wait() is None
+
+
+def test_targets_take_turns() -> None:
+    ours = lines()
+    for target in "xyz":
+        for number in range(4):
+            ours.put(f"{target}{number}", target)
+    taken = ours.take(6, anything)
+    assert sorted(line[0] for line in taken) == ["x", "x", "y", "y", "z", "z"]
+    assert taken[:3] == ["x0", "y0", "z0"]
+
+
+def test_a_target_is_given_no_more_than_it_has_room_for() -> None:
+    ours = lines()
+    for target in "xy":
+        for number in range(4):
+            ours.put(f"{target}{number}", target)
+    assert ours.take(10, lambda target: 1 if target == "x" else 0) == ["x0"]
+    assert ours.take(10, lambda target: 0 if target == "x" else 3) == ["y0", "y1", "y2"]
+    assert len(ours.take(10, anything)) == 4
+
+
+def test_a_line_moves_to_another_target() -> None:
+    ours = lines()
+    ours.put("a", "x")
+    ours.put("a", "y")
+    assert ours.target("a") == "y"
+    assert ours.take(10, lambda target: 1 if target == "x" else 0) == []
+    assert ours.take(10, lambda target: 1 if target == "y" else 0) == ["a"]
