@@ -14,7 +14,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    delete,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    text,
+)
 
 from a2a_bridge.hosting.stores.sql.schema import counts, tasks
 
@@ -112,3 +123,28 @@ def _one_by_one(
     if state:
         query = query.where(tasks.c.state == state)
     return int(connection.scalar(query) or 0)
+
+
+def recount(connection: Connection) -> None:
+    """Counts all tasks anew. For who has put tasks in by other means, while nobody else writes."""
+    connection.execute(delete(counts))
+    columns = ["tenant", "owner", "context", "level", "bucket", "state", "stripe", "number"]
+    place = (tasks.c.tenant, tasks.c.owner)
+    stretches = [(level, tasks.c.time.op(">>")(bits)) for level, bits in enumerate(_BITS)]
+    for context, level, bucket in (
+        (tasks.c.context, _ALL, literal(0)),
+        (literal(""), _ALL, literal(0)),
+        *((literal(""), level, bucket) for level, bucket in stretches),
+    ):
+        number = select(
+            *place,
+            context.label("c"),
+            literal(level),
+            bucket.label("b"),
+            tasks.c.state,
+            literal(0),
+            func.count(),
+        ).group_by(*place, text("c"), text("b"), tasks.c.state)
+        if context is tasks.c.context:
+            number = number.where(tasks.c.context != "")
+        connection.execute(insert(counts).from_select(columns, number))
