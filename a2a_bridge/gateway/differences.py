@@ -12,19 +12,19 @@ from __future__ import annotations
 
 from a2a_bridge.core.lifecycle import add_artifact
 from a2a_bridge.core.messages import RUNNING, TERMINAL
-from a2a_bridge.dialects.marks import SNAPSHOT, synthesised
+from a2a_bridge.dialects.marks import SYNTHESISED
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
-def missed(before: hub.Task, now: hub.Task, *, history: bool = True) -> list[hub.StreamResponse]:
+def missed(
+    before: hub.Task, now: hub.Task, *, history: bool = True, status: bool = True
+) -> list[hub.StreamResponse]:
     """The events between `before` and `now`, in an order that is possible.
 
-    history: whether that of `before` is whole, so that what it lacks is new. The status of a snapshot that a bridge
-    made up is not the agent's, and tells nothing.
+    history: whether that of `before` is whole, so that what it lacks is new. status: whether that of `now` is told.
     """
-    made_up = synthesised(now) == SNAPSHOT
     found = []
-    if history and not made_up:
+    if history and status:
         found += [hub.StreamResponse(status_update=update) for update in _said(before, now)]
     ended = now.status.state in TERMINAL
     for artifact in now.artifacts:
@@ -33,9 +33,11 @@ def missed(before: hub.Task, now: hub.Task, *, history: bool = True) -> list[hub
             update.task_id, update.context_id = now.id, now.context_id
             update.last_chunk = ended
             found.append(hub.StreamResponse(artifact_update=update))
-    if not made_up and _moved(before.status, now.status):
+    if status and _moved(before.status, now.status):
         final = hub.TaskStatusUpdateEvent(task_id=now.id, context_id=now.context_id, status=now.status)
         for name, value in now.metadata.fields.items():
+            if name == SYNTHESISED:
+                continue
             if name not in before.metadata.fields or before.metadata.fields[name] != value:
                 final.metadata.fields[name].CopyFrom(value)
         found.append(hub.StreamResponse(status_update=final))

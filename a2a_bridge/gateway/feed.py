@@ -32,6 +32,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import GAP, counted_on
 from a2a_bridge.core.service import Service
+from a2a_bridge.dialects.marks import SNAPSHOT, synthesised
 from a2a_bridge.gateway.differences import missed
 from a2a_bridge.gateway.replay import Log, ReplayOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -87,6 +88,8 @@ class Feed:
         self._theirs = theirs
         self._on_event = on_event
         self._fruitless = 0
+        #: the status that was told last because a snapshot had it
+        self._told: hub.TaskStatus | None = None
         self._begun = self._given_up = False
         self._task: asyncio.Task[None] | None = None
 
@@ -164,6 +167,11 @@ class Feed:
         log = self._log
         if self._theirs and id_ != log.id(log.last + 1):
             raise self._lost()
+        if self._told is not None and event.HasField("status_update"):
+            # A snapshot may be ahead of the events that follow it.
+            told, self._told = self._told, None
+            if not self._theirs and event.status_update.status == told:
+                return
         if id_:
             self.heard = id_
         self._fruitless = 0
@@ -210,8 +218,7 @@ class Feed:
         request = hub.SubscribeToTaskRequest(id=self._log.task_id, tenant=self._tenant)
         source = cast("Events", self._service.stream(Call(ops.SUBSCRIBE_TO_TASK, request, context)))
         try:
-            first = await anext(source)
-            self._first(first, reply)
+            await self._fit(source, reply)
         except StopAsyncIteration:
             # What was asked for by its id and is nothing has been told; anything else has to be looked at.
             if not self.heard:
@@ -231,8 +238,9 @@ class Feed:
             return None, reply
         return source, reply
 
-    def _first(self, first: hub.StreamResponse, reply: dict[str, str]) -> None:
-        """Fits the first event of a new stream to the log. Raises _Lost."""
+    async def _fit(self, source: Events, reply: dict[str, str]) -> None:
+        """Fits the beginning of a new stream to the log. Raises _Lost."""
+        first = await anext(source)
         id_ = reply.pop(EVENT_PARAMETER, "")
         gap = reply.pop(RESUME_PARAMETER, "") == GAP
         if self.heard and id_ and not gap:
@@ -241,10 +249,15 @@ class Feed:
             if next(following, "") == id_:
                 self._append(first, id_)
                 return
-        if first.HasField("task") and first.task.id == self._log.task_id:
+        if not first.HasField("task") or first.task.id != self._log.task_id:
+            self._append(first, id_)
+        elif synthesised(first.task) != SNAPSHOT:
             self._catch_up(first.task, id_)
         else:
-            self._append(first, id_)
+            # Made because of the event that follows: where that is a status, it has been written into the task.
+            second = await anext(source)
+            self._catch_up(first.task, id_, status=not second.HasField("status_update"))
+            self._append(second, reply.pop(EVENT_PARAMETER, ""))
 
     async def _look(self, refused: A2AError) -> None:
         """Closes the log by what became of the task. Raises what the agent said if that is not the end of it."""
@@ -259,13 +272,13 @@ class Feed:
             raise refused
         self._catch_up(task, "")
 
-    def _catch_up(self, now: hub.Task, id_: str) -> None:
+    def _catch_up(self, now: hub.Task, id_: str, *, status: bool = True) -> None:
         """Adds what was missed, as a snapshot tells it. Raises _Lost when it cannot be told."""
         log = self._log
         before = log.snapshot()
         if before is None:
             raise self._lost()
-        events = missed(before, now, history=log.history)
+        events = missed(before, now, history=log.history, status=status)
         if self._theirs and (log.id(log.last + len(events)) != (id_ or log.id(log.last))):
             raise self._lost()
         if id_:
@@ -274,6 +287,7 @@ class Feed:
             self._fruitless = 0
             log.append(event)
             self._on_event()
+        self._told = now.status if events and events[-1].HasField("status_update") else None
 
 
 __all__ = ["Events", "Feed"]

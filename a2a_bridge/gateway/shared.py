@@ -12,6 +12,7 @@ It stands right before the agent. Rules:
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ from a2a_bridge.dialects.marks import CLOSING, SNAPSHOT, SYNTHESISED, synthesise
 from a2a_bridge.gateway.feed import Events
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.replay import Reader, ReplayOptions
-from a2a_bridge.gateway.shelf import Beginning, Shelf, Stream
+from a2a_bridge.gateway.shelf import Beginning, Key, Shelf, Stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: parameters that travel on and say nothing of who calls
@@ -85,6 +86,8 @@ class Sharing:
         self._older = older
         self._older_callers = older_versions()
         self._shelf = Shelf(service, options)
+        #: subscriptions that the agent has not answered yet
+        self._opening: dict[Key, asyncio.Event] = {}
 
     def __len__(self) -> int:
         return len(self._shelf)
@@ -175,13 +178,33 @@ class Sharing:
         context = call.context
         task_id = call.request.id
         after = asked_after(context)
-        ours = bool(after) and self._shelf.ours(after)
-        stream = self._shelf.find((self._whose(call), task_id))
+        key = self._whose(call), task_id
+        # An agent that shows the task at once need not be asked twice at the same time.
+        at_once = not after and not self._older
+        while at_once and (opening := self._opening.get(key)) is not None:
+            await opening.wait()
+        joined = self._known(call, key, after)
+        if joined is not None:
+            return joined
+        if not at_once:
+            return await self._asked(call, task_id, after)
+        opening = self._opening[key] = asyncio.Event()
+        try:
+            return await self._asked(call, task_id, after)
+        finally:
+            del self._opening[key]
+            opening.set()
+
+    def _known(self, call: Call[Any, Any], key: Key, after: str) -> _Opened | None:
+        """A place in a stream that is kept, if it has what is asked for."""
+        context = call.context
+        stream = self._shelf.find(key)
         if stream is not None:
             place = stream.log.place(after) if after else None
             if place is not None:
                 return self._joined(call, stream, place, _Opened({}, id=after, resumed=True))
-            snapshot = stream.log.snapshot() if _joinable(stream) and (ours or not after) else None
+            wanted = not after or self._shelf.ours(after)
+            snapshot = stream.log.snapshot() if wanted and _joinable(stream) else None
             if snapshot is not None:
                 id_ = stream.log.id(stream.log.last)
                 if after:
@@ -191,7 +214,12 @@ class Sharing:
                     synthesise(snapshot, SNAPSHOT)
                 opened = _Opened({}, hub.StreamResponse(task=snapshot), id_)
                 return self._joined(call, stream, stream.log.last, opened)
-        asked = context
+        return None
+
+    async def _asked(self, call: Call[Any, Any], task_id: str, after: str) -> _Opened:
+        """A subscription of the agent's."""
+        context = asked = call.context
+        ours = bool(after) and self._shelf.ours(after)
         if after:
             parameters = dict(context.parameters.items())
             parameters.pop(LAST_EVENT_PARAMETER, None)

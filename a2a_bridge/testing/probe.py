@@ -62,6 +62,10 @@ class Probe:
             while self._running != count:
                 await self._changed.wait()
 
+    async def changed(self) -> None:
+        """Waits until a call begins or ends."""
+        await self._changed.wait()
+
     def _enter(self, call: Call[Any, Any]) -> None:
         self.calls.append(call)
         self._running += 1

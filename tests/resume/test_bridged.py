@@ -1,0 +1,290 @@
+"""Through a gateway: cut before it and behind it at every event, on each binding, the caller sees every event once."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import RESUME_PARAMETER, Call, CallContext
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.resume import GAP, gap_of
+from a2a_bridge.dialects import V1_0, Dialect, by_version
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.resume.bridged import Bridge, bridged, sending
+from tests.resume.scene import BINDINGS, Seen, numbered, read, read_until_cut, subscribing
+from tests.resume.scripted import TASK, Log, whole
+
+fronts = pytest.mark.parametrize("front", BINDINGS)
+upstreams = pytest.mark.parametrize("upstream", BINDINGS)
+numberings = pytest.mark.parametrize("own", [True, False], ids=["agent's ids", "our ids"])
+CHUNKS = 3
+PATIENCE = 20.0
+
+
+def contents(seen: list[Seen]) -> list[bytes]:
+    return [one.event for one in seen]
+
+
+def plain(events: list[hub.StreamResponse]) -> list[bytes]:
+    return [event.SerializeToString(deterministic=True) for event in events]
+
+
+async def resumed(bridge: Bridge, after: str, most: int = 0) -> list[Seen]:
+    """The rest of a stream once the way to the gateway is found again; after so many events it is cut again."""
+    call = Call(ops.GET_TASK, hub.GetTaskRequest(id=TASK), CallContext())
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                await bridge.service.unary(call)
+                break
+            except A2AError as error:
+                assert error.reason is Reason.UNAVAILABLE
+        if most:
+            return await read_until_cut(bridge.service, subscribing(TASK, after), bridge.near, most)
+        return await read(bridge.service, subscribing(TASK, after))
+
+
+def alike(seen: list[Seen], events: list[hub.StreamResponse]) -> bool:
+    """Whether they are the same, but that a piece that begins an artifact may say so or not."""
+    told = [one.content for one in seen]
+    first = next((one for one in told if one.HasField("artifact_update")), None)
+    if first is not None:
+        first.artifact_update.append = True
+    return told == events
+
+
+def texts(seen: list[Seen]) -> list[str]:
+    """The parts of the artifact, each as often as a reader was given it."""
+    found = [one.content.artifact_update for one in seen if one.content.HasField("artifact_update")]
+    assert all(one.append for one in found[1:])
+    return [part.text for one in found for part in one.artifact.parts]
+
+
+def states(seen: list[Seen]) -> list[hub.TaskState]:
+    return [one.content.status_update.status.state for one in seen if one.content.HasField("status_update")]
+
+
+# ---------------------------------------------------------------------- between the client and the gateway
+
+
+@fronts
+@numberings
+async def test_cut_before_the_gateway_and_the_task_has_ended(front: str, own: bool) -> None:
+    events = whole(CHUNKS)
+    async with bridged(front, "GRPC") as bridge:
+        for place in range(1, len(events) + 1):
+            bridge.play(Log(*events, numbered=own))
+            seen = await read_until_cut(bridge.service, sending(), bridge.near, place)
+            seen += await resumed(bridge, seen[-1].id)
+            assert contents(seen) == plain(events)
+            assert len({one.id for one in seen}) == len(events)
+
+
+@fronts
+@numberings
+async def test_cut_before_the_gateway_after_every_event_of_a_living_task(front: str, own: bool) -> None:
+    events = whole(CHUNKS)
+    async with bridged(front, "JSONRPC") as bridge:
+        log = bridge.play(Log(*events[:2], numbered=own))
+        seen = await read_until_cut(bridge.service, sending(), bridge.near, 1)
+        while len(seen) < len(events):
+            if len(log.events) < len(events):
+                log.add(events[len(log.events)])
+            seen += await resumed(bridge, seen[-1].id, 1)
+        assert await resumed(bridge, seen[-1].id) == []
+        assert contents(seen) == plain(events)
+        # The agent was asked once, unless it can resume by itself.
+        assert own or streams(bridge) == 1
+
+
+@pytest.mark.parametrize("version", ["0.3", "0.2.5"])
+@pytest.mark.parametrize("front", ["JSONRPC", "GRPC"])
+async def test_callers_of_older_versions_resume_too(front: str, version: str) -> None:
+    caller = dialect(version)
+    events = whole(CHUNKS)
+    async with bridged(front, "HTTP+JSON", caller=caller) as bridge:
+        for place in range(1, len(events) + 1):
+            bridge.play(Log(*events, numbered=False))
+            seen = await read_until_cut(bridge.service, sending(), bridge.near, place)
+            seen += await resumed(bridge, seen[-1].id)
+            assert contents(seen) == plain(events)
+
+
+@fronts
+async def test_what_this_gateway_never_gave_is_a_gap(front: str) -> None:
+    events = whole(CHUNKS)
+    async with bridged(front, "JSONRPC") as bridge:
+        log = bridge.play(Log(*events[:4], numbered=False))
+        call = subscribing(TASK, "gother-3")
+        async with asyncio.timeout(PATIENCE), aclosing(numbered(bridge.service, call)) as stream:
+            snapshot = await anext(stream)
+            assert call.context.reply[RESUME_PARAMETER] == GAP
+            mark = gap_of(snapshot.content)
+            assert mark is not None
+            assert (mark.after, mark.id) == ("gother-3", snapshot.id)
+            log.add(*events[4:])
+            assert contents([one async for one in stream]) == plain(events[4:])
+
+
+@fronts
+async def test_the_agents_ids_outlive_the_gateway(front: str) -> None:
+    events = whole(CHUNKS)
+    log = Log(*events, epoch="run-7")
+    async with bridged(front, "GRPC") as bridge:
+        bridge.play(log)
+        seen = await read_until_cut(bridge.service, sending(), bridge.near, 3)
+    async with bridged(front, "GRPC") as bridge:
+        bridge.play(log)
+        seen += await resumed(bridge, seen[-1].id)
+    assert contents(seen) == plain(events)
+    assert [one.id for one in seen] == [log.id(number) for number in range(1, len(events) + 1)]
+
+
+# ---------------------------------------------------------------------- between the gateway and the agent
+
+
+class Caller:
+    """Reads a stream on its own; seen: what it has so far."""
+
+    def __init__(self, bridge: Bridge, call: Any) -> None:
+        self.seen: list[Seen] = []
+        self._more = asyncio.Event()
+        self._reading = asyncio.create_task(self._read(bridge, call))
+
+    async def _read(self, bridge: Bridge, call: Any) -> None:
+        try:
+            async with aclosing(numbered(bridge.service, call)) as events:
+                async for one in events:
+                    self.seen.append(one)
+                    self._more.set()
+        finally:
+            self._more.set()
+
+    async def has(self, number: int) -> None:
+        """Waits until it has seen so many events."""
+        while len(self.seen) < number and not self._reading.done():
+            self._more.clear()
+            await self._more.wait()
+        assert len(self.seen) >= number
+
+    async def end(self) -> list[Seen]:
+        await self._reading
+        return self.seen
+
+
+async def cut_behind(
+    bridge: Bridge, call: Any, place: int, log: Log, *rest: hub.StreamResponse, subscribed: bool
+) -> list[Seen]:
+    """All that a caller sees whose gateway loses the agent after so many events; then the task goes on.
+
+    subscribed: when the gateway has found the agent again, not before.
+    """
+    bridge.far.hold_after(place)
+    async with asyncio.timeout(PATIENCE):
+        caller = Caller(bridge, call)
+        await caller.has(place)
+        await bridge.far.held()
+        if not subscribed:
+            log.add(*rest)
+        bridge.far.cut()
+        if subscribed:
+            await began(bridge, 2)
+            log.add(*rest)
+        return await caller.end()
+
+
+@upstreams
+@numberings
+async def test_cut_behind_the_gateway_while_the_task_goes_on(upstream: str, own: bool) -> None:
+    events = whole(CHUNKS)
+    async with bridged("JSONRPC", upstream) as bridge:
+        for place in range(1, len(events) - 1):
+            log = bridge.play(Log(*events[: place + 1], numbered=own))
+            seen = await cut_behind(bridge, sending(), place, log, *events[place + 1 :], subscribed=True)
+            # The one that the network swallowed is told by the task as it is, and looks as it did.
+            assert alike(seen, events)
+            assert len({one.id for one in seen}) == len(events)
+
+
+@upstreams
+@numberings
+async def test_cut_behind_the_gateway_and_the_task_ends_meanwhile(upstream: str, own: bool) -> None:
+    events = whole(CHUNKS)
+    async with bridged("GRPC", upstream) as bridge:
+        for place in range(1, len(events)):
+            log = bridge.play(Log(*events[: place + 1], numbered=own))
+            seen = await cut_behind(bridge, sending(), place, log, *events[place + 1 :], subscribed=False)
+            assert contents(seen)[:place] == plain(events)[:place]
+            assert texts(seen) == [f"part {number}. " for number in range(CHUNKS)]
+            assert states(seen)[-1] == hub.TASK_STATE_COMPLETED
+            assert not own or contents(seen) == plain(events)
+
+
+@upstreams
+async def test_a_subscription_is_cut_behind_the_gateway_at_each_event(upstream: str) -> None:
+    events = whole(CHUNKS)
+    async with bridged("GRPC", upstream) as bridge:
+        for place in range(1, len(events) - 1):
+            log = bridge.play(Log(*events[:1], numbered=False))
+            bridge.far.hold_after(place)
+            async with asyncio.timeout(PATIENCE):
+                caller = Caller(bridge, subscribing(TASK))
+                await caller.has(1)
+                log.add(*events[1 : place + 1])
+                await caller.has(place)
+                await bridge.far.held()
+                bridge.far.cut()
+                await began(bridge, 2)
+                log.add(*events[place + 1 :])
+                seen = await caller.end()
+            assert alike(seen, events)
+
+
+@upstreams
+async def test_the_agent_is_cut_off_for_several_readers_at_once(upstream: str) -> None:
+    events = whole(CHUNKS)
+    async with bridged("HTTP+JSON", upstream) as bridge, asyncio.timeout(PATIENCE):
+        log = bridge.play(Log(*events[:2], numbered=False))
+        callers = [Caller(bridge, subscribing(TASK)) for _ in range(3)]
+        for caller in callers:
+            await caller.has(1)
+        assert streams(bridge) == 1
+        bridge.far.cut()
+        await began(bridge, 2)
+        log.add(*events[2:])
+        found = [await caller.end() for caller in callers]
+        assert found[0] == found[1] == found[2]
+        assert contents(found[0])[1:] == plain(events[2:])
+        assert streams(bridge) == 2
+
+
+@pytest.mark.parametrize("version", ["0.3", "0.2.5"])
+@pytest.mark.parametrize("upstream", ["JSONRPC", "GRPC"])
+async def test_agents_of_older_versions_are_taken_up_too(upstream: str, version: str) -> None:
+    """They tell where they are with their next event only, and the gateway looks at the task then."""
+    events = whole(CHUNKS)
+    async with bridged("JSONRPC", upstream, agent=dialect(version)) as bridge:
+        for place in range(1, len(events) - 1):
+            log = bridge.play(Log(*events[: place + 1], numbered=False))
+            seen = await cut_behind(bridge, sending(), place, log, *events[place + 1 :], subscribed=True)
+            assert alike(seen, events)
+
+
+def streams(bridge: Bridge) -> int:
+    """How often the agent was asked for a stream."""
+    return sum(isinstance(call.operation, ops.Streaming) for call in bridge.probe.calls)
+
+
+async def began(bridge: Bridge, number: int) -> None:
+    """Waits until the agent gives its so-manieth stream, and has noticed the end of those before."""
+    while streams(bridge) < number:
+        await bridge.probe.changed()
+    await bridge.probe.running(1)
+
+
+def dialect(version: str) -> Dialect:
+    return by_version(version) or V1_0
