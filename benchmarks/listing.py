@@ -15,6 +15,9 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+from sqlalchemy import create_engine
+
+from a2a_bridge.hosting.stores.sql.counts import recount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from benchmarks import agent
 from benchmarks.databases import SQLITE, Databases
@@ -79,11 +82,14 @@ def _filled(
     connection = sqlite3.connect(url.removeprefix("sqlite:///"))
     try:
         fill(connection, number)
-        connection.execute("ANALYZE")
         connection.commit()
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     finally:
         connection.close()
+    if side == "ours":
+        engine = create_engine(url)
+        with engine.begin() as counted:
+            recount(counted)
+        engine.dispose()
     with Server(side, cores.server, store=url) as server:
         yield server
 
@@ -129,7 +135,7 @@ def _fill_ours(connection: sqlite3.Connection, number: int) -> None:
     rows, bodies = [], []
     for task in _tasks(number):
         time_ = task.status.timestamp.ToNanoseconds()
-        rows.append((task.id, "", "", task.context_id, task.status.state, time_, 1, 4, 4, ""))
+        rows.append((task.id, "", "", task.context_id, task.status.state, time_, 1, 4, 4, "", time_ / 1e9))
         bodies.append((task.id, task.SerializeToString()))
         if len(rows) == 10_000:
             _insert_ours(connection, rows, bodies)
@@ -137,8 +143,8 @@ def _fill_ours(connection: sqlite3.Connection, number: int) -> None:
 
 
 def _insert_ours(connection: sqlite3.Connection, rows: list[Any], bodies: list[Any]) -> None:
-    columns = "id, tenant, owner, context, state, time, version, last, applied, holder"
-    connection.executemany(f"INSERT INTO tasks ({columns}) VALUES ({', '.join('?' * 10)})", rows)  # noqa: S608
+    columns = "id, tenant, owner, context, state, time, version, last, applied, holder, written"
+    connection.executemany(f"INSERT INTO tasks ({columns}) VALUES ({', '.join('?' * 11)})", rows)  # noqa: S608
     connection.executemany("INSERT INTO bodies (task, data) VALUES (?, ?)", bodies)
     rows.clear()
     bodies.clear()

@@ -11,6 +11,7 @@ import typer
 
 from a2a_bridge.cli.call import call
 from a2a_bridge.cli.card import card
+from a2a_bridge.cli.db import app as db
 from a2a_bridge.cli.gateway import gateway
 from a2a_bridge.cli.options import EXIT_CODES
 from a2a_bridge.cli.push import app as push
@@ -32,6 +33,7 @@ app.command()(gateway)
 app.command()(call)
 app.command()(card)
 app.command()(usage)
+app.add_typer(db, name="db")
 app.add_typer(push, name="push")
 
 
