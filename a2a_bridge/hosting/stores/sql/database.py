@@ -51,6 +51,7 @@ class Database:
         self.url = url
         self.engine = _engine(url)
         self.sqlite = url.get_backend_name() == "sqlite"
+        self._anchor: Connection | None = None
         self._threads = ThreadPoolExecutor(_READERS, "a2a store reader")
 
     @property
@@ -67,22 +68,43 @@ class Database:
         """Does `work` in a thread and in one transaction that sees one moment. Raises UNAVAILABLE."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, work)
 
+    def anchor(self) -> None:
+        """Keeps a SQLite file open. Where the last connection goes, its index of the log goes too, and on a disk
+        that takes no writes nobody could read any more.
+        """
+        if self.sqlite and self._anchor is None:
+            self._anchor = self.engine.connect()
+            self._anchor.exec_driver_sql("SELECT count(*) FROM sqlite_master")
+            self._anchor.rollback()
+
     def close(self) -> None:
         """Closes what nobody uses. Whoever holds a connection closes it first."""
         self._threads.shutdown(wait=True, cancel_futures=True)
+        if self._anchor is not None:
+            self._anchor.close()
+            self._anchor = None
         self.engine.dispose()
 
     def _read(self, work: Callable[[Connection], Result]) -> Result:
         try:
-            with self.engine.connect() as connection:
-                if not self.sqlite:
-                    connection = connection.execution_options(isolation_level="REPEATABLE READ")  # noqa: PLW2901
-                return work(connection)
+            try:
+                return self._read_once(work)
+            except DBAPIError as error:
+                if not error.connection_invalidated:
+                    raise
+                # It had been idle, and the server had closed it: with a new one nobody need know.
+                return self._read_once(work)
         except Exception as error:
             if not failed(error):
                 raise
             log.warning("the store cannot be read: %s", cause(error))
             raise unavailable() from error
+
+    def _read_once(self, work: Callable[[Connection], Result]) -> Result:
+        with self.engine.connect() as connection:
+            if not self.sqlite:
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")  # noqa: PLW2901
+            return work(connection)
 
 
 def parse(url: str) -> URL:
@@ -157,7 +179,6 @@ def _engine(url: URL) -> Engine:
         },
         pool_size=_READERS + 1,
         max_overflow=-1,
-        pool_pre_ping=True,
     )
 
 

@@ -10,22 +10,29 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain, islice
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.ports import Gap
 from a2a_bridge.hosting.stores.sql.database import Database
 from a2a_bridge.hosting.stores.sql.hold import Change
 from a2a_bridge.hosting.stores.sql.segments import Segment, unpack
-from a2a_bridge.hosting.stores.sql.tasks import stretch
+from a2a_bridge.hosting.stores.sql.tasks import ends, stretch
 from a2a_bridge.pb import lf_a2a_v1 as hub
+
+log = logging.getLogger("a2a_bridge.store")
 
 #: events a reader gets at once: fewer wake-ups for it, and still a fine-grained position
 _BATCH = 32
 #: what a tail holds for readers that are behind
 _WINDOW = 256
 _WINDOW_BYTES = 96 << 10
+#: tasks asked for at once
+_AT_ONCE = 500
 #: bytes of segments fetched at once
 _FETCH = 256 << 10
 
@@ -40,6 +47,7 @@ class Logs:
         self._database = database
         self._given = given
         self._tails: dict[str, _Tail] = {}
+        self._looking: asyncio.Task[None] | None = None
 
     def subscribe(self, task_id: str, after: int) -> Reader:
         """A reader of the events after a number."""
@@ -59,11 +67,21 @@ class Logs:
 
     def woken(self, task_ids: Iterable[str] | None) -> None:
         """Other processes have written events of these tasks: None for any."""
-        for task_id in tuple(self._tails) if task_ids is None else task_ids:
+        if task_ids is None:
+            if self._looking is None and self._tails:
+                self._looking = asyncio.create_task(self._look(), name="a2a store look")
+            return
+        for task_id in task_ids:
             tail = self._tails.get(task_id)
-            if tail is not None:
+            if tail is not None and self._given(task_id) is None:
                 tail.stale = True
                 tail.wake()
+
+    async def close(self) -> None:
+        """Stops looking for what others have written."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait({self._looking})
 
     def end(self, task_id: str, error: A2AError) -> None:
         """Ends the readers of a task."""
@@ -71,6 +89,22 @@ class Logs:
         if tail is not None:
             tail.error = error
             tail.wake()
+
+    async def _look(self) -> None:
+        """Asks once for all tasks that are read here and written elsewhere."""
+        try:
+            wanted = [task_id for task_id in self._tails if self._given(task_id) is None]
+            for start in range(0, len(wanted), _AT_ONCE):
+                some = wanted[start : start + _AT_ONCE]
+                for task_id, position in (await self._database.read(partial(ends, task_ids=some))).items():
+                    tail = self._tails.get(task_id)
+                    if tail is not None and (position.last > tail.last or position.ended > tail.ended):
+                        tail.stale = True
+                        tail.wake()
+        except A2AError:
+            log.debug("what others have written is looked for again later")
+        finally:
+            self._looking = None
 
     def _gone(self, tail: _Tail) -> None:
         if self._tails.get(tail.task_id) is tail:
@@ -138,12 +172,6 @@ class _Tail:
             self._drop()
         self.wake()
 
-    def known(self, last: int, ended: bool) -> None:
-        """The database says so."""
-        self.stale = False
-        self.last = max(self.last, last)
-        self.ended = self.ended or ended
-
     def wake(self) -> None:
         for sleeper in self._sleepers:
             if not sleeper.done():
@@ -202,7 +230,7 @@ class Reader:
         self._tail = tail
         self._open = True
         #: events of the database that have not been handed out yet
-        self._old: deque[hub.StreamResponse] = deque()
+        self._old: Iterator[hub.StreamResponse] = iter(())
         tail.readers.add(self)
 
     async def take(self) -> Sequence[hub.StreamResponse]:
@@ -211,14 +239,10 @@ class Reader:
         while True:
             if not self._open:
                 return []
-            if self._old:
-                old = self._old
-                batch = [old.popleft() for _ in range(min(len(old), _BATCH))]
-            elif tail.base <= self.given < tail.base + len(tail.events):
+            batch = list(islice(self._old, _BATCH))
+            if not batch and tail.base <= self.given < tail.base + len(tail.events):
                 start = self.given - tail.base
-                batch = [tail.events[at][0] for at in range(start, min(start + _BATCH, len(tail.events)))]
-            else:
-                batch = []
+                batch = [event for event, _ in islice(tail.events, start, start + _BATCH)]
             if batch:
                 self.given += len(batch)
                 tail.trim()
@@ -237,7 +261,7 @@ class Reader:
     def close(self) -> None:
         if self._open:
             self._open = False
-            self._old.clear()
+            self._old = iter(())
             self._tail.leave(self)
             self._tail.wake()
 
@@ -247,7 +271,6 @@ class Reader:
         if found:
             if found[0].first > self.given + 1:
                 raise Gap
-            for segment in found:
-                self._old.extend(unpack(segment, self.given))
+            self._old = chain.from_iterable(unpack(segment, self.given) for segment in found)
         elif wanted:
             raise Gap  # the log is shorter than it was: that part has been thrown away

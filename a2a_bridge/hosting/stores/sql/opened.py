@@ -103,6 +103,7 @@ async def _alone(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterator
             page_key = await asyncio.to_thread(_prepare, database, path, me)
         database = Database(url)
         try:
+            await asyncio.to_thread(database.anchor)
             async with _running(database, me, options, page_key, vault) as store:
                 yield store
         finally:

@@ -153,6 +153,7 @@ class SqlStore:
             if self.writer.refusal() is None:
                 async with asyncio.timeout(_LAST_WRITES):
                     await self.writer.settled()
+        await self._logs.close()
         await self.writer.close()
 
     # ------------------------------------------------------------------ for the janitor

@@ -181,6 +181,13 @@ def stretch(
     return Position(row.last, row.state in TERMINAL), found
 
 
+def ends(connection: Connection, task_ids: Sequence[str]) -> dict[str, Position]:
+    """Where the logs of tasks end."""
+    kept = {storable(task_id): task_id for task_id in task_ids}
+    query = select(tasks.c.id, tasks.c.last, tasks.c.state).where(tasks.c.id.in_(kept))
+    return {kept[row.id]: Position(row.last, row.state in TERMINAL) for row in connection.execute(query)}
+
+
 def _whole(connection: Connection, rows: Sequence[Any]) -> list[hub.Task]:
     if not rows:
         return []

@@ -201,6 +201,7 @@ class GroupWriter:
         dirty, self._dirty = self._dirty[:_MOST], self._dirty[_MOST:]
         jobs, self._jobs = self._jobs[:_MOST], self._jobs[_MOST:]
         changes = [hold.collect(me) for hold in dirty if hold.dirty]
+        jobs = [job for job in jobs if not job.answer.done()]
         if changes or jobs:
             self._send(Group(changes, jobs))
 
