@@ -30,7 +30,7 @@ EVENTS = 7
 class Steps:
     """An executor whose first two events come at once, and each further one when it may. Starts with leave for all."""
 
-    leave: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(EVENTS))
+    leave: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(10_000))
 
     async def execute(self, run: Run) -> AsyncIterator[Any]:
         """Working, some chunks of one artifact, completed."""
