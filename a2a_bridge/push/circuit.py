@@ -3,7 +3,8 @@
 Rules:
 1. A target that fails several times in a row is given nothing for a while. Then one notification is tried; if it
    fails the while gets longer, if not everything is as before.
-2. A target that has failed for longer than anybody wants to wait is hopeless: what waits for it can be given up.
+2. A target that has failed for longer than anybody wants to wait is hopeless: what waits for it gets one attempt each,
+   and nothing is kept for it any more.
 3. Times are those of a clock that never jumps.
 """
 
@@ -65,13 +66,11 @@ class Circuits:
         return 1 if circuit.going == 0 and self._now() >= circuit.open_until else 0
 
     def hopeless(self, target: str) -> bool:
-        """Whether it has failed for so long that what waits for it can be given up, but for the one that is tried."""
+        """Whether it has failed for so long that what fails once more can be given up."""
         circuit = self._circuits.get(target)
         if circuit is None or circuit.failing_since is None or circuit.open_until is None:
             return False
-        return self._now() - circuit.failing_since > self._patience and (
-            self._now() < circuit.open_until or circuit.going > 0
-        )
+        return self._now() - circuit.failing_since > self._patience
 
     def begin(self, target: str) -> None:
         """It is given one."""

@@ -4,7 +4,7 @@ Rules:
 1. 2xx acknowledges. Redirects and refusals (4xx but 408, 409, 425, 429) are final: dead letters. Everything else is
    worth another attempt, after a random pause below a bound that doubles (see `pause`), or as long as Retry-After says.
 2. What cannot be attempted because its target is left alone waits, and that is no attempt. Once a target has failed for
-   longer than `age`, what waits for it is given up.
+   longer than `age`, what waits for it gets one attempt each and is given up with that.
 3. The outbox is told what became of a notification until it has heard it. Who dies in between, or cannot tell it, sends
    twice; `webhook-id` stays the same.
 4. Logs name hosts and tasks. Paths, tokens and texts of receivers stay out of them.
@@ -43,7 +43,6 @@ _WISHES = frozenset({429, 503})
 _MEND, _LONGEST_MEND = 0.5, 10.0
 #: of how many notifications we know when they first failed
 _REMEMBERED = 100_000
-_HOPELESS = "the receiver's host has not worked for too long"
 
 
 class _Failed(Exception):  # noqa: N818  an outcome, and no more
@@ -164,9 +163,8 @@ class Courier:
 
     def _begin(self, parcel: Parcel) -> None:
         target = target_of(parcel.registered.config.url)
-        hopeless = self._circuits.hopeless(target)
         self._circuits.begin(target)
-        work = self._deliver(parcel, target, hopeless=hopeless)
+        work = self._deliver(parcel, target)
         task = asyncio.create_task(work, name=f"a2a push {parcel.task_id}")
         self._going.add(task)
         task.add_done_callback(self._done)
@@ -179,15 +177,12 @@ class Courier:
 
     # ------------------------------------------------------------------ one notification
 
-    async def _deliver(self, parcel: Parcel, target: str, *, hopeless: bool) -> None:
+    async def _deliver(self, parcel: Parcel, target: str) -> None:
         fine: bool | None = None
         failure: _Failed | None = None
         try:
-            if hopeless:
-                failure = _Failed(_HOPELESS, final=True, fine=None)
-            else:
-                await self._attempt(parcel, target)
-                fine = True
+            await self._attempt(parcel, target)
+            fine = True
         except _Failed as failed:
             failure, fine = failed, failed.fine
         except Exception:
@@ -210,6 +205,7 @@ class Courier:
             self._since.popitem(last=False)
         attempts = parcel.attempts + 1
         over = attempts >= self._options.attempts or now - since > self._options.age
+        over = over or self._circuits.hopeless(target)
         if failure.final or over:
             self._since.pop(parcel.number, None)
             logger.warning(

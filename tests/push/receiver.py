@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,12 +27,19 @@ class Posted:
 
 @dataclass
 class Receiver:
-    """statuses: what to answer, one after the other; 204 when there is none left."""
+    """statuses: what to answer, one after the other; 204 when there is none left. headers: beside them. silent: it
+    never answers. endless: its answers never end. fault: asked at each request what to do instead: a status, "drop" to
+    close the connection, nothing. posted: what came. taken: what was acknowledged.
+    """
 
     url: str = ""
     statuses: list[int] = field(default_factory=list)
+    headers: dict[str, str] = field(default_factory=dict)
     posted: list[Posted] = field(default_factory=list)
+    taken: list[Posted] = field(default_factory=list)
     silent: bool = False
+    endless: bool = False
+    fault: Callable[[], str] | None = None
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def arrived(self, count: int) -> list[Posted]:
@@ -53,16 +60,30 @@ class Receiver:
                     if colon:
                         headers[name.lower()] = value.strip()
                 body = await reader.readexactly(int(headers["content-length"]))
+                fault = self.fault() if self.fault is not None else ""
+                status = int(fault) if fault.isdecimal() else self.statuses.pop(0) if self.statuses else 204
+                came = Posted(line.split(" ")[1], headers, body)
+                if status < 300 and fault != "drop" and not self.silent:
+                    self.taken.append(came)
                 async with self._changed:
-                    self.posted.append(Posted(line.split(" ")[1], headers, body))
+                    self.posted.append(came)
                     self._changed.notify_all()
                 if self.silent:
                     await reader.read()
                     return
-                status = self.statuses.pop(0) if self.statuses else 204
-                moved = "Location: http://127.0.0.1:1/\r\n" if 300 <= status < 400 else ""
-                writer.write(f"HTTP/1.1 {status} X\r\n{moved}Content-Length: 0\r\n\r\n".encode())
+                if fault == "drop":
+                    return
+                said = dict(self.headers)
+                if 300 <= status < 400:
+                    said["Location"] = "http://127.0.0.1:1/"
+                if not self.endless:
+                    said["Content-Length"] = "0"
+                lines = "".join(f"{name}: {value}\r\n" for name, value in said.items())
+                writer.write(f"HTTP/1.1 {200 if self.endless else status} X\r\n{lines}\r\n".encode())
                 await writer.drain()
+                while self.endless:
+                    writer.write(b"x" * 65536)
+                    await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:

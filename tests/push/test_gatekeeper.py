@@ -79,9 +79,7 @@ async def test_a_name_that_nobody_knows_yet_may_be_registered() -> None:
     assert await refused("https://hook.example:22/", [])
 
 
-@pytest.mark.parametrize(
-    "text", ["2130706433", "127.1", "0x7f000001", "0177.0.0.1", "localhost"]
-)
+@pytest.mark.parametrize("text", ["2130706433", "127.1", "0x7f000001", "0177.0.0.1", "localhost"])
 async def test_other_spellings_of_this_machine_are_refused(text: str) -> None:
     error = await Gatekeeper().check(hub.TaskPushNotificationConfig(url=f"http://{text}/"))
     assert error is not None

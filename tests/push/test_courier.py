@@ -1,0 +1,388 @@
+"""The courier, over real sockets: order, retries, circuits, what is final, and that nobody waits for anybody else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.hosting.ports import Letter, Store
+from a2a_bridge.push import Courier
+from a2a_bridge.testing.store_scene import COMPLETED, HERE
+from tests.push.delivery_scene import Broken, author, config, delivering, memory, options, register, until
+from tests.push.receiver import PATIENCE, Posted, receiving
+from tests.push.test_lines import Clock
+
+SECRET = "s3cret"  # noqa: S105
+
+
+def texts(posted: list[Posted]) -> list[str]:
+    """Chunks in the order they came in."""
+    return [
+        one.tree["artifactUpdate"]["artifact"]["parts"][0]["text"]
+        for one in posted
+        if "artifactUpdate" in one.tree
+    ]
+
+
+async def letters(store: Store, count: int, **members: Any) -> list[Letter]:
+    """What is in the outbox, when it is so much."""
+
+    async def so_many() -> list[list[Letter]]:
+        found = await store.outbox.letters(**members)
+        return [found] if len(found) == count else []
+
+    return list((await until(so_many))[0])
+
+
+async def test_events_arrive_in_order_with_their_headers() -> None:
+    async with receiving() as receiver, delivering() as (store, _):
+        await register(
+            store,
+            receiver.url,
+            token="theirs",  # noqa: S106
+            authentication={"scheme": "Bearer", "credentials": SECRET},
+        )
+        writing = await author(store)
+        for number in range(20):
+            writing.chunk(str(number))
+        posted = await receiver.arrived(21)
+        assert texts(posted) == [str(number) for number in range(20)]
+        assert {one.headers["x-a2a-notification-token"] for one in posted} == {"theirs"}
+        assert {one.headers["authorization"] for one in posted} == {f"Bearer {SECRET}"}
+        assert len({one.headers["webhook-id"] for one in posted}) == 21
+        assert all(one.headers["webhook-timestamp"].isdecimal() for one in posted)
+        assert "x-a2a-notification-signature" not in posted[0].headers
+        await letters(store, 0)
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 408, 409, 425, 429])
+async def test_what_is_worth_another_attempt_keeps_its_id_and_its_place(status: int) -> None:
+    async with receiving() as receiver, delivering() as (store, _):
+        receiver.statuses = [status, status]
+        await register(store, receiver.url)
+        writing = await author(store)
+        writing.chunk("x")
+        posted = await receiver.arrived(4)
+        assert [next(iter(one.tree)) for one in posted] == ["task", "task", "task", "artifactUpdate"]
+        ids = [one.headers["webhook-id"] for one in posted]
+        assert ids[0] == ids[1] == ids[2] != ids[3]
+        assert [one.body for one in posted[:3]] == [posted[0].body] * 3
+
+
+@pytest.mark.parametrize("status", [300, 302, 307, 400, 401, 403, 404, 410, 413, 422])
+async def test_what_is_final_is_a_dead_letter_at_once(status: int, caplog: pytest.LogCaptureFixture) -> None:
+    async with receiving() as receiver, delivering() as (store, _):
+        receiver.statuses = [status]
+        await register(store, f"{receiver.url}/{SECRET}", token=SECRET)
+        writing = await author(store)
+        writing.chunk("x")
+        posted = await receiver.arrived(2)
+        assert texts(posted) == ["x"]  # what follows is not held up
+        (letter,) = await letters(store, 1)
+    assert (letter.dead, letter.error, letter.attempts, letter.sequence) == (True, f"HTTP {status}", 1, 1)
+    assert SECRET not in letter.url
+    assert SECRET not in caplog.text
+    assert any("is given up" in record.message for record in caplog.records)
+
+
+async def test_attempts_come_to_an_end() -> None:
+    async with receiving() as receiver, delivering(how=options(attempts=3, trip=100)) as (store, _):
+        receiver.statuses = [500] * 3
+        await register(store, receiver.url)
+        writing = await author(store)
+        writing.chunk("x")
+        assert texts(await receiver.arrived(4)) == ["x"]
+        (letter,) = await letters(store, 1)
+    assert (letter.dead, letter.attempts) == (True, 3)
+
+
+async def test_nothing_is_tried_for_ever() -> None:
+    clock = Clock()
+    async with receiving() as receiver:
+        gone = receiver.url
+    async with delivering(how=options(age=60.0, trip=100), now=clock) as (store, courier):
+        await register(store, gone)
+        await author(store)
+
+        async def tried() -> bool:
+            clock.time += 0.01
+            courier._stirred.set()
+            return any(one.attempts for one in await store.outbox.letters(dead=False))
+
+        await until(tried)
+        clock.time += 3600
+        courier._stirred.set()
+        (letter,) = await letters(store, 1, dead=True)
+    assert letter.error == "no connection"
+
+
+async def test_pauses_grow_and_are_random() -> None:
+    store = memory()
+    how = options(first=1.0, longest=600.0)
+    draws = iter([1.0] * 12 + [0.0, 0.5])
+    courier = Courier(store.outbox, None, how, task_at=store.task_at, chance=lambda: next(draws))  # type: ignore[arg-type]
+    assert [courier.pause(attempts) for attempts in range(1, 12)] == [
+        1,
+        2,
+        4,
+        8,
+        16,
+        32,
+        64,
+        128,
+        256,
+        512,
+        600,
+    ]
+    assert courier.pause(10_000) == 600
+    assert [courier.pause(4), courier.pause(4)] == [0, 4]
+
+
+@pytest.mark.parametrize(
+    ("wish", "seconds"),
+    [("120", 120.0), ("999999", 3600.0), ("0", 0.0), ("-5", 0.0), ("soon", 0.0), ("1" * 30, 0.0), ("Thu, 01 Jan 1970 00:05:00 GMT", 200.0)],
+)  # fmt: skip
+async def test_retry_after_is_heeded_within_bounds(wish: str, seconds: float) -> None:
+    seen: list[float] = []
+
+    store = memory()
+    ask = store.outbox.again
+
+    async def again(parcel: Any, error: str, pause: float, /) -> None:
+        seen.append(pause)
+        await ask(parcel, error, pause)
+
+    store.outbox.again = again  # type: ignore[method-assign]
+    async with receiving() as receiver:
+        receiver.statuses, receiver.headers = [429], {"Retry-After": wish}
+        async with delivering(store, options(first=0.0), wall=lambda: 100.0):
+            await register(store, receiver.url)
+            await author(store)
+            await until(lambda: seen)
+    assert seen[0] == pytest.approx(seconds)
+
+
+async def test_a_silent_receiver_is_not_waited_for() -> None:
+    async with receiving() as receiver, delivering(how=options(timeout=0.1)) as (store, _):
+        receiver.silent = True
+        await register(store, receiver.url)
+        await author(store)
+        posted = await receiver.arrived(2)
+        assert posted[0].headers["webhook-id"] == posted[1].headers["webhook-id"]
+        receiver.silent = False
+        await letters(store, 0)
+
+
+async def test_nothing_is_lost_when_receivers_fail_often() -> None:
+    """30 % of the attempts fail in some way: all events arrive, those of a task in order, again with the same id."""
+    chance = random.Random(7)
+    async with receiving() as receiver, delivering(how=options(trip=10_000)) as (store, _):
+        receiver.fault = lambda: chance.choice(["500", "503", "429", "drop"]) if chance.random() < 0.3 else ""
+        for number in range(10):
+            await register(store, f"{receiver.url}/{number}", task_id=f"t{number}")
+        writers = [await author(store, f"t{number}") for number in range(10)]
+        for text in range(20):
+            for writing in writers:
+                writing.chunk(str(text))
+        await letters(store, 0)
+        taken = receiver.taken
+        assert len(receiver.posted) > len(taken) >= 210
+        for number in range(10):
+            mine = [one for one in taken if one.path == f"/hook/{number}"]
+            first = list({one.headers["webhook-id"]: one for one in mine}.values())
+            assert texts(first) == [str(text) for text in range(20)]
+        assert all(count == 1 for count in Counter(one.body for one in taken if "task" in one.tree).values())
+
+
+async def test_a_dead_receiver_delays_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    how = options(at_once=4, each=2, timeout=2.0)
+    async with receiving() as dead, receiving() as alive, delivering(how=how) as (store, _):
+        dead.silent = True
+        for number in range(40):
+            await register(store, dead.url, task_id=f"dead{number}")
+            await author(store, f"dead{number}")
+        await dead.arrived(2)
+        await register(store, alive.url)
+        writing = await author(store)
+        for number in range(50):
+            writing.chunk(str(number))
+        posted = await alive.arrived(51)
+        assert texts(posted) == [str(number) for number in range(50)]
+        assert len(dead.posted) == 2  # its two have not even come to their end
+
+
+async def test_a_target_that_fails_is_left_alone_and_tried_now_and_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = Clock()
+    how = options(trip=3, first=10.0)
+    async with (
+        receiving() as receiver,
+        delivering(how=how, now=clock, chance=lambda: 0.0) as (store, courier),
+    ):
+        receiver.fault = lambda: "500"
+        for number in range(20):
+            await register(store, receiver.url, task_id=f"t{number}")
+            await author(store, f"t{number}")
+        await receiver.arrived(3)
+        await until(lambda: caplog.records)
+        settled = len(receiver.posted)
+        assert settled <= 3 + how.each  # what was on its way when it opened
+        waiting = await store.outbox.letters()
+        assert sum(one.attempts for one in waiting) == settled  # and waiting is no attempt
+        assert len(waiting) == 20
+        receiver.fault = lambda: ""
+
+        async def delivered() -> bool:
+            clock.time += 1000
+            courier._stirred.set()
+            return not await store.outbox.letters()
+
+        await until(delivered)
+    assert any("left alone" in record.message for record in caplog.records)
+
+
+async def test_a_target_that_stays_dead_gives_up_what_waits_for_it() -> None:
+    clock = Clock()
+    how = options(trip=2, age=60.0, longest=5.0)
+    async with (
+        receiving() as receiver,
+        delivering(how=how, now=clock, chance=lambda: 0.0) as (store, courier),
+    ):
+        receiver.fault = lambda: "500"
+        for number in range(10):
+            await register(store, receiver.url, task_id=f"t{number}")
+            await author(store, f"t{number}")
+        await receiver.arrived(2)
+
+        async def left(dead: bool) -> int:
+            clock.time += 40
+            courier._stirred.set()
+            return len(await store.outbox.letters(dead=dead))
+
+        async def given_up() -> bool:
+            return await left(dead=True) == 10
+
+        async def delivered() -> bool:
+            return await left(dead=False) == 0
+
+        await until(given_up)
+        receiver.fault = lambda: ""
+        assert await store.outbox.retry(None) == 10
+        await until(delivered)
+        assert len({one.headers["webhook-id"] for one in receiver.taken}) == 10
+
+
+async def test_the_wall_clock_may_jump() -> None:
+    """By ten years, either way, between attempts: nothing is lost, given up or sent twice."""
+    walls = iter([0.0, 3e8, -3e8, 3e8])
+    async with receiving() as receiver, delivering(wall=lambda: next(walls, 1e9)) as (store, _):
+        receiver.statuses = [500, 500, 500]
+        await register(store, receiver.url)
+        writing = await author(store)
+        writing.chunk("x")
+        posted = await receiver.arrived(5)
+        await letters(store, 0)
+        assert len(posted) == 5
+
+
+async def test_an_outbox_that_cannot_be_told_is_told_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("a2a_bridge.push.courier._MEND", 0.001)
+    store: Any = memory()
+    store.outbox = Broken(store.outbox, A2AError(Reason.UNAVAILABLE))
+    store.outbox.failures = {"due": 2, "sent": 2, "again": 1, "dead": 1}
+    async with receiving() as receiver, delivering(store) as (store, _):
+        receiver.statuses = [500, 200, 410]
+        await register(store, receiver.url)
+        writing = await author(store)
+        writing.chunk("x")
+        writing.status(COMPLETED)
+        await receiver.arrived(4)
+        (letter,) = await letters(store, 1)
+        assert letter.dead
+        assert not any(store.outbox.failures.values())
+    assert "the outbox cannot be read" in caplog.text
+
+
+async def test_a_guard_that_refuses_is_final() -> None:
+    how = options(allow=())
+    async with receiving() as receiver, delivering(how=how) as (store, _):
+        await register(store, receiver.url)
+        await author(store)
+        (letter,) = await letters(store, 1, dead=True)
+        assert "not allowed" in letter.error
+        assert receiver.posted == []
+
+
+async def test_whole_tasks_are_those_of_the_event() -> None:
+    async with receiving() as receiver, delivering() as (store, _):
+        receiver.statuses = [500, 500]
+        await store.push_configs.put(HERE, config(receiver.url)._replace(version="0.3"))
+        writing = await author(store)
+        writing.chunk("x")
+        writing.status(COMPLETED)
+        posted = await receiver.arrived(5)
+        assert [one.tree["status"]["state"] for one in posted] == ["working"] * 4 + ["completed"]
+        assert ["artifacts" in one.tree for one in posted] == [False, False, False, True, True]
+
+
+async def test_closing_sends_what_is_due_and_leaves_the_rest() -> None:
+    async with receiving() as receiver, receiving() as failing, delivering() as (store, courier):
+        failing.fault = lambda: "500"
+        await register(store, receiver.url)
+        await register(store, failing.url, task_id="u")
+        await author(store, "u")
+        writing = await author(store)
+        for number in range(20):
+            writing.chunk(str(number))
+        async with asyncio.timeout(PATIENCE):
+            await courier.close(PATIENCE)
+        assert len(receiver.posted) == 21
+        (letter,) = await store.outbox.letters()
+        assert letter.task_id == "u"
+        assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("a2a push")]
+
+
+async def test_closing_at_once_leaves_all_of_it() -> None:
+    async with receiving() as receiver, delivering() as (store, courier):
+        receiver.silent = True
+        await register(store, receiver.url)
+        await author(store)
+        await receiver.arrived(1)
+        await courier.close()
+        assert len(await store.outbox.letters(dead=False)) == 1
+        assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("a2a push")]
+
+
+async def test_a_huge_answer_is_not_read() -> None:
+    async with receiving() as receiver, delivering() as (store, _):
+        receiver.endless = True
+        await register(store, receiver.url)
+        await author(store)
+        await receiver.arrived(1)
+        await letters(store, 0)
+
+
+async def test_a_mistake_of_ours_is_no_dead_end(caplog: pytest.LogCaptureFixture) -> None:
+    left = [1]
+
+    async def task_at(*_: Any) -> None:
+        if left:
+            raise ValueError(left.pop())
+
+    async with receiving() as receiver, delivering(task_at=task_at) as (store, _):
+        await store.push_configs.put(HERE, config(receiver.url)._replace(version="0.3"))
+        writing = await author(store)
+        with caplog.at_level(logging.ERROR, "a2a_bridge.push"):
+            writing.chunk("x")
+            await receiver.arrived(2)
+            await letters(store, 0)
+    assert "could not be made" in caplog.text
