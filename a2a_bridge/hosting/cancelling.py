@@ -83,6 +83,14 @@ async def stop(execution: Execution) -> None:
     """Ends the run because the engine closes. A task that this leaves unfinished fails, unless another process can go
     on with it: then it is left as it is, with its hold, which is free when this process is gone.
     """
+    execution.visits += 1  # so that it does not give up its hold in between
+    try:
+        await _stop(execution)
+    finally:
+        execution.leave()
+
+
+async def _stop(execution: Execution) -> None:
     if execution.ending is not None:
         await asyncio.wait({execution.ending}, timeout=execution.workshop.options.patience)
     execution.stopping = True

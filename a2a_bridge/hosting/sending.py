@@ -115,7 +115,8 @@ class Sending:
         options = self._workshop.options
         if message.context_id not in ("", execution.context_id):
             raise invalid_params("message.contextId", "is not the context of this task")
-        self.take_up(execution)
+        if execution.task is not None and execution.task.status.state in RUNNING:
+            self.take_up(execution)
         if execution.ended:
             await execution.settled()
             raise already_ended(execution.task_id)

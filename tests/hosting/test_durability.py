@@ -1,0 +1,323 @@
+"""Nothing is shown to anybody before the store has it for good, and what the store cannot take is not accepted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core.errors import Reason
+from a2a_bridge.hosting import Event, Run
+from a2a_bridge.hosting.ports import Scope
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.agents import ScriptedAgent
+from tests.hosting.late import LateStore
+from tests.hosting.scene import (
+    CANCELED,
+    COMPLETED,
+    FAILED,
+    IMMEDIATELY,
+    INPUT,
+    PATIENCE,
+    SUBMITTED,
+    WORKING,
+    Gate,
+    Talk,
+    agent_of,
+    refused,
+    shape,
+    shapes,
+)
+
+
+@pytest.fixture
+def store() -> LateStore:
+    return LateStore()
+
+
+async def held_back(store: LateStore, call: Coroutine[Any, Any, Any]) -> Any:
+    """The outcome of a call that must not have one before the store commits."""
+    calling = asyncio.create_task(call)
+    while not calling.done():
+        await store.given()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not calling.done()
+        store.commit()
+        for _ in range(20):
+            await asyncio.sleep(0)
+    return await calling
+
+
+async def started(store: LateStore, talk: Talk, text: str) -> hub.Task:
+    """A task that is stored."""
+    store.open_door = True
+    task: hub.Task = await talk.send(text)
+    await talk.rest()
+    store.open_door = False
+    return task
+
+
+async def test_an_answer_waits(store: LateStore) -> None:
+    talk = Talk(ScriptedAgent(), store=store)
+    assert (await held_back(store, talk.send("task x"))).status.state == COMPLETED
+    assert (await held_back(store, talk.send("input"))).status.state == INPUT
+    first = await held_back(store, talk.send("task x", configuration=IMMEDIATELY))
+    assert first.status.state == SUBMITTED
+
+
+async def test_a_run_waits_for_no_write(store: LateStore) -> None:
+    ended = asyncio.Event()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        for number in range(100):
+            yield run.artifact(str(number), artifact_id="a", append=True)
+        yield run.status("completed")
+        ended.set()
+
+    sending = asyncio.create_task(Talk(agent_of(execute), store=store).send("x"))
+    async with asyncio.timeout(PATIENCE):
+        await ended.wait()
+    assert len(store.writers[0].given) == 103
+    assert not sending.done()
+    store.commit()
+    assert len((await sending).artifacts[0].parts) == 100
+
+
+async def test_a_stream_waits(store: LateStore) -> None:
+    talk = Talk(ScriptedAgent(), store=store)
+    events = talk.events("task x")
+    assert shape(await held_back(store, anext(events))) == ("task", SUBMITTED)
+    assert shapes([one async for one in events]) == [WORKING, "x", COMPLETED]
+
+
+async def test_a_reader_of_the_live_task_waits(store: LateStore) -> None:
+    gates = [Gate(), Gate()]
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await gates[0].wait()
+        yield run.artifact("x")
+        await gates[1].wait()
+        yield run.status("completed")
+
+    talk = Talk(agent_of(execute), store=store)
+    task = await held_back(store, talk.send("x", configuration=IMMEDIATELY))
+    await gates[0].reached()
+    store.commit()
+    assert (await talk.get(task.id)).status.state == WORKING
+    gates[0].open()
+    await gates[1].reached()
+    # Lists come from the store, which does not know of the artifact yet.
+    assert not (await talk.list(include_artifacts=True)).tasks[0].artifacts
+    for call in (talk.get(task.id), anext(talk.subscribe(task.id))):
+        reading = asyncio.create_task(call)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not reading.done()
+        store.commit()
+        assert len((await reading).artifacts) == 1
+        store.writers[0].amend(store.writers[0]._writer._entry.read())  # something new is on its way
+    gates[1].open()
+    store.open_door = True
+    store.commit()
+    await talk.rest()
+
+
+async def test_a_cancellation_waits(store: LateStore) -> None:
+    talk = Talk(ScriptedAgent(), store=store)
+    task = await started(store, talk, "input")
+    assert (await held_back(store, talk.cancel(task.id))).status.state == CANCELED
+
+
+async def test_a_refusal_that_tells_of_an_end_waits(store: LateStore) -> None:
+    gate = Gate()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await gate.wait()
+        yield run.status("completed")
+
+    talk = Talk(agent_of(execute), store=store)
+    store.open_door = True
+    task = await talk.send("x", configuration=IMMEDIATELY)
+    await gate.reached()
+    store.open_door = False
+    second = asyncio.create_task(talk.send("queued", task_id=task.id, message_id="m-2"))
+    await store.given()
+    store.commit()
+    gate.open()
+    await store.given()
+    late = (talk.send("late", task_id=task.id, message_id="m-3"), talk.cancel(task.id))
+    calls = [second, *(asyncio.create_task(call) for call in late)]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not [one for one in calls if one.done()]
+    store.commit()
+    for call, reason in zip(
+        calls, [Reason.UNSUPPORTED_OPERATION] * 2 + [Reason.TASK_NOT_CANCELABLE], strict=True
+    ):
+        with refused(reason):
+            await call
+
+
+async def test_a_follow_up_counts_when_it_is_stored(store: LateStore) -> None:
+    runs = []
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        runs.append(run.text)
+        yield run.status("input-required", "well?")
+
+    talk = Talk(agent_of(execute), store=store)
+    task = await started(store, talk, "one")
+    sending = asyncio.create_task(talk.send("two", task_id=task.id, message_id="m-2"))
+    await store.given()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert runs == ["one"]
+    store.open_door = True
+    store.commit()
+    assert [one.message_id for one in (await sending).history][::2] == ["m-1", "m-2"]
+    assert runs == ["one", "two"]
+
+
+@pytest.mark.parametrize("how", ["fails", "leaves"])
+async def test_a_follow_up_that_is_not_stored_was_never_there(store: LateStore, how: str) -> None:
+    talk = Talk(ScriptedAgent(), store=store)
+    task = await started(store, talk, "input which?")
+    sending = asyncio.create_task(talk.send("blue", task_id=task.id, message_id="m-2"))
+    await store.given()
+    if how == "fails":
+        store.fail()
+        with refused(Reason.UNAVAILABLE):
+            await sending
+        store.error = None
+    else:
+        sending.cancel()
+        await asyncio.wait({sending})
+    store.open_door = True
+    store.commit()
+    await talk.rest()
+    assert await talk.get(task.id) == task
+    done = await talk.send("green", task_id=task.id, message_id="m-3")
+    assert [one.message_id for one in done.history] == ["m-1", "re-m-1", "m-3"]
+
+
+async def test_a_task_is_live_until_the_store_has_it(store: LateStore) -> None:
+    talk = Talk(ScriptedAgent(), store=store)
+    sending = asyncio.create_task(talk.send("input"))
+    await store.given()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert talk.engine.live == 1
+    store.commit()
+    task = await sending
+    await talk.rest()
+    store.open_door = True
+    assert (await talk.send("x", task_id=task.id, message_id="m-2")).status.state == COMPLETED
+
+
+async def test_a_store_that_does_not_work_takes_no_work_and_is_read(store: LateStore) -> None:
+    talk = Talk(ScriptedAgent(), store=store)
+    waiting = await started(store, talk, "input")
+    done = await started(store, talk, "task")
+    store.fail()
+    for call in (
+        talk.send("task"),
+        talk.stream("task"),
+        talk.send("x", task_id=waiting.id, message_id="m-2"),
+        talk.cancel(waiting.id),
+    ):
+        with refused(Reason.UNAVAILABLE) as caught:
+            await call
+        assert caught.value.retry_after == 1.0
+    assert await talk.get(done.id) == done
+    assert (await talk.list()).total_size == 2
+    with refused(Reason.TASK_NOT_CANCELABLE):
+        await talk.cancel(done.id)
+    store.error = None
+    store.open_door = True
+    assert (await talk.send("x", task_id=waiting.id, message_id="m-2")).status.state == COMPLETED
+
+
+async def test_whoever_waits_for_a_store_that_breaks_is_told(store: LateStore) -> None:
+    gate = Gate()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await gate.wait()
+        yield run.status("completed")
+
+    talk = Talk(agent_of(execute), store=store)
+    store.open_door = True
+    sending = asyncio.create_task(talk.send("x"))
+    await gate.reached()
+    (task,) = (await talk.list()).tasks
+    store.open_door = False
+    gate.open()
+    await store.given()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    store.fail()
+    with refused(Reason.UNAVAILABLE):
+        await sending
+    # What is durable can be read; what is not is not shown.
+    assert (await talk.get(task.id)).status.state == WORKING
+    assert talk.engine.live == 1
+    store.error = None
+    store.commit()
+    assert (await talk.get(task.id)).status.state == COMPLETED
+    await talk.close()
+
+
+async def test_closing_waits_for_the_store(store: LateStore) -> None:
+    gate = Gate()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await gate.wait()
+
+    talk = Talk(agent_of(execute), store=store)
+    store.open_door = True
+    task = await talk.send("x", configuration=IMMEDIATELY)
+    await gate.reached()
+    store.open_door = False
+    await held_back(store, talk.close())
+    stored = await store.get(Scope(), task.id)
+    assert stored is not None
+    assert stored.task.status.state == FAILED
+
+
+async def test_closing_does_not_wait_for_ever(store: LateStore) -> None:
+    talk = Talk(ScriptedAgent(), store=store, patience=0.05)
+    sending = asyncio.create_task(talk.send("task"))
+    await store.given()
+    await talk.close()
+    store.commit()
+    assert (await sending).status.state == COMPLETED
+
+
+async def test_a_hold_that_is_lost_while_answers_wait(store: LateStore) -> None:
+    gate = Gate()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await gate.wait()
+        yield run.status("completed")
+
+    talk = Talk(agent_of(execute), store=store)
+    store.open_door = True
+    sending = asyncio.create_task(talk.send("x"))
+    await gate.reached()
+    store.open_door = False
+    gate.open()
+    await store.given()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    store.writers[0].lose()
+    # What was not written is not told: the answer is what the store has.
+    assert (await sending).status.state == WORKING
+    await talk.rest()

@@ -1,0 +1,319 @@
+"""What becomes of tasks whose process is gone: taken over, gone on with, or failed, and none of them twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core.call import CallContext, Principal
+from a2a_bridge.core.errors import Reason
+from a2a_bridge.hosting import Agent, Event, Run
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.agents import ScriptedAgent
+from tests.hosting.late import LateStore
+from tests.hosting.scene import (
+    AUTH,
+    CANCELED,
+    COMPLETED,
+    FAILED,
+    IMMEDIATELY,
+    INPUT,
+    PATIENCE,
+    WORKING,
+    Gate,
+    Talk,
+    agent_of,
+    refused,
+    shape,
+    shapes,
+)
+
+LEFT_BEHIND = "the agent's process ended before it finished the task"
+
+
+class Lasting:
+    """Works until its gate opens; goes on where it was."""
+
+    def __init__(self, first: Any = "working", *, follow: bool = False) -> None:
+        self.gate = Gate()
+        self.first = first
+        self.resumed: list[Run] = []
+        self.executed: list[str] = []
+        self._follow = follow
+
+    async def execute(self, run: Run) -> AsyncIterator[Event]:
+        self.executed.append(run.text)
+        if self._follow and run.task is not None:
+            await self.gate.wait()
+        yield run.artifact("half", artifact_id="a", last=False)
+        yield run.status(self.first)
+        if not self._follow:
+            await self.gate.wait()
+            yield run.status("completed")
+
+    async def resume(self, run: Run) -> AsyncIterator[Event]:
+        self.resumed.append(run)
+        yield run.artifact("whole", artifact_id="a", append=True)
+        yield run.status("completed")
+
+
+def agent_with(executor: Any) -> Agent:
+    return Agent(executor, name="test", push_notifications=True)
+
+
+class OnlyExecutes:
+    """An executor without `resume`."""
+
+    def __init__(self, lasting: Lasting) -> None:
+        self.execute = lasting.execute
+
+
+async def killed(lasting: Lasting, store: LateStore, *, resumes: bool, **members: Any) -> hub.Task:
+    """A task that its process has left at work."""
+    store.open_door = True
+    talk = Talk(agent_with(lasting if resumes else OnlyExecutes(lasting)), store=store)
+    task: hub.Task = await talk.send("x", configuration=IMMEDIATELY, **members)
+    await lasting.gate.reached()
+    store.die()
+    return task
+
+
+@pytest.fixture
+def store() -> LateStore:
+    return LateStore()
+
+
+async def test_a_task_that_was_left_at_work_fails(store: LateStore) -> None:
+    lasting = Lasting()
+    task = await killed(lasting, store, resumes=False)
+    talk = Talk(ScriptedAgent(), store=store)
+    assert (await talk.get(task.id)).status.state == WORKING
+    await talk.engine.start()
+    failed = await talk.get(task.id)
+    assert (failed.status.state, failed.status.message.parts[0].text) == (FAILED, LEFT_BEHIND)
+    assert failed.artifacts[0].parts[0].text == "half"
+    await talk.rest()
+    await talk.close()
+    lasting.gate.open()
+
+
+async def test_an_executor_that_can_goes_on(store: LateStore) -> None:
+    lasting = Lasting()
+    ann = CallContext(tenant="acme", principal=Principal("ann"))
+    task = await killed(lasting, store, resumes=True, context=ann)
+    later = Lasting()
+    talk = Talk(agent_with(later), store=store)
+    await talk.engine.start()
+    await talk.rest()
+    done = await talk.get(task.id, context=ann)
+    assert done.status.state == COMPLETED
+    assert [part.text for part in done.artifacts[0].parts] == ["half", "whole"]
+    (run,) = later.resumed
+    assert run.task is not None
+    assert (run.task.status.state, run.task_id, run.context_id) == (WORKING, task.id, task.context_id)
+    assert (run.text, run.context.tenant, run.context.principal and run.context.principal.name) == (
+        "x",
+        "acme",
+        "ann",
+    )
+    assert later.executed == []
+    await talk.close()
+    lasting.gate.open()
+
+
+async def test_events_go_on_where_they_were(store: LateStore) -> None:
+    lasting = Lasting()
+    task = await killed(lasting, store, resumes=True)
+    reader = store.subscribe(task.id, 0)
+    talk = Talk(agent_with(Lasting()), store=store)
+    await talk.engine.start()
+    await talk.rest()
+    seen = []
+    async with asyncio.timeout(PATIENCE):
+        while events := await reader.take():
+            seen += [shape(getattr(one, one.WhichOneof("payload"))) for one in events]
+    assert seen == [("task", hub.TASK_STATE_SUBMITTED), "half", WORKING, "whole", COMPLETED]
+    await talk.close()
+    lasting.gate.open()
+
+
+async def test_a_task_that_waits_for_its_user_goes_on_waiting(store: LateStore) -> None:
+    lasting = Lasting("input-required")
+    task = await killed(lasting, store, resumes=False)
+    talk = Talk(ScriptedAgent(), store=store)
+    await talk.engine.start()
+    await talk.rest()
+    assert (await talk.get(task.id)).status.state == INPUT
+    assert await store.orphans(9) == []
+    assert (await talk.send("go on", task_id=task.id, message_id="m-2")).status.state == COMPLETED
+    await talk.close()
+    lasting.gate.open()
+
+
+async def test_a_sign_in_that_is_awaited_is_awaited_again(store: LateStore) -> None:
+    lasting = Lasting("auth-required")
+    task = await killed(lasting, store, resumes=True)
+    assert (await Talk(ScriptedAgent(), store=store).get(task.id)).status.state == AUTH
+    talk = Talk(agent_with(Lasting()), store=store)
+    await talk.engine.start()
+    await talk.rest()
+    assert (await talk.get(task.id)).status.state == COMPLETED
+    await talk.close()
+    lasting.gate.open()
+
+
+async def test_a_message_that_was_accepted_and_not_read_is_not_lost(store: LateStore) -> None:
+    store.open_door = True
+    lasting = Lasting("input-required", follow=True)
+    talk = Talk(agent_with(lasting), store=store)
+    task = await talk.send("one")
+    await talk.rest()
+    await talk.send("two", task_id=task.id, message_id="m-2", configuration=IMMEDIATELY)
+    await lasting.gate.reached()
+    store.die()
+    later = Lasting()
+    talk = Talk(agent_with(later), store=store)
+    await talk.engine.start()
+    await talk.rest()
+    assert [run.text for run in later.resumed] == ["two"]
+    assert (await talk.get(task.id)).status.state == COMPLETED
+    await talk.close()
+    lasting.gate.open()
+
+
+async def test_what_dies_later_is_taken_over_when_the_store_says_so(store: LateStore) -> None:
+    lasting = Lasting()
+    talk = Talk(agent_with(Lasting()), store=store)
+    await talk.engine.start()
+    task = await killed(lasting, store, resumes=True)
+    async with asyncio.timeout(PATIENCE):
+        while (await talk.get(task.id)).status.state != COMPLETED:  # noqa: ASYNC110  nobody is told
+            await asyncio.sleep(0)
+    await talk.close()
+    lasting.gate.open()
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+async def test_a_message_to_a_task_that_was_left_takes_it_up_first(store: LateStore, resumes: bool) -> None:
+    lasting = Lasting()
+    task = await killed(lasting, store, resumes=resumes)
+    later = Lasting()
+    talk = Talk(agent_with(later if resumes else OnlyExecutes(later)), store=store)
+    with refused(Reason.UNSUPPORTED_OPERATION):  # because it has ended when its turn comes
+        await talk.send("more", task_id=task.id, message_id="m-2")
+    assert (await talk.get(task.id)).status.state == (COMPLETED if resumes else FAILED)
+    assert (len(later.resumed), later.executed) == (int(resumes), [])
+    await talk.close()
+    lasting.gate.open()
+
+
+async def test_a_task_that_was_left_can_be_canceled(store: LateStore) -> None:
+    lasting = Lasting()
+    task = await killed(lasting, store, resumes=True)
+    later = Lasting()
+    talk = Talk(agent_with(later), store=store)
+    assert (await talk.cancel(task.id)).status.state == CANCELED
+    await talk.engine.start()
+    assert later.resumed == []
+    await talk.close()
+    lasting.gate.open()
+
+
+async def test_a_graceful_stop_hands_over(store: LateStore) -> None:
+    store.open_door = True
+    lasting = Lasting()
+    talk = Talk(agent_with(lasting), store=store)
+    events = talk.events("x")
+    task = await anext(events)
+    await lasting.gate.reached()
+    sending = asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-2"))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    await talk.close()
+    assert shapes([await anext(events), await anext(events)]) == ["half", WORKING]
+    with refused(Reason.UNAVAILABLE):
+        await anext(events)
+    with refused(Reason.UNAVAILABLE):
+        await sending
+    assert (await talk.get(task.id)).status.state == WORKING
+    store.die()
+    later = Lasting()
+    talk = Talk(agent_with(later), store=store)
+    await talk.engine.start()
+    await talk.rest()
+    assert [run.text for run in later.resumed] == ["more"]  # the newest of what the task was told
+    assert (await talk.get(task.id)).status.state == COMPLETED
+    await talk.close()
+
+
+async def test_a_deaf_executor_says_nothing_more_after_the_hand_over(store: LateStore) -> None:
+    store.open_door = True
+    stop = asyncio.Event()
+    gate = Gate()
+
+    class Deaf(Lasting):
+        async def execute(self, run: Run) -> AsyncIterator[Event]:
+            yield run.status("working")
+            while not stop.is_set():
+                try:
+                    await gate.wait()
+                    await stop.wait()
+                except asyncio.CancelledError:
+                    gate.open()
+            yield run.status("completed", "not heard")
+
+    talk = Talk(agent_with(Deaf()), store=store, patience=0.01)
+    task = await talk.send("x", configuration=IMMEDIATELY)
+    await gate.reached()
+    await talk.close()
+    stop.set()
+    await talk.rest()
+    assert (await talk.get(task.id)).status.state == WORKING
+
+
+async def test_a_store_that_keeps_nothing_hands_nothing_over() -> None:
+    lasting = Lasting()
+    talk = Talk(agent_with(lasting))
+    await talk.engine.start()
+    task = await talk.send("x", configuration=IMMEDIATELY)
+    await lasting.gate.reached()
+    await talk.close()
+    assert (await talk.get(task.id)).status.state == FAILED
+
+
+async def test_many_are_taken_over_at_once(store: LateStore) -> None:
+    store.open_door = True
+    gate = Gate()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await gate.wait()
+
+    first = Talk(agent_of(execute), store=store)
+    for number in range(200):
+        await first.send("x", message_id=f"m{number}", configuration=IMMEDIATELY)
+    await gate.reached()
+    store.die()
+    talk = Talk(ScriptedAgent(), store=store)
+    await talk.engine.start()
+    assert (await talk.list(status=FAILED)).total_size == 200
+    await talk.close()
+    gate.open()
+    await first.rest()
+
+
+async def test_a_store_that_breaks_is_tried_again(store: LateStore) -> None:
+    lasting = Lasting()
+    task = await killed(lasting, store, resumes=False)
+    talk = Talk(ScriptedAgent(), store=store)
+    store.fail()
+    await talk.engine.start()
+    assert (await talk.get(task.id)).status.state == WORKING
+    store.error = None
+    await talk.engine._recovery._round()
+    assert (await talk.get(task.id)).status.state == FAILED
+    await talk.close()
+    lasting.gate.open()
