@@ -22,7 +22,7 @@ from tests.durability.webhook import hook
 from tests.postgres import Postgres
 
 #: what lets the bridge post to the webhook of a trial, and what makes sends idempotent
-PUSHING = ("--push",)
+PUSHING = ("--push-allow", "127.0.0.1")
 IDEMPOTENT = ("--idempotent-sends",)
 
 
@@ -40,7 +40,7 @@ async def trial(
     """A trial on a store, with everything switched on that is not switched off here."""
     journal = folder / "journal"
     environment = {"TRIALS_JOURNAL": str(journal), "TRIALS_RESUMES": str(int(resumes))}
-    flags = (*(PUSHING if push else ()), *(IDEMPOTENT if idempotent else ()))
+    flags = (*(PUSHING if push else ("--no-push",)), *(IDEMPOTENT if idempotent else ()))
     async with hook() as posts:
         yield Trial(
             Stage(store, flags, environment),

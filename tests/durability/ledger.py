@@ -172,7 +172,7 @@ def missing(task_id: str, seen: Seen, log: Sequence[hub.StreamResponse]) -> list
                     f"{task_id} was shown {state(task)}, which no beginning of its log of {len(log)} is"
                 )
     wrong += [
-        f"{len(run)} events of {task_id} shown in a row are not in its log so"
+        f"{len(run)} events of {task_id} shown in a row are not in its log so: {names(run)}, it has {names(log)}"
         for run in seen.runs
         if not _contains(log, run)
     ]
@@ -196,6 +196,21 @@ def illogical(task_id: str, log: Sequence[hub.StreamResponse], now: hub.Task) ->
     if outline(last) != outline(now):
         wrong.append(f"{task_id} is {state(now)}, its log adds up to {state(last)}")
     return wrong
+
+
+def names(events: Sequence[hub.StreamResponse]) -> str:
+    """Events in short, for people."""
+    short = []
+    for event in events:
+        match event.WhichOneof("payload"):
+            case "task":
+                short.append(f"task/{state(event.task)}")
+            case "status_update":
+                short.append(hub.TaskState.Name(event.status_update.status.state).removeprefix("TASK_STATE_"))
+            case "artifact_update":
+                part = event.artifact_update.artifact.parts[0]
+                short.append(part.text.partition(":")[2] or part.text[:20])
+    return " ".join(short)
 
 
 def resting(task: hub.Task) -> bool:

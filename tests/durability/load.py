@@ -171,6 +171,9 @@ class Load:
         if sent.task_id and sent.task_id != answer.task.id:
             self.ledger.wrong.append(f"{sent.message_id} made {sent.task_id}, then {answer.task.id}")
         self._answered(sent, answer)
+        if sent.verb == "hang" and not resting(answer.task):
+            # It may be that it began only now, and nobody else will end it.
+            self.ledger.acknowledged(await caller.cancel(answer.task.id))
 
     # ------------------------------------------------------------------ how it is done
 

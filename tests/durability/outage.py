@@ -41,6 +41,8 @@ class Outage:
     times: dict[str, float] = field(default_factory=dict)
     refusals: dict[str, A2AError] = field(default_factory=dict)
     ended: str = ""
+    #: how often a stream broke
+    breaks: int = 0
     _number: int = 0
     #: messages that were sent during the trouble; each is answered in the end
     _attempts: list[asyncio.Task[None]] = field(default_factory=list)
@@ -63,10 +65,22 @@ class Outage:
 
         async def watch() -> None:
             mark = self._text("watched")
-            async with aclosing(self.ways[0].stream(f"ticks 0.05 {mark}", mark)) as events:
-                async for shown in events:
-                    stream.show(shown)
-                    there.set()
+            events = self.ways[0].stream(f"ticks 0.05 {mark}", mark)
+            while True:
+                try:
+                    async with aclosing(events):
+                        async for shown in events:
+                            stream.show(shown)
+                            there.set()
+                except A2AError as error:
+                    # It may break, as long as it can be taken up again without a gap.
+                    if error.reason is not Reason.UNAVAILABLE:
+                        raise
+                    self.breaks += 1
+                    await asyncio.sleep(0.2)
+                    events = self.ways[0].subscribe(stream.task_id, stream.position)
+                else:
+                    return
 
         watching = asyncio.create_task(watch())
         try:

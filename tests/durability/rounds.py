@@ -198,13 +198,16 @@ class Trial:
 
     def _executed(self) -> None:
         """Messages that were answered were worked on once, and one message never made two tasks."""
-        if not self.idempotent or not self.journal.exists():
+        if not self.journal.exists():
             return
         begun: defaultdict[str, list[str]] = defaultdict(list)
-        for line in self.journal.read_text("ascii").splitlines():
-            how, message, task = line.split()
+        lines = [line.split() for line in self.journal.read_text("ascii").splitlines()]
+        self.totals["resumed"] = sum(how == "resume" for how, _, _ in lines)
+        for how, message, task in lines:
             if how == "execute":
                 begun[message].append(task)
+        if not self.idempotent:
+            return
         known = storage.tasks(self.stage.store)
         for message_id, where in begun.items():
             if len(kept := {task for task in where if task in known}) > 1:

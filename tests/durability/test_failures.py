@@ -116,9 +116,10 @@ async def test_a_postgresql_that_stops_and_comes_back(own_postgres: Postgres) ->
         yield
         own_postgres.start()
 
-    async with outage(store) as made, made.watched():
-        async with stopped(Scene(made.served, Path(), Path())):
-            await made.refused()
-            look_at(made.refusals)
-        await made.recovered()
-    assert await made.compared() == []
+    async with outage(store) as made:
+        async with made.watched():
+            async with stopped(Scene(made.served, Path(), Path())):
+                await made.refused()
+                look_at(made.refusals)
+            await made.recovered()
+        assert await made.compared() == []
