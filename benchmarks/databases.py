@@ -12,6 +12,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import warnings
 from pathlib import Path
@@ -21,7 +23,7 @@ from uuid import uuid4
 
 import psutil  # type: ignore[import-untyped]
 
-from benchmarks.processes import ROOT, Cores
+from benchmarks.processes import ROOT, BenchmarkError, Cores
 
 SQLITE, POSTGRESQL = "SQLite", "PostgreSQL"
 
@@ -80,3 +82,11 @@ class Databases:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+
+def with_tables(url: str) -> None:
+    """Gives a database our tables, as whoever runs a server does. The SDK makes its own when it starts."""
+    command = [sys.executable, "-m", "a2a_bridge", "db", "upgrade", url]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode:
+        raise BenchmarkError(f"{' '.join(command[2:])} failed:\n{done.stderr}")

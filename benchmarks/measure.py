@@ -15,7 +15,7 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 
 from benchmarks import agent, codec, residue
-from benchmarks.databases import Databases
+from benchmarks.databases import Databases, with_tables
 from benchmarks.probe import ask, framed_size, grpc_messages, http_answer
 from benchmarks.processes import BenchmarkError, Child, Cores, Server
 from benchmarks.tools import Load, Target, h2load, wrk
@@ -119,6 +119,8 @@ def _server(work: Work, name: str, cores: Cores, databases: Databases, upstream:
     if name == "memory":
         return Server("ours", cores.server)
     store = databases.url(work.store) if work.store else ""
+    if name == "ours" and store:
+        with_tables(store)
     return Server(name, cores.server, upstream, legacy=work.legacy, store=store)
 
 
