@@ -1,0 +1,290 @@
+"""Groups of writes: how many transactions there are, in which order things happen, and what one failure costs."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sqlite3
+from contextlib import closing
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, select, text
+
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.hosting.ports import TaskQuery, VersionConflict
+from a2a_bridge.hosting.stores import StoreOptions
+from a2a_bridge.hosting.stores.sql.database import Database
+from a2a_bridge.hosting.stores.sql.opened import opened
+from a2a_bridge.hosting.stores.sql.schema import tasks
+from a2a_bridge.testing.store_scene import (
+    COMPLETED,
+    HERE,
+    PATIENCE,
+    WORKING,
+    Author,
+    found,
+    ids,
+    pages,
+    rest,
+    take,
+)
+
+QUIET = StoreOptions(commit_delay=3600.0)
+
+
+async def test_a_stream_of_a_hundred_chunks_costs_a_few_transactions(url: str) -> None:
+    async with opened(url, StoreOptions()) as store:
+        await store.settled()  # what the janitor does at the start
+        before = store.commits
+        reader = store.subscribe("t", 0)
+        author = Author(store).begin("t")
+        for number in range(100):
+            author.chunk(str(number))
+            await author.writer.room()
+            await asyncio.sleep(0)
+        author.status(COMPLETED)
+        await author.synced()
+        assert len(await rest(reader)) == 102
+        assert store.commits - before <= 10
+
+
+async def test_many_tasks_share_a_transaction(url: str) -> None:
+    async with opened(url, QUIET) as store:
+        await store.settled()
+        before = store.commits
+        authors = [Author(store).begin(f"t{number}") for number in range(100)]
+        for author in authors:
+            author.status(COMPLETED)
+        await asyncio.gather(*(author.synced() for author in authors))
+        assert store.commits - before == 1
+        assert len(ids(await pages(store))) == 100
+
+
+async def test_what_nobody_waits_for_is_written_after_the_delay(url: str) -> None:
+    async with opened(url, StoreOptions(commit_delay=0.01)) as store:
+        reader = store.subscribe("t", 0)
+        Author(store).begin("t")
+        assert await take(reader, 1) == [("task", WORKING)]
+
+
+async def test_nothing_is_shown_before_it_is_in_the_database(sqlite_url: str) -> None:
+    """Whoever is told looks with a connection of its own, which sees what is committed."""
+    seen: list[Any] = []
+
+    def look(error: Exception | None) -> None:
+        with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
+            seen.append((error, connection.execute("SELECT last, holder FROM tasks").fetchall()))
+
+    async with opened(sqlite_url, QUIET) as store:
+        author = Author(store).begin("t")
+        author.writer.when_synced(look)
+        author.chunk("x")
+        reader = store.subscribe("t", 0)
+        assert await take(reader, 2) == [("task", WORKING), "x"]
+        look(None)
+        author.status(COMPLETED)
+        author.writer.when_synced(look)
+        await author.synced()
+    assert [error for error, _ in seen] == [None] * 3
+    assert [rows[0][0] for _, rows in seen] == [2, 2, 3]
+    assert [bool(rows[0][1]) for _, rows in seen] == [True, True, False]
+
+
+async def test_one_task_of_a_group_that_is_not_ours_keeps_nobody_else(url: str) -> None:
+    async with opened(url, QUIET) as store:
+        await Author(store).begin("t3").released()
+        taken = await Author(store).reopen("t3")
+        async with asyncio.timeout(PATIENCE):
+            await store.write(lambda connection: _seize(connection, "t3"))
+        authors = [Author(store).begin(f"n{number}") for number in range(5)]
+        taken.status(COMPLETED)
+        double = Author(store).begin("n9")
+        second = Author(store).begin("n9")
+        results = await asyncio.gather(
+            *(author.writer.synced() for author in (*authors, taken, double, second)), return_exceptions=True
+        )
+        assert results[:5] == [None] * 5
+        assert isinstance(results[5], VersionConflict)
+        assert results[6] is None
+        assert isinstance(results[7], VersionConflict)
+        assert [one.lost for one in (*authors, taken, double, second)] == [0, 0, 0, 0, 0, 1, 0, 1]
+        assert sorted(ids(await pages(store))) == sorted(["t3", "n9", *(f"n{number}" for number in range(5))])
+
+
+def _seize(connection: Connection, task_id: str) -> None:
+    connection.execute(
+        tasks.update().where(tasks.c.id == task_id).values(version=tasks.c.version + 1, holder="somebody")
+    )
+
+
+async def test_what_cannot_be_stored_keeps_nobody_else(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(sqlite_url, QUIET) as store:
+        await store.write(
+            lambda connection: connection.execute(
+                text(
+                    "CREATE TRIGGER picky BEFORE INSERT ON tasks WHEN new.id = 'bad'"
+                    " BEGIN SELECT raise(ABORT, 'no'); END"
+                )
+            )
+        )
+        bad, good = Author(store).begin("bad"), Author(store).begin("good")
+        results = await asyncio.gather(bad.writer.synced(), good.writer.synced(), return_exceptions=True)
+        assert isinstance(results[0], VersionConflict)
+        assert results[1] is None
+        assert (bad.lost, good.lost) == (1, 0)
+        assert ids(await pages(store)) == ["good"]
+        assert store.refusal() is None
+
+
+async def test_jobs_share_a_transaction_and_fail_alone(url: str) -> None:
+    async with opened(url, QUIET) as store:
+        await store.settled()
+        before = store.commits
+
+        def bad(connection: Connection) -> None:
+            connection.execute(text("DELETE FROM tasks"))
+            raise ValueError("own")
+
+        author = Author(store).begin("t")
+        results = await asyncio.gather(
+            author.writer.synced(),
+            store.write(bad),
+            store.write(lambda connection: connection.scalar(select(tasks.c.id))),
+            store.write(
+                lambda connection: connection.execute(text("INSERT INTO settings VALUES (NULL, NULL)"))
+            ),
+            return_exceptions=True,
+        )
+        assert results[0] is None
+        assert isinstance(results[1], ValueError)
+        assert results[2] == "t"
+        assert isinstance(results[3], A2AError)
+        assert results[3].reason is Reason.INTERNAL_ERROR
+        assert store.commits - before == 1
+
+
+async def test_a_commit_in_doubt_is_looked_up_and_not_repeated(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to a COMMIT gets lost, once after it took place and once before."""
+    async with opened(url, QUIET) as store:
+        await store.settled()
+        committer = store._committer
+        commit = committer.commit
+        modes = ["after", "before"]
+
+        def lossy(group: Any) -> None:
+            if not modes:
+                commit(group)
+                return
+            transaction = committer._transaction
+            committer._transaction = None
+            group.doubtful = True
+            if modes.pop(0) == "after":
+                transaction.commit()
+            committer.close()
+            raise sqlite3.OperationalError("the connection is lost")
+
+        monkeypatch.setattr(committer, "commit", lossy)
+        author = Author(store).begin("t")
+        author.chunk("x")
+        assert await store.sends.reserve(HERE, "m", b"1", "t") is None
+        await author.synced()
+        assert modes == ["before"]
+        author.status(COMPLETED)
+        await author.synced()
+        assert modes == []
+        assert author.lost == 0
+        assert await rest(store.subscribe("t", 0)) == [("task", WORKING), "x", COMPLETED]
+        assert [page.total for page in await pages(store)] == [1]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_groups_of_anything_add_up(url: str, seed: int) -> None:
+    """Many tasks at once, in all interleavings: each log is gapless, each task is what its log adds up to."""
+    choose = random.Random(seed)
+    async with opened(url, StoreOptions(commit_delay=0.001)) as store:
+
+        async def one(name: str) -> Author:
+            author = Author(store).begin(name)
+            for number in range(choose.randrange(1, 30)):
+                author.chunk(str(number))
+                match choose.randrange(6):
+                    case 0:
+                        await author.synced()
+                    case 1:
+                        author.status(WORKING)
+                        await author.released()
+                        author = await Author(store).reopen(name)
+                    case 2:
+                        author.amend(f"m{number}")
+                    case _:
+                        await asyncio.sleep(0)
+            author.status(COMPLETED)
+            return await author.synced()
+
+        async with asyncio.timeout(PATIENCE):
+            authors = await asyncio.gather(*(one(f"t{number}") for number in range(20)))
+        for author in authors:
+            stored = await found(store, author.task.id)
+            assert stored.task == author.task
+            assert stored.last == author.writer.last
+            assert len(await rest(store.subscribe(author.task.id, 0))) == author.writer.last
+        counted = await store.list(HERE, TaskQuery())
+        assert counted.total == 20
+
+
+async def test_who_waits_too_long_is_sent_away_and_the_rest_is_written_all_the_same(
+    sqlite_url: str,
+) -> None:
+    async with opened(sqlite_url, StoreOptions(commit_delay=0.001, ack_timeout=0.5)) as store:
+        await store.settled()
+        with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            author = Author(store).begin("t")
+            async with asyncio.timeout(PATIENCE):
+                with pytest.raises(A2AError) as caught:
+                    await author.writer.synced()
+            assert caught.value.reason is Reason.UNAVAILABLE
+            assert caught.value.retry_after
+            refused = store.refusal()
+            assert refused is not None
+            assert refused.reason is Reason.UNAVAILABLE
+            with pytest.raises(A2AError):
+                await store.write(lambda connection: None)
+            assert await store.get(HERE, "t") is None
+            author.status(COMPLETED)
+            other.execute("ROLLBACK")
+        async with asyncio.timeout(PATIENCE):
+            assert await rest(store.subscribe("t", 0)) == [("task", WORKING), COMPLETED]
+        assert store.refusal() is None
+        assert author.lost == 0
+
+
+async def test_reading_goes_on_while_nothing_can_be_written(sqlite_url: str) -> None:
+    async with opened(sqlite_url, StoreOptions(ack_timeout=0.2)) as store:
+        author = await Author(store).begin("t").synced()
+        with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            author.chunk("x")
+            with pytest.raises(A2AError):
+                await author.writer.synced()
+            stored = await found(store, "t")
+            assert stored.last == 1
+            assert await take(store.subscribe("t", 0), 1) == [("task", WORKING)]
+            other.execute("ROLLBACK")
+        await author.synced()
+        assert (await found(store, "t")).last == 2
+
+
+def test_every_commit_is_forced_to_the_disk(sqlite_url: str) -> None:
+    from a2a_bridge.hosting.stores.sql.database import parse
+
+    database = Database(parse(sqlite_url))
+    with database.connect(writes=True) as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+    database.close()
