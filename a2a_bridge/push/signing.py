@@ -18,6 +18,7 @@ import importlib
 import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 SIGNATURE_HEADER = "X-A2A-Notification-Signature"
@@ -75,17 +76,11 @@ class Signer:
 def _key(jwk: Any, text: str) -> tuple[Any, str, str]:
     """A private key, what it signs with, and its name."""
     found: Any = None
-    try:
-        tree = json.loads(text) if text.lstrip().startswith("{") else None
-        kinds = [jwk.ECKey, jwk.RSAKey] if tree is None else [jwk.JWKRegistry]
-        for kind in kinds:
-            try:
-                found = kind.import_key(text if tree is None else tree)
-                break
-            except ValueError:
-                continue
-    except Exception:  # noqa: BLE001  its text may hold the key
-        found = None
+    for kind in [jwk.JWKRegistry] if text.lstrip().startswith("{") else [jwk.ECKey, jwk.RSAKey]:
+        # Libraries say in many ways that this is none, and in texts that may hold the key.
+        with suppress(Exception):
+            found = kind.import_key(json.loads(text) if kind is jwk.JWKRegistry else text)
+            break
     if found is None or not found.is_private:
         raise ValueError("a key to sign with has to be a private EC or RSA key, as PEM or JWK")
     public = found.as_dict(private=False)
