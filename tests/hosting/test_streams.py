@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.hosting import Event, Run
-from a2a_bridge.hosting.clock import Timer
 from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
+from tests.hosting.hand_clock import HandClock
 from tests.hosting.scene import (
     ALICE,
     AUTH,
@@ -225,34 +225,6 @@ async def test_a_subscriber_to_a_task_that_waits_sees_how_it_goes_on() -> None:
     assert shape(await anext(events)) == ("task", INPUT)
     await talk.send("yes", task_id=task.id)
     assert shapes(await collect(events)) == [WORKING, "yes", COMPLETED]
-
-
-class HandClock:
-    """Time that a test moves."""
-
-    def __init__(self) -> None:
-        self.timers: list[tuple[float, Callable[[], None]]] = []
-        self.asked = asyncio.Event()
-
-    def now(self) -> int:
-        return 1_700_000_000_000_000_000
-
-    def call_later(self, seconds: float, callback: Callable[[], None], /) -> Timer:
-        self.timers.append((seconds, callback))
-        self.asked.set()
-        return _HandTimer(self, callback)
-
-    def strike(self) -> None:
-        for _, callback in self.timers[:]:
-            callback()
-
-
-class _HandTimer:
-    def __init__(self, clock: HandClock, callback: Callable[[], None]) -> None:
-        self._clock, self._callback = clock, callback
-
-    def cancel(self) -> None:
-        self._clock.timers = [one for one in self._clock.timers if one[1] is not self._callback]
 
 
 async def test_a_slow_reader_holds_the_producer_and_is_dropped_in_the_end() -> None:

@@ -1,0 +1,38 @@
+"""Time that a test moves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from a2a_bridge.hosting.clock import Timer
+
+
+class HandClock:
+    """Implements Clock. timers: what is to happen, each with the seconds it was set to."""
+
+    def __init__(self) -> None:
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.asked = asyncio.Event()
+
+    def now(self) -> int:
+        return 1_700_000_000_000_000_000
+
+    def call_later(self, seconds: float, callback: Callable[[], None], /) -> Timer:
+        self.timers.append((seconds, callback))
+        self.asked.set()
+        return _HandTimer(self, callback)
+
+    def strike(self, seconds: float | None = None) -> None:
+        """Has everything happen that was set to so many seconds; all when None."""
+        for each, callback in self.timers[:]:
+            if seconds is None or each == seconds:
+                callback()
+
+
+class _HandTimer:
+    def __init__(self, clock: HandClock, callback: Callable[[], None]) -> None:
+        self._clock, self._callback = clock, callback
+
+    def cancel(self) -> None:
+        self._clock.timers = [one for one in self._clock.timers if one[1] is not self._callback]

@@ -1,0 +1,120 @@
+"""What the store in memory keeps, and for how long: windows of events, logs of tasks that nobody works on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from a2a_bridge.hosting.ports import Gap
+from a2a_bridge.hosting.stores import MemoryStore
+from a2a_bridge.testing.store_scene import COMPLETED, INPUT, PATIENCE, WORKING, Author, rest, take
+
+
+async def kept(store: MemoryStore, task_id: str, last: int) -> int:
+    """How many of a task's newest events can still be read."""
+    for after in range(last + 1):
+        reader = store.subscribe(task_id, after)
+        try:
+            if after < last:
+                await take(reader, min(last - after, 32))
+            reader.close()
+            return last - after
+        except Gap:
+            continue
+    raise AssertionError("not even the end is known")
+
+
+async def test_the_newest_events_are_kept() -> None:
+    store = MemoryStore(window=50)
+    author = Author(store).begin("t")
+    for number in range(500):
+        author.chunk(str(number))
+    # The window is cut now and then, not at each event.
+    assert 50 <= await kept(store, "t", 501) <= 82
+
+
+async def test_large_events_count_by_their_size() -> None:
+    store = MemoryStore(window_bytes=10_000)
+    author = Author(store).begin("t")
+    for _ in range(100):
+        author.chunk("x" * 1000)
+    assert 8 <= await kept(store, "t", 101) <= 10
+
+
+async def test_what_was_not_read_is_kept_beyond_the_window() -> None:
+    store = MemoryStore(window=10)
+    author = Author(store).begin("t")
+    reader = store.subscribe("t", 0)
+    for number in range(200):
+        author.chunk(str(number))
+    assert len(await take(reader, 201)) == 201
+    author.chunk("last")
+    assert await take(reader, 1) == ["last"]
+    reader.close()
+
+
+async def test_events_of_so_many_ended_tasks_are_kept() -> None:
+    store = MemoryStore(kept_logs=3)
+    for number in range(5):
+        Author(store).begin(f"t{number}").status(COMPLETED)
+    assert [await kept(store, f"t{number}", 2) for number in range(5)] == [0, 0, 2, 2, 2]
+
+
+async def test_events_of_ended_tasks_are_kept_up_to_so_many_bytes() -> None:
+    store = MemoryStore(kept_bytes=10_000)
+    for number in range(10):
+        author = Author(store).begin(f"t{number}")
+        author.chunk("x" * 3000)
+        author.status(COMPLETED)
+    assert [await kept(store, f"t{number}", 3) for number in range(10)] == [0] * 7 + [3] * 3
+    assert store._parked_bytes <= 10_000
+
+
+async def test_reading_an_ended_task_keeps_it() -> None:
+    store = MemoryStore(kept_logs=1)
+    for task_id in "ab":
+        Author(store).begin(task_id).status(COMPLETED)
+    reader = store.subscribe("b", 0)
+    Author(store).begin("c").status(COMPLETED)
+    Author(store).begin("d").status(COMPLETED)
+    assert await rest(reader) == [("task", WORKING), COMPLETED]
+    reader.close()
+    assert await kept(store, "c", 2) == 0
+
+
+async def test_a_task_that_waits_goes_on_counting_when_its_events_are_gone() -> None:
+    store = MemoryStore(kept_logs=1)
+    author = Author(store).begin("c")
+    author.status(INPUT)
+    await author.released()
+    Author(store).begin("d").status(COMPLETED)
+    again = await Author(store).reopen("c")
+    reader = store.subscribe("c", 2)
+    assert again.status(WORKING) == 3
+    assert await take(reader, 1) == [WORKING]
+    reader.close()
+    with pytest.raises(Gap):
+        await take(store.subscribe("c", 1), 1)
+
+
+async def test_nothing_is_left_of_readers_of_what_never_came() -> None:
+    store = MemoryStore()
+    readers = [store.subscribe(f"t{number}", 0) for number in range(10)]
+    waiting = [asyncio.ensure_future(reader.take()) for reader in readers]
+    await asyncio.sleep(0)
+    for reader in readers:
+        reader.close()
+    for one in waiting:
+        one.cancel()
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.wait(waiting)
+    assert store._logs == {}
+
+
+async def test_a_forgotten_task_takes_its_events_along() -> None:
+    store = MemoryStore(most=2)
+    for task_id in "abc":
+        Author(store).begin(task_id).status(COMPLETED)
+    assert set(store._logs) == set(store._parked) == {"b", "c"}
+    assert store._parked_bytes == sum(store._parked.values()) > 0

@@ -1,0 +1,357 @@
+"""Messages that are sent again, where the engine is asked to work on each once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.hosting import Event, Run
+from a2a_bridge.hosting.ports import Scope, Store
+from a2a_bridge.hosting.repeats import digest_of
+from a2a_bridge.hosting.stores import MemoryStore
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent, SlowAgent
+from tests.hosting.late import LateStore
+from tests.hosting.scene import (
+    ALICE,
+    AUTH,
+    BOB,
+    COMPLETED,
+    FAILED,
+    IMMEDIATELY,
+    INPUT,
+    SUBMITTED,
+    WORKING,
+    Gate,
+    agent_of,
+    refused,
+    request,
+    shape,
+    shapes,
+)
+from tests.hosting.scene import Talk as Plain
+
+
+class Talk(Plain):
+    """An engine that works on each message once."""
+
+    def __init__(self, agent: Any, **options: Any) -> None:
+        super().__init__(agent, idempotent_sends=True, **options)
+
+
+class Counting:
+    """Works until its gate opens, in a way that the text names; counts its runs."""
+
+    def __init__(self, *, held: bool = True) -> None:
+        self.gate = Gate()
+        self.runs: list[str] = []
+        if not held:
+            self.gate.open()
+
+    async def execute(self, run: Run) -> AsyncIterator[Event]:
+        self.runs.append(run.text)
+        if run.text == "refuse":
+            raise A2AError(Reason.RESOURCE_EXHAUSTED, "not now")
+        if run.text == "say":
+            await self.gate.wait()
+            yield run.reply("hello")
+            return
+        if run.text == "late":
+            await self.gate.wait()
+        yield run.status("working")
+        if run.text == "auth":
+            yield run.status("auth-required")
+        await self.gate.wait()
+        yield run.status("input-required" if run.text == "ask" else "completed", run.text)
+
+
+async def settled() -> None:
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+async def test_off_unless_asked_for() -> None:
+    talk = Plain(ScriptedAgent())
+    assert (await talk.send("task")).id != (await talk.send("task")).id
+
+
+@pytest.mark.parametrize("text", ["task x", "fail", "input"])
+async def test_a_task_is_made_once(text: str) -> None:
+    talk = Talk(ScriptedAgent())
+    first = await talk.send(text)
+    await talk.rest()
+    assert await talk.send(text) == first
+    assert (await talk.send(text, configuration=IMMEDIATELY)) == first
+    assert shapes(await talk.stream(text)) == [("task", first.status.state)]
+    assert (await talk.list()).total_size == 1
+    assert (await talk.send(text, message_id="other")).id != first.id
+
+
+@pytest.mark.parametrize("agent", [EchoAgent, ScriptedAgent])
+async def test_a_direct_answer_is_given_once(agent: type[EchoAgent]) -> None:
+    talk = Talk(agent())
+    first = await talk.send("hello")
+    assert await talk.send("hello") == first
+    assert await talk.stream("hello") == [first]
+    assert (await talk.send("hello", message_id="other")).message_id != ""
+
+
+async def test_other_content_under_the_same_id_is_refused() -> None:
+    talk = Talk(ScriptedAgent())
+    first = await talk.send("task x")
+    for text, members in (
+        ("task y", {}),
+        ("task x", {"context_id": "elsewhere"}),
+        ("", {"parts": [hub.Part(text="task x", metadata={"n": 1})]}),
+        ("task x", {"task_id": first.id}),
+    ):
+        with refused(Reason.INVALID_PARAMS, "message.messageId"):
+            await talk.send(text, **members)
+    assert (await talk.list()).total_size == 1
+
+
+async def test_what_is_beside_the_message_may_differ() -> None:
+    talk = Talk(ScriptedAgent())
+    first = await talk.send("task x")
+    assert (await talk.send("task x", metadata={"attempt": 2})).id == first.id
+
+
+async def test_callers_have_their_own_ids() -> None:
+    talk = Talk(ScriptedAgent())
+    made = {(await talk.send("task", context=who)).id for who in (ALICE, BOB, None)}
+    assert len(made) == 3
+    assert (await talk.send("task", context=ALICE)).id in made
+
+
+@pytest.mark.parametrize("store", [MemoryStore, LateStore])
+async def test_all_who_send_at_once_get_one_task(store: type[MemoryStore]) -> None:
+    kept = store()
+    if isinstance(kept, LateStore):
+        kept.open_door = True
+    counting = Counting()
+    talk = Talk(agent_of(counting.execute), store=kept)
+    unary = [asyncio.create_task(talk.send("x")) for _ in range(5)]
+    quick = [asyncio.create_task(talk.send("x", configuration=IMMEDIATELY)) for _ in range(3)]
+    streams = [asyncio.create_task(talk.stream("x")) for _ in range(3)]
+    await counting.gate.reached()
+    assert {one.status.state for one in await asyncio.gather(*quick)} <= {SUBMITTED, WORKING}
+    late = asyncio.create_task(talk.send("x"))
+    late_stream = asyncio.create_task(talk.stream("x"))
+    await settled()
+    assert not [one for one in (*unary, *streams, late, late_stream) if one.done()]
+    counting.gate.open()
+    done = await asyncio.gather(*unary, late)
+    assert {one.id for one in done} == {quick[0].result().id}
+    assert {one.status.state for one in done} == {COMPLETED}
+    for events in await asyncio.gather(*streams, late_stream):
+        assert shapes(events)[-1] == COMPLETED
+        assert isinstance(events[0], hub.Task)
+    assert counting.runs == ["x"]
+    await talk.rest()
+
+
+async def test_all_who_send_at_once_get_one_direct_answer() -> None:
+    counting = Counting()
+    talk = Talk(agent_of(counting.execute))
+    sending = [asyncio.create_task(talk.send("say")) for _ in range(3)]
+    stream = asyncio.create_task(talk.stream("say"))
+    await counting.gate.reached()
+    await settled()
+    counting.gate.open()
+    answers = [*await asyncio.gather(*sending), *await stream]
+    assert len({one.message_id for one in answers}) == 1
+    assert counting.runs == ["say"]
+
+
+async def test_who_leaves_takes_nobody_along() -> None:
+    counting = Counting()
+    talk = Talk(agent_of(counting.execute))
+    sending = [asyncio.create_task(talk.send("say")) for _ in range(2)]
+    await counting.gate.reached()
+    await settled()
+    sending[0].cancel()
+    await asyncio.wait({sending[0]})
+    counting.gate.open()
+    assert (await sending[1]).parts[0].text == "hello"
+    assert counting.runs == ["say"]
+
+
+async def test_a_run_that_all_have_left_is_cancelled_and_may_be_sent_again() -> None:
+    slow = SlowAgent()
+    talk = Talk(slow)
+    sending = [asyncio.create_task(talk.send("x")) for _ in range(2)]
+    await slow.running(1)
+    await settled()
+    for one in sending:
+        one.cancel()
+    await asyncio.wait(sending)
+    await slow.running(0)
+    await talk.rest()
+    again = asyncio.create_task(talk.send("x"))
+    await slow.running(1)
+    slow.release()
+    assert (await again).parts[0].text == "x"
+
+
+async def test_who_comes_while_a_sign_in_is_awaited_is_told_so() -> None:
+    counting = Counting()
+    talk = Talk(agent_of(counting.execute))
+    assert (await talk.send("auth")).status.state == AUTH
+    assert (await talk.send("auth")).status.state == AUTH
+    counting.gate.open()
+    await talk.rest()
+    assert (await talk.send("auth")).status.state == COMPLETED
+    assert counting.runs == ["auth"]
+
+
+@pytest.mark.parametrize("text", ["error UNAUTHENTICATED", "crash"])
+async def test_what_was_refused_may_be_sent_again(text: str) -> None:
+    talk = Talk(ScriptedAgent())
+    reason = Reason.UNAUTHENTICATED if text != "crash" else Reason.INTERNAL_ERROR
+    for _ in range(2):
+        with refused(reason):
+            await talk.send(text)
+    await talk.rest()
+    assert talk.store.sends._sent == {}
+
+
+async def test_all_who_send_at_once_are_refused_together() -> None:
+    counting = Counting()
+    talk = Talk(agent_of(counting.execute))
+    results = await asyncio.gather(*(talk.send("refuse") for _ in range(3)), return_exceptions=True)
+    assert {one.reason for one in results if isinstance(one, A2AError)} == {Reason.RESOURCE_EXHAUSTED}
+    assert len(results) == 3
+    assert counting.runs == ["refuse"]
+
+
+async def test_a_follow_up_is_worked_on_once() -> None:
+    counting = Counting(held=False)
+    talk = Talk(agent_of(counting.execute))
+    task = await talk.send("ask")
+    follow = {"task_id": task.id, "message_id": "m-2"}
+    answers = await asyncio.gather(*(talk.send("ask", **follow) for _ in range(3)))
+    await talk.rest()
+    answers.append(await talk.send("ask", **follow))
+    assert {one.status.state for one in answers} == {INPUT}
+    assert [one.message_id for one in answers[-1].history if one.role == hub.ROLE_USER] == ["m-1", "m-2"]
+    assert counting.runs == ["ask", "ask"]
+    # The first message leads to the task as it is now.
+    assert (await talk.send("ask")).id == task.id
+
+
+async def test_a_follow_up_to_a_task_that_has_ended_since_is_answered_with_it() -> None:
+    counting = Counting(held=False)
+    talk = Talk(agent_of(counting.execute))
+    task = await talk.send("ask")
+    follow = {"task_id": task.id, "message_id": "m-2"}
+    done = await talk.send("end", **follow)
+    assert done.status.state == COMPLETED
+    await talk.rest()
+    assert await talk.send("end", **follow) == done
+    with refused(Reason.UNSUPPORTED_OPERATION):
+        await talk.send("end", task_id=task.id, message_id="m-3")
+    with refused(Reason.UNSUPPORTED_OPERATION):
+        await talk.send("end", task_id=task.id, message_id="m-3")
+
+
+async def test_a_message_that_waits_its_turn_is_not_queued_twice() -> None:
+    counting = Counting()
+    talk = Talk(agent_of(counting.execute))
+    task = await talk.send("ask", configuration=IMMEDIATELY)
+    await counting.gate.reached()
+    follow = {"task_id": task.id, "message_id": "m-2"}
+    sending = [asyncio.create_task(talk.send("end", **follow)) for _ in range(2)]
+    await settled()
+    counting.gate.open()
+    assert {one.status.state for one in await asyncio.gather(*sending)} == {COMPLETED}
+    assert counting.runs == ["ask", "end"]
+
+
+async def reserved(store: Store, text: str, task_id: str = "") -> None:
+    """A message that a process has reserved, and then died."""
+    asked = request(text)
+    await store.sends.reserve(Scope(), "m-1", digest_of(asked), task_id or "never-made")
+
+
+async def test_what_came_to_nothing_is_worked_on_by_the_next() -> None:
+    store = LateStore()
+    store.open_door = True
+    await reserved(store, "task x")
+    talk = Talk(ScriptedAgent(), store=store)
+    first = await talk.send("task x")
+    assert first.status.state == COMPLETED
+    await talk.rest()
+    assert await talk.send("task x") == first
+
+
+async def test_a_task_that_a_dead_process_began_is_the_answer() -> None:
+    store = LateStore()
+    store.open_door = True
+    counting = Counting()
+    first = Talk(agent_of(counting.execute), store=store)
+    task = await first.send("x", configuration=IMMEDIATELY)
+    await counting.gate.reached()
+    store.die()
+    talk = Talk(agent_of(counting.execute), store=store)
+    waiting = asyncio.create_task(talk.send("x"))
+    await settled()
+    assert not waiting.done()
+    await talk.engine.start()
+    failed = await waiting
+    assert (failed.id, failed.status.state) == (task.id, FAILED)
+    assert counting.runs == ["x"]
+    await talk.close()
+    counting.gate.open()
+    await first.rest()
+
+
+async def test_a_stream_of_a_task_that_a_dead_process_began_goes_on() -> None:
+    store = LateStore()
+    store.open_door = True
+    counting = Counting()
+    first = Talk(agent_of(counting.execute), store=store)
+    await first.send("x", configuration=IMMEDIATELY)
+    await counting.gate.reached()
+    store.die()
+    talk = Talk(agent_of(counting.execute), store=store)
+    events = talk.events("x")
+    assert shape(await anext(events)) == ("task", WORKING)
+    await talk.engine.start()
+    assert [shape(one) async for one in events] == [FAILED]
+    await talk.close()
+    counting.gate.open()
+    await first.rest()
+
+
+async def test_a_reservation_that_another_replica_works_on_is_left_to_it() -> None:
+    store = MemoryStore()
+    await reserved(store, "task x")
+    kept = store.sends._sent[Scope(), "m-1"]
+    store.sends._sent[Scope(), "m-1"] = kept._replace(holder="another")
+    with refused(Reason.UNAVAILABLE) as caught:
+        await Talk(ScriptedAgent(), store=store).send("task x")
+    assert caught.value.retry_after == 1.0
+
+
+async def test_nothing_runs_before_the_reservation_is_stored() -> None:
+    counting = Counting(held=False)
+    store = MemoryStore()
+    gate = Gate()
+    reserve = store.sends.reserve
+
+    async def slowly(*arguments: Any, **named: Any) -> Any:
+        await gate.wait()
+        return await reserve(*arguments, **named)
+
+    store.sends.reserve = slowly
+    talk = Talk(agent_of(counting.execute), store=store)
+    sending = asyncio.create_task(talk.send("x"))
+    await gate.reached()
+    assert counting.runs == []
+    gate.open()
+    await sending
+    assert counting.runs == ["x"]
