@@ -22,6 +22,7 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    literal_column,
     or_,
     select,
     text,
@@ -130,7 +131,7 @@ def recount(connection: Connection) -> None:
     connection.execute(delete(counts))
     columns = ["tenant", "owner", "context", "level", "bucket", "state", "stripe", "number"]
     place = (tasks.c.tenant, tasks.c.owner)
-    stretches = [(level, tasks.c.time.op(">>")(bits)) for level, bits in enumerate(_BITS)]
+    stretches = [(level, tasks.c.time.op(">>")(literal_column(str(bits)))) for level, bits in enumerate(_BITS)]
     for context, level, bucket in (
         (tasks.c.context, _ALL, literal(0)),
         (literal(""), _ALL, literal(0)),
