@@ -96,9 +96,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--store", choices=["sqlite", "postgresql", "memory"], default="sqlite")
     parser.add_argument("--plain", action="store_true", help="no resuming, no pushing, no idempotent sends")
+    parser.add_argument("--folder", type=Path, help="an empty one, to keep the database and the journal in")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+        folder = arguments.folder or Path(place)
         if arguments.store == "postgresql":
             from tests.durability.databases import filled, postgres
 

@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from google.protobuf import text_format
+
 from a2a_bridge.core.lifecycle import advance
 from a2a_bridge.core.messages import INTERRUPTED, TERMINAL
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -65,9 +67,12 @@ class Ledger:
         """Somebody was shown a task, in the answer of a unary call."""
         self._snapshot(task, 0)
 
-    def stream(self, task_id: str) -> Stream:
-        """Notes what one stream shows, item by item. task_id: empty until its first item tells."""
-        return Stream(self, task_id)
+    def stream(self, task_id: str, after: int | None = None) -> Stream:
+        """Notes what one stream shows, item by item.
+
+        task_id: empty until its first item tells. after: the number of the event that it goes on after, if it does.
+        """
+        return Stream(self, task_id, after)
 
     def _snapshot(self, task: hub.Task, number: int) -> None:
         seen = self.seen[task.id]
@@ -88,28 +93,31 @@ class Ledger:
 class Stream:
     """One stream as a caller saw it."""
 
-    def __init__(self, ledger: Ledger, task_id: str) -> None:
+    def __init__(self, ledger: Ledger, task_id: str, after: int | None) -> None:
         self._ledger = ledger
         self.task_id = task_id
-        self._before = 0
+        self._before = after
+        self._begins = after is None
         self._run: list[hub.StreamResponse] | None = None
 
     @property
     def position(self) -> int:
         """The number of the event seen last; 0 when there are no numbers."""
-        return self._before
+        return self._before or 0
 
-    def show(self, shown: Shown, *, snapshot: bool = False) -> None:
-        """Notes an item. snapshot: it is the task that a subscription begins with, and no event."""
+    def show(self, shown: Shown) -> None:
+        """Notes an item."""
         event, number = shown
         which = event.WhichOneof("payload")
         if which == "message":
             return
         if not self.task_id:
             self.task_id = event.task.id if which == "task" else getattr(event, which or "").task_id
-        if snapshot:
+        begins, self._begins = self._begins, False
+        if begins and which == "task":
+            # The task as it was when somebody could look, which may be later than its first event.
             self._ledger._snapshot(event.task, number)
-            self._before = number
+            self._before = number or None
             return
         if not number:
             if self._run is None:
@@ -117,7 +125,7 @@ class Stream:
                 self._ledger.seen[self.task_id].runs.append(self._run)
             self._run.append(event)
             return
-        if self._before and number != self._before + 1:
+        if self._before is not None and number != self._before + 1:
             self._ledger.wrong.append(f"{self.task_id}: event {number} followed {self._before}")
         self._before = number
         self._ledger._event(self.task_id, shown)
@@ -155,7 +163,8 @@ def folds(log: Sequence[hub.StreamResponse]) -> Iterable[hub.Task]:
 def missing(task_id: str, seen: Seen, log: Sequence[hub.StreamResponse]) -> list[str]:
     """What callers saw of a task and its log does not say."""
     wrong = [
-        f"event {number} of {task_id} was shown, and the log has {'another' if number <= len(log) else 'none'}"
+        f"event {number} of {task_id} was shown as {_short(event)}, and the log has "
+        + (_short(log[number - 1]) if number <= len(log) else "none")
         for number, event in sorted(seen.events.items())
         if number > len(log) or log[number - 1] != event
     ]
@@ -211,6 +220,10 @@ def names(events: Sequence[hub.StreamResponse]) -> str:
                 part = event.artifact_update.artifact.parts[0]
                 short.append(part.text.partition(":")[2] or part.text[:20])
     return " ".join(short)
+
+
+def _short(event: hub.StreamResponse) -> str:
+    return text_format.MessageToString(event, as_one_line=True)
 
 
 def resting(task: hub.Task) -> bool:

@@ -191,12 +191,10 @@ class Load:
         return stream.position
 
     async def _watch(self, caller: Caller, task_id: str, after: int | None = None) -> None:
-        stream = self.ledger.stream(task_id)
-        first = after is None
+        stream = self.ledger.stream(task_id, after)
         async with aclosing(caller.subscribe(task_id, after)) as events:
             async for shown in events:
-                stream.show(shown, snapshot=first)
-                first = False
+                stream.show(shown)
 
     def _long(self) -> str:
         return f"{self.chance.choice(['chunks', 'steady'])} {self.chance.randint(1, 30)}"

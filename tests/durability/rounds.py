@@ -171,12 +171,20 @@ class Trial:
         """Sends every message of the round once more, and those that nobody was answered twice more."""
         repeats = Load(chance, self.ledger, idempotent=True)
         round_sent = list(self.ledger.sent.values())[-sum(load.done.values()) - 2 * self.workers :]
+        answered = {sent.message_id for sent in round_sent if sent.task_id or sent.direct}
+        before = self._begun()
         for sent in round_sent:
             for _ in range(1 if sent.task_id or sent.direct else 2):
                 way = chance.choice(ways)
                 await repeats.again(way, sent)
                 self.totals["repeated"] += 1
         load.tasks += repeats.tasks
+        after = self._begun()
+        self.ledger.wrong += [
+            f"{message_id} was answered, and worked on again when it was sent again"
+            for message_id in answered
+            if after[message_id] != before[message_id]
+        ]
         # What nobody was answered may have begun only now.
         await self._recovered(ways, chance)
 
@@ -196,25 +204,28 @@ class Trial:
                 self.ledger.wrong.append(f"events of {task_id} were posted in another order")
             self.totals["pushed"] += len(log)
 
-    def _executed(self) -> None:
-        """Messages that were answered were worked on once, and one message never made two tasks."""
-        if not self.journal.exists():
-            return
+    def _begun(self) -> defaultdict[str, list[str]]:
+        """The tasks that the agent began to work on, by message."""
         begun: defaultdict[str, list[str]] = defaultdict(list)
-        lines = [line.split() for line in self.journal.read_text("ascii").splitlines()]
-        self.totals["resumed"] = sum(how == "resume" for how, _, _ in lines)
-        for how, message, task in lines:
-            if how == "execute":
-                begun[message].append(task)
+        if self.journal.exists():
+            lines = [line.split() for line in self.journal.read_text("ascii").splitlines()]
+            self.totals["resumed"] = sum(how == "resume" for how, _, _ in lines)
+            for how, message, task in lines:
+                if how == "execute":
+                    begun[message].append(task)
+        return begun
+
+    def _executed(self) -> None:
+        """One message never made two tasks."""
+        begun = self._begun()
         if not self.idempotent:
             return
         known = storage.tasks(self.stage.store)
         for message_id, where in begun.items():
             if len(kept := {task for task in where if task in known}) > 1:
                 self.ledger.wrong.append(f"{message_id} made {len(kept)} tasks")
-        self.totals["executed twice before anybody was told"] = sum(
-            len(tasks) > 1 for tasks in begun.values()
-        )
+        twice = sum(len(tasks) > 1 for tasks in begun.values())
+        self.totals["executed twice before anybody was told"] = twice
 
 
 async def _events(enough: Callable[[], bool], seconds: float) -> None:
