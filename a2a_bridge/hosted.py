@@ -61,10 +61,13 @@ def prepared(agent: Agent, options: ServeOptions, *, sends: bool = False) -> Hos
     gatekeeper = Gatekeeper(options.push_options.guard()) if sends else None
     engine = Engine(agent, store=store, options=options.engine, push_sender=gatekeeper)
     host = options.host if options.host.refusal is not None else replace(options.host, refusal=store.refusal)
+    service: Service = service_of(engine)
+    if agent.card.capabilities.extended_agent_card:
+        service = OffersResume(service)
     return Hosted(
         engine,
         store,
-        OffersResume(service_of(engine)),
+        service,
         offer_resume(agent.card),
         replace(options, store=store, host=host),
         gatekeeper,

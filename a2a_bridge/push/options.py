@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from a2a_bridge.push.guard import PORTS, SCHEMES, Allowed, Guard
 
@@ -24,7 +24,7 @@ class PushOptions:
     allow: tuple[str, ...] = ()
     ports: frozenset[int] = PORTS
     schemes: frozenset[str] = SCHEMES
-    signing_keys: tuple[str, ...] = ()
+    signing_keys: tuple[str, ...] = field(default=(), repr=False)
     issuer: str = "a2a-bridge"
     timeout: float = 15.0
     attempts: int = 100

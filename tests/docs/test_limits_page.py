@@ -12,20 +12,24 @@ from a2a_bridge.core.errors import Reason
 from a2a_bridge.gateway import ReplayOptions
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.hosting.stores import MemoryStore
+from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.middleware import Limits
+from a2a_bridge.push import PushOptions
 from tests.docs.pages import DOCS, prose
 from tests.docs.test_cli_page import VERBS, default, options
 
 PAGE = DOCS / "limits.md"
-CLASSES: dict[str, Any] = {
-    one.__name__: one for one in (EngineOptions, HostOptions, Limits, MemoryStore, ReplayOptions)
-}
+OPTIONS = (EngineOptions, HostOptions, Limits, MemoryStore, PushOptions, ReplayOptions, StoreOptions)
+CLASSES: dict[str, Any] = {one.__name__: one for one in OPTIONS}
 #: options that bound nothing a caller can make grow
 NO_LIMITS = {
     "EngineOptions.patience",
     "EngineOptions.run_timeout",
     "EngineOptions.silence_timeout",
     "HostOptions.keep_alive",
+    "PushOptions.first",
+    "PushOptions.longest",
+    "PushOptions.longest_wish",
     "ReplayOptions.longest_pause",
     "ReplayOptions.pause",
 }
