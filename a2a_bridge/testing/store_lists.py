@@ -1,0 +1,120 @@
+"""The part of StoreContract about lists: their order, pages, filters, tokens."""
+
+from __future__ import annotations
+
+import pytest
+
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.hosting.ports import Scope, Store, TaskQuery
+from a2a_bridge.testing.store_opening import OpensStores
+from a2a_bridge.testing.store_scene import (
+    COMPLETED,
+    ELSEWHERE,
+    FAILED,
+    HERE,
+    NOON,
+    WORKING,
+    Author,
+    ids,
+    pages,
+)
+
+
+class ListContract(OpensStores):
+    """Order, pages, filters."""
+
+    async def _several(self, store: Store, *times: int, scope: Scope = HERE) -> list[Author]:
+        return [
+            await Author(store, scope).begin(f"{scope.owner}{number}", NOON + time).synced()
+            for number, time in enumerate(times)
+        ]
+
+    async def test_lists_begin_with_the_newest(self, store: Store) -> None:
+        authors = await self._several(store, 0, 1, -1, -(10**9))
+        assert ids(await pages(store)) == ["ann1", "ann0", "ann2", "ann3"]
+        authors[3].status(WORKING, NOON + 2)
+        await authors[3].synced()
+        assert ids(await pages(store)) == ["ann3", "ann1", "ann0", "ann2"]
+
+    @pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 100])
+    async def test_pages_have_everything_once(self, store: Store, size: int) -> None:
+        await self._several(store, *(number // 3 for number in range(8)))
+        whole = ids(await pages(store))
+        read = await pages(store, page_size=size)
+        assert ids(read) == whole
+        assert sorted(whole) == [f"ann{number}" for number in range(8)]
+        assert {page.total for page in read} == {8}
+        assert [len(page.tasks) for page in read[:-1]] == [size] * (len(read) - 1)
+        assert read[-1].tasks
+
+    async def test_pages_stay_true_while_tasks_come_and_change(self, store: Store) -> None:
+        authors = await self._several(store, *range(12))
+        token, seen = "", []
+        for round_ in range(4):
+            page = await store.list(HERE, TaskQuery(page_size=3, page_token=token))
+            token = page.next_page_token
+            seen += [one.id for one in page.tasks]
+            # One that was shown and one that was not move to the front, and a new one comes.
+            await Author(store).begin(f"new{round_}", NOON + 1000 + round_).synced()
+            for number in (11 - round_, round_):
+                authors[number].status(WORKING, NOON + 100 + 2 * round_)
+                await authors[number].synced()
+        assert len(seen) == len(set(seen))
+        assert not [one for one in seen if one.startswith("new")]
+        moved = {f"ann{number}" for number in range(3)}
+        assert {f"ann{number}" for number in range(12)} - set(seen) <= moved
+
+    async def test_filters(self, store: Store) -> None:
+        for task_id, time, context_id, state in (
+            ("a", 0, "x", WORKING),
+            ("b", 1, "x", COMPLETED),
+            ("c", 2, "y", COMPLETED),
+            ("d", 3, "y", WORKING),
+        ):
+            await Author(store).begin(task_id, NOON + time, context_id=context_id, state=state).synced()
+        for query, wanted in (
+            ({"context_id": "x"}, ["b", "a"]),
+            ({"context_id": "z"}, []),
+            ({"state": COMPLETED}, ["c", "b"]),
+            ({"state": FAILED}, []),
+            ({"since": NOON + 2}, ["d", "c"]),
+            ({"since": NOON + 4}, []),
+            ({"since": 0}, ["d", "c", "b", "a"]),
+            ({"state": COMPLETED, "context_id": "y", "since": NOON}, ["c"]),
+        ):
+            for size in (1, 50):
+                read = await pages(store, **query, page_size=size)
+                assert ids(read) == wanted, query
+                assert read[0].total == len(wanted)
+
+    async def test_artifacts_come_when_asked_for(self, store: Store) -> None:
+        author = Author(store).begin("t")
+        author.status(WORKING, text="said")
+        author.status(WORKING)
+        author.chunk("x")
+        await author.synced()
+        bare = author.copy()
+        bare.ClearField("artifacts")
+        assert (await store.list(HERE, TaskQuery())).tasks == [bare]
+        assert (await store.list(HERE, TaskQuery(artifacts=True))).tasks == [author.task]
+
+    @pytest.mark.parametrize("token", ["x", "AAAA", "é", "a.b.c", "=" * 8, "0" * 500])
+    async def test_bad_tokens_are_refused(self, store: Store, token: str) -> None:
+        await Author(store).begin("t").synced()
+        await _assert_refused(store, HERE, TaskQuery(page_token=token))
+
+    async def test_tokens_are_for_their_query_and_scope(self, store: Store) -> None:
+        for scope in (HERE, ELSEWHERE[0]):
+            await self._several(store, 0, 1, 2, scope=scope)
+        token = (await store.list(HERE, TaskQuery(page_size=1))).next_page_token
+        assert token
+        await _assert_refused(store, ELSEWHERE[0], TaskQuery(page_size=1, page_token=token))
+        await _assert_refused(store, HERE, TaskQuery(page_size=1, page_token=token, context_id="c"))
+        await _assert_refused(store, HERE, TaskQuery(page_size=1, page_token=token + "A"))
+
+
+async def _assert_refused(store: Store, scope: Scope, query: TaskQuery) -> None:
+    with pytest.raises(A2AError) as caught:
+        await store.list(scope, query)
+    assert caught.value.reason is Reason.INVALID_PARAMS
+    assert [one.field for one in caught.value.violations] == ["pageToken"]

@@ -1,0 +1,23 @@
+"""How the parts of the contracts of stores get a store. No tests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from a2a_bridge.hosting.ports import Store
+
+
+class OpensStores:
+    """Opens the store under test."""
+
+    def opened(self) -> AbstractAsyncContextManager[Store]:
+        """An empty store."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[Store]:
+        async with self.opened() as store:
+            yield store

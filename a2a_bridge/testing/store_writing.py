@@ -1,0 +1,288 @@
+"""The part of StoreContract about writers: numbers, holds, versions, what is there when."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from a2a_bridge.hosting.ports import Scope, Store, TaskQuery, VersionConflict
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.samples import full, minimal
+from a2a_bridge.testing.store_opening import OpensStores
+from a2a_bridge.testing.store_scene import (
+    COMPLETED,
+    ELSEWHERE,
+    FAILED,
+    HERE,
+    INPUT,
+    NOON,
+    PATIENCE,
+    WORKING,
+    Author,
+    found,
+    ids,
+    made,
+    pages,
+)
+
+
+class WritingContract(OpensStores):
+    """One writer, numbers, versions."""
+
+    @pytest.mark.parametrize("task", [full(hub.Task), minimal(hub.Task)], ids=["full", "minimal"])
+    async def test_a_task_comes_back_whole(self, store: Store, task: hub.Task) -> None:
+        await Author(store).begin(task).synced()
+        stored = await found(store, task.id)
+        assert (stored.task, stored.last, stored.holder) == (task, 1, "")
+
+    async def test_a_large_task_comes_back_whole(self, store: Store) -> None:
+        task = made("t")
+        task.artifacts.add(artifact_id="a").parts.add(raw=bytes(range(256)) * 8192)
+        author = Author(store).begin(task)
+        author.chunk("x" * 300_000)
+        await author.synced()
+        assert (await found(store, "t")).task == author.task
+
+    async def test_what_is_not_there(self, store: Store) -> None:
+        assert await store.get(HERE, "t") is None
+        assert await store.list(HERE, TaskQuery()) == ([], "", 0)
+        assert await store.task_at(HERE, "t", 1) is None
+
+    async def test_a_store_that_works_refuses_nothing(self, store: Store) -> None:
+        assert store.refusal() is None
+
+    async def test_a_writer_that_says_nothing_leaves_nothing(self, store: Store) -> None:
+        writer = store.create(HERE, "t", lambda: None)
+        assert (writer.last, writer.pending) == (0, False)
+        writer.release()
+        assert await store.get(HERE, "t") is None
+        await Author(store).begin("t").synced()
+
+    async def test_events_are_numbered_from_one(self, store: Store) -> None:
+        author = Author(store).begin("t")
+        assert author.writer.last == 1
+        numbers = [author.status(WORKING), author.chunk("x"), author.chunk("y"), author.status(COMPLETED)]
+        assert numbers == [2, 3, 4, 5]
+        assert author.writer.last == 5
+        await author.synced()
+        assert (await found(store, "t")).last == 5
+
+    async def test_after_the_wait_nothing_is_pending(self, store: Store) -> None:
+        author = Author(store).begin("t")
+        for number in range(50):
+            author.chunk(str(number))
+            if number % 10 == 0:
+                await author.synced()
+                assert not author.writer.pending
+                stored = await found(store, "t")
+                assert (stored.task, stored.last) == (author.task, number + 2)
+
+    async def test_who_waits_is_told_in_order_and_at_once_when_all_is_durable(self, store: Store) -> None:
+        told: list[Any] = []
+        author = Author(store).begin("t")
+        author.writer.when_synced(lambda error: told.append(("a", error)))
+        author.chunk("x")
+        author.writer.when_synced(lambda error: told.append(("b", error)))
+        author.writer.when_synced(lambda error: told.append(("c", error)))
+        await author.synced()
+        assert told == [("a", None), ("b", None), ("c", None)]
+        author.writer.when_synced(lambda error: told.append(("d", error)))
+        assert told[3:] == [("d", None)]
+
+    async def test_many_may_wait_for_many(self, store: Store) -> None:
+        authors = [Author(store).begin(f"t{number}") for number in range(30)]
+        for author in authors:
+            author.status(COMPLETED)
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(*(author.writer.synced() for author in authors for _ in range(3)))
+        assert len(ids(await pages(store))) == 30
+
+    async def test_a_wait_that_is_given_up_harms_nobody(self, store: Store) -> None:
+        author = Author(store).begin("t")
+        waiting = asyncio.create_task(author.writer.synced())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        await author.synced()
+        assert (await found(store, "t")).task == author.task
+
+    async def test_a_writer_may_go_on_when_there_is_room(self, store: Store) -> None:
+        author = Author(store).begin("t")
+        async with asyncio.timeout(PATIENCE):
+            for number in range(600):
+                author.chunk(str(number % 10))
+                await author.writer.room()
+        await author.synced()
+        assert (await found(store, "t")).last == 601
+
+    async def test_stores_give_copies(self, store: Store) -> None:
+        author = await Author(store).begin("t").synced()
+        for read in (await found(store, "t"), (await store.list(HERE, TaskQuery(artifacts=True))).tasks):
+            task = read[0]
+            task.context_id = "changed"
+            task.artifacts.add(artifact_id="smuggled")
+        assert (await found(store, "t")).task == author.task
+        await author.released()
+        kept = author.copy()
+        author.task.context_id = "changed"
+        (await found(store, "t")).task.context_id = "changed"
+        assert (await found(store, "t")).task == kept
+
+    async def test_a_message_that_joins_is_no_event(self, store: Store) -> None:
+        author = Author(store).begin("t")
+        author.status(INPUT, text="well?")
+        author.amend("m-2")
+        assert author.writer.last == 2
+        await author.synced()
+        stored = await found(store, "t")
+        assert (stored.task, stored.last) == (author.task, 2)
+        assert [one.message_id for one in stored.task.history] == ["s2", "m-2"]
+        author.chunk("x")
+        await author.synced()
+        assert (await found(store, "t")).task == author.task
+
+    async def test_a_snapshot_takes_the_place_of_the_task(self, store: Store) -> None:
+        author = Author(store).begin("t")
+        author.chunk("x")
+        author.task.CopyFrom(made("t", NOON + 1, state=INPUT))
+        author.writer.append(hub.StreamResponse(task=author.task), author.task)
+        author.chunk("y")
+        await author.synced()
+        assert (await found(store, "t")).task == author.task
+
+    async def test_an_id_is_given_once(self, store: Store) -> None:
+        first = await Author(store).begin("t").synced()
+        second = Author(store).begin("t", context_id="another")
+        second.status(COMPLETED)
+        with pytest.raises(VersionConflict):
+            await second.synced()
+        assert (first.lost, second.lost) == (0, 1)
+        assert (await found(store, "t")).task == first.task
+        first.status(COMPLETED)
+        await first.synced()
+
+    async def test_of_two_who_begin_the_same_at_once_one_does(self, store: Store) -> None:
+        authors = [Author(store).begin("t", context_id=name) for name in "ab"]
+        results = await asyncio.gather(*(one.writer.synced() for one in authors), return_exceptions=True)
+        won = [author for author, error in zip(authors, results, strict=True) if error is None]
+        assert len(won) == 1
+        assert [type(error) for error in results if error is not None] == [VersionConflict]
+        assert (await found(store, "t")).task == won[0].task
+
+    async def test_a_task_goes_on_after_a_rest(self, store: Store) -> None:
+        author = Author(store).begin("t")
+        for round_ in range(5):
+            author.status(INPUT)
+            await author.released()
+            author = await Author(store).reopen("t")
+            assert author.writer.last == 2 * round_ + 2
+            assert author.status(WORKING) == 2 * round_ + 3
+        author.status(COMPLETED)
+        await author.synced()
+        stored = await found(store, "t")
+        assert (stored.last, stored.task) == (12, author.task)
+
+    async def test_a_hold_may_be_given_up_with_everything_still_on_its_way(self, store: Store) -> None:
+        author = Author(store).begin("t")
+        author.chunk("x")
+        author.status(INPUT)
+        author.writer.release()
+        async with asyncio.timeout(PATIENCE):
+            while (stored := await store.get(HERE, "t")) is None:  # noqa: ASYNC110  it tells nobody
+                await asyncio.sleep(0)
+            again = await Author(store).reopen("t")
+        assert (again.task, stored.last, author.lost) == (author.task, 3, 0)
+
+    async def test_what_is_held_is_held(self, store: Store) -> None:
+        author = await Author(store).begin("t").synced()
+        with pytest.raises(VersionConflict):
+            await Author(store).reopen("t")
+        old = await found(store, "t")
+        author.status(INPUT)
+        await author.released()
+        with pytest.raises(VersionConflict):
+            await Author(store).open(old)
+        again = await Author(store).reopen("t")
+        for stale in (old, await found(store, "t")):
+            with pytest.raises(VersionConflict):
+                await Author(store).open(stale)
+        again.status(COMPLETED)
+        await again.synced()
+        assert (author.lost, again.lost) == (0, 0)
+
+    async def test_one_of_many_gets_the_hold(self, store: Store) -> None:
+        await (await Author(store).begin("t", state=INPUT).synced()).released()
+        stored = await found(store, "t")
+        results = await asyncio.gather(
+            *(Author(store).open(stored) for _ in range(10)), return_exceptions=True
+        )
+        won = [one for one in results if isinstance(one, Author)]
+        assert len(won) == 1
+        assert all(isinstance(one, Author | VersionConflict) for one in results)
+        won[0].status(COMPLETED)
+        await won[0].synced()
+
+    async def test_nobody_can_open_what_is_not_there(self, store: Store) -> None:
+        stored = await found((await Author(store).begin("t").released()).store, "t")
+        for scope in ELSEWHERE:
+            with pytest.raises(VersionConflict):
+                await Author(store, scope).open(stored)
+        stored.task.id = "u"
+        with pytest.raises(VersionConflict):
+            await Author(store).open(stored)
+
+    async def test_an_ended_task_is_held_by_nobody(self, store: Store) -> None:
+        author = Author(store).begin("t")
+        author.status(FAILED)
+        await author.synced()
+        author.writer.release()
+        assert await found(store, "t") == (author.task, (await found(store, "t")).version, 2, "")
+        assert list(await store.orphans(10)) == []
+
+    @pytest.mark.parametrize("scope", ELSEWHERE)
+    async def test_other_scopes_see_nothing(self, store: Store, scope: Scope) -> None:
+        await Author(store).begin("t").synced()
+        await Author(store, scope).begin("own").synced()
+        assert await store.get(scope, "t") is None
+        assert await store.task_at(scope, "t", 1) is None
+        assert ids(await pages(store, scope)) == ["own"]
+        assert ids(await pages(store, HERE)) == ["t"]
+
+    @pytest.mark.parametrize("seed", [1, 2, 3])
+    async def test_any_history_adds_up(self, store: Store, seed: int) -> None:
+        choose = random.Random(seed)  # noqa: S311  a test, not a secret
+        authors: dict[str, Author] = {}
+        for step in range(200):
+            if len(authors) < 2 or choose.random() < 0.05:
+                author = authors[f"t{step}"] = Author(store, choose.choice([HERE, ELSEWHERE[0]]))
+                author.begin(f"t{step}", NOON + choose.randrange(20), context_id=choose.choice("xy"))
+            author = authors[choose.choice(list(authors))]
+            match choose.randrange(12):
+                case 0:
+                    author.status(INPUT, NOON + choose.randrange(20), choose.choice(["", "well?"]))
+                case 1:
+                    author.amend(f"m{step}")
+                case 2:
+                    await author.released()
+                    await author.reopen(author.task.id)
+                case 3:
+                    await author.synced()
+                    assert (await found(store, author.task.id, author.scope)).task == author.task
+                case 4 | 5:
+                    author.status(WORKING, NOON + choose.randrange(20))
+                case 6:
+                    await asyncio.sleep(0)
+                case _:
+                    author.chunk("x" * choose.randrange(300), choose.choice("ab"))
+        for author in authors.values():
+            await author.synced()
+            stored = await found(store, author.task.id, author.scope)
+            assert (stored.task, stored.last) == (author.task, author.writer.last)
+        listed = [one for page in await pages(store, artifacts=True, page_size=4) for one in page.tasks]
+        mine = {one.task.id: one.task for one in authors.values() if one.scope == HERE}
+        assert {one.id: one for one in listed} == mine
+        times = [one.status.timestamp.ToNanoseconds() for one in listed]
+        assert times == sorted(times, reverse=True)
