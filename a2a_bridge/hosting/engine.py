@@ -20,8 +20,9 @@ from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import asked_after, event_id, number_of
 from a2a_bridge.hosting.clock import Clock, SystemClock
 from a2a_bridge.hosting.decorator import Agent
+from a2a_bridge.hosting.elsewhere import BEGUN, Outside
 from a2a_bridge.hosting.execution import Execution, Workshop, log
-from a2a_bridge.hosting.executions import Executions
+from a2a_bridge.hosting.executions import Elsewhere, Executions
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.options import DEFAULT, EngineOptions
 from a2a_bridge.hosting.ports import PushSender, Scope, Store, TaskQuery, scope_of
@@ -29,6 +30,7 @@ from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.reading import Readers
 from a2a_bridge.hosting.recovery import Recovery
 from a2a_bridge.hosting.refusals import broken, closing, not_cancelable
+from a2a_bridge.hosting.remote import Colleagues
 from a2a_bridge.hosting.repeats import Known, Repeats
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.seen import as_seen
@@ -37,7 +39,7 @@ from a2a_bridge.hosting.shape import Misbehaviour, direct_answer
 from a2a_bridge.hosting.stores.memory import MemoryStore
 from a2a_bridge.hosting.ticket import Wants
 from a2a_bridge.hosting.timeouts import TOO_LONG, too_late
-from a2a_bridge.hosting.views import AT_REST, cut_history, history_limit, with_history
+from a2a_bridge.hosting.views import AT_REST, Place, cut_history, history_limit, with_history
 from a2a_bridge.hosting.working_copy import Moved, Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -88,6 +90,8 @@ class Engine:
         else:
             self._reply = getattr(agent.executor, "reply", None)
         self._recovery = Recovery(self._store, self._sending.recover)
+        self._colleagues = None if self._store.remote is None else Colleagues(self._store.remote)
+        self._outside = None if self._colleagues is None else Outside(self._colleagues, self, self._readers)
         self._closing = False
 
     @property
@@ -100,6 +104,8 @@ class Engine:
 
         Raises A2AError UNAVAILABLE when the store does not work.
         """
+        if self._colleagues is not None:
+            self._colleagues.serve(self)
         await self._recovery.start()
 
     # ------------------------------------------------------------------ messages
@@ -112,6 +118,17 @@ class Engine:
         A message to a task that is being worked on waits until that run ends. If the task ends with it, the
         answer is UNSUPPORTED_OPERATION, as for any message to a task that has ended.
         """
+        try:
+            return await self.send_here(request, context)
+        except Elsewhere as other:
+            if self._outside is None:
+                raise
+            return await self._outside.send(other, request, context)
+
+    async def send_here(
+        self, request: hub.SendMessageRequest, context: CallContext, /
+    ) -> hub.SendMessageResponse:
+        """The same, unless another replica works on the task: then it raises Elsewhere."""
         limit = history_limit(request.configuration, "configuration.historyLength")
         if self._closing:
             raise closing()
@@ -151,6 +168,12 @@ class Engine:
             async for event in self._shown_before(known, scope_of(request, context), context):
                 yield event if limit is None else with_history(event, limit)
             return
+        except Elsewhere as other:
+            if self._outside is None:
+                raise
+            async for event in self._outside.stream(other, request, context):
+                yield event if limit is None else with_history(event, limit)
+            return
         reading, snapshot = accepted.reading, accepted.snapshot
         if reading is None:
             raise RuntimeError("a stream was accepted like a unary send")
@@ -168,6 +191,25 @@ class Engine:
                 yield event if limit is None else with_history(event, limit)
         finally:
             reading.close()
+
+    async def stream_here(
+        self, request: hub.SendMessageRequest, context: CallContext, /
+    ) -> tuple[Shown, Place]:
+        """Takes a message to a task for another replica, whose caller reads the events there. Raises Elsewhere."""
+        if self._closing:
+            raise closing()
+        await self._sending.check(request)
+        try:
+            accepted = await self._work_on(request, context, Wants.STREAM)
+        except Known as known:
+            if known.shown is None:
+                raise broken("a task was expected") from None
+            return known.shown, BEGUN
+        if accepted.reading is not None:
+            accepted.reading.close()
+        await accepted.execution.settled()
+        shown = accepted.snapshot
+        return shown if shown is not None else await accepted.execution.copy.shown(), accepted.ticket
 
     async def _direct(
         self, reply: Any, request: hub.SendMessageRequest, context: CallContext
@@ -191,6 +233,9 @@ class Engine:
     async def _work_on(self, request: hub.SendMessageRequest, context: CallContext, wants: Wants) -> Accepted:
         if self._repeats is None or not request.message.message_id:
             return await self._sending.work_on(request, context, wants)
+        if request.message.task_id and self._outside is not None:
+            # Whoever works on the task notes the message, too.
+            await self._executions.look(scope_of(request, context), request.message.task_id)
         return await self._repeats.work_on(request, context, wants)
 
     async def _answer(
@@ -207,11 +252,11 @@ class Engine:
 
     async def _answered_before(self, known: Known, scope: Scope, wants: Wants) -> hub.SendMessageResponse:
         """The answer to a message that was worked on before."""
-        if self._repeats is None or known.shown is None:
+        if known.shown is None:
             return known.answer or hub.SendMessageResponse()
         task = known.shown.task
         if wants is Wants.OUTCOME:
-            task = await self._repeats.outcome(scope, known.shown)
+            task = (await self._readers.outcome(scope, known.shown)).task
         return hub.SendMessageResponse(task=task)
 
     async def _shown_before(
@@ -271,6 +316,15 @@ class Engine:
 
     async def cancel_task(self, request: hub.CancelTaskRequest, context: CallContext, /) -> hub.Task:
         """Spec 3.1.5. All who cancel at once get the canceled task; whoever comes later, TASK_NOT_CANCELABLE."""
+        try:
+            return await self.cancel_here(request, context)
+        except Elsewhere as other:
+            if self._outside is None:
+                raise
+            return await self._outside.cancel(other, request, context)
+
+    async def cancel_here(self, request: hub.CancelTaskRequest, context: CallContext, /) -> hub.Task:
+        """The same, unless another replica works on the task: then it raises Elsewhere."""
         if self._closing:
             raise closing()
         execution = await self._executions.enter(scope_of(request, context), request.id, not_cancelable)

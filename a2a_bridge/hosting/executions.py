@@ -14,18 +14,23 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason, task_not_found
 from a2a_bridge.hosting.execution import Execution, Workshop
 from a2a_bridge.hosting.ports import Scope, VersionConflict
 from a2a_bridge.hosting.refusals import changed_hands, too_many_tasks
+from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: how often to look again for a task that changes hands while it is being looked at
 _LOOKS = 3
 
 
 class Elsewhere(A2AError):  # noqa: N818  what it says is its name
-    """Another live replica works on the task. To callers: UNAVAILABLE."""
+    """Another live replica works on the task, or on the message. To callers: UNAVAILABLE.
 
-    def __init__(self, holder: str) -> None:
+    task: as it was when this was found; None for a message that has not led to one yet.
+    """
+
+    def __init__(self, holder: str, task: hub.Task | None = None) -> None:
         text = "the task is worked on by another replica"
         super().__init__(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
         self.holder = holder
+        self.task = task
 
 
 class Executions:
@@ -87,6 +92,13 @@ class Executions:
                 return execution
         raise changed_hands()
 
+    async def look(self, scope: Scope, task_id: str) -> None:
+        """Raises Elsewhere when another live replica works on the task."""
+        if self.get(scope, task_id) is None:
+            stored = await self._workshop.store.get(scope, task_id)
+            if stored is not None and stored.holder and self.get(scope, task_id) is None:
+                raise Elsewhere(stored.holder, stored.task)
+
     async def _found(self, scope: Scope, task_id: str) -> Execution:
         """The execution of a task: the live one, else one over what is stored. Raises TASK_NOT_FOUND, Elsewhere."""
         execution = self.get(scope, task_id)
@@ -97,7 +109,7 @@ class Executions:
         execution = self.get(scope, task_id)
         if stored is not None and (execution is None or execution.copy.lost):
             if stored.holder:
-                raise Elsewhere(stored.holder)
+                raise Elsewhere(stored.holder, stored.task)
             return Execution(self._workshop, scope, task_id, stored.task.context_id, self._on_idle, stored)
         if execution is None or execution.task is None or execution.copy.lost:
             raise task_not_found(task_id)

@@ -15,13 +15,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import Letter, Outbox, Parcel, Registered
 
 __all__ = [
     "Gap",
+    "Gone",
     "Letter",
     "Outbox",
     "Parcel",
@@ -62,6 +63,14 @@ class VersionConflict(Exception):  # noqa: N818  the domain's word is the better
 
 class Gap(Exception):  # noqa: N818  it is no error of anybody's
     """Events after the position asked for are no longer kept, or the position lies beyond the last one."""
+
+
+class Gone(A2AError):  # noqa: N818  what it says is its name
+    """The replica that was asked is dead, or does not hold the task any more. To callers: UNAVAILABLE."""
+
+    def __init__(self) -> None:
+        text = "the replica that worked on the task is gone; try again"
+        super().__init__(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +235,7 @@ class Remote(Protocol):
     """Other replicas on the same store."""
 
     async def ask(self, holder: str, command: bytes, seconds: float | None, /) -> bytes:
-        """Has another replica do something. Raises A2AError UNAVAILABLE when it is gone or does not answer."""
+        """Has another replica do something. Raises Gone when it is dead, A2AError UNAVAILABLE when it does not answer."""
         ...
 
     def serve(self, handler: Callable[[bytes], Awaitable[bytes]], /) -> None:

@@ -15,8 +15,7 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import GAP, event_id, mark_gap
 from a2a_bridge.hosting.ports import Gap, Scope, Store, Subscription
-from a2a_bridge.hosting.ticket import Ticket
-from a2a_bridge.hosting.views import AT_REST, rests, state_of
+from a2a_bridge.hosting.views import AT_REST, Place, rests, state_of
 from a2a_bridge.hosting.working_copy import Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -38,6 +37,17 @@ class Readers:
         asked: how the caller named it.
         """
         return Reading(self, scope, task_id, after, asked)
+
+    async def outcome(self, scope: Scope, shown: Shown) -> Shown:
+        """The task when it has ended or waits for its user."""
+        while shown.task.status.state not in AT_REST:
+            reading = self.begin(scope, shown.task.id, shown.last)
+            try:
+                await reading.rested()
+            finally:
+                reading.close()
+            shown = await self.shown(scope, shown.task.id)
+        return shown
 
     def end(self, error: A2AError) -> None:
         """Ends all of them with an error, after the events so far."""
@@ -66,7 +76,7 @@ class Reading:
         self._subscription = None if after is None else readers.listen(task_id, after)
 
     async def events(
-        self, context: CallContext, ticket: Ticket | None
+        self, context: CallContext, ticket: Place | None
     ) -> AsyncGenerator[hub.StreamResponse, None]:
         """What follows, to the event that ends the task or asks for input; the id of each goes into `context.reply`.
 

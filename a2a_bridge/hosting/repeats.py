@@ -16,13 +16,13 @@ import logging
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
+from a2a_bridge.hosting.executions import Elsewhere
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.ports import Scope, Sent, Store, scope_of
 from a2a_bridge.hosting.reading import Readers
 from a2a_bridge.hosting.seen import as_seen
 from a2a_bridge.hosting.sending import Accepted, Sending
 from a2a_bridge.hosting.ticket import Wants
-from a2a_bridge.hosting.views import AT_REST
 from a2a_bridge.hosting.working_copy import Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -173,8 +173,7 @@ class Repeats:
             if shown is not None:
                 raise Known(None, shown)
             if known.holder:
-                text = "the message is being worked on; ask again"
-                raise A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
+                raise Elsewhere(known.holder)
             instead = known
 
     async def _led_to(self, key: _Key, known: Sent) -> Shown | None:
@@ -187,17 +186,6 @@ class Repeats:
                 return None
             raise
         return shown if any(one.message_id == message_id for one in shown.task.history) else None
-
-    async def outcome(self, scope: Scope, shown: Shown) -> hub.Task:
-        """The task when it has ended or waits for its user."""
-        while shown.task.status.state not in AT_REST:
-            reading = self._readers.begin(scope, shown.task.id, shown.last)
-            try:
-                await reading.rested()
-            finally:
-                reading.close()
-            shown = await self._readers.shown(scope, shown.task.id)
-        return shown.task
 
     async def close(self) -> None:
         """Returns when what came of all messages is stored."""

@@ -5,18 +5,26 @@ It decides nothing about the task and keeps nothing of it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.core.messages import INTERRUPTED, TERMINAL
-from a2a_bridge.hosting.ticket import Ticket
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: states in which nothing happens until somebody else does something, if ever
 AT_REST = TERMINAL | INTERRUPTED
 
 
-def rests(event: hub.StreamResponse, number: int, ticket: Ticket | None) -> bool:
+class Place(Protocol):
+    """Where a message stands in the queue of its task."""
+
+    @property
+    def begun_at(self) -> int | None:
+        """The number of the task's last event when its run began; None while it waits its turn."""
+        ...
+
+
+def rests(event: hub.StreamResponse, number: int, ticket: Place | None) -> bool:
     """Whether a stream ends with an event: it ends the task, or asks for input after this caller's run had begun."""
     if event.HasField("artifact_update"):
         return False

@@ -18,6 +18,7 @@ from time import monotonic
 from psycopg import Error
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.hosting.ports import Gone
 from a2a_bridge.hosting.stores.sql.link import Link, Room, ended
 from a2a_bridge.hosting.stores.sql.notify import CHANNEL, POLL, Kind, Listener, payload
 from a2a_bridge.hosting.stores.sql.replicas import Replicas
@@ -99,7 +100,7 @@ class Commands:
             log.warning("another replica could not be asked: the database is not reached")
             raise _silent("the store is not available") from None
         if answer is None:
-            raise _silent("the replica that worked on the task is gone")
+            raise Gone
         return bytes(answer)
 
     async def start(self) -> None:
@@ -167,7 +168,8 @@ class Commands:
                 log.debug("questions of other replicas cannot be read: %s", type(error).__name__)
                 await asyncio.sleep(self._poll / 4)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._looking.wait(), self._poll)
+                async with asyncio.timeout(self._poll):
+                    await self._looking.wait()
 
     async def _look(self) -> None:
         free = MOST - len(self._doing)

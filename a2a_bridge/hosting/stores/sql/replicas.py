@@ -149,7 +149,8 @@ class Replicas:
                 self._doubt()
             self._hurry.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._hurry.wait()
 
     async def _beat(self) -> None:
         began = monotonic()

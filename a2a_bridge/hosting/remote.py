@@ -1,0 +1,239 @@
+"""What one replica has another one do, because that one works on the task: calls over Remote. Not who holds what.
+
+Rules:
+1. A call travels with its circumstances: tenant, principal with claims, parameters, origin, and the time that is left.
+2. It is carried out as if it had come to the other replica, and is never passed on a second time.
+3. Errors come back as they were. A caller that goes away stops nothing that was accepted.
+
+A question is a header in JSON and a serialized request; an answer is a header and a serialized response. The header
+says how long it is, so that replicas of other releases can tell what they do not understand.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any, NamedTuple, Protocol
+from uuid import uuid4
+
+from a2a_bridge.core.call import CallContext, Origin, Principal
+from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, internal_error
+from a2a_bridge.hosting.executions import Elsewhere
+from a2a_bridge.hosting.ports import Gone, Remote
+from a2a_bridge.hosting.views import Place
+from a2a_bridge.hosting.working_copy import Shown
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+log = logging.getLogger("a2a_bridge.hosting")
+
+#: of the format. Whoever gets another one says that it cannot
+_RELEASE = 1
+#: streams whose message's place in the queue can be asked for; of older ones it is not known any more
+_STREAMS = 4096
+#: seconds that a question takes at most, where nothing is waited for
+_SOON = 30.0
+
+
+class Desk(Protocol):
+    """What an engine does for other replicas. All raise A2AError; Elsewhere where it does not hold the task."""
+
+    async def send_here(
+        self, request: hub.SendMessageRequest, context: CallContext, /
+    ) -> hub.SendMessageResponse:
+        """Like send_message."""
+        ...
+
+    async def stream_here(
+        self, request: hub.SendMessageRequest, context: CallContext, /
+    ) -> tuple[Shown, Place]:
+        """Takes a message: the task as it found it, durable, and where its turn can be seen."""
+        ...
+
+    async def cancel_here(self, request: hub.CancelTaskRequest, context: CallContext, /) -> hub.Task:
+        """Like cancel_task."""
+        ...
+
+
+class Streamed(NamedTuple):
+    """A message that another replica has taken. shown: the task as it found it. ticket: to ask for its turn."""
+
+    holder: str
+    shown: Shown
+    ticket: str
+
+
+class Colleagues:
+    """The other replicas, as an engine asks them and is asked by them.
+
+    Every question raises Gone when the one that was asked is dead, or does not hold the task any more.
+    """
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+        self._places: OrderedDict[str, Place] = OrderedDict()
+
+    # ------------------------------------------------------------------ asking
+
+    async def send(
+        self, holder: str, request: hub.SendMessageRequest, context: CallContext
+    ) -> hub.SendMessageResponse:
+        """Has it take a message, and waits for the answer."""
+        _, body = await self._ask(holder, "send", request.SerializeToString(), context)
+        return hub.SendMessageResponse.FromString(body)
+
+    async def stream(self, holder: str, request: hub.SendMessageRequest, context: CallContext) -> Streamed:
+        """Has it take a message whose events are to be read here."""
+        head, body = await self._ask(holder, "stream", request.SerializeToString(), context, _SOON)
+        return Streamed(holder, Shown(hub.Task.FromString(body), int(head["last"])), str(head["ticket"]))
+
+    async def cancel(self, holder: str, request: hub.CancelTaskRequest, context: CallContext) -> hub.Task:
+        """Has it cancel a task."""
+        _, body = await self._ask(holder, "cancel", request.SerializeToString(), context)
+        return hub.Task.FromString(body)
+
+    async def waits(self, streamed: Streamed, number: int) -> bool:
+        """Whether the turn of a message had not come when this event happened."""
+        try:
+            head, _ = await self._ask(streamed.holder, "turn", streamed.ticket.encode(), CallContext(), _SOON)
+        except A2AError as error:
+            # Whoever took the task over has not kept the queue.
+            log.debug("the turn of a message is not known: %s", error)
+            return False
+        begun_at = head.get("begun_at", 0)
+        return begun_at is None or number <= begun_at
+
+    async def _ask(
+        self, holder: str, operation: str, body: bytes, context: CallContext, most: float | None = None
+    ) -> tuple[dict[str, Any], bytes]:
+        left = None if context.deadline is None else max(0.0, context.deadline - monotonic())
+        head = {"release": _RELEASE, "operation": operation, "context": _said(context, left)}
+        seconds = left if most is None else min(most, left or most)
+        answer, content = _read(await self._remote.ask(holder, _written(head, body), seconds))
+        context.reply.update(answer.get("reply", {}))
+        if answer.get("elsewhere"):
+            raise Gone
+        if "error" in answer:
+            raise _error(answer["error"])
+        return answer, content
+
+    # ------------------------------------------------------------------ being asked
+
+    def serve(self, desk: Desk) -> None:
+        """Does for others what `desk` does."""
+
+        async def answer(question: bytes) -> bytes:
+            return await self._answer(desk, question)
+
+        self._remote.serve(answer)
+
+    async def _answer(self, desk: Desk, question: bytes) -> bytes:
+        context = CallContext()
+        try:
+            head, body = _read(question)
+            known = head.get("release") == _RELEASE
+            context = _context(head["context"]) if known else context
+            operation = str(head["operation"]) if known else ""
+            answer, content = await self._carried_out(desk, operation, body, context)
+        except Elsewhere:
+            answer, content = {"elsewhere": True}, b""
+        except A2AError as error:
+            answer, content = {"error": _told(error)}, b""
+        except Exception:
+            log.exception("what another replica asked for has failed")
+            answer, content = {"error": _told(internal_error())}, b""
+        return _written(answer | {"reply": context.reply}, content)
+
+    async def _carried_out(
+        self, desk: Desk, operation: str, body: bytes, context: CallContext
+    ) -> tuple[dict[str, Any], bytes]:
+        match operation:
+            case "send":
+                response = await desk.send_here(hub.SendMessageRequest.FromString(body), context)
+                return {}, response.SerializeToString()
+            case "cancel":
+                task = await desk.cancel_here(hub.CancelTaskRequest.FromString(body), context)
+                return {}, task.SerializeToString()
+            case "stream":
+                shown, place = await desk.stream_here(hub.SendMessageRequest.FromString(body), context)
+                ticket = uuid4().hex
+                self._places[ticket] = place
+                if len(self._places) > _STREAMS:
+                    self._places.popitem(last=False)
+                return {"last": shown.last, "ticket": ticket}, shown.task.SerializeToString()
+            case "turn":
+                known = self._places.get(body.decode())
+                return {"begun_at": 0 if known is None else known.begun_at}, b""
+        raise _unable()
+
+
+def _written(head: Mapping[str, Any], body: bytes) -> bytes:
+    # Claims may be anything; what JSON does not know travels as its text.
+    text = json.dumps(head, default=str, separators=(",", ":")).encode()
+    return len(text).to_bytes(4, "big") + text + body
+
+
+def _read(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """Raises UNAVAILABLE for what was answered with nothing."""
+    if len(data) < 4:
+        raise _unable()
+    end = 4 + int.from_bytes(data[:4], "big")
+    head: dict[str, Any] = json.loads(data[4:end])
+    return head, data[end:]
+
+
+def _said(context: CallContext, left: float | None) -> dict[str, Any]:
+    principal, origin = context.principal, context.origin
+    return {
+        "tenant": context.tenant,
+        "parameters": {name.lower(): value for name, value in context.parameters.items()},
+        "principal": None if principal is None else [principal.name, dict(principal.claims)],
+        "origin": [origin.binding, origin.version, origin.peer, origin.base_url],
+        "seconds": left,
+    }
+
+
+def _context(said: Mapping[str, Any]) -> CallContext:
+    principal, seconds = said["principal"], said["seconds"]
+    return CallContext(
+        tenant=said["tenant"],
+        parameters=said["parameters"],
+        principal=None if principal is None else Principal(principal[0], principal[1]),
+        deadline=None if seconds is None else monotonic() + seconds,
+        origin=Origin(*said["origin"]),
+    )
+
+
+def _told(error: A2AError) -> dict[str, Any]:
+    return {
+        "reason": error.reason.name,
+        "message": error.message,
+        "violations": [[one.field, one.description] for one in error.violations],
+        "metadata": error.metadata,
+        "details": [dict(one) for one in error.details],
+        "code": error.code,
+        "name": error.name,
+        "blame": error.blame.value,
+        "retry_after": error.retry_after,
+    }
+
+
+def _error(told: Mapping[str, Any]) -> A2AError:
+    return A2AError(
+        Reason[told["reason"]] if told["reason"] in Reason.__members__ else Reason.INTERNAL_ERROR,
+        told["message"],
+        violations=[Violation(*one) for one in told["violations"]],
+        metadata=told["metadata"],
+        details=told["details"],
+        code=told["code"],
+        name=told["name"],
+        blame=Blame(told["blame"]),
+        retry_after=told["retry_after"],
+    )
+
+
+def _unable() -> A2AError:
+    text = "the replica that works on the task cannot do this"
+    return A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
