@@ -192,6 +192,15 @@ KeepEvents = Annotated[
         help="How long the events of a task that has ended can be asked for.",
     ),
 ]
+Lease = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=1,
+        envvar=PREFIX + "LEASE",
+        help="With PostgreSQL: after this long without a sign of life, others take a server's tasks over.",
+    ),
+]
 Push = Annotated[
     bool,
     typer.Option(

@@ -23,6 +23,7 @@ from a2a_bridge.cli.options import (
     IdempotentSends,
     KeepEvents,
     KeepTasks,
+    Lease,
     LenientVersions,
     Level,
     LogLevel,
@@ -67,6 +68,7 @@ def serve(
     store_key: StoreKey = "",
     keep_tasks: KeepTasks = 0.0,
     keep_events: KeepEvents = 1.0,
+    lease: Lease = 10.0,
     push: Push = True,
     push_allow: PushAllow = None,
     push_signing_key: PushSigningKey = None,
@@ -122,7 +124,7 @@ def serve(
         max_body=max_body,
         limits=Limits(max_calls, max_streams, max_parts),
     )
-    kept = store_options(store_key, keep_tasks, keep_events)
+    kept = store_options(store_key, keep_tasks, keep_events, lease)
     posted = push_options(push_allow, push_signing_key)
     configure_logging(log_level)
     with guarded(target):

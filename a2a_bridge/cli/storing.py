@@ -39,13 +39,14 @@ def store_url(given: str, agent: Agent) -> str:
     return f"sqlite:///{FOLDER / file_name(agent.card.name)}"
 
 
-def store_options(keys: str, keep_tasks: float, keep_events: float) -> StoreOptions:
+def store_options(keys: str, keep_tasks: float, keep_events: float, lease: float) -> StoreOptions:
     """How the store is opened. Raises typer.BadParameter."""
     days = 24 * 3600.0
     return StoreOptions(
         keys=tuple(keys_of(keys)),
         tasks_kept=keep_tasks * days or None,
         events_kept=keep_events * days,
+        lease=lease,
     )
 
 
