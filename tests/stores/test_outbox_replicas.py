@@ -1,0 +1,81 @@
+"""Two replicas on one PostgreSQL deliver together: everything, once, in order, and for each other when one dies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import psycopg
+
+from a2a_bridge.hosting.stores import open_store
+from a2a_bridge.testing.store_scene import HERE
+from tests.push.delivery_scene import author, config, delivering, until
+from tests.push.receiver import Posted, receiving
+
+TASKS = [f"t{number}" for number in range(12)]
+
+
+@asynccontextmanager
+async def replicas(url: str, count: int) -> AsyncIterator[list[Any]]:
+    """Stores on one database, each with a courier."""
+    async with AsyncExitStack() as stack:
+        stores = []
+        for _ in range(count):
+            store = await stack.enter_async_context(open_store(url))
+            await stack.enter_async_context(delivering(store))
+            stores.append(store)
+        yield stores
+
+
+def texts(posted: list[Posted], task_id: str) -> list[str]:
+    return [
+        one.tree["artifactUpdate"]["artifact"]["parts"][0]["text"]
+        for one in posted
+        if "artifactUpdate" in one.tree and one.tree["artifactUpdate"]["taskId"] == task_id
+    ]
+
+
+async def test_two_replicas_send_everything_once_and_in_order(postgres_url: str) -> None:
+    async with receiving() as receiver, replicas(postgres_url, 2) as stores:
+        writers = []
+        for number, task_id in enumerate(TASKS):
+            # Who registers on one may be written by the other.
+            await stores[number // 2 % 2].push_configs.put(HERE, config(receiver.url, task_id=task_id))
+            writers.append(await author(stores[number % 2], task_id))
+        for text in range(10):
+            for writer in writers:
+                writer.chunk(str(text))
+            await asyncio.gather(*(writer.synced() for writer in writers))
+        posted = await receiver.arrived(11 * len(TASKS))
+        for task_id in TASKS:
+            assert texts(posted, task_id) == [str(text) for text in range(10)]
+        assert set(Counter(one.headers["webhook-id"] for one in receiver.posted).values()) == {1}
+
+        async def nothing_waits() -> bool:
+            return not await stores[0].outbox.letters()
+
+        await until(nothing_waits)
+        with psycopg.connect(postgres_url) as connection:
+            held = connection.execute("SELECT holder, count(*) FROM push_configs GROUP BY holder").fetchall()
+        assert held == [("", len(TASKS))]
+
+
+async def test_what_a_dead_replica_had_claimed_is_sent_by_another(postgres_url: str) -> None:
+    async with receiving() as receiver, open_store(postgres_url) as first:
+        one: Any = first
+        for task_id in TASKS:
+            await first.push_configs.put(HERE, config(receiver.url, task_id=task_id))
+            (await author(first, task_id)).chunk("x")
+        claimed = await first.outbox.due(100, lambda _: 5)
+        assert len(claimed) == 5
+        async with open_store(postgres_url) as second, delivering(second):
+            left = {task_id for task_id in TASKS if task_id not in {parcel.task_id for parcel in claimed}}
+            with psycopg.connect(postgres_url, autocommit=True) as connection:
+                connection.execute("DELETE FROM replicas WHERE id = %s", [one._beside.me])
+            posted = await receiver.arrived(2 * len(TASKS))
+            assert left
+            for task_id in TASKS:
+                assert texts(posted, task_id) == ["x"]
