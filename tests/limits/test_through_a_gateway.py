@@ -1,0 +1,67 @@
+"""A gateway has limits of its own, whatever the agent behind it bears."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+
+from a2a_bridge import Reason, interface
+from a2a_bridge.bindings import HostOptions
+from a2a_bridge.cards import select
+from a2a_bridge.middleware import Limits
+from a2a_bridge.runtime import ServeOptions, Server, serve_gateway
+from tests.limits.scene import BINDINGS, Waiting, agent, first_event, peers, refused, served
+
+
+@asynccontextmanager
+async def before(server: Server, options: ServeOptions) -> AsyncIterator[Server]:
+    candidates = select(server.card, known=["GRPC"])
+    interfaces = [interface(kind) for kind in BINDINGS]
+    async with serve_gateway(server.card, candidates, interfaces, options) as gateway:
+        yield gateway
+
+
+async def test_requests() -> None:
+    options = ServeOptions(limits=Limits(parts=2), host=HostOptions(max_body=4096))
+    async with (
+        served(agent(Waiting()), ServeOptions()) as server,
+        before(server, options) as gateway,
+        peers(gateway) as callers,
+    ):
+        error = await refused(callers, lambda peer: peer.send("x", "y", "z"))
+        assert (error.reason, [one.field for one in error.violations]) == (
+            Reason.INVALID_PARAMS,
+            ["message.parts"],
+        )
+        error = await refused(callers, lambda peer: peer.send("x" * 8192))
+        assert error.reason is Reason.REQUEST_TOO_LARGE
+        for peer in callers.values():
+            assert (await peer.send("x")).text == "x"
+
+
+async def test_streams() -> None:
+    executor = Waiting()
+    async with (
+        served(agent(executor), ServeOptions()) as server,
+        before(server, ServeOptions(limits=Limits(streams=1))) as gateway,
+        peers(gateway) as callers,
+        aclosing(callers["JSONRPC"].stream("wait")) as one,
+    ):
+        await first_event(one)
+        error = await refused(callers, lambda peer: first_event(peer.stream("x")))
+        assert (error.reason, error.retry_after) == (Reason.RESOURCE_EXHAUSTED, 1.0)
+        executor.go.set()
+
+
+async def test_what_the_agent_refuses_comes_through_as_it_is() -> None:
+    executor = Waiting()
+    async with (
+        served(agent(executor), ServeOptions(limits=Limits(streams=1))) as server,
+        before(server, ServeOptions()) as gateway,
+        peers(gateway) as callers,
+        aclosing(callers["JSONRPC"].stream("wait")) as one,
+    ):
+        await first_event(one)
+        error = await refused(callers, lambda peer: first_event(peer.stream("x")))
+        assert (error.reason, error.retry_after) == (Reason.RESOURCE_EXHAUSTED, 1.0)
+        executor.go.set()

@@ -1,0 +1,162 @@
+"""A hosted agent over a store: who opens and closes what, in which order, and what is taken over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+from httpx import ASGITransport, AsyncClient
+
+from a2a_bridge import add_to_server, agent, asgi, connect, interface, serve
+from a2a_bridge import hosted as under_test
+from a2a_bridge.core.scope import Scope
+from a2a_bridge.hosting import Engine
+from a2a_bridge.hosting.ports import Store
+from a2a_bridge.hosting.stores import CannotOpen, MemoryStore, open_store
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push import Pushing
+from a2a_bridge.runtime import ServeOptions
+
+PATIENCE = 15.0
+HERE = Scope("", "")
+
+
+@agent(task=True, push_notifications=True)
+async def echo(text: str) -> str:
+    """Repeats."""
+    return text
+
+
+async def left_behind(url: str) -> str:
+    """A task that a process was working on when it ended."""
+    async with open_store(url) as store:
+        task = hub.Task(id="left", context_id="c", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
+        writer = store.create(HERE, task.id, lambda: None)
+        event = hub.StreamResponse(task=task)
+        writer.append(event, task)
+        await writer.synced()
+    return task.id
+
+
+async def test_a_url_is_opened_and_closed(tmp_path: Path) -> None:
+    options = ServeOptions(store=f"sqlite:///{tmp_path / 'tasks.db'}")
+    async with serve(echo, [interface("GRPC")], options) as server, connect(str(server.grpc)) as peer:
+        made = (await peer.send("hello")).task
+        assert made is not None
+        with pytest.raises(CannotOpen) as caught:
+            async with serve(echo, [interface("GRPC")], options):
+                pass
+        assert "--store" in caught.value.remedy
+    async with serve(echo, [interface("GRPC")], options) as server, connect(str(server.grpc)) as peer:
+        assert await peer.get_task(hub.GetTaskRequest(id=made.id)) == made
+
+
+async def test_a_store_that_is_given_stays_open(tmp_path: Path) -> None:
+    async with open_store(f"sqlite:///{tmp_path / 'tasks.db'}") as store:
+        for binding in ("GRPC", "JSONRPC"):
+            async with (
+                serve(echo, [interface(binding)], ServeOptions(store=store)) as server,
+                connect(server.card) as peer,
+            ):
+                made = (await peer.send("hello")).task
+                assert made is not None
+            assert await store.get(HERE, made.id) is not None
+
+
+async def test_the_order_of_closing(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    @asynccontextmanager
+    async def opening(*_: Any) -> AsyncIterator[Store]:
+        yield MemoryStore()
+        order.append("store")
+
+    def noted(cls: type[Any], name: str) -> None:
+        close = cls.close
+
+        async def closing(self: Any, grace: float = 0) -> None:
+            order.append(name)
+            await close(self, grace)
+
+        monkeypatch.setattr(cls, "close", closing)
+
+    monkeypatch.setattr(under_test, "open_store", opening)
+    noted(Engine, "engine")
+    noted(Pushing, "courier")
+    async with serve(echo, [interface("JSONRPC")], ServeOptions(store="memory://")) as server:
+        async with connect(server.card) as peer:
+            await peer.send("hello")
+        await server.drain(1.0)
+        assert order == ["engine", "courier"]
+    assert order[-1] == "store"
+    assert order.count("store") == 1
+
+
+async def test_nothing_stays_open_when_nobody_can_listen(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'tasks.db'}"
+    async with serve(echo, [interface("JSONRPC")]) as other:
+        taken = interface("JSONRPC", f"http://{other.http}")
+        with pytest.raises(OSError):
+            async with serve(echo, [taken], ServeOptions(store=url)):
+                pass
+    async with open_store(url):
+        pass
+
+
+async def test_what_was_left_behind_is_taken_over(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'tasks.db'}"
+    task_id = await left_behind(url)
+    async with (
+        serve(echo, [interface("JSONRPC")], ServeOptions(store=url)) as server,
+        connect(server.card) as peer,
+    ):
+        assert await _ended(peer, task_id) == hub.TASK_STATE_FAILED
+
+
+async def test_an_application_takes_over_with_its_first_call(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'tasks.db'}"
+    task_id = await left_behind(url)
+    async with open_store(url) as store:
+        app = asgi(echo, options=ServeOptions(store=store))
+        headers = {"A2A-Version": "1.0"}
+        async with AsyncClient(transport=ASGITransport(app), base_url="http://host", headers=headers) as http:
+            async with asyncio.timeout(PATIENCE):
+                while (await http.get(f"/tasks/{task_id}")).json()["status"]["state"] != "TASK_STATE_FAILED":
+                    pass
+
+
+async def test_a_server_of_somebody_elses_takes_over_with_its_first_call(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'tasks.db'}"
+    task_id = await left_behind(url)
+    server = grpc.aio.server()
+    async with open_store(url) as store:
+        engine = add_to_server(echo, server, options=ServeOptions(store=store))
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            async with connect(f"127.0.0.1:{port}") as peer:
+                assert await _ended(peer, task_id) == hub.TASK_STATE_FAILED
+        finally:
+            await server.stop(None)
+            await engine.close(1)
+
+
+@pytest.mark.parametrize(
+    "make", [asgi, lambda one, options: add_to_server(one, grpc.aio.server(), options=options)]
+)
+async def test_who_cannot_wait_wants_an_open_store(make: Any) -> None:
+    with pytest.raises(TypeError, match="opened first"):
+        make(echo, options=ServeOptions(store="sqlite:///x.db"))
+
+
+async def _ended(peer: Any, task_id: str) -> hub.TaskState:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            task = await peer.get_task(hub.GetTaskRequest(id=task_id))
+            if task.status.state != hub.TASK_STATE_WORKING:
+                return task.status.state
