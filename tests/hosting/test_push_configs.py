@@ -13,7 +13,7 @@ from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.hosting.stores.memory_push import MemoryPushConfigStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
-from tests.hosting.scene import ALICE, BOB, COMPLETED, SUBMITTED, WORKING, Talk, refused, shapes
+from tests.hosting.scene import ALICE, BOB, COMPLETED, INPUT, SUBMITTED, WORKING, Talk, refused, shapes
 
 HOOK = "https://hook.example/"
 
@@ -222,6 +222,9 @@ async def test_a_config_that_comes_later_gets_what_follows() -> None:
     await Configs(talk).create(task.id)
     await talk.send("x", task_id=task.id, message_id="m-2")
     assert [one.sequence for one in await talk.store.outbox.letters()] == [4, 5, 6]
+    seen = [await talk.store.task_at(Scope(), task.id, number) for number in (2, 3, 4, 5)]
+    assert [one and len(one.history) for one in seen] == [1, 1, 3, 3]
+    assert [one and one.status.state for one in seen] == [WORKING, INPUT, WORKING, WORKING]
 
 
 async def test_nothing_is_put_in_where_nothing_is_sent() -> None:

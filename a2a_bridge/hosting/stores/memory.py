@@ -118,9 +118,13 @@ class MemoryStore:
         if entry is None or entry.scope != scope:
             return None
         log = self._logs.get(task_id)
-        if log is not None and not log.base and sequence <= log.last:
-            return _folded(log.after(0, sequence))
-        return entry.read()
+        if log is None or not log.base < sequence < log.last:
+            return entry.read()
+        notes = [note for note in log.notes if note[0] < sequence]
+        if not notes and log.base:
+            return entry.read()
+        start, data = notes[-1] if notes else (0, b"")
+        return _folded(hub.Task.FromString(data), log.after(start, sequence - start))
 
     async def orphans(self, _limit: int, /) -> Sequence[tuple[Scope, str]]:
         return ()
@@ -253,6 +257,8 @@ class MemoryWriter:
             self._entry.live = task
             self._entry.version += 1
             self._store.place(self._entry, task)
+            if self._push and self._log is not None:
+                self._log.notes.append((self._entry.last, task.SerializeToString()))
 
     def when_synced(self, tell: Synced, /) -> None:
         tell(VersionConflict(self._entry.task_id) if self._lost else None)
@@ -276,9 +282,8 @@ class MemoryWriter:
         self._on_lost()
 
 
-def _folded(events: Sequence[hub.StreamResponse]) -> hub.Task:
-    """The task that events add up to."""
-    task = hub.Task()
+def _folded(task: hub.Task, events: Sequence[hub.StreamResponse]) -> hub.Task:
+    """What events make of a task, in place."""
     for event in events:
         which = event.WhichOneof("payload")
         if which == "task":

@@ -41,7 +41,8 @@ class Log:
     """The newest events of one task.
 
     base: the number of the event before the first that is kept. last: of the newest. ended: nothing follows it.
-    on_quiet: told when the last reader has gone.
+    on_quiet: told when the last reader has gone. notes: the task as a message that is no event left it, serialized,
+    and the number of the event before.
     """
 
     __slots__ = (
@@ -55,6 +56,7 @@ class Log:
         "base",
         "ended",
         "last",
+        "notes",
         "on_quiet",
         "sleepers",
     )
@@ -64,6 +66,7 @@ class Log:
         self.on_quiet = on_quiet
         self.base = self.last = last
         self.ended = False
+        self.notes: list[tuple[int, bytes]] = []
         self._events: list[hub.StreamResponse] = []
         #: beside each event: the bytes of all events up to it, since the log began; _dropped: of those that went
         self._ends: list[int] = []
@@ -179,6 +182,7 @@ class Log:
             self._dropped = ends[count - 1]
             del self._events[:count], ends[:count]
             self.base += count
+            self.notes = [note for note in self.notes if note[0] >= self.base]
 
     def _drop_slowest(self) -> None:
         text = "the events of the task were read too slowly; subscribe again"
