@@ -26,6 +26,7 @@ class Sent:
 
     text: str
     message_id: str
+    webhook: str = ""
     task_id: str = ""
     direct: str = ""
 

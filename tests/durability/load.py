@@ -114,10 +114,9 @@ class Load:
     async def _pushed(self, caller: Caller) -> None:
         if not self.webhook:
             return
-        sent = self._new(self._long())
-        answer = await caller.send(sent.text, sent.message_id, immediately=True, webhook=self.webhook)
+        sent = self._new(self._long(), self.webhook)
+        answer = await caller.send(sent.text, sent.message_id, immediately=True, webhook=sent.webhook)
         self._answered(sent, answer)
-        self.pushed.add(sent.task_id)
 
     async def _ask(self, caller: Caller) -> None:
         sent = self._new("ask")
@@ -161,7 +160,8 @@ class Load:
         if sent.verb == "answer":
             # Its task may have ended since; sending it again is refused or answered, and both are right.
             return
-        answer = await caller.send(sent.text, sent.message_id, immediately=sent.verb not in ("quick", "say"))
+        immediately = sent.verb not in ("quick", "say")
+        answer = await caller.send(sent.text, sent.message_id, immediately=immediately, webhook=sent.webhook)
         if answer.HasField("message"):
             text = answer.message.parts[0].text
             if sent.direct and sent.direct != text:
@@ -199,10 +199,10 @@ class Load:
     def _long(self) -> str:
         return f"{self.chance.choice(['chunks', 'steady'])} {self.chance.randint(1, 30)}"
 
-    def _new(self, verb: str) -> Sent:
+    def _new(self, verb: str, webhook: str = "") -> Sent:
         """A message nobody has sent before, with a mark of its own."""
         mark = f"m{self.chance.getrandbits(60):015x}"
-        sent = Sent(f"{verb} {mark}", f"id-{mark}")
+        sent = Sent(f"{verb} {mark}", f"id-{mark}", webhook)
         self.ledger.sent[sent.message_id] = sent
         return sent
 
@@ -216,6 +216,8 @@ class Load:
 
     def _known(self, sent: Sent, task_id: str) -> None:
         sent.task_id = task_id
+        if sent.webhook:
+            self.pushed.add(task_id)
         self.tasks.append(task_id)
 
 

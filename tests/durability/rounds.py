@@ -179,6 +179,7 @@ class Trial:
                 await repeats.again(way, sent)
                 self.totals["repeated"] += 1
         load.tasks += repeats.tasks
+        load.pushed |= repeats.pushed
         after = self._begun()
         self.ledger.wrong += [
             f"{message_id} was answered, and worked on again when it was sent again"
