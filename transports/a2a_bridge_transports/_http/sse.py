@@ -49,11 +49,12 @@ def encode(data: bytes, name: bytes = b"", id: str | None = None) -> bytes:  # n
 
     Raises ValueError for an id that is none (see core.resume).
     """
-    line = b"data: " + one_line(data) + b"\n\n"
-    if id is not None:
-        if not is_id(id):
-            raise ValueError(f"{id[:80]!r} cannot be the id of an event")
-        line = b"id: " + id.encode() + b"\n" + line
+    if id is None:
+        line = b"data: " + one_line(data) + b"\n\n"
+    elif is_id(id):
+        line = b"id: %b\ndata: %b\n\n" % (id.encode(), one_line(data))
+    else:
+        raise ValueError(f"{id[:80]!r} cannot be the id of an event")
     return b"event: " + name + b"\n" + line if name else line
 
 
