@@ -63,7 +63,7 @@ class Feed:
     """The agent's side of one log.
 
     context: to call the agent with, as the caller that began or last revived the stream; its parameters are those
-    that travel on. theirs: whether the numbers of the log are the agent's. on_event: told after each event.
+    that travel on. theirs: whether the numbers of the log are the agent's. on_growth: told when the log has grown.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Feed:
         *,
         theirs: bool,
         heard: str,
-        on_event: Callable[[], None],
+        on_growth: Callable[[], None],
     ) -> None:
         self.context = context
         #: the agent's own id of the event that came last; empty when it gives none
@@ -86,7 +86,7 @@ class Feed:
         self._tenant = tenant
         self._options = options
         self._theirs = theirs
-        self._on_event = on_event
+        self._on_growth = on_growth
         self._fruitless = 0
         #: the status that was told last because a snapshot had it
         self._told: hub.TaskStatus | None = None
@@ -135,6 +135,8 @@ class Feed:
                     break
                 try:
                     await self._read(source, reply)
+                    if error is not None:
+                        await self._settle()
                     break
                 except A2AError as failure:
                     if log.state in _RESTING:
@@ -158,12 +160,11 @@ class Feed:
         log = self._log
         async with aclosing(source) as events:
             async for event in events:
-                self._append(event, reply.pop(EVENT_PARAMETER, ""))
-                if log.full:
+                if self._append(event, reply.pop(EVENT_PARAMETER, "")) and log.full:
                     await log.room()
 
-    def _append(self, event: hub.StreamResponse, id_: str) -> None:
-        """Adds an event of the agent's. Raises _Lost when its id does not follow."""
+    def _append(self, event: hub.StreamResponse, id_: str) -> bool:
+        """Adds an event of the agent's. Whether it is time to look for room. Raises _Lost when its id does not follow."""
         log = self._log
         if self._theirs and id_ != log.id(log.last + 1):
             raise self._lost()
@@ -171,12 +172,14 @@ class Feed:
             # A snapshot may be ahead of the events that follow it.
             told, self._told = self._told, None
             if not self._theirs and event.status_update.status == told:
-                return
+                return False
         if id_:
             self.heard = id_
         self._fruitless = 0
-        log.append(event)
-        self._on_event()
+        if not log.append(event):
+            return False
+        self._on_growth()
+        return True
 
     def _broke(self, error: A2AError) -> bool:
         if isinstance(error, _Lost) or not self._log.regular:
@@ -259,6 +262,15 @@ class Feed:
             self._catch_up(first.task, id_, status=not second.HasField("status_update"))
             self._append(second, reply.pop(EVENT_PARAMETER, ""))
 
+    async def _settle(self) -> None:
+        """Tells how a task ended whose stream was taken up and ended without that, as some agents' do."""
+        if self._theirs or self._log.state in _RESTING or not self._log.regular:
+            return
+        try:
+            await self._look(_Lost())
+        except A2AError as failure:
+            logger.debug("how task %s ended is not known: %s", self._log.task_id, failure)
+
     async def _look(self, refused: A2AError) -> None:
         """Closes the log by what became of the task. Raises what the agent said if that is not the end of it."""
         request = hub.GetTaskRequest(id=self._log.task_id, tenant=self._tenant)
@@ -285,8 +297,8 @@ class Feed:
             self.heard = id_
         for event in events:
             self._fruitless = 0
-            log.append(event)
-            self._on_event()
+            if log.append(event):
+                self._on_growth()
         self._told = now.status if events and events[-1].HasField("status_update") else None
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.lifecycle import IllegalTransition, advance
-from a2a_bridge.core.messages import TERMINAL, task_id_of
+from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import event_id, number_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -24,6 +24,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 _OVERHEAD = 512
 #: events a reader gets at once
 _BATCH = 32
+#: bytes after which bounds are looked at again: some events, or a large one
+_LOOK = 16 * _OVERHEAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +62,14 @@ class Log:
     """
 
     __slots__ = (
+        "_end",
         "_ends",
         "_moved",
         "_options",
         "_owned",
         "_sleepers",
         "_start",
+        "_unlooked",
         "base",
         "epoch",
         "events",
@@ -110,7 +114,9 @@ class Log:
         self._owned = False
         #: bytes up to the end of each event, and before the first
         self._ends: list[int] = []
-        self._start = 0
+        self._start = self._end = 0
+        #: bytes that came since it was last looked whether that is too much
+        self._unlooked = 0
         self._sleepers: list[asyncio.Future[None]] = []
         self._moved: asyncio.Future[None] | None = None
 
@@ -156,22 +162,36 @@ class Log:
 
     # ------------------------------------------------------------------ the side that feeds it
 
-    def append(self, event: hub.StreamResponse) -> None:
-        """Adds the next event and wakes who waits for it."""
+    def append(self, event: hub.StreamResponse) -> bool:
+        """Adds the next event and wakes who waits for it. Whether it is time to look how large, or how full, it is."""
         which = event.WhichOneof("payload")
-        if which == "status_update":
-            self.state = event.status_update.status.state
+        if which == "artifact_update":
+            task_id = event.artifact_update.task_id
+        elif which == "status_update":
+            update = event.status_update
+            task_id = update.task_id
+            self.state = update.status.state
         elif which == "task":
+            task_id = event.task.id
             self.state = event.task.status.state
-        if which == "message" or task_id_of(event) != self.task_id:
+        else:
+            task_id = ""
+        if task_id != self.task_id:
             self.regular = False
             self._forget_task()
         self.events.append(event)
-        self._ends.append((self._ends[-1] if self._ends else self._start) + event.ByteSize() + _OVERHEAD)
-        if len(self.events) > self._options.events or self._held() > self._options.size:
-            self._trim()
+        size = event.ByteSize() + _OVERHEAD
+        self._end += size
+        self._ends.append(self._end)
+        self._unlooked += size
         if self._sleepers:
             self.wake()
+        if self._unlooked < _LOOK:
+            return False
+        self._unlooked = 0
+        if len(self.events) > self._options.events or self._end - self._start > self._options.size:
+            self._trim()
+        return True
 
     @property
     def full(self) -> bool:
@@ -183,7 +203,7 @@ class Log:
         if ahead < self._options.window and ahead <= 1:
             return False
         before = self._start if place <= 0 else self._ends[place - 1]
-        return ahead >= self._options.window or self._ends[-1] - before > self._options.window_size
+        return ahead >= self._options.window or self._end - before > self._options.window_size
 
     async def room(self) -> None:
         """Returns when the log is not full."""
@@ -244,7 +264,7 @@ class Log:
     # ------------------------------------------------------------------ inside
 
     def _held(self) -> int:
-        return self._ends[-1] - self._start if self._ends else 0
+        return self._end - self._start
 
     def _droppable(self) -> int:
         """How many events the fastest reader has read, which is all when there is none."""
@@ -256,7 +276,7 @@ class Log:
         """Adds the oldest events to the task: a quarter of what may be held, so that it is not done at each."""
         options = self._options
         events, size = options.events * 3 // 4, options.size * 3 // 4
-        total = self._ends[-1]
+        total = self._end
         count = 0
         for count, end in enumerate(self._ends, 1):
             if len(self._ends) - count <= events and total - end <= size:

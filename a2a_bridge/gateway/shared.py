@@ -132,6 +132,7 @@ class Sharing:
             if opened.stream is None or opened.reader is None:
                 return
             reader, log = opened.reader, opened.stream.log
+            id_of = log.id
             closes = self._older and call.context.origin.version not in self._older_callers
             while True:
                 events = await reader.take()
@@ -146,7 +147,7 @@ class Sharing:
                     reader.position += 1
                     if closes and synthesised(event.status_update) == CLOSING:
                         return
-                    reply[EVENT_PARAMETER] = log.id(reader.position)
+                    reply[EVENT_PARAMETER] = id_of(reader.position)
                     yield event
         finally:
             if opened.source is not None:

@@ -125,7 +125,7 @@ class Shelf:
             self._options,
             theirs=theirs,
             heard=beginning.id,
-            on_event=lambda: self._weigh(stream),
+            on_growth=lambda: self._weigh(stream),
         )
         if beginning.event is not None:
             log.append(beginning.event)
@@ -153,6 +153,7 @@ class Shelf:
         """A reader has gone. Whoever was the last may end the stream."""
         log = stream.log
         log.leave(reader)
+        self._weigh(stream)
         if log.readers or stream not in self._all:
             return
         if stream.key is None or not log.regular or stream.theirs:

@@ -7,6 +7,7 @@ on HTTP/2. Answers of unary calls over gRPC look like events, so a proxy is told
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
@@ -16,6 +17,8 @@ _HTTP_2 = b"PRI * HTTP/2.0"
 _HEAD_END = b"\r\n\r\n"
 _DATA, _HEADERS, _END_STREAM = 0, 1, 1
 _LAST_CHUNK = b"0\r\n\r\n"
+#: an empty line with line ends of either sort, but not the end of the last chunk
+_EVENT_END = re.compile(rb"\n\n|(?<!\n0)\r\n\r\n")
 
 
 class Piece(NamedTuple):
@@ -138,8 +141,10 @@ class Blocks:
         if self._rest and data.startswith(b"\n"):  # a border that lies between two reads
             found.append(Piece(b"\n", of_stream=True, whole=True))
             data = data[1:]
-        *events, last = data.split(b"\n\n")
-        found += [Piece(event + b"\n\n", of_stream=True, whole=True) for event in events]
+        last = data
+        while (end := _EVENT_END.search(last)) is not None:
+            found.append(Piece(last[: end.end()], of_stream=True, whole=True))
+            last = last[end.end() :]
         if last:
             found.append(Piece(last, of_stream=True))
         self._rest = b"" if not last.endswith(b"\n") or last.endswith(b"\r\n") else last

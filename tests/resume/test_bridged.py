@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import RESUME_PARAMETER, Call, CallContext
-from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.call import RESUME_PARAMETER
 from a2a_bridge.core.resume import GAP, gap_of
 from a2a_bridge.dialects import V1_0, Dialect, by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.resume.bridged import Bridge, bridged, sending
-from tests.resume.scene import BINDINGS, Seen, numbered, read, read_until_cut, subscribing
+from tests.resume.reading import Caller, resumed
+from tests.resume.scene import BINDINGS, Seen, numbered, read_until_cut, subscribing
 from tests.resume.scripted import TASK, Log, whole
 
 fronts = pytest.mark.parametrize("front", BINDINGS)
@@ -31,21 +31,6 @@ def contents(seen: list[Seen]) -> list[bytes]:
 
 def plain(events: list[hub.StreamResponse]) -> list[bytes]:
     return [event.SerializeToString(deterministic=True) for event in events]
-
-
-async def resumed(bridge: Bridge, after: str, most: int = 0) -> list[Seen]:
-    """The rest of a stream once the way to the gateway is found again; after so many events it is cut again."""
-    call = Call(ops.GET_TASK, hub.GetTaskRequest(id=TASK), CallContext())
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            try:
-                await bridge.service.unary(call)
-                break
-            except A2AError as error:
-                assert error.reason is Reason.UNAVAILABLE
-        if most:
-            return await read_until_cut(bridge.service, subscribing(TASK, after), bridge.near, most)
-        return await read(bridge.service, subscribing(TASK, after))
 
 
 def alike(seen: list[Seen], events: list[hub.StreamResponse]) -> bool:
@@ -79,7 +64,7 @@ async def test_cut_before_the_gateway_and_the_task_has_ended(front: str, own: bo
         for place in range(1, len(events) + 1):
             bridge.play(Log(*events, numbered=own))
             seen = await read_until_cut(bridge.service, sending(), bridge.near, place)
-            seen += await resumed(bridge, seen[-1].id)
+            seen += await resumed(bridge.service, TASK, seen[-1].id)
             assert contents(seen) == plain(events)
             assert len({one.id for one in seen}) == len(events)
 
@@ -94,8 +79,8 @@ async def test_cut_before_the_gateway_after_every_event_of_a_living_task(front: 
         while len(seen) < len(events):
             if len(log.events) < len(events):
                 log.add(events[len(log.events)])
-            seen += await resumed(bridge, seen[-1].id, 1)
-        assert await resumed(bridge, seen[-1].id) == []
+            seen += await resumed(bridge.service, TASK, seen[-1].id, most=1, cutter=bridge.near)
+        assert await resumed(bridge.service, TASK, seen[-1].id) == []
         assert contents(seen) == plain(events)
         # The agent was asked once, unless it can resume by itself.
         assert own or streams(bridge) == 1
@@ -110,7 +95,7 @@ async def test_callers_of_older_versions_resume_too(front: str, version: str) ->
         for place in range(1, len(events) + 1):
             bridge.play(Log(*events, numbered=False))
             seen = await read_until_cut(bridge.service, sending(), bridge.near, place)
-            seen += await resumed(bridge, seen[-1].id)
+            seen += await resumed(bridge.service, TASK, seen[-1].id)
             assert contents(seen) == plain(events)
 
 
@@ -139,41 +124,12 @@ async def test_the_agents_ids_outlive_the_gateway(front: str) -> None:
         seen = await read_until_cut(bridge.service, sending(), bridge.near, 3)
     async with bridged(front, "GRPC") as bridge:
         bridge.play(log)
-        seen += await resumed(bridge, seen[-1].id)
+        seen += await resumed(bridge.service, TASK, seen[-1].id)
     assert contents(seen) == plain(events)
     assert [one.id for one in seen] == [log.id(number) for number in range(1, len(events) + 1)]
 
 
 # ---------------------------------------------------------------------- between the gateway and the agent
-
-
-class Caller:
-    """Reads a stream on its own; seen: what it has so far."""
-
-    def __init__(self, bridge: Bridge, call: Any) -> None:
-        self.seen: list[Seen] = []
-        self._more = asyncio.Event()
-        self._reading = asyncio.create_task(self._read(bridge, call))
-
-    async def _read(self, bridge: Bridge, call: Any) -> None:
-        try:
-            async with aclosing(numbered(bridge.service, call)) as events:
-                async for one in events:
-                    self.seen.append(one)
-                    self._more.set()
-        finally:
-            self._more.set()
-
-    async def has(self, number: int) -> None:
-        """Waits until it has seen so many events."""
-        while len(self.seen) < number and not self._reading.done():
-            self._more.clear()
-            await self._more.wait()
-        assert len(self.seen) >= number
-
-    async def end(self) -> list[Seen]:
-        await self._reading
-        return self.seen
 
 
 async def cut_behind(
@@ -185,7 +141,7 @@ async def cut_behind(
     """
     bridge.far.hold_after(place)
     async with asyncio.timeout(PATIENCE):
-        caller = Caller(bridge, call)
+        caller = Caller(bridge.service, call)
         await caller.has(place)
         await bridge.far.held()
         if not subscribed:
@@ -232,7 +188,7 @@ async def test_a_subscription_is_cut_behind_the_gateway_at_each_event(upstream: 
             log = bridge.play(Log(*events[:1], numbered=False))
             bridge.far.hold_after(place)
             async with asyncio.timeout(PATIENCE):
-                caller = Caller(bridge, subscribing(TASK))
+                caller = Caller(bridge.service, subscribing(TASK))
                 await caller.has(1)
                 log.add(*events[1 : place + 1])
                 await caller.has(place)
@@ -249,7 +205,7 @@ async def test_the_agent_is_cut_off_for_several_readers_at_once(upstream: str) -
     events = whole(CHUNKS)
     async with bridged("HTTP+JSON", upstream) as bridge, asyncio.timeout(PATIENCE):
         log = bridge.play(Log(*events[:2], numbered=False))
-        callers = [Caller(bridge, subscribing(TASK)) for _ in range(3)]
+        callers = [Caller(bridge.service, subscribing(TASK)) for _ in range(3)]
         for caller in callers:
             await caller.has(1)
         assert streams(bridge) == 1
