@@ -5,6 +5,7 @@ A store looks when it is opened, and changes nothing: only a new and empty SQLit
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
@@ -15,14 +16,17 @@ from a2a_bridge.hosting.stores.sql import migrations
 HEAD = "0001"
 
 _TABLE = "alembic_version"
+#: Alembic keeps what it is doing in module variables
+_ALONE = threading.Lock()
 
 
 def revision(connection: Connection) -> str | None:
     """The step that was taken last: empty where there are no tables at all, None where they are somebody else's."""
-    names = inspect(connection).get_table_names()
-    if _TABLE not in names:
-        return None if names else ""
-    return connection.scalar(text(f"SELECT version_num FROM {_TABLE}")) or ""  # noqa: S608  a constant
+    names = set(inspect(connection).get_table_names())
+    found = ""
+    if _TABLE in names:
+        found = connection.scalar(text(f"SELECT version_num FROM {_TABLE}")) or ""  # noqa: S608  a constant
+    return None if not found and names - {_TABLE} else found
 
 
 def upgrade(connection: Connection) -> None:
@@ -31,7 +35,8 @@ def upgrade(connection: Connection) -> None:
     from alembic import command
     from alembic.config import Config
 
-    config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent).replace("%", "%%"))
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    with _ALONE:
+        config = Config()
+        config.set_main_option("script_location", str(Path(migrations.__file__).parent).replace("%", "%%"))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")

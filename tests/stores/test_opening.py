@@ -1,0 +1,221 @@
+"""Opening stores: tables that are made, checked and refused, one process per file, and what is said about it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import stat
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect, text
+
+from a2a_bridge.hosting.ports import TaskQuery
+from a2a_bridge.hosting.stores import CannotOpen, StoreOptions, open_store
+from a2a_bridge.hosting.stores.sql import migrations
+from a2a_bridge.hosting.stores.sql.database import Database, parse
+from a2a_bridge.hosting.stores.sql.schema import metadata
+from a2a_bridge.hosting.stores.sql.upgrading import HEAD, upgrade
+from a2a_bridge.push.vault import new_key
+from a2a_bridge.testing.store_scene import COMPLETED, HERE, Author, found, rest
+
+
+def test_the_steps_lead_to_the_tables(url: str) -> None:
+    database = Database(parse(url))
+    with database.connect() as connection, connection.begin():
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        reflected = inspect(connection)
+        for table in metadata.tables.values():
+            # Alembic does not look at these.
+            assert reflected.get_pk_constraint(table.name)["constrained_columns"] == [
+                column.name for column in table.primary_key
+            ]
+            indexes = {str(index["name"]) for index in reflected.get_indexes(table.name)}
+            assert indexes >= {index.name for index in table.indexes}
+    database.close()
+
+
+def test_the_steps_make_the_same_as_the_tables_themselves(tmp_path: Path, sqlite_url: str) -> None:
+    """To the letter, as SQLite keeps it: what is compared above leaves out options of tables and indexes."""
+    other = Database(parse(f"sqlite:///{tmp_path / 'other.db'}"))
+    with other.connect(writes=True) as connection, connection.begin():
+        metadata.create_all(connection)
+    schemas = []
+    for database in (Database(parse(sqlite_url)), other):
+        with database.connect() as connection:
+            rows = connection.execute(
+                text("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'alembic%'")
+            )
+            schemas.append({name: " ".join((sql or "").replace('"', "").split()) for name, sql in rows})
+        database.close()
+    schemas[0].pop("sqlite_autoindex_alembic_version_1", None)
+    assert schemas[0] == schemas[1]
+
+
+def test_the_version_that_is_asked_for_is_the_last_step() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+
+
+async def test_a_new_file_is_made_for_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "new.db"
+    async with open_store(f"sqlite:///{path}") as store:
+        await Author(store).begin("t").synced()
+        for one in path.parent.iterdir():
+            assert stat.S_IMODE(one.stat().st_mode) & 0o077 == 0, one
+    async with open_store(f"sqlite:///{path}") as store:
+        assert (await found(store, "t")).task.id == "t"
+
+
+async def test_a_file_is_one_process_at_a_time(tmp_path: Path) -> None:
+    """A process that is killed lets go of it, whatever it was doing."""
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    program = (
+        "import asyncio, sys\n"
+        "from a2a_bridge.hosting.stores import open_store\n"
+        "async def main():\n"
+        "    async with open_store(sys.argv[1]):\n"
+        "        print('open', flush=True)\n"
+        "        await asyncio.Event().wait()\n"
+        "asyncio.run(main())\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, url, stdout=asyncio.subprocess.PIPE, env={**os.environ}
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(60):
+            assert await process.stdout.readline() == b"open\n"
+        with pytest.raises(CannotOpen, match="another process"):
+            async with open_store(url):
+                pass
+    finally:
+        process.kill()
+        await process.wait()
+    async with open_store(url) as store:
+        assert store.refusal() is None
+
+
+async def test_two_stores_of_one_process_do_not_share_a_file(sqlite_url: str) -> None:
+    async with open_store(sqlite_url):
+        with pytest.raises(CannotOpen, match="another process"):
+            async with open_store(sqlite_url):
+                pass
+
+
+@pytest.mark.parametrize(
+    ("number", "wanted"),
+    [("0000", "an older version"), ("9999", "a newer version"), (None, "something else")],
+)
+async def test_other_versions_are_refused(url: str, number: str | None, wanted: str) -> None:
+    database = Database(parse(url))
+    with database.connect(writes=True) as connection, connection.begin():
+        if number is None:
+            connection.execute(text("DELETE FROM alembic_version"))
+        else:
+            connection.execute(text("UPDATE alembic_version SET version_num = :number"), {"number": number})
+    database.close()
+    with pytest.raises(CannotOpen, match=wanted) as caught:
+        async with open_store(url):
+            pass
+    if number == "0000":
+        assert caught.value.remedy.startswith("a2a-bridge db upgrade ")
+
+
+async def test_an_empty_postgresql_is_not_filled_by_itself(database: str) -> None:
+    with pytest.raises(CannotOpen, match="no version") as caught:
+        async with open_store(database):
+            pass
+    assert caught.value.remedy.startswith("a2a-bridge db upgrade postgresql://")
+    programs = [
+        await asyncio.create_subprocess_exec(sys.executable, "-m", "a2a_bridge", "db", "upgrade", database)
+        for _ in range(2)
+    ]
+    async with asyncio.timeout(60):
+        assert [await program.wait() for program in programs] == [0, 0]
+    async with open_store(database) as store:
+        assert (await store.list(HERE, TaskQuery())).total == 0
+
+
+async def test_tables_of_something_else_are_refused(tmp_path: Path, database: str) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        connection.execute("CREATE TABLE other (id)")
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE other (id text)")
+    for url in (f"sqlite:///{tmp_path / 'x.db'}", database):
+        with pytest.raises(CannotOpen, match="something else"):
+            async with open_store(url):
+                pass
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "nonsense",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "mysql://u:hidden@h/d",
+        "postgresql://u:hidden@127.0.0.1:1/d",
+        "postgresql://u:hidden@/d?host=/nowhere",
+        "sqlite:////proc/nowhere/x.db",
+    ],
+)
+async def test_what_cannot_be_opened_is_said_without_secrets(url: str) -> None:
+    with pytest.raises(CannotOpen) as caught:
+        async with open_store(url):
+            pass
+    assert "hidden" not in caught.value.text + caught.value.remedy
+    assert caught.value.text
+
+
+async def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    path.write_bytes(b"this is no database" * 1000)
+    with pytest.raises(CannotOpen, match="cannot be used"):
+        async with open_store(f"sqlite:///{path}"):
+            pass
+    assert path.read_bytes() == b"this is no database" * 1000
+
+
+async def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(CannotOpen, match="psycopg") as caught:
+        async with open_store("postgresql://127.0.0.1/x"):
+            pass
+    assert "a2a-transport-bridge[postgres]" in caught.value.remedy
+
+
+async def test_keys_are_looked_at(sqlite_url: str) -> None:
+    with pytest.raises(CannotOpen, match="key"):
+        async with open_store(sqlite_url, StoreOptions(keys=["short"])):
+            pass
+    options = StoreOptions(keys=[new_key()])
+    assert options.keys[0] not in repr(options)
+    async with open_store(sqlite_url, options) as store:
+        assert store.refusal() is None
+
+
+async def test_closing_writes_what_was_given(url: str) -> None:
+    async with open_store(url, StoreOptions(commit_delay=3600.0)) as store:
+        author = Author(store).begin("t")
+        author.status(COMPLETED)
+    async with open_store(url) as store:
+        assert (await found(store, "t")).task == author.task
+        assert len(await rest(store.subscribe("t", 0))) == 2
+
+
+def test_steps_are_taken_once(url: str) -> None:
+    database = Database(parse(url))
+    for _ in range(2):
+        with database.connect(writes=True) as connection, connection.begin():
+            upgrade(connection)
+    database.close()
