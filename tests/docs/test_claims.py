@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -10,7 +12,12 @@ from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
 
 from a2a_bridge import Run, agent, asgi, connect, interface, serve
+from a2a_bridge.core.messages import text_of
+from a2a_bridge.core.scope import Scope
+from a2a_bridge.hosting.stores import open_store
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.runtime import ServeOptions
+from tests.docs.pages import DOCS, blocks
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks"}
 
@@ -67,6 +74,32 @@ async def test_deleting_a_push_config_has_no_result() -> None:
             path = f"tasks/{task.id}/pushNotificationConfigs/none"
             async with http.delete(f"http://{server.http}/{path}") as reply:
                 assert (reply.status, await reply.json()) == (200, {})
+
+
+async def test_a_report_goes_on_where_its_log_ends(tmp_path: Path) -> None:
+    (block,) = (one for one in blocks(DOCS / "durability.md", "python") if "class Report" in one.body)
+    names: dict[str, Any] = {"__name__": "report"}
+    exec(block.body, names)  # noqa: S102  our own pages
+    url = f"sqlite:///{tmp_path / 'report.db'}"
+    # One page of three, and then the process is gone.
+    task = hub.Task(id="t", context_id="c", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
+    part = hub.Part(text="page 0\n")
+    task.artifacts.append(hub.Artifact(artifact_id="report", parts=[part]))
+    async with open_store(url) as store:
+        writer = store.create(Scope("", ""), task.id, lambda: None)
+        writer.append(hub.StreamResponse(task=task), task)
+        await writer.synced()
+    async with (
+        serve(names["report"], [interface("JSONRPC")], ServeOptions(store=url)) as server,
+        connect(server.card) as peer,
+        asyncio.timeout(15),
+    ):
+        events = [event async for event in peer.subscribe("t", after="1")]
+        ended = await peer.get_task(hub.GetTaskRequest(id="t"))
+    assert ended.status.state == hub.TASK_STATE_COMPLETED
+    assert text_of(ended) == "page 0\npage 1\npage 2\n"
+    added = [event.artifact_update for event in events if event.HasField("artifact_update")]
+    assert [part.text for one in added for part in one.artifact.parts] == ["page 1\n", "page 2\n"]
 
 
 async def test_the_slash_below_a_mount() -> None:
