@@ -1,0 +1,165 @@
+"""What is kept only for a while goes after that while, and nothing else does."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from sqlalchemy import func, select
+
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.hosting.ports import Gap, Registered, Sent, TaskQuery
+from a2a_bridge.hosting.stores import StoreOptions
+from a2a_bridge.hosting.stores.sql.janitor import Janitor
+from a2a_bridge.hosting.stores.sql.opened import opened
+from a2a_bridge.hosting.stores.sql.schema import bodies, counts, metadata, segments
+from a2a_bridge.hosting.stores.sql.store import SqlStore
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.store_scene import COMPLETED, HERE, INPUT, PATIENCE, Author, found, pages, rest, take
+
+HOUR = 3600.0
+
+
+def janitor(store: SqlStore, options: StoreOptions, after: float) -> Janitor:
+    """One for whom some seconds have passed."""
+    return Janitor(store, options, wall=lambda: time.time() + after)
+
+
+async def rows(store: SqlStore, name: str) -> int:
+    query = select(func.count()).select_from(metadata.tables[name])
+    return await store.read(lambda connection: int(connection.scalar(query) or 0))
+
+
+async def _scene(store: SqlStore, many: int) -> None:
+    """Ended tasks, one that rests and one that is worked on."""
+    for number in range(many):
+        author = Author(store).begin(f"ended{number}")
+        author.chunk("x")
+        author.status(COMPLETED)
+    await author.synced()
+    resting = Author(store).begin("rests", state=INPUT)
+    resting.chunk("x")
+    await resting.released()
+    await Author(store).begin("works").synced()
+
+
+async def test_logs_of_ended_tasks_go(url: str) -> None:
+    options = StoreOptions(events_kept=HOUR)
+    async with opened(url, options) as store:
+        await _scene(store, 3)
+        await janitor(store, options, HOUR / 2).round()
+        assert await rest(store.subscribe("ended0", 1)) == ["x", COMPLETED]
+        await janitor(store, options, 2 * HOUR).round()
+        assert await rows(store, "segments") == 2
+        for after in (0, 1, 2):
+            reader = store.subscribe("ended0", after)
+            async with asyncio.timeout(PATIENCE):
+                with pytest.raises(Gap):
+                    await reader.take()
+        # Whoever has seen it all has missed nothing.
+        assert await rest(store.subscribe("ended0", 3)) == []
+        assert await take(store.subscribe("rests", 1), 1) == ["x"]
+        stored = await found(store, "ended0")
+        assert (stored.last, stored.task.status.state) == (3, COMPLETED)
+        assert (await store.task_at(HERE, "ended0", 1)) == stored.task
+        assert {page.total for page in await pages(store)} == {5}
+
+
+async def test_many_logs_go_in_batches(sqlite_url: str) -> None:
+    options = StoreOptions(events_kept=HOUR, cache_bytes=0)
+    async with opened(sqlite_url, options) as store:
+        await _scene(store, 450)
+        await store.settled()
+        before = store.commits
+        await janitor(store, options, 2 * HOUR).round()
+        assert store.commits - before >= 3
+        assert await rows(store, "segments") == 2
+        assert await rows(store, "bodies") == 452
+
+
+async def test_tasks_are_kept_unless_asked_otherwise(url: str) -> None:
+    async with opened(url, StoreOptions()) as store:
+        await _scene(store, 3)
+        await janitor(store, StoreOptions(), 10**9).round()
+        assert {page.total for page in await pages(store)} == {5}
+        options = StoreOptions(tasks_kept=HOUR)
+        config = hub.TaskPushNotificationConfig(task_id="ended1", id="p", url="https://hook.example/")
+        await store.push_configs.put(HERE, Registered(config))
+        await janitor(store, options, HOUR / 2).round()
+        assert {page.total for page in await pages(store)} == {5}
+        await janitor(store, options, 2 * HOUR).round()
+        assert sorted(task.id for page in await pages(store) for task in page.tasks) == ["rests", "works"]
+        assert (await store.list(HERE, TaskQuery())).total == 2
+        assert (await store.list(HERE, TaskQuery(state=COMPLETED))).total == 0
+        for number in range(3):
+            assert await store.get(HERE, f"ended{number}") is None
+        assert await store.push_configs.list(HERE, "ended1") == []
+        for table in (bodies, segments):
+            assert await rows(store, table.name) == 2
+        empty = select(func.count()).select_from(counts).where(counts.c.number == 0)
+        assert await store.read(lambda connection: connection.scalar(empty)) == 0
+
+
+async def test_messages_that_were_sent_are_forgotten(url: str) -> None:
+    options = StoreOptions(sends_kept=HOUR)
+    async with opened(url, options) as store:
+        assert await store.sends.reserve(HERE, "m", b"1", "t") is None
+        await janitor(store, options, HOUR / 2).round()
+        assert await store.sends.reserve(HERE, "m", b"1", "u") == Sent(b"1", "t")
+        await janitor(store, options, 2 * HOUR).round()
+        assert await store.sends.reserve(HERE, "m", b"1", "u") is None
+
+
+async def test_a_log_that_goes_while_it_is_read_is_a_gap(sqlite_url: str) -> None:
+    options = StoreOptions(events_kept=HOUR)
+    async with opened(sqlite_url, options) as store:
+        author = Author(store).begin("t")
+        for _ in range(20):
+            for number in range(100):
+                author.chunk(f"{number}" * 300)
+            await author.synced()
+        author.status(COMPLETED)
+        await author.synced()
+        reader = store.subscribe("t", 0)
+        assert await reader.take()
+        await janitor(store, options, 2 * HOUR).round()
+
+        async def read_on() -> None:
+            while await reader.take():
+                pass
+
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(Gap):
+                await read_on()
+        assert reader.position < 2001
+
+
+async def test_the_janitor_minds_no_failure(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from a2a_bridge.hosting.stores.sql import janitor as module
+    from a2a_bridge.hosting.stores.sql.database import unavailable
+
+    rounds: list[int] = []
+    done = asyncio.Event()
+
+    async def failing(self: Janitor) -> None:
+        rounds.append(len(rounds))
+        if len(rounds) == 3:
+            done.set()
+        raise unavailable()
+
+    monkeypatch.setattr(module, "_ROUND", 0.001)
+    monkeypatch.setattr(Janitor, "round", failing)
+    async with opened(sqlite_url, StoreOptions()) as store:
+        async with asyncio.timeout(PATIENCE):
+            await done.wait()
+        assert store.refusal() is None
+    with pytest.raises(A2AError):
+        await janitor(store, StoreOptions(), 0).round()
+
+
+def test_nothing_is_left_out() -> None:
+    """Whoever adds a table says here who throws its rows away."""
+    of_tasks = {"tasks", "bodies", "segments", "push_configs", "outbox", "counts"}
+    of_their_own = {"sends", "replicas", "commands", "settings"}
+    assert set(metadata.tables) == of_tasks | of_their_own

@@ -1,0 +1,102 @@
+"""The small parts of the database stores: rows of the log, texts, ended tasks at hand."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from a2a_bridge.hosting.ports import Scope, Stored
+from a2a_bridge.hosting.stores.sql.ended import Ended
+from a2a_bridge.hosting.stores.sql.segments import Segment, pack, unpack
+from a2a_bridge.hosting.stores.sql.text import original, storable
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.store_scene import ELSEWHERE, HERE, made
+
+
+def event(text: str) -> hub.StreamResponse:
+    response = hub.StreamResponse()
+    response.artifact_update.artifact.parts.add(text=text)
+    return response
+
+
+@given(
+    st.lists(st.sampled_from([0, 1, 100, 107, 108, 109, 110, 127, 128, 129, 16_500, 70_000]), max_size=12),
+    st.integers(1, 2**40),
+    st.integers(0, 14),
+)
+def test_events_come_back_from_their_rows(sizes: list[int], first: int, skipped: int) -> None:
+    events = [event("x" * size) for size in sizes]
+    rows = pack(first, [one.SerializeToString() for one in events])
+    assert [row.first for row in rows] == [first, *(row.last + 1 for row in rows[:-1])][: len(rows)]
+    assert sum(row.last - row.first + 1 for row in rows) == len(events)
+    after = first - 1 + skipped
+    assert [one for row in rows for one in unpack(row, after)] == events[skipped:]
+
+
+def test_rows_are_no_larger_than_they_have_to_be() -> None:
+    rows = pack(1, [b"x" * 1000] * 1000)
+    assert len(rows) == 4
+    assert all(len(row.data) < 300_000 for row in rows)
+    assert len(pack(1, [b""] * 1025)) == 3
+    assert len(pack(1, [b"x" * 10**6] * 2)) == 2
+    assert pack(7, []) == []
+
+
+def test_rows_have_the_form_of_a_protobuf_message() -> None:
+    """Of one with a repeated member of number 1, such as this one."""
+    task = made("t")
+    (row,) = pack(1, [task.SerializeToString()] * 3)
+    assert list(hub.ListTasksResponse.FromString(row.data).tasks) == [task] * 3
+    assert row == Segment(1, 3, row.data)
+
+
+@given(st.text(alphabet="ab01\0\x1b"), st.text(alphabet="ab01\0\x1b"))
+def test_texts_come_back_and_stay_apart(one: str, other: str) -> None:
+    assert "\0" not in storable(one)
+    assert original(storable(one)) == one
+    assert (storable(one) == storable(other)) == (one == other)
+
+
+def test_ended_tasks_at_hand() -> None:
+    ended = Ended(10_000)
+    task = made("t")
+    ended.put(HERE, "t", task.SerializeToString(), 3, 7)
+    assert ended.get(HERE, "t") == Stored(task, 3, 7)
+    for scope in ELSEWHERE:
+        assert ended.get(scope, "t") is None
+    first = ended.get(HERE, "t")
+    assert first is not None
+    first.task.context_id = "changed"
+    assert ended.get(HERE, "t") == Stored(task, 3, 7)
+    ended.drop("t")
+    ended.drop("t")
+    assert ended.get(HERE, "t") is None
+
+
+def test_those_that_nobody_asks_for_go_first() -> None:
+    ended = Ended(10_000)
+    for number in range(9):
+        ended.put(Scope(), str(number), b"", 1, 1)
+        assert ended.get(Scope(), "0") is not None
+    ended.put(Scope(), "large", bytes(5000), 1, 1)
+    assert ended.get(Scope(), "large") is None
+    for number in range(100, 120):
+        ended.put(Scope(), str(number), bytes(500), 1, 1)
+        assert ended.get(Scope(), "0") is not None
+    assert ended.get(Scope(), "1") is None
+
+
+def test_what_is_at_hand_is_bounded() -> None:
+    most = 1 << 20
+    ended = Ended(most)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(20_000):
+            ended.put(HERE, f"task-{number:036}", bytes(300), 1, 1)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < most * 1.5
