@@ -175,6 +175,7 @@ async def test_the_demo_finds_everything_equal() -> None:
     assert text.count("16 of 16 ✓") == 2 * 3
     assert text.count("15 of 15 ✓") == 2 * 3 + 4 * 3
     assert "✓ the whole message came back as it was sent" in text
+    assert text.count("a stream over ") == 3
 
 
 def test_the_demo_sees_a_difference(
@@ -260,4 +261,27 @@ def test_the_demo_sees_a_message_that_is_lost(monkeypatch: pytest.MonkeyPatch) -
     demo, odd = loaded("demo", monkeypatch), loaded("demo_oddities", monkeypatch)
     report = demo.Report()
     report.oddities(odd.read(odd.MESSAGE), None)
+    assert report.ends(1.0) is False
+
+
+@pytest.mark.parametrize(
+    ("ids", "text"),
+    [
+        (["1", "2", "4"], None),
+        (["1", "2", "2"], None),
+        (["1", "2", "3"], "1 2 "),
+        (["1"], None),
+    ],
+)
+def test_the_demo_sees_a_stream_with_a_hole(
+    ids: list[str],
+    text: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    demo, survival = loaded("demo", monkeypatch), loaded("demo_survival", monkeypatch)
+    whole = "".join(f"{number} " for number in range(1, survival.COUNT + 1))
+    report = demo.Report()
+    report.survival([survival.Story("GRPC", 1, ["1", "2", "3"], whole)])
+    assert report.ends(1.0) is True
+    report.survival([survival.Story("GRPC", 1, ids, whole if text is None else text)])
     assert report.ends(1.0) is False

@@ -1,0 +1,45 @@
+"""An agent whose work outlives its process: it goes on counting where it stopped.
+
+    a2a-bridge serve examples/counting_agent.py
+    a2a-bridge call :8080 40 --stream
+
+End it in mid-count, with `kill -9` if you like, and start it again: `resume` is called with the task as far as it got,
+and whoever was reading goes on behind the last number seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from a2a_bridge import Agent, Run
+from a2a_bridge.hosting import AgentExecutor, Event
+
+#: seconds between two numbers
+PACE = 0.05
+
+
+class Counter(AgentExecutor):
+    """An executor that can be resumed."""
+
+    async def execute(self, run: Run) -> AsyncIterator[Event]:
+        """Counts to the number it is told, one piece of an artifact each."""
+        yield run.status("working")
+        async for event in self._count(run, 1):
+            yield event
+
+    async def resume(self, run: Run) -> AsyncIterator[Event]:
+        """Goes on where the task is. Whatever was seen of it is in there."""
+        said = run.task.artifacts[0].parts if run.task is not None and run.task.artifacts else ()
+        async for event in self._count(run, len(said) + 1):
+            yield event
+
+    async def _count(self, run: Run, first: int) -> AsyncIterator[Event]:
+        last = int(run.text)
+        for number in range(first, last + 1):
+            await asyncio.sleep(PACE)
+            yield run.artifact(f"{number} ", artifact_id="count", append=number > 1, last=number == last)
+        yield run.status("completed")
+
+
+counter = Agent(Counter(), name="Counter", description="Counts, and does not forget where it was")

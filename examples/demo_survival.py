@@ -1,0 +1,109 @@
+"""An agent that is killed while its callers read: what they see of it. Every number has to come once, and in order.
+
+The agent (counting_agent.py) keeps its tasks in a file, as `a2a-bridge serve` does by itself. It is killed the way the
+kernel kills, started again at the same addresses, and resumes its tasks; its callers follow their streams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, aclosing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from a2a_bridge import connect
+from a2a_bridge.core.call import EVENT_PARAMETER, CallContext
+
+COUNT = 30
+#: how many events a caller has seen when the agent is killed
+ENOUGH = 12
+AGENT = str(Path(__file__).parent / "counting_agent.py")
+
+Start = Callable[..., AbstractAsyncContextManager[asyncio.subprocess.Process]]
+
+
+class Story(NamedTuple):
+    """What one caller saw. before: how many events until the agent was killed. ids: of all events, as they came."""
+
+    binding: str
+    before: int
+    ids: list[str]
+    text: str
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is missing and nothing came twice."""
+        numbers = [str(number) for number in range(1, COUNT + 1)]
+        return (
+            self.ids == [str(place) for place in range(1, len(self.ids) + 1)] and self.text.split() == numbers
+        )
+
+
+class Callers:
+    """Callers that read, one over each transport, and what they have seen so far."""
+
+    def __init__(self, url: str, bindings: tuple[str, ...]) -> None:
+        self._url = url
+        self._bindings = bindings
+        self._seen = dict.fromkeys(bindings, 0)
+        self.deep_enough = asyncio.Event()
+        self.at_the_kill: dict[str, int] = {}
+
+    async def read(self) -> list[Story]:
+        return list(await asyncio.gather(*map(self._one, self._bindings)))
+
+    def killed(self) -> None:
+        self.at_the_kill = dict(self._seen)
+
+    async def _one(self, binding: str) -> Story:
+        context = CallContext()
+        ids: list[str] = []
+        text = ""
+        async with (
+            connect(self._url, binding=binding) as peer,
+            aclosing(peer.stream(str(COUNT), follow=True, context=context)) as events,
+        ):
+            async for event in events:
+                ids.append(context.reply[EVENT_PARAMETER])
+                text += "".join(part.text for part in event.artifact_update.artifact.parts)
+                self._seen[binding] += 1
+                if min(self._seen.values()) >= ENOUGH:
+                    self.deep_enough.set()
+        return Story(binding, self.at_the_kill.get(binding, 0), ids, text)
+
+
+async def kill_in_mid_stream(
+    start: Start, ready: Callable[..., Any], folder: str, bindings: tuple[str, ...]
+) -> list[Story]:
+    """Plays it. start: runs a program; ready: waits for its `ready` line."""
+    # The second process has to be reached where the first one was.
+    http, grpc = free_port(), free_port()
+    command = (
+        *(sys.executable, "-m", "a2a_bridge", "serve", AGENT),
+        *("--http", f"127.0.0.1:{http}", "--grpc", f"127.0.0.1:{grpc}"),
+        *("--store", f"sqlite:///{folder}/tasks.db"),
+    )
+    async with start(*command) as first:
+        await ready("agent", first)
+        callers = Callers(f"http://127.0.0.1:{http}", bindings)
+        reading = asyncio.create_task(callers.read())
+        try:
+            await asyncio.wait_for(callers.deep_enough.wait(), 20)
+            callers.killed()
+            first.send_signal(signal.SIGKILL)
+            await first.wait()
+            async with start(*command) as second:
+                await ready("agent, started again,", second)
+                return await asyncio.wait_for(reading, 20)
+        finally:
+            reading.cancel()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
