@@ -23,10 +23,11 @@ from a2a_bridge.hosting import cancelling, producing
 from a2a_bridge.hosting.clock import Clock
 from a2a_bridge.hosting.executor import AgentExecutor
 from a2a_bridge.hosting.options import EngineOptions
-from a2a_bridge.hosting.ports import Scope, Store, Stored, VersionConflict
+from a2a_bridge.hosting.ports import Gap, Scope, Store, Stored, VersionConflict
 from a2a_bridge.hosting.refusals import already_ended, changed_hands
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.ticket import Ticket, Wants
+from a2a_bridge.hosting.views import AT_REST, state_of
 from a2a_bridge.hosting.working_copy import Moved, WorkingCopy, as_answer
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -197,6 +198,8 @@ class Execution:
     async def stop(self) -> None:
         """Ends the run because the engine closes. See `cancelling.stop`."""
         await cancelling.stop(self)
+        if self._rescue is not None:
+            self._rescue.cancel()
 
     def end(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Has something end the runs. Only while nothing else does."""
@@ -338,13 +341,41 @@ class Execution:
             self.give_up(task_not_found(self.task_id))
             return
         for ticket in self._tickets:
-            ticket.settle(None if ticket.wants is Wants.STREAM else hub.SendMessageResponse(task=stored.task))
+            if ticket.wants is not Wants.OUTCOME:
+                now = hub.SendMessageResponse(task=stored.task) if ticket.wants is Wants.TASK else None
+                ticket.settle(now)
+        if any(not ticket.answer.done() for ticket in self._tickets):
+            task = await self._outcome(stored)
+            for ticket in self._tickets:
+                ticket.settle(hub.SendMessageResponse(task=task))
+
+    async def _outcome(self, stored: Stored) -> hub.Task:
+        """The task when whoever works on it now has brought it to rest."""
+        store = self.workshop.store
+        while stored.task.status.state not in AT_REST:
+            subscription = store.subscribe(self.task_id, stored.last)
+            try:
+                while events := await subscription.take():
+                    if any(state_of(event) in AT_REST for event in events):
+                        break
+            except Gap:
+                log.debug("events of task %s are lost; it is looked at as it is", self.task_id)
+            finally:
+                subscription.close()
+            again = await store.get(self.scope, self.task_id)
+            if again is None:
+                raise task_not_found(self.task_id)
+            stored = again
+        return stored.task
 
     def _rescued(self, done: asyncio.Task[None]) -> None:
         self._rescue = None
         if not done.cancelled() and done.exception() is not None:
-            log.error("the callers of task %s could not be answered", self.task_id, exc_info=done.exception())
-            self.give_up(changed_hands())
+            error = done.exception()
+            if not isinstance(error, A2AError):
+                log.error("the callers of task %s could not be answered", self.task_id, exc_info=error)
+                error = changed_hands()
+            self.give_up(error)
         self.tell_idle()
 
 

@@ -9,6 +9,9 @@ from sqlalchemy import create_engine
 
 from a2a_bridge.hosting.stores.sql.neighbours import Neighbours
 from a2a_bridge.hosting.stores.sql.schema import metadata
+from tests.stores.conftest import _postgres_template, postgres_url
+
+__all__ = ["_postgres_template", "postgres_url"]
 
 #: seconds: short enough for a test, long enough for a machine that has other things to do
 LEASE = 1.0
