@@ -90,8 +90,7 @@ class Peer(Client):
 
         While an event is in hand `context.reply["a2a-event-id"]` is its id, if it has one: `subscribe` goes on there.
         """
-        request = request_of(content, task=task, context_id=context_id)
-        return self._events(Call(ops.SEND_STREAMING_MESSAGE, request, context or CallContext()), follow)
+        return self.events(request_of(content, task=task, context_id=context_id), follow, context)
 
     def subscribe(
         self,
@@ -112,8 +111,7 @@ class Peer(Client):
         if not after:
             del parameters[LAST_EVENT_PARAMETER]
         request = hub.SubscribeToTaskRequest(id=task.id if isinstance(task, hub.Task) else task)
-        call = Call(ops.SUBSCRIBE_TO_TASK, request, context.replace(parameters=parameters))
-        return self._events(call, follow)
+        return self.events(request, follow, context.replace(parameters=parameters))
 
     async def stream_text(
         self, *content: Any, follow: Following | bool = False, context: CallContext | None = None
@@ -130,14 +128,22 @@ class Peer(Client):
                 elif which == "message":
                     yield text_of(event.message)
 
-    def _events(
-        self, call: Call[Any, hub.StreamResponse], follow: Following | bool
+    def events(
+        self,
+        request: hub.SendMessageRequest | hub.SubscribeToTaskRequest,
+        follow: Following | bool = False,
+        context: CallContext | None = None,
     ) -> AsyncGenerator[hub.StreamResponse, None]:
-        if offers_resume(self.card) and RESUME_URI not in (declared := call.context.extensions):
+        """Yields what happens after a request. Raises A2AError when iterated. follow: see `stream`."""
+        context = context or CallContext()
+        if offers_resume(self.card) and RESUME_URI not in (declared := context.extensions):
             # Agents may then rely on it that the ids are looked at.
             extensions = {EXTENSIONS_PARAMETER: ", ".join((*declared, RESUME_URI))}
-            context = call.context.replace(parameters={**call.context.parameters, **extensions})
-            call = Call(call.operation, call.request, context)
+            context = context.replace(parameters={**context.parameters, **extensions})
+        sends = isinstance(request, hub.SendMessageRequest)
+        call: Call[Any, hub.StreamResponse] = Call(
+            ops.SEND_STREAMING_MESSAGE if sends else ops.SUBSCRIBE_TO_TASK, request, context
+        )
         if follow is False:
             return self.service.stream(call)
         return followed(self.service, call, Following() if follow is True else follow)

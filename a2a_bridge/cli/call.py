@@ -27,6 +27,10 @@ def call(
     text: Annotated[str, typer.Argument(help="What to say; - reads it from standard input.")],
     *,
     stream: Annotated[bool, typer.Option("--stream", help="Print what happens while it happens.")] = False,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="Like --stream, and go on when the connection breaks."),
+    ] = False,
     binding: Annotated[
         str,
         typer.Option(
@@ -59,7 +63,7 @@ def call(
 
       a2a-bridge call :8080 "hello"
 
-      a2a-bridge call localhost:50051 "hello" --stream
+      a2a-bridge call localhost:50051 "hello" --stream --follow
 
       a2a-bridge call https://agent.example "hello" --binding all -o json
     """
@@ -77,7 +81,8 @@ def call(
         text=sys.stdin.read() if text == "-" else text, task=task, context=context, immediate=immediate
     )
     how = How(
-        stream=stream,
+        stream=stream or follow,
+        follow=follow,
         binding=binding,
         timeout=timeout,
         connect_timeout=connect_timeout,

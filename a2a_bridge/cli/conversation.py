@@ -57,7 +57,7 @@ async def _stream(peer: Peer, said: Said, how: How) -> hub.Task | None:
     task: hub.Task | None = None
     teller = printing.Teller()
     try:
-        async with aclosing(peer.send_streaming_message(said.request(), how.context())) as events:
+        async with aclosing(peer.events(said.request(), how.follow, how.context())) as events:
             async for event in events:
                 task = _followed(task, event)
                 if how.output is Output.JSON:

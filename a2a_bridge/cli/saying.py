@@ -39,7 +39,7 @@ class Said:
 class How:
     """How to call and how to print. Times in seconds. version: of the protocol; empty for the card's choice.
 
-    base64_files: see DialOptions.
+    base64_files: see DialOptions. follow: whether a stream that breaks is taken up again.
     """
 
     stream: bool
@@ -51,6 +51,7 @@ class How:
     output: Output
     version: str = ""
     base64_files: bool = False
+    follow: bool = False
 
     def options(self) -> DialOptions:
         """What the client side needs to know of it. No timeout means none: the user can interrupt."""
@@ -74,6 +75,6 @@ async def events_of(peer: Peer, said: Said, how: How) -> AsyncIterator[Any]:
     if not how.stream:
         yield encode_response(await peer.send_message(said.request(), how.context()))
         return
-    async with aclosing(peer.send_streaming_message(said.request(), how.context())) as events:
+    async with aclosing(peer.events(said.request(), how.follow, how.context())) as events:
         async for event in events:
             yield encode_event(event)

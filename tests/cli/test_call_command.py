@@ -16,7 +16,9 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import Server
 from a2a_bridge.testing.probe import Probe, answering, waiting, yielding
-from tests.cli.commands import agent, command
+from tests.cli.commands import PATIENCE, agent, command, ended, spawn
+from tests.resume.cutting import cutting
+from tests.resume.scripted import Log, whole
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 MESSAGE = hub.SendMessageResponse(
@@ -322,3 +324,35 @@ async def test_the_version_is_one_line() -> None:
     assert (done.code, done.out.count("\n")) == (0, 1)
     assert done.out.startswith("a2a-bridge ")
     assert json.dumps(done.err) == '""'
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_stream_that_breaks_is_followed_when_that_is_wanted(binding: str, tmp_path: Path) -> None:
+    log = Log(*whole(3))
+    async with agent(log) as server:
+        there = server.grpc if binding == "GRPC" else server.http
+        assert there is not None
+        async with cutting(there.host, there.port) as cutter:
+            card = {
+                "name": "cut",
+                "capabilities": {"streaming": True},
+                "supportedInterfaces": [
+                    {
+                        "url": cutter.address if binding == "GRPC" else f"http://{cutter.address}",
+                        "protocolBinding": binding,
+                        "protocolVersion": "1.0",
+                    }
+                ],
+            }
+            target = tmp_path / "card.json"
+            target.write_text(json.dumps(card))
+            cutter.hold_after(3)
+            process = await spawn("call", str(target), "go", "--follow", "-o", "json")
+            assert process.stdout is not None
+            async with asyncio.timeout(PATIENCE):
+                before = [await process.stdout.readline() for _ in range(3)]
+            cutter.cut()
+            done = await ended(process)
+    assert done.code == 0, done.err
+    assert len(before) + len(done.lines) == 6
+    assert [call.operation.name for call in log.calls] == ["SendStreamingMessage", "SubscribeToTask"]

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 _HTTP_2 = b"PRI * HTTP/2.0"
 _HEAD_END = b"\r\n\r\n"
 _DATA, _HEADERS, _END_STREAM = 0, 1, 1
