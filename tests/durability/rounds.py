@@ -29,6 +29,8 @@ from tests.postgres import Postgres
 
 #: seconds in which a process must have seen to what the one before left behind
 RECOVERY = 30.0
+#: seconds after which a load is broken off although it has not done what was wanted
+LONG_ENOUGH = 10.0
 #: tasks of earlier rounds that are looked at again after each round
 SAMPLE = 20
 
@@ -45,8 +47,8 @@ class Trial:
     hook: Hook | None = None
     workers: int = 12
     official: Sequence[str] = ("JSONRPC", "GRPC")
-    #: seconds of load before the latest kill
-    longest: float = 0.8
+    #: seconds from the first things done to the latest kill
+    longest: float = 0.5
     ledger: Ledger = field(default_factory=Ledger)
     totals: Counter[str] = field(default_factory=Counter)
     recoveries: list[float] = field(default_factory=list)
@@ -88,16 +90,17 @@ class Trial:
     async def _hurt(self, served: Served, load: Load, chance: random.Random) -> None:
         """Loads a server and kills it in the middle of that."""
         async with callers(served, official=self.official) as ways:
-            at = chance.uniform(0.02, self.longest)
-            most = chance.choice([0, chance.randint(1, 400)])
+            at = chance.uniform(0, self.longest)
+            things, events = chance.choice([(chance.randint(1, 60), 0), (1, chance.randint(1, 300)), (1, 0)])
             before = self.ledger.events
             crash = chance.random() < 0.5
 
             async def kill() -> None:
-                # One half of all kills follow closely on an event, where a promise is youngest.
-                if most:
-                    await _events(lambda: self.ledger.events - before >= most, self.longest)
-                else:
+                # Some kills follow closely on an answer or on an event, where a promise is youngest.
+                await _enough(
+                    lambda: sum(load.done.values()) >= things and self.ledger.events - before >= events
+                )
+                if not events:
                     await asyncio.sleep(at)
                 load.hurt = True
                 if crash and self.database is not None:
@@ -229,9 +232,9 @@ class Trial:
         self.totals["executed twice before anybody was told"] = twice
 
 
-async def _events(enough: Callable[[], bool], seconds: float) -> None:
+async def _enough(enough: Callable[[], bool]) -> None:
     """Waits for something that may not come."""
     try:
-        await until(enough, seconds, every=0.001)
+        await until(enough, LONG_ENOUGH, every=0.001)
     except TimeoutError:
         return

@@ -17,7 +17,6 @@ SEED = 1 if os.environ.get("CI") else random.randrange(1 << 32)
 
 
 async def run(made: Trial, rounds: int = ROUNDS) -> None:
-    made.longest = 0.5
     wrong = await made.run(rounds)
     assert wrong == [], f"seed {made.seed}"
     assert made.totals["killed"] == rounds
