@@ -28,7 +28,7 @@ from a2a_bridge.hosting.options import DEFAULT, EngineOptions
 from a2a_bridge.hosting.ports import PushSender, Scope, Store, TaskQuery, scope_of
 from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.reading import Readers
-from a2a_bridge.hosting.recovery import Recovery
+from a2a_bridge.hosting.recovery import Recovery, goes_on
 from a2a_bridge.hosting.refusals import broken, closing, not_cancelable
 from a2a_bridge.hosting.remote import Colleagues
 from a2a_bridge.hosting.repeats import Known, Repeats
@@ -400,10 +400,14 @@ class Engine:
         return copy
 
     async def close(self, grace: float = 0) -> None:
-        """Takes no new work, lets runs finish for `grace` seconds, and stops the rest; tells subscribers."""
+        """Takes no new work, lets runs finish for `grace` seconds, and stops the rest; tells subscribers.
+
+        What others can go on with is not waited for, unless somebody here waits for it.
+        """
         self._closing = True
         await self._recovery.close()
-        producers = [one.producer for one in self._executions if one.producer is not None]
+        waited = (one for one in self._executions if not self._others_go_on(one))
+        producers = [one.producer for one in waited if one.producer is not None]
         if producers and grace > 0:
             await asyncio.wait(producers, timeout=grace)
         left = list(self._executions)
@@ -412,6 +416,17 @@ class Engine:
             await self._repeats.close()
         await self._written(left)
         self._readers.end(closing())
+
+    def _others_go_on(self, execution: Execution) -> bool:
+        task = execution.task
+        return (
+            self._store.remote is not None
+            and self._shop.resumes
+            and task is not None
+            and goes_on(task)
+            and not execution.awaited
+            and not self._readers.read(execution.task_id)
+        )
 
     async def _written(self, executions: list[Execution]) -> None:
         """Returns when the store has everything, or does not work for too long."""

@@ -103,6 +103,11 @@ class Execution:
         return self.copy.ended
 
     @property
+    def awaited(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return any(not ticket.answer.done() for ticket in self._tickets)
+
+    @property
     def busy(self) -> bool:
         """Whether anything happens, or may happen at once."""
         return (

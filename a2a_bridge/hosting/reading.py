@@ -31,6 +31,10 @@ class Readers:
     def __len__(self) -> int:
         return self._tasks.total()
 
+    def read(self, task_id: str) -> bool:
+        """Whether somebody reads the events of a task."""
+        return task_id in self._tasks
+
     def begin(self, scope: Scope, task_id: str, after: int | None, asked: str = "") -> Reading:
         """A reading of what follows an event; close it. after: None for an event that nobody knows.
 
