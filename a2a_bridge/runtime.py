@@ -27,9 +27,9 @@ from a2a_bridge.bindings import (
     find,
     grpc_attach,
     http_fetch,
-    http_post,
     names,
 )
+from a2a_bridge.bridged import bridged
 from a2a_bridge.cards import Advertisement, Candidate, interface, resolve, select
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.call import CallContext
@@ -40,9 +40,6 @@ from a2a_bridge.dialects import KNOWN, V1_0, Dialect, older_versions
 from a2a_bridge.gateway import (
     REMEMBERED,
     Dial,
-    Route,
-    Router,
-    Sharing,
     dialled,
     legacy,
     note_signatures,
@@ -52,18 +49,15 @@ from a2a_bridge.gateway import (
 )
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.upstream import dial
-from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
-from a2a_bridge.gateway.webhooks import Relay
 from a2a_bridge.hosted import hosted, prepared, started
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.middleware import access_log, deadline, extensions, limits, usage, validate
 from a2a_bridge.middleware.older_callers import older_callers
 from a2a_bridge.middleware.push_memory import push_memory
-from a2a_bridge.middleware.resume import OffersResume
 from a2a_bridge.mounting import EVERYTHING, ServeOptions, declared_dialects, dialects_of, grouped, placed
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
-from a2a_bridge.push import Registrations, Webhook
+from a2a_bridge.push import Registrations
 
 __all__ = [
     "EVERYTHING",
@@ -79,9 +73,6 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
-
-#: seconds that one attempt to post a notification may take
-PUSH_TIMEOUT = 10.0
 
 
 class Remembered:
@@ -215,41 +206,26 @@ async def serve_gateway(
     """Serves an agent that runs elsewhere. `candidates`: its interfaces to dial, best first."""
     options = options or ServeOptions()
     dial_options = dial_options or DialOptions(timeout=None)
-    async with AsyncExitStack() as stack:
-        dialling = _dialling(options.list_tasks_memory)
-        upstream = await stack.enter_async_context(
-            dialled(candidates, dial_options, discreet=True, dial=dialling)
-        )
-        older = candidates[0].dialect.final_events
-        sharing = Sharing(upstream, options.replay, forward=dial_options.forward, older=older)
-        stack.push_async_callback(sharing.aclose)
-        service: Service = Router(Route(sharing, candidates[0].interface.tenant))
-        # Names are easily guessed, and the agent may know its callers although we do not.
-        remembered = Remembered(declared_dialects(interfaces), visible_to)
-        receivers: dict[str, Receive] = {}
-        if options.push_relay:
-            post = await stack.enter_async_context(http_post(DialOptions(timeout=PUSH_TIMEOUT)))
-            relay = Relay(
-                Webhook(post),
-                options.push_relay,
-                agent_version=candidates[0].dialect.version,
-                names=remembered.legacy.names,
-            )
-            service = relay.wrap(service)
-            receivers[RELAY_PATH] = relay.receive
-        if options.replay.tasks:
-            service, card = OffersResume(service), offer_resume(card)
-        server = await stack.enter_async_context(
-            serve_service(
-                service,
-                card,
-                interfaces,
-                options,
-                rewrites_card=True,
-                remembered=remembered,
-                receivers=receivers,
-            )
-        )
+    # Names are easily guessed, and the agent may know its callers although we do not.
+    remembered = Remembered(declared_dialects(interfaces), visible_to)
+    dialling = _dialling(options.list_tasks_memory)
+    names = remembered.legacy.names
+    if options.replay.tasks:
+        card = offer_resume(card)
+    async with (
+        bridged(candidates, options, dial_options, dial=dialling, names=names) as one,
+        serve_service(
+            one.service,
+            card,
+            interfaces,
+            options,
+            close=one.close,
+            rewrites_card=True,
+            remembered=remembered,
+            receivers=one.receivers,
+            documents=one.documents,
+        ) as server,
+    ):
         yield server
 
 

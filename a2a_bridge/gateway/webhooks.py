@@ -3,10 +3,11 @@
 Without it a config goes to the agent as it is, and the agent posts in its own version. Rules:
 1. The agent is given an address of ours and a token of ours, both random; it never sees the caller's token and
    credentials. A notification without that token is refused.
-2. The answer to the agent is the receiver's: acknowledged only when the receiver has acknowledged. Nothing is kept.
+2. The answer to the agent is the receiver's: acknowledged only when the receiver has acknowledged. With a depot it is
+   acknowledged once the notification is durable there; without, nothing is kept.
 3. Callers see their own configs: what is ours in an answer is replaced by what they said, and never by what a
    caller with other credentials said, whatever the agent answers.
-4. It is off unless asked for. It posts wherever callers say (http and https only), also inside the own network.
+4. It is off unless asked for. Where notifications may go is somebody else's decision: see `check`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import hmac
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -25,8 +27,9 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, invalid_params
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope
-from a2a_bridge.core.service import Service, refused_stream
+from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import older_versions
+from a2a_bridge.gateway.depot import Depot, Kept
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.masking import masked
@@ -47,30 +50,45 @@ logger = logging.getLogger(__name__)
 #: where the gateway takes notifications, below its public URL
 PATH = "/.a2a-bridge/push"
 _INLINE = "configuration.taskPushNotificationConfig."
+#: bytes that a config may have
+LARGEST = 32 * 1024
+#: characters of an address of ours, at most
+_LONGEST_ID = 64
 #: seconds to learn what a task looks like, for receivers that want whole tasks
 _LOOK = 5.0
 
 
 @dataclass(slots=True, eq=False)
 class _Relayed:
-    """What a caller registered. token: ours. service, context: to ask for the task as that caller."""
+    """What a caller registered. token: ours. service, context: to ask for the task as that caller, which nobody can who
+    learned of the config from a depot.
+    """
 
-    key: tuple[Scope, str, bytes]
-    config: hub.TaskPushNotificationConfig
-    version: str
+    key: tuple[Scope, str, bytes] | None
+    kept: Kept
     token: str
     service: Service
-    context: CallContext
+    context: CallContext | None
     named: tuple[str, str] = ("", "")
+
+
+#: why nothing may be sent to a config; None when it may
+Check = Callable[[hub.TaskPushNotificationConfig], Awaitable[A2AError | None]]
+
+
+async def _harmless(config: hub.TaskPushNotificationConfig) -> A2AError | None:
+    return deliverable(config)
 
 
 class Relay:
     """The relay of a gateway: `wrap` is its middleware, `receive` takes what agents post below PATH.
 
-    public_url: where agents reach this gateway; may be set when that is known. most: how many configs are remembered; beyond that the one that
-    was used longest ago is forgotten, and what comes for it is answered with 404. at_once: how many notifications
-    may be on their way; more are answered with 503. agent_version: in which agents post, where that cannot be told
-    from what they post. names: how versions in which callers name their tasks know them.
+    webhook: posts what is not kept. public_url: where agents reach this gateway; may be set when that is known. check:
+    which configs are refused. depot: where configs and notifications outlive this process; opened already. most: how
+    many configs are remembered here; beyond that the one that was used longest ago is forgotten, and without a depot
+    what comes for it is answered with 404. at_once: how many notifications may be on their way; more are answered with
+    503. agent_version: in which agents post, where that cannot be told from what they post. names: how versions in
+    which callers name their tasks know them.
     """
 
     def __init__(
@@ -78,6 +96,8 @@ class Relay:
         webhook: Webhook,
         public_url: str,
         *,
+        check: Check = _harmless,
+        depot: Depot | None = None,
         most: int = 10_000,
         at_once: int = 256,
         agent_version: str = "",
@@ -85,11 +105,14 @@ class Relay:
     ) -> None:
         self._webhook = webhook
         self.public_url = public_url
+        self._check = check
+        self._depot = depot
         self._most = most
         self._free = at_once
         self._agent_version = agent_version
         self._names = names or {}
         self._older = older_versions()
+        self._service: Service | None = None
         self._relayed: OrderedDict[str, _Relayed] = OrderedDict()
         self._ids: dict[tuple[Scope, str, bytes], str] = {}
 
@@ -102,35 +125,43 @@ class Relay:
 
     def wrap(self, service: Service) -> Service:
         """Middleware for what lies before the agents."""
+        self._service = service
         return _Relaying(service, self)
 
     # ------------------------------------------------------------------ what callers say
 
-    def ours(
+    async def refusal(self, config: hub.TaskPushNotificationConfig) -> A2AError | None:
+        """Why a config is not relayed to: INVALID_PARAMS naming the member at fault; None when it is."""
+        if config.ByteSize() > LARGEST:
+            return invalid_params("", f"a push notification config may have {LARGEST} bytes")
+        return await self._check(config)
+
+    async def ours(
         self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig, service: Service
     ) -> hub.TaskPushNotificationConfig:
-        """What the agent is told instead of a caller's config. Who repeats a config gets the same one again."""
+        """What the agent is told instead of a caller's config. Who repeats a config gets the same one again.
+
+        Raises UNAVAILABLE when it cannot be kept.
+        """
         version = call.context.origin.version
-        key = visible_to(call.request, call.context), version, config.SerializeToString(deterministic=True)
+        scope = visible_to(call.request, call.context)
+        key = scope, version, config.SerializeToString(deterministic=True)
         relay_id = self._ids.get(key)
         if relay_id is None:
-            relay_id = self._ids[key] = secrets.token_urlsafe(24)
-            kept = hub.TaskPushNotificationConfig()
-            kept.CopyFrom(config)
+            own = hub.TaskPushNotificationConfig()
+            own.CopyFrom(config)
+            kept = Kept(scope, version if version in self._older else "", own)
+            if self._depot is None:
+                relay_id, token = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+            else:
+                relay_id = self._depot.address(kept)
+                token = self._depot.token(relay_id)
+                await self._depot.keep(relay_id, kept)
             # A copy of the parameters, or the whole request would be kept with them.
-            context = call.context.replace(
-                reply={}, deadline=None, parameters=dict(call.context.parameters.items())
-            )
-            self._relayed[relay_id] = _Relayed(
-                key,
-                kept,
-                version if version in self._older else "",
-                secrets.token_urlsafe(24),
-                service,
-                context,
-            )
-            if len(self._relayed) > self._most:
-                self._forget(next(iter(self._relayed)))
+            parameters = dict(call.context.parameters.items())
+            context = call.context.replace(reply={}, deadline=None, parameters=parameters)
+            self._ids[key] = relay_id
+            self._remember(relay_id, _Relayed(key, kept, token, service, context))
         self._relayed.move_to_end(relay_id)
         made = hub.TaskPushNotificationConfig()
         made.CopyFrom(config)
@@ -139,35 +170,85 @@ class Relay:
         made.ClearField("authentication")
         return made
 
-    def theirs(self, scope: Scope, config: hub.TaskPushNotificationConfig) -> None:
+    async def theirs(self, scope: Scope, config: hub.TaskPushNotificationConfig) -> None:
         """Puts what a caller said back into a config of the agent's, in place; not what others said."""
-        relay_id = config.url.removeprefix(self._base)
-        relayed = self._relayed.get(relay_id) if relay_id != config.url else None
-        if relayed is None or relayed.key[0] != scope:
+        relayed = await self._of(config)
+        if relayed is None or relayed.kept.scope != scope:
             return
+        said = masked(relayed.kept.config)
         relayed.named = config.task_id, config.id
-        config.url, config.token = relayed.config.url, relayed.config.token
+        config.url, config.token = said.url, said.token
         config.ClearField("authentication")
-        if relayed.config.HasField("authentication"):
-            config.authentication.CopyFrom(masked(relayed.config).authentication)
+        if said.HasField("authentication"):
+            config.authentication.CopyFrom(said.authentication)
 
-    def deleted(self, scope: Scope, task_id: str, config_id: str) -> None:
-        """Forgets a config. One that came within a message may serve other tasks, and stays."""
+    async def named(self, call: Call[Any, Any], scope: Scope, service: Service) -> str:
+        """The address of the config that a caller is about to delete, if it is one of ours; empty else.
+
+        One that came within a message may serve other tasks, and is none of those.
+        """
+        task_id, config_id = call.request.task_id, call.request.id
         for relay_id, relayed in self._relayed.items():
-            if relayed.named == (task_id, config_id) and relayed.key[0] == scope:
-                if relayed.config.task_id:
-                    self._forget(relay_id)
-                return
+            if relayed.named == (task_id, config_id) and relayed.kept.scope == scope:
+                return relay_id if relayed.kept.config.task_id else ""
+        if self._depot is None:
+            return ""
+        request = hub.GetTaskPushNotificationConfigRequest(
+            task_id=task_id, id=config_id, tenant=call.request.tenant
+        )
+        try:
+            asked = Call(ops.GET_PUSH_CONFIG, request, call.context.replace(reply={}))
+            config = await service.unary(asked)
+            known = await self._of(config)
+        except A2AError as error:
+            logger.debug("whether the config %s is relayed is unknown: %s", config_id, error)
+            return ""
+        if known is None or known.kept.scope != scope or not known.kept.config.task_id:
+            return ""
+        return config.url.removeprefix(self._base)
 
-    def _forget(self, relay_id: str) -> None:
-        del self._ids[self._relayed.pop(relay_id).key]
+    async def forget(self, relay_id: str) -> None:
+        """Forgets a config, and what waits for it."""
+        if relay_id in self._relayed:
+            self._drop(relay_id)
+        if self._depot is not None:
+            await self._depot.forget(relay_id)
+
+    async def _of(self, config: hub.TaskPushNotificationConfig) -> _Relayed | None:
+        """What was registered for a config of the agent's; None for one that is not ours."""
+        relay_id = config.url.removeprefix(self._base)
+        return None if relay_id == config.url else await self._recalled(relay_id)
+
+    async def _recalled(self, relay_id: str) -> _Relayed | None:
+        relayed = self._relayed.get(relay_id)
+        if relayed is not None or self._depot is None or self._service is None:
+            return relayed
+        kept = await self._depot.recall(relay_id)
+        if kept is None:
+            return None
+        relayed = _Relayed(None, kept, self._depot.token(relay_id), self._service, None)
+        self._remember(relay_id, relayed)
+        return relayed
+
+    def _remember(self, relay_id: str, relayed: _Relayed) -> None:
+        before = self._relayed.get(relay_id)
+        if before is not None:
+            relayed.named = before.named
+        self._relayed[relay_id] = relayed
+        if len(self._relayed) > self._most:
+            self._drop(next(iter(self._relayed)))
+
+    def _drop(self, relay_id: str) -> None:
+        key = self._relayed.pop(relay_id).key
+        if key is not None:
+            del self._ids[key]
 
     # ------------------------------------------------------------------ what agents post
 
     async def receive(self, path: str, headers: Mapping[str, str], body: bytes) -> int:
-        """Takes a notification and passes it on; the HTTP status to answer with. Raises INVALID_PARAMS."""
+        """Takes a notification and passes it on; the HTTP status to answer with. Raises INVALID_PARAMS, UNAVAILABLE."""
         relay_id = path.strip("/")
-        relayed = self._relayed.get(relay_id)
+        relayed = await self._recalled(relay_id) if len(relay_id) <= _LONGEST_ID else None
         if relayed is None:
             return 404
         token = headers.get(TOKEN_HEADER.lower()) or ""
@@ -178,23 +259,34 @@ class Relay:
         event = read(body, self._agent_version)
         self._free -= 1
         try:
-            task = await self._task(relayed, event)
-            named = named_in(self._names, relayed.version, relayed.key[0])
-            made = notification(relayed.config, event, task, relayed.version, named)
-            taken = await self._webhook.send(made)
+            taken = await self._pass_on(relay_id, relayed, event)
         finally:
             self._free += 1
         if relay_id in self._relayed:
             self._relayed.move_to_end(relay_id)
         return 200 if taken else 502
 
+    async def _pass_on(self, relay_id: str, relayed: _Relayed, event: hub.StreamResponse) -> bool:
+        kept = relayed.kept
+        task = await self._task(relayed, event)
+        named = named_in(self._names, kept.version, kept.scope)
+        if self._depot is None:
+            return await self._webhook.send(notification(kept.config, event, task, kept.version, named))
+        # Whoever delivers it knows neither the task nor its names.
+        if task is not None:
+            event = hub.StreamResponse(task=task)
+        await self._depot.post(relay_id, kept, event if named is None else named(event))
+        return True
+
     async def _task(self, relayed: _Relayed, event: hub.StreamResponse) -> hub.Task | None:
         """The whole task, for receivers that want it and events that do not have it."""
         which = event.WhichOneof("payload")
-        if which in ("task", "message") or not form_of(relayed.version).whole_tasks:
+        if which in ("task", "message") or not form_of(relayed.kept.version).whole_tasks:
             return None
+        if relayed.context is None:
+            return task_of(event)
         update: Any = getattr(event, which or "")
-        request = hub.GetTaskRequest(id=update.task_id, tenant=relayed.key[0].tenant)
+        request = hub.GetTaskRequest(id=update.task_id, tenant=relayed.kept.scope.tenant)
         try:
             async with asyncio.timeout(_LOOK):
                 task = await relayed.service.unary(Call(ops.GET_TASK, request, relayed.context))
@@ -214,46 +306,52 @@ class _Relaying:
     async def unary(self, call: Call[Req, Res], /) -> Res:
         operation = call.operation
         if operation is ops.SEND_MESSAGE:
-            return await self._service.unary(self._inline(call))
+            return await self._service.unary(await self._inline(call) if _has_config(call) else call)
+        scope = visible_to(call.request, call.context)
+        gone = ""
         if operation is ops.CREATE_PUSH_CONFIG:
             request: Any = call.request
-            refusal = deliverable(request)
+            refusal = await self._relay.refusal(request)
             if refusal is not None:
                 raise refusal
-            made = cast("Req", self._relay.ours(call, request, self._service))
+            made = cast("Req", await self._relay.ours(call, request, self._service))
             call = Call(operation, made, call.context)
+        elif operation is ops.DELETE_PUSH_CONFIG:
+            gone = await self._relay.named(call, scope, self._service)
         response: Any = await self._service.unary(call)
-        scope = visible_to(call.request, call.context)
         if isinstance(response, hub.TaskPushNotificationConfig):
-            self._relay.theirs(scope, response)
+            await self._relay.theirs(scope, response)
         elif isinstance(response, hub.ListTaskPushNotificationConfigsResponse):
             for config in response.configs:
-                self._relay.theirs(scope, config)
-        elif operation is ops.DELETE_PUSH_CONFIG:
-            deleted: Any = call.request
-            self._relay.deleted(scope, deleted.task_id, deleted.id)
+                await self._relay.theirs(scope, config)
+        elif gone:
+            await self._relay.forget(gone)
         return cast("Res", response)
 
     def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
-        if call.operation is not ops.SEND_STREAMING_MESSAGE:
+        if call.operation is not ops.SEND_STREAMING_MESSAGE or not _has_config(call):
             return self._service.stream(call)
-        try:
-            return self._service.stream(self._inline(call))
-        except A2AError as error:
-            return refused_stream(error)
+        return self._stream(call)
 
-    def _inline(self, call: Call[Req, Res]) -> Call[Req, Res]:
-        """The call with a config inside its message that is ours. Raises INVALID_PARAMS."""
+    async def _stream(self, call: Call[Req, Res]) -> AsyncGenerator[Res, None]:
+        async with aclosing(self._service.stream(await self._inline(call))) as events:
+            async for event in events:
+                yield event
+
+    async def _inline(self, call: Call[Req, Res]) -> Call[Req, Res]:
+        """The call with the config inside its message replaced by ours. Raises INVALID_PARAMS."""
         given: Any = call.request
-        if not given.configuration.HasField("task_push_notification_config"):
-            return call
         config = given.configuration.task_push_notification_config
-        refusal = deliverable(config)
+        refusal = await self._relay.refusal(config)
         if refusal is not None:
             wrong = refusal.violations[0]
-            raise invalid_params(_INLINE + wrong.field, wrong.description)
+            raise invalid_params((_INLINE + wrong.field).rstrip("."), wrong.description)
         request: Any = type(given)()
         request.CopyFrom(given)
-        made = self._relay.ours(call, config, self._service)
+        made = await self._relay.ours(call, config, self._service)
         request.configuration.task_push_notification_config.CopyFrom(made)
         return Call(call.operation, request, call.context)
+
+
+def _has_config(call: Call[Any, Any]) -> bool:
+    return bool(call.request.configuration.HasField("task_push_notification_config"))

@@ -105,6 +105,11 @@ class Deviation:
 
 DEVIATIONS = (
     Deviation(
+        "a gateway offers to resume the streams of any agent, and says so in its cards",
+        without_residues,
+        conversation="extended_card",
+    ),
+    Deviation(
         "a stream of 1.0 begins with a task or a message (spec 3.1.2): where the agent's does not, a task is made up",
         without_snapshots,
         client="* 1.0 *",

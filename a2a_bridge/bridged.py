@@ -1,0 +1,112 @@
+"""An agent elsewhere with what belongs to it: its dialled interfaces, what is kept of its streams, and the relay of its
+notifications. It serves nothing.
+
+Rules:
+1. What is opened here is closed here, when nobody calls any more: streams, then notifications, then the agent's
+   connections, then the store.
+2. A store that somebody else opened is theirs to close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from a2a_bridge.bindings import DialOptions, Document, Receive, http_post
+from a2a_bridge.cards import Candidate
+from a2a_bridge.core.service import Service
+from a2a_bridge.gateway import Dial, Route, Router, Sharing, dialled
+from a2a_bridge.gateway.depot import Depot
+from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
+from a2a_bridge.gateway.webhooks import Relay
+from a2a_bridge.hosted import opened
+from a2a_bridge.hosting.ports import Store
+from a2a_bridge.middleware.resume import OffersResume
+from a2a_bridge.mounting import ServeOptions
+from a2a_bridge.push import JWKS_PATH, Gatekeeper, Webhook, pushing
+from a2a_bridge.push.notification import Names
+
+#: seconds that one attempt to pass a notification on may take
+_PUSH_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bridged:
+    """An agent elsewhere, ready to be served.
+
+    receivers: what takes posts below a path. documents: to be published, by path. close: sends what waits to be sent,
+    within a grace in seconds.
+    """
+
+    service: Service
+    receivers: Mapping[str, Receive]
+    documents: Mapping[str, Document]
+    close: Callable[[float], Awaitable[None]]
+
+
+@asynccontextmanager
+async def bridged(
+    candidates: Sequence[Candidate],
+    options: ServeOptions,
+    dial_options: DialOptions,
+    *,
+    dial: Dial,
+    names: Names | None = None,
+) -> AsyncIterator[Bridged]:
+    """An agent elsewhere while the context is open. Raises CannotOpen, ValueError for options that make no sense.
+
+    dial: how its interfaces are dialled. names: how versions in which callers name their tasks know them.
+    """
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(opened(options)) if options.push_relay else None
+        upstream = await stack.enter_async_context(
+            dialled(candidates, dial_options, discreet=True, dial=dial)
+        )
+        older = candidates[0].dialect.final_events
+        sharing = Sharing(upstream, options.replay, forward=dial_options.forward, older=older)
+        service: Service = Router(Route(sharing, candidates[0].interface.tenant))
+        receivers: dict[str, Receive] = {}
+        documents: Mapping[str, Document] = {}
+        close: Callable[[float], Awaitable[None]] = _nothing
+        if options.push_relay:
+            version = candidates[0].dialect.version
+            relay, documents, close = await _relay(stack, options, store, version, names)
+            service = relay.wrap(service)
+            receivers[RELAY_PATH] = relay.receive
+        stack.push_async_callback(sharing.aclose)
+        if options.replay.tasks:
+            service = OffersResume(service)
+        yield Bridged(service, receivers, documents, close)
+
+
+async def _relay(
+    stack: AsyncExitStack, options: ServeOptions, store: Store | None, version: str, names: Names | None
+) -> tuple[Relay, Mapping[str, Document], Callable[[float], Awaitable[None]]]:
+    gatekeeper = Gatekeeper(options.push_options.guard())
+    post = await stack.enter_async_context(http_post(DialOptions(timeout=_PUSH_TIMEOUT), gatekeeper.resolve))
+    depot = None
+    documents: dict[str, Document] = {}
+    close: Callable[[float], Awaitable[None]] = _nothing
+    if store is not None and store.durable:
+        depot = Depot(store.push_configs, store.outbox)
+        await depot.open()
+        sending = await stack.enter_async_context(
+            pushing(store.outbox, store.task_at, options.push_options, sender=gatekeeper)
+        )
+        close = sending.close
+        if sending.jwks is not None:
+            documents[JWKS_PATH] = sending.jwks
+    relay = Relay(
+        Webhook(post),
+        options.push_relay,
+        check=gatekeeper.check,
+        depot=depot,
+        agent_version=version,
+        names=names,
+    )
+    return relay, documents, close
+
+
+async def _nothing(grace: float) -> None:
+    """Nothing waits to be sent."""
