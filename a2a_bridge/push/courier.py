@@ -19,6 +19,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import parsedate_to_datetime
+from functools import partial
 
 from a2a_bridge.bindings import Post
 from a2a_bridge.core.errors import A2AError, Reason
@@ -101,6 +102,8 @@ class Courier:
         self._going: set[asyncio.Task[None]] = set()
         #: when the first attempt of a notification failed, by number
         self._since: OrderedDict[int, float] = OrderedDict()
+        self._taken: list[tuple[Parcel, asyncio.Future[None]]] = []
+        self._telling: asyncio.Task[None] | None = None
         self._stirred = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
         self._finishing = False
@@ -118,7 +121,7 @@ class Courier:
             return
         if grace > 0:
             await asyncio.wait({self._worker}, timeout=grace)
-        left = [self._worker, *self._going]
+        left = [self._worker, *self._going, *([] if self._telling is None else [self._telling])]
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
@@ -193,7 +196,7 @@ class Courier:
                 logger.warning("%s has failed too often in a row and is left alone for a while", target)
         if failure is None:
             self._since.pop(parcel.number, None)
-            await self._surely(lambda: self._outbox.sent([parcel]))
+            await self._acknowledge(parcel)
         else:
             await self._failed(parcel, target, failure)
 
@@ -275,6 +278,32 @@ class Courier:
             return max(0.0, parsedate_to_datetime(text).timestamp() - self._wall())
         except (ValueError, TypeError, OverflowError):
             return None
+
+    async def _acknowledge(self, parcel: Parcel) -> None:
+        """Tells the outbox that one was taken, together with others: what came while it was told of those before."""
+        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._taken.append((parcel, told))
+        if self._telling is None:
+            self._telling = asyncio.create_task(self._tell(), name="a2a courier tells")
+        await told
+
+    async def _tell(self) -> None:
+        while self._taken:
+            taken, self._taken = self._taken, []
+            parcels = [parcel for parcel, _ in taken]
+            failed: Exception | None = None
+            try:
+                await self._surely(partial(self._outbox.sent, parcels))
+            except Exception as error:  # noqa: BLE001  who waits for it has it logged
+                failed = error
+            for _, told in taken:
+                if told.done():
+                    continue
+                if failed is None:
+                    told.set_result(None)
+                else:
+                    told.set_exception(failed)
+        self._telling = None
 
     async def _surely(self, tell: Callable[[], Awaitable[None]]) -> None:
         """Tells the outbox something, until it has heard it or we are ended."""
