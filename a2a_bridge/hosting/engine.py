@@ -132,7 +132,8 @@ class Engine:
         limit = history_limit(request.configuration, "configuration.historyLength")
         if self._closing:
             raise closing()
-        await self._sending.check(request)
+        if request.HasField("configuration"):
+            await self._sending.check(request)
         if self._reply is not None and not request.message.task_id:
             return await self._direct(self._reply, request, context)
         wants = Wants.TASK if request.configuration.return_immediately else Wants.OUTCOME
@@ -157,7 +158,8 @@ class Engine:
         limit = history_limit(request.configuration, "configuration.historyLength")
         if self._closing:
             raise closing()
-        await self._sending.check(request)
+        if request.HasField("configuration"):
+            await self._sending.check(request)
         if self._reply is not None and not request.message.task_id:
             direct = await self._direct(self._reply, request, context)
             yield hub.StreamResponse(message=direct.message)
@@ -198,7 +200,8 @@ class Engine:
         """Takes a message to a task for another replica, whose caller reads the events there. Raises Elsewhere."""
         if self._closing:
             raise closing()
-        await self._sending.check(request)
+        if request.HasField("configuration"):
+            await self._sending.check(request)
         try:
             accepted = await self._work_on(request, context, Wants.STREAM)
         except Known as known:

@@ -24,7 +24,7 @@ from a2a_bridge.hosting.clock import Clock
 from a2a_bridge.hosting.executor import AgentExecutor
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.hosting.ports import Gap, Scope, Store, Stored, VersionConflict
-from a2a_bridge.hosting.refusals import already_ended, changed_hands
+from a2a_bridge.hosting.refusals import already_ended, changed_hands, closing
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.ticket import Ticket, Wants
 from a2a_bridge.hosting.views import AT_REST, state_of
@@ -129,8 +129,7 @@ class Execution:
 
     def let_go(self) -> None:
         """Gives up the hold on the task, unless that has to be found with it."""
-        if not self.handed_over:
-            self.copy.let_go()
+        self.copy.part(release=not self.handed_over)
 
     async def settled(self) -> None:
         """Returns when all that is known of the task may be shown. Raises A2AError UNAVAILABLE."""
@@ -156,7 +155,8 @@ class Execution:
 
     def submit(self, ticket: Ticket) -> None:
         """Queues a message for the executor. Whoever calls it may find it worked off when it returns."""
-        self._tickets = [one for one in self._tickets if not one.answer.done()]
+        if self._tickets:
+            self._tickets = [one for one in self._tickets if not one.answer.done()]
         self._tickets.append(ticket)
         self.waiting.append(ticket)
         if self.task is not None and ticket.wants is not Wants.OUTCOME:
@@ -375,7 +375,9 @@ class Execution:
 
     def _rescued(self, done: asyncio.Task[None]) -> None:
         self._rescue = None
-        if not done.cancelled() and done.exception() is not None:
+        if done.cancelled():
+            self.give_up(closing())
+        elif done.exception() is not None:
             error = done.exception()
             if not isinstance(error, A2AError):
                 log.error("the callers of task %s could not be answered", self.task_id, exc_info=error)

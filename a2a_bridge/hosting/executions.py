@@ -7,7 +7,6 @@ Rules:
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason, task_not_found
@@ -40,7 +39,7 @@ class Executions:
         self._workshop = workshop
         self._live: dict[str, Execution] = {}
         #: how many of them each scope has
-        self._at_work: Counter[Scope] = Counter()
+        self._at_work: dict[Scope, int] = {}
 
     def __len__(self) -> int:
         return len(self._live)
@@ -56,7 +55,7 @@ class Executions:
     def begin(self, scope: Scope, task_id: str, context_id: str) -> Execution:
         """An execution for a new task. Raises RESOURCE_EXHAUSTED when the scope has too many at work."""
         most = self._workshop.options.tasks
-        if self._at_work[scope] >= most > 0:
+        if self._at_work.get(scope, 0) >= most > 0:
             raise too_many_tasks(most)
         execution = Execution(self._workshop, scope, task_id, context_id, self._on_idle)
         self._enliven(execution)
@@ -64,7 +63,7 @@ class Executions:
 
     def crowded(self, execution: Execution) -> bool:
         """Whether its scope has more tasks at work than it may, so that no further one of them may be worked on."""
-        return self._at_work[execution.scope] > self._workshop.options.tasks > 0
+        return self._at_work.get(execution.scope, 0) > self._workshop.options.tasks > 0
 
     async def enter(self, scope: Scope, task_id: str, ended: Callable[[str], A2AError]) -> Execution:
         """The execution of a task, held and visited: the caller has to `leave` it.
@@ -126,9 +125,8 @@ class Executions:
             execution.let_go()
 
     def _enliven(self, execution: Execution) -> None:
-        former = self._live.get(execution.task_id)
-        if former is None:
-            self._at_work[execution.scope] += 1
+        if execution.task_id not in self._live:
+            self._at_work[execution.scope] = self._at_work.get(execution.scope, 0) + 1
         self._live[execution.task_id] = execution
 
     def _bury(self, execution: Execution) -> bool:
@@ -136,7 +134,9 @@ class Executions:
         if self._live.get(execution.task_id) is not execution:
             return False
         del self._live[execution.task_id]
-        self._at_work[execution.scope] -= 1
-        if not self._at_work[execution.scope]:
+        left = self._at_work[execution.scope] - 1
+        if left:
+            self._at_work[execution.scope] = left
+        else:
             del self._at_work[execution.scope]
         return True

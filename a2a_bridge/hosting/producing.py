@@ -96,9 +96,11 @@ async def _consume(execution: Execution, ticket: Ticket, events: AsyncIterator[E
     copy = execution.copy
     watch = timeouts.watch(execution, ticket)
     try:
-        watch.ask()
+        if watch is not None:
+            watch.ask()
         async for event in events:
-            watch.hear()
+            if watch is not None:
+                watch.hear()
             if copy.task is None and ticket.push_config is not None and not isinstance(event, hub.Message):
                 await _register(execution, ticket)
             take(execution, event, ticket)
@@ -107,10 +109,13 @@ async def _consume(execution: Execution, ticket: Ticket, events: AsyncIterator[E
             count += 1
             if count % _STRETCH == 0:
                 await asyncio.sleep(0)
-            await copy.room()
-            watch.ask()
+            if copy.writer is not None:
+                await copy.writer.room()
+            if watch is not None:
+                watch.ask()
     finally:
-        watch.close()
+        if watch is not None:
+            watch.close()
         closing = getattr(events, "aclose", None)
         if closing is not None:
             await closing()
@@ -170,17 +175,19 @@ def take(execution: Execution, event: Event, ticket: Ticket | None) -> None:
     copy = execution.copy
     match event:
         case hub.TaskArtifactUpdateEvent():
-            _begin(execution)
+            if copy.task is None:
+                _begin(execution)
             response = hub.StreamResponse(artifact_update=event)
-            own_artifact(response.artifact_update, execution.task_id, execution.context_id)
-            copy.advance(response)
+            artifact = response.artifact_update
+            own_artifact(artifact, execution.task_id, execution.context_id)
+            copy.advance(response, artifact)
         case hub.TaskStatusUpdateEvent():
-            _begin(execution)
+            if copy.task is None:
+                _begin(execution)
             response = hub.StreamResponse(status_update=event)
-            own_status(
-                response.status_update, execution.task_id, execution.context_id, execution.workshop.clock
-            )
-            copy.advance(response)
+            status = response.status_update
+            own_status(status, execution.task_id, execution.context_id, execution.workshop.clock)
+            copy.advance(response, status)
             execution.settle_by_state()
         case hub.Task():
             task = hub.Task()
@@ -200,11 +207,10 @@ def take(execution: Execution, event: Event, ticket: Ticket | None) -> None:
 
 
 def _begin(execution: Execution) -> None:
-    if execution.copy.task is None:
-        task = hub.Task(id=execution.task_id, context_id=execution.context_id)
-        task.status.state = hub.TASK_STATE_SUBMITTED
-        own_task(task, execution.task_id, execution.context_id, execution.workshop.clock)
-        _create(execution, task)
+    task = hub.Task(id=execution.task_id, context_id=execution.context_id)
+    task.status.state = hub.TASK_STATE_SUBMITTED
+    own_task(task, execution.task_id, execution.context_id, execution.workshop.clock)
+    _create(execution, task)
 
 
 def _create(execution: Execution, task: hub.Task) -> None:

@@ -81,7 +81,9 @@ class Sending:
             raise refusal
         scope = scope_of(request, context)
         task_id = task_id or new_id()
-        config = await self._push.inline(scope, request, context, task_id)
+        config = None
+        if request.configuration.HasField("task_push_notification_config"):
+            config = await self._push.inline(scope, request, context, task_id)
         execution = self._executions.begin(scope, task_id, request.message.context_id or new_id())
         run = Run(as_seen(request), context, task_id, execution.context_id)
         ticket = Ticket(run, request.message, wants, config)

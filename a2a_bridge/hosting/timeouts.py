@@ -26,19 +26,6 @@ SILENT = "the agent said nothing for {:g} seconds"
 
 
 class Watch:
-    """Watches nothing; the usual one."""
-
-    def ask(self) -> None:
-        """The run is waited for."""
-
-    def hear(self) -> None:
-        """It has said something."""
-
-    def close(self) -> None:
-        """It is over."""
-
-
-class _Watch(Watch):
     """Watches one run."""
 
     def __init__(self, execution: Execution, ticket: Ticket) -> None:
@@ -54,17 +41,20 @@ class _Watch(Watch):
             self._whole = self._clock.call_later(options.run_timeout, lambda: self._expire(text))
 
     def ask(self) -> None:
+        """The run is waited for."""
         task = self._execution.task
         if self._silence > 0 and (task is None or task.status.state not in INTERRUPTED):
             text = SILENT.format(self._silence)
             self._silent = self._clock.call_later(self._silence, lambda: self._expire(text))
 
     def hear(self) -> None:
+        """It has said something."""
         if self._silent is not None:
             self._silent.cancel()
             self._silent = None
 
     def close(self) -> None:
+        """It is over."""
         self.hear()
         if self._whole is not None:
             self._whole.cancel()
@@ -78,15 +68,12 @@ class _Watch(Watch):
             execution.end(_expired(execution, self._ticket, text))
 
 
-_NONE = Watch()
-
-
-def watch(execution: Execution, ticket: Ticket) -> Watch:
-    """What watches a run."""
+def watch(execution: Execution, ticket: Ticket) -> Watch | None:
+    """What watches a run; None where nothing is timed."""
     options = execution.workshop.options
     if options.run_timeout <= 0 and options.silence_timeout <= 0:
-        return _NONE
-    return _Watch(execution, ticket)
+        return None
+    return Watch(execution, ticket)
 
 
 def too_late(text: str) -> A2AError:

@@ -33,10 +33,12 @@ class Moved(Exception):  # noqa: N818  it is no error: somebody else was first
 class WorkingCopy:
     """One task while something happens to it.
 
-    task: None until the first event. on_lost: called when the hold is lost. push: whether events go to the outbox.
+    task: None until the first event. lost: somebody else writes the task now. writer: None without the hold.
+    on_lost: called when the hold is lost. push: whether events go to the outbox.
     """
 
     __slots__ = (
+        "_last",
         "_on_lost",
         "_opening",
         "_push",
@@ -44,10 +46,10 @@ class WorkingCopy:
         "_shut",
         "_store",
         "_stored",
-        "_writer",
         "lost",
         "task",
         "task_id",
+        "writer",
     )
 
     def __init__(
@@ -61,7 +63,12 @@ class WorkingCopy:
         push: bool = False,
     ) -> None:
         self.task_id = task_id
-        self.task = None if stored is None else stored.task
+        if stored is None:
+            self.task = None
+            self._last = 0
+        else:
+            self.task = stored.task
+            self._last = stored.last
         self.lost = False
         self._shut = False
         self._store = store
@@ -69,7 +76,7 @@ class WorkingCopy:
         self._stored = stored
         self._on_lost = on_lost
         self._push = push
-        self._writer: TaskWriter | None = None
+        self.writer: TaskWriter | None = None
         self._opening: asyncio.Task[None] | None = None
 
     # ------------------------------------------------------------------ questions
@@ -89,14 +96,12 @@ class WorkingCopy:
     @property
     def last(self) -> int:
         """The number of the last event that the copy contains."""
-        if self._writer is not None:
-            return self._writer.last
-        return self._stored.last if self._stored is not None else 0
+        return self._last if self.writer is None else self.writer.last
 
     @property
     def pending(self) -> bool:
         """Whether the store does not have it all for good yet."""
-        return self._writer is not None and self._writer.pending
+        return self.writer is not None and self.writer.pending
 
     def snapshot(self) -> hub.Task:
         """A copy of the task. It may say more than may be shown."""
@@ -117,7 +122,7 @@ class WorkingCopy:
 
         opened: called when that has come to its end, which may be after the caller has gone.
         """
-        if self._writer is not None or self._stored is None:
+        if self.writer is not None or self._stored is None:
             return
         if not self._store.durable:
             await self._open(self._stored)
@@ -135,55 +140,65 @@ class WorkingCopy:
         await asyncio.shield(self._opening)
 
     async def _open(self, stored: Stored) -> None:
-        self._writer = await self._store.open(self._scope, stored, self._lose, push=self._push)
+        self.writer = await self._store.open(self._scope, stored, self._lose, push=self._push)
 
-    def let_go(self) -> None:
-        """Gives the hold up, if there is one."""
-        if self._writer is not None and not self.lost and not self.ended:
-            self._writer.release()
+    def part(self, *, release: bool) -> None:
+        """Nothing happens any more. release: whether the hold, if there is one, is given up."""
+        writer = self.writer
+        if writer is not None:
+            self._last = writer.last
+            if release and not self.lost and not self.ended:
+                writer.release()
+            self.writer = None
+        # Each of the two knows somebody who knows this: what is over should not wait for the garbage collector.
+        self._on_lost = _nothing
+        self._shut = True
 
     def shut(self) -> None:
         """Takes no more changes: who tries to make one gets Moved."""
         self._shut = True
 
     def _lose(self) -> None:
-        self.lost = True
+        self.lost = self._shut = True
         self._on_lost()
 
     # ------------------------------------------------------------------ changes
 
     def begin(self, task: hub.Task) -> None:
         """Creates the task. Raises A2AError RESOURCE_EXHAUSTED when the store has no room for it, and Moved."""
-        self._demand()
-        self._writer = self._store.create(self._scope, self.task_id, self._lose, push=self._push)
+        if self._shut:
+            raise Moved
+        self.writer = self._store.create(self._scope, self.task_id, self._lose, push=self._push)
         self.task = task
-        self._writer.append(hub.StreamResponse(task=task), task)
+        self.writer.append(hub.StreamResponse(task=task), task)
 
-    def advance(self, event: hub.StreamResponse) -> None:
-        """Applies a status or an artifact. Raises IllegalTransition and Moved; the task is unchanged then."""
-        self._demand()
-        task = self.existing
-        if event.HasField("status_update"):
-            advance(task, event.status_update)
-        else:
-            advance(task, event.artifact_update)
-        self._held.append(event, task)
+    def advance(
+        self,
+        event: hub.StreamResponse,
+        update: hub.TaskStatusUpdateEvent | hub.TaskArtifactUpdateEvent,
+    ) -> None:
+        """Applies a status or an artifact: `update`, which `event` holds.
+
+        Raises IllegalTransition and Moved; the task is unchanged then.
+        """
+        task, writer = self._writable()
+        advance(task, update)
+        writer.append(event, task)
 
     def advance_to(self, snapshot: hub.Task) -> None:
         """Applies a snapshot. Raises IllegalTransition and Moved; the task is unchanged then."""
-        self._demand()
-        task = self.existing
+        task, writer = self._writable()
         advance_to(task, snapshot)
-        self._held.append(hub.StreamResponse(task=task), task)
+        writer.append(hub.StreamResponse(task=task), task)
 
     async def join(self, message: hub.Message) -> None:
         """Puts a further message into the history, and returns when it is there for good; else it is taken out again.
 
         Raises VersionConflict, A2AError UNAVAILABLE.
         """
-        if self.lost or self._shut:
+        if self._shut:
             raise VersionConflict(self.task_id)
-        task, writer = self.existing, self._held
+        task, writer = self._writable()
         answered = task.status.message.message_id
         join(task, message)
         own = task.history[-1]
@@ -200,9 +215,9 @@ class WorkingCopy:
 
     def _take_out(self, message_id: str, answered: str) -> None:
         """Undoes `join`, whatever has happened since."""
-        if self.lost or self.ended:
+        if self._shut or self.ended:
             return
-        task = self.existing
+        task, writer = self._writable()
         history = task.history
         place = next((n for n in reversed(range(len(history))) if history[n].message_id == message_id), None)
         if place is None:
@@ -216,14 +231,9 @@ class WorkingCopy:
         ):
             task.status.message.CopyFrom(history[place - 1])
             del history[place - 1]
-        self._held.amend(task)
+        writer.amend(task)
 
     # ------------------------------------------------------------------ durability
-
-    async def room(self) -> None:
-        """Returns when more events may be given."""
-        if self._writer is not None:
-            await self._writer.room()
 
     async def settled(self) -> None:
         """Returns when the store has it all for good.
@@ -232,18 +242,18 @@ class WorkingCopy:
         """
         if self.lost:
             raise Moved
-        if self._writer is not None and self._writer.pending:
+        if self.writer is not None and self.writer.pending:
             try:
-                await self._writer.synced()
+                await self.writer.synced()
             except VersionConflict:
                 raise Moved from None
 
     def when_settled(self, tell: Synced) -> None:
         """Calls `tell` when the store has it all for good, or with what `settled` would raise."""
-        if self._writer is None:
+        if self.writer is None:
             tell(None)
         else:
-            self._writer.when_synced(
+            self.writer.when_synced(
                 lambda error: tell(Moved() if isinstance(error, VersionConflict) else error)
             )
 
@@ -253,15 +263,16 @@ class WorkingCopy:
         await self.settled()
         return found
 
-    def _demand(self) -> None:
-        if self.lost or self._shut:
+    def _writable(self) -> tuple[hub.Task, TaskWriter]:
+        if self._shut:
             raise Moved
-
-    @property
-    def _held(self) -> TaskWriter:
-        if self._writer is None:
+        if self.task is None or self.writer is None:
             raise RuntimeError("the task is not held")
-        return self._writer
+        return self.task, self.writer
+
+
+def _nothing() -> None:
+    """Nobody needs to know any more."""
 
 
 def as_answer(error: Exception) -> A2AError:

@@ -13,6 +13,7 @@ from a2a_bridge.hosting import Event, Run
 from a2a_bridge.hosting.ports import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import ScriptedAgent
+from a2a_bridge.testing.store_scene import Author
 from tests.hosting.late import LateStore
 from tests.hosting.scene import (
     CANCELED,
@@ -317,7 +318,14 @@ async def test_a_hold_that_is_lost_while_answers_wait(store: LateStore) -> None:
     await store.given()
     for _ in range(20):
         await asyncio.sleep(0)
+    (task,) = (await talk.list()).tasks
     store.writers[0].lose()
-    # What was not written is not told: the answer is what the store has.
-    assert (await sending).status.state == WORKING
+    # What was not written is not told: the answer is what somebody else makes of the task.
+    store.open_door = True
+    author = await Author(store, Scope()).reopen(task.id)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not sending.done()
+    author.status(FAILED)
+    assert (await sending).status.state == FAILED
     await talk.rest()
