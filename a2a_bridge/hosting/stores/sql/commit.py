@@ -14,10 +14,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, NestedTransaction, Transaction, select
+from sqlalchemy import Connection, NestedTransaction, Table, Transaction, select
 from sqlalchemy.exc import DataError, IntegrityError, NotSupportedError, ProgrammingError
 
 from a2a_bridge.hosting.stores.sql.counts import Counted, deltas
@@ -82,7 +84,6 @@ class Committer:
         self._beside = beside
         self._post = post
         self._stripe = stripe
-        self._mark = "?" if database.sqlite else "%s"
         self._connection: Connection | None = None
         self._transaction: Transaction | None = None
 
@@ -101,21 +102,24 @@ class Committer:
                 return False
             group.doubtful = False
             for _ in range(_TRIES):
+                refused: Exception | None = None
                 self._transaction = connection.begin()
-                if self._execute(connection, group):
-                    return True
+                try:
+                    if self._execute(connection, group):
+                        return True
+                except Exception as error:
+                    if not _poison(error):
+                        raise
+                    refused = error
                 self._transaction.rollback()
                 self._transaction = None
-                self._weed(connection, group)
+                if not self._weed(connection, group) and refused is not None:
+                    log.error("something of a group of writes cannot be stored", exc_info=refused)
+                    self._part(connection, group)
             raise RuntimeError("a group of writes does not come to an end")  # noqa: TRY301
         except BaseException:
             self.close()
             raise
-
-    @property
-    def prepared(self) -> bool:
-        """Whether a commit is due."""
-        return self._transaction is not None
 
     def commit(self, group: Group) -> None:
         """Ends what `prepare` began."""
@@ -146,37 +150,19 @@ class Committer:
 
     def count(self, connection: Connection, changes: Iterable[Counted]) -> None:
         """Counts tasks that move or go, in somebody's transaction."""
-        cursor = connection.connection.cursor()
-        try:
-            self._count(cursor, changes)
-        finally:
-            cursor.close()
+        self._inserting(connection)(counts, self._counters(changes))
 
     def _open(self) -> Connection:
         if self._connection is None:
             self._connection = self._database.connect(writes=True)
+            self._database.hasten(self._connection)
         return self._connection
 
     def _execute(self, connection: Connection, group: Group) -> bool:
         changes = group.changes
         if changes:
-            cursor = connection.connection.cursor()
-            try:
-                try:
-                    if not self._write(cursor, changes):
-                        return False
-                except Exception as error:
-                    if not _poison(error):
-                        raise
-                    log.exception("something of a group of writes cannot be stored")
-                    if len(changes) == 1:
-                        group.lost += changes
-                        group.changes = []
-                        return False
-                    self._part(connection, group)
-                    return False
-            finally:
-                cursor.close()
+            if not self._write(connection, changes):
+                return False
             mail = [
                 Mail(
                     change.hold.scope,
@@ -193,29 +179,32 @@ class Committer:
             self._do(connection, job)
         return True
 
-    def _write(self, cursor: Any, changes: Sequence[Change]) -> bool:
-        mark = self._mark
+    def _write(self, connection: Connection, changes: Sequence[Change]) -> bool:
         now = time.time()
         rows = [_row(change, now) for change in changes]
-        if insert(cursor, tasks, rows, mark) != len(rows):
-            return False
-        insert(
-            cursor, bodies, [(one.hold.task_id, one.body) for one in changes if one.body is not None], mark
-        )
-        insert(
-            cursor,
-            segments,
-            [(one.hold.task_id, *segment) for one in changes for segment in one.segments],
-            mark,
-        )
-        self._count(
-            cursor, (Counted(one.hold.tenant, one.hold.owner, one.before, one.place) for one in changes)
-        )
-        return True
+        write = self._inserting(connection)
+        with self._at_once(connection):
+            guarded = write(tasks, rows)
+            write(bodies, [(one.hold.task_id, one.body) for one in changes if one.body is not None])
+            write(segments, [(one.hold.task_id, *segment) for one in changes for segment in one.segments])
+            moves = (Counted(one.hold.tenant, one.hold.owner, one.before, one.place) for one in changes)
+            write(counts, self._counters(moves))
+        changed: int = sum(cursor.rowcount for cursor in guarded)
+        return changed == len(rows)
 
-    def _count(self, cursor: Any, changes: Iterable[Counted]) -> None:
-        rows = [(*key, self._stripe, number) for key, number in deltas(changes)]
-        insert(cursor, counts, rows, self._mark)
+    def _counters(self, changes: Iterable[Counted]) -> list[tuple[Any, ...]]:
+        return [(*key, self._stripe, number) for key, number in deltas(changes)]
+
+    def _inserting(self, connection: Connection) -> Callable[[Table, Sequence[Sequence[Any]]], list[Any]]:
+        driver = connection.connection.driver_connection
+        if driver is None:
+            raise RuntimeError("the connection is closed")
+        return partial(insert, driver, "?" if self._database.sqlite else "%s")
+
+    def _at_once(self, connection: Connection) -> AbstractContextManager[Any]:
+        """PostgreSQL is told several statements before it has answered the first."""
+        driver: Any = connection.connection.driver_connection
+        return nullcontext() if self._database.sqlite else driver.pipeline()
 
     def _do(self, connection: Connection, job: Job) -> None:
         point: NestedTransaction = connection.begin_nested()
@@ -241,37 +230,30 @@ class Committer:
             )
         return False
 
-    def _weed(self, connection: Connection, group: Group) -> None:
-        """Takes out what was written by somebody else."""
+    def _weed(self, connection: Connection, group: Group) -> bool:
+        """Takes out what was written by somebody else. Whether there was any."""
         with connection.begin():
             found = dict(_versions(connection, [change.hold.task_id for change in group.changes]))
-        kept: list[Change] = []
-        for change in group.changes:
-            fits = found.get(change.hold.task_id, 0) == change.version - 1
-            (kept if fits else group.lost).append(change)
-        group.changes = kept
+        lost = [one for one in group.changes if found.get(one.hold.task_id, 0) != one.version - 1]
+        group.lost += lost
+        group.changes = [one for one in group.changes if found.get(one.hold.task_id, 0) == one.version - 1]
+        return bool(lost)
 
     def _part(self, connection: Connection, group: Group) -> None:
         """Takes out what cannot be stored at all, by trying one after another."""
-        transaction = self._transaction
-        if transaction is not None:
-            transaction.rollback()
         kept: list[Change] = []
         for change in group.changes:
-            with connection.begin() as trial:
-                cursor = connection.connection.cursor()
-                try:
-                    self._write(cursor, [change])
-                    kept.append(change)
-                except Exception as error:
-                    if not _poison(error):
-                        raise
-                    group.lost.append(change)
-                finally:
-                    cursor.close()
-                    trial.rollback()
+            trial = connection.begin()
+            try:
+                self._write(connection, [change])
+                kept.append(change)
+            except Exception as error:
+                if not _poison(error):
+                    raise
+                group.lost.append(change)
+            finally:
+                trial.rollback()
         group.changes = kept
-        self._transaction = connection.begin()
 
 
 def _row(change: Change, now: float) -> tuple[Any, ...]:

@@ -34,17 +34,18 @@ _TAILS = {
 }
 
 
-def insert(cursor: Any, table: Table, rows: Sequence[Sequence[Any]], mark: str) -> int:
-    """Inserts rows, or changes those that are there. How many rows that were.
+def insert(driver: Any, mark: str, table: Table, rows: Sequence[Sequence[Any]]) -> list[Any]:
+    """Inserts rows, or changes those that are there. The cursors, whose `rowcount` says how many that were.
 
-    cursor: of the driver. rows: values in the order of the table's columns. mark: how the driver marks a value.
+    driver: the connection of the driver. mark: how it marks a value. rows: values in the order of the columns.
     """
-    changed = 0
+    cursors = []
     for start in range(0, len(rows), _MOST):
         some = rows[start : start + _MOST]
+        cursor = driver.cursor()
         cursor.execute(_text(table, len(some), mark), tuple(chain.from_iterable(some)))
-        changed += cursor.rowcount
-    return changed
+        cursors.append(cursor)
+    return cursors
 
 
 @lru_cache(maxsize=1024)

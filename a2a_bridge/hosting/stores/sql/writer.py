@@ -54,7 +54,6 @@ class GroupWriter:
         *,
         commit_delay: float = 0.01,
         ack_timeout: float = 10.0,
-        inline: bool = False,
     ) -> None:
         self.holds: dict[str, Hold] = {}
         self.commits = 0
@@ -63,7 +62,6 @@ class GroupWriter:
         self._on_committed = on_committed
         self._delay = commit_delay
         self._patience = ack_timeout
-        self._inline = inline
         self._loop = asyncio.get_running_loop()
         self._dirty: list[Hold] = []
         self._jobs: list[Job] = []
@@ -210,24 +208,13 @@ class GroupWriter:
         self._sent = self._loop.time()
         if self._watch is None:
             self._watch = self._loop.call_later(1.0, self._look)
-        if self._inline and not group.jobs and not self._failing:
-            try:
-                if not self._committer.prepare(group):
-                    self._done(group, None)
-                    return
-            except Exception as error:  # noqa: BLE001  it is logged there
-                self._done(group, error)
-                return
         self._inbox.put(group)
 
     def _work(self) -> None:
         while (group := self._inbox.get()) is not None:
             error: Exception | None = None
             try:
-                if self._committer.prepared:
-                    self._committer.commit(group)
-                else:
-                    self._committer.perform(group)
+                self._committer.perform(group)
             except Exception as caught:  # noqa: BLE001  it is logged in the loop
                 error = caught
             self._loop.call_soon_threadsafe(self._done, group, error)
