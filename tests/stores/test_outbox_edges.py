@@ -1,0 +1,105 @@
+"""What seldom happens to an outbox in a database: strays, a replica that was taken for dead, too many dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from a2a_bridge.hosting.stores import open_store
+from a2a_bridge.hosting.stores.sql import push
+from a2a_bridge.hosting.stores.sql.push import SqlOutbox
+from a2a_bridge.testing.outbox_contract import due, registered, told, written
+from a2a_bridge.testing.store_scene import HERE
+from tests.push.test_lines import Clock
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[Any]:
+    async with open_store(url) as store:
+        yield store
+
+
+async def done(store: Any, statement: str) -> None:
+    await store.writer.write(lambda connection: connection.execute(text(statement)).rowcount)
+
+
+async def test_mail_of_configs_that_belong_to_nobody_is_found(store: Any) -> None:
+    """What two replicas can bring about when one lets go of a config while the other puts mail in for it."""
+    clock = Clock()
+    store.outbox = outbox = SqlOutbox(store._database, store.writer, lambda: store._beside.me, now=clock)
+    await store.push_configs.put(HERE, registered())
+    await written(store, "x")
+    (parcel,) = await due(store)
+    await outbox.sent([parcel])
+    (parcel,) = await due(store)
+    await outbox.sent([parcel])
+    assert await due(store) == []  # let go
+    author = await written(store, task_id="u")
+    await store.push_configs.put(HERE, registered(task_id="u"))
+    author.chunk("y")
+    await author.synced()
+    await done(store, "UPDATE push_configs SET holder = ''")
+    assert await due(store) == []
+    clock.time += push.SWEEP
+    assert told(await due(store)) == [("u", "p", 2)]
+
+
+async def test_a_config_that_was_let_go_is_looked_at_soon(store: Any) -> None:
+    clock = Clock()
+    store.outbox = outbox = SqlOutbox(store._database, store.writer, lambda: store._beside.me, now=clock)
+    await store.push_configs.put(HERE, registered())
+    author = await written(store)
+    await outbox.sent(await due(store))
+    author.chunk("x")
+    await author.synced()
+    await done(store, "UPDATE push_configs SET holder = ''")
+    for _ in range(2):
+        assert await due(store) == []
+        clock.time += push.POLL
+    assert told(await due(store)) == [("t", "p", 2)]
+
+
+async def test_a_replica_that_was_taken_for_dead_begins_anew(store: Any) -> None:
+    names = ["first"]
+    store.outbox = outbox = SqlOutbox(store._database, store.writer, lambda: names[-1])
+    for name in "ab":
+        await store.push_configs.put(HERE, registered(name))
+    await written(store, "x")
+    before = await due(store)
+    assert told(before) == [("t", "a", 1), ("t", "b", 1)]
+    # Whoever took it for dead has delivered one of them, and holds the other.
+    await done(store, "DELETE FROM outbox WHERE config = 'a'")
+    await done(store, "INSERT INTO replicas (id, beat) VALUES ('other', 1)")
+    await done(store, "UPDATE push_configs SET holder = 'other' WHERE id = 'b'")
+    names.append("second")
+    assert await due(store) == []
+    # What it still says about what it had is heard, and makes none of it its own again.
+    await outbox.sent([one for one in before if one.registered.config.id == "a"])
+    await outbox.again(before[1], "HTTP 500", 0)
+    assert await due(store) == []
+    await done(store, "DELETE FROM replicas WHERE id = 'other'")
+    outbox.mail_came()
+    assert told(await due(store)) == [("t", "b", 1)]
+
+
+async def test_dead_letters_are_bounded(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(push, "_PRUNE", 2)
+    store.outbox = outbox = SqlOutbox(store._database, store.writer, lambda: store._beside.me, most_dead=3)
+    await store.push_configs.put(HERE, registered())
+    await written(store, *"abcdefghij")
+    for _ in range(11):
+        (parcel,) = await due(store)
+        await outbox.dead(parcel, "HTTP 410")
+    assert [one.sequence for one in await outbox.letters(dead=True)] == [9, 10, 11]
+
+
+async def test_tasks_that_are_forgotten_take_configs_and_mail_along(store: Any) -> None:
+    for task_id in "tu":
+        await store.push_configs.put(HERE, registered(task_id=task_id))
+        await written(store, task_id=task_id)
+    await store.writer.write(lambda connection: push.forget(connection, ["t"]))
+    assert await store.push_configs.list(HERE, "t") == []
+    assert told(await due(store)) == [("u", "p", 1)]
