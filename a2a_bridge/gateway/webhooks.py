@@ -32,7 +32,7 @@ from a2a_bridge.dialects import older_versions
 from a2a_bridge.gateway.depot import Depot, Kept
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.masking import masked
+from a2a_bridge.push.masking import is_masked, masked, unmask
 from a2a_bridge.push.notification import (
     TOKEN_HEADER,
     Names,
@@ -67,8 +67,8 @@ class _Relayed:
     key: tuple[Scope, str, bytes] | None
     kept: Kept
     token: str
-    service: Service
-    context: CallContext | None
+    service: Service | None = None
+    context: CallContext | None = None
     named: tuple[str, str] = ("", "")
 
 
@@ -112,7 +112,6 @@ class Relay:
         self._agent_version = agent_version
         self._names = names or {}
         self._older = older_versions()
-        self._service: Service | None = None
         self._relayed: OrderedDict[str, _Relayed] = OrderedDict()
         self._ids: dict[tuple[Scope, str, bytes], str] = {}
 
@@ -125,7 +124,6 @@ class Relay:
 
     def wrap(self, service: Service) -> Service:
         """Middleware for what lies before the agents."""
-        self._service = service
         return _Relaying(service, self)
 
     # ------------------------------------------------------------------ what callers say
@@ -182,30 +180,51 @@ class Relay:
         if said.HasField("authentication"):
             config.authentication.CopyFrom(said.authentication)
 
-    async def named(self, call: Call[Any, Any], scope: Scope, service: Service) -> str:
+    async def unmasked(
+        self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig, service: Service
+    ) -> hub.TaskPushNotificationConfig:
+        """A caller's config with the credentials that a mask in it stands for. Raises INVALID_PARAMS."""
+        if not is_masked(config):
+            return config
+        _, known = await self._named(call, config.task_id, config.id, service)
+        made = hub.TaskPushNotificationConfig()
+        made.CopyFrom(config)
+        refusal = unmask(made, None if known is None else known.kept.config)
+        if refusal is not None:
+            raise refusal
+        return made
+
+    async def deletable(self, call: Call[Any, Any], service: Service) -> str:
         """The address of the config that a caller is about to delete, if it is one of ours; empty else.
 
         One that came within a message may serve other tasks, and is none of those.
         """
-        task_id, config_id = call.request.task_id, call.request.id
+        relay_id, known = await self._named(call, call.request.task_id, call.request.id, service)
+        return relay_id if known is not None and known.kept.config.task_id else ""
+
+    async def _named(
+        self, call: Call[Any, Any], task_id: str, config_id: str, service: Service
+    ) -> tuple[str, _Relayed | None]:
+        """The address of a config that the caller has registered, and what it said; None when there is none."""
+        scope = visible_to(call.request, call.context)
         for relay_id, relayed in self._relayed.items():
             if relayed.named == (task_id, config_id) and relayed.kept.scope == scope:
-                return relay_id if relayed.kept.config.task_id else ""
-        if self._depot is None:
-            return ""
+                return relay_id, relayed
+        if self._depot is None or not config_id:
+            return "", None
         request = hub.GetTaskPushNotificationConfigRequest(
             task_id=task_id, id=config_id, tenant=call.request.tenant
         )
+        asked = Call(ops.GET_PUSH_CONFIG, request, call.context.replace(reply={}))
         try:
-            asked = Call(ops.GET_PUSH_CONFIG, request, call.context.replace(reply={}))
             config = await service.unary(asked)
-            known = await self._of(config)
+            found = await self._of(config)
         except A2AError as error:
             logger.debug("whether the config %s is relayed is unknown: %s", config_id, error)
-            return ""
-        if known is None or known.kept.scope != scope or not known.kept.config.task_id:
-            return ""
-        return config.url.removeprefix(self._base)
+            return "", None
+        if found is None or found.kept.scope != scope:
+            return "", None
+        return config.url.removeprefix(self._base), found
 
     async def forget(self, relay_id: str) -> None:
         """Forgets a config, and what waits for it."""
@@ -221,12 +240,12 @@ class Relay:
 
     async def _recalled(self, relay_id: str) -> _Relayed | None:
         relayed = self._relayed.get(relay_id)
-        if relayed is not None or self._depot is None or self._service is None:
+        if relayed is not None or self._depot is None:
             return relayed
         kept = await self._depot.recall(relay_id)
         if kept is None:
             return None
-        relayed = _Relayed(None, kept, self._depot.token(relay_id), self._service, None)
+        relayed = _Relayed(None, kept, self._depot.token(relay_id))
         self._remember(relay_id, relayed)
         return relayed
 
@@ -283,7 +302,7 @@ class Relay:
         which = event.WhichOneof("payload")
         if which in ("task", "message") or not form_of(relayed.kept.version).whole_tasks:
             return None
-        if relayed.context is None:
+        if relayed.context is None or relayed.service is None:
             return task_of(event)
         update: Any = getattr(event, which or "")
         request = hub.GetTaskRequest(id=update.task_id, tenant=relayed.kept.scope.tenant)
@@ -310,14 +329,14 @@ class _Relaying:
         scope = visible_to(call.request, call.context)
         gone = ""
         if operation is ops.CREATE_PUSH_CONFIG:
-            request: Any = call.request
+            request: Any = await self._relay.unmasked(call, cast("Any", call.request), self._service)
             refusal = await self._relay.refusal(request)
             if refusal is not None:
                 raise refusal
             made = cast("Req", await self._relay.ours(call, request, self._service))
             call = Call(operation, made, call.context)
         elif operation is ops.DELETE_PUSH_CONFIG:
-            gone = await self._relay.named(call, scope, self._service)
+            gone = await self._relay.deletable(call, self._service)
         response: Any = await self._service.unary(call)
         if isinstance(response, hub.TaskPushNotificationConfig):
             await self._relay.theirs(scope, response)

@@ -1,0 +1,289 @@
+"""A relay with a store: what it has acknowledged reaches its receiver, whoever is down or started anew meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_bridge.bindings import DialOptions, http_post
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext, Origin
+from a2a_bridge.core.errors import A2AError, Reason, task_not_found
+from a2a_bridge.core.scope import Scope
+from a2a_bridge.gateway.depot import Depot, Kept
+from a2a_bridge.gateway.webhooks import LARGEST, PATH, Relay
+from a2a_bridge.hosting.ports import Store
+from a2a_bridge.hosting.stores import open_store
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push import PushOptions, Webhook, pushing
+from a2a_bridge.push.masking import MASK
+from tests.push.receiver import Receiver, receiving
+
+BASE = "https://gateway.example"
+ALLOWED = PushOptions(allow=("127.0.0.1",), first=0.001, longest=0.01, trip=1000)
+
+
+class Agent:
+    """Keeps push configs, as agents do, and knows one task."""
+
+    def __init__(self) -> None:
+        self.configs: dict[tuple[str, str], hub.TaskPushNotificationConfig] = {}
+        self.sent: list[hub.TaskPushNotificationConfig] = []
+
+    async def unary(self, call: Call[Any, Any], /) -> Any:
+        request = call.request
+        if call.operation is ops.CREATE_PUSH_CONFIG:
+            self.configs[request.task_id, request.id] = request
+            return _copy(request)
+        if call.operation is ops.GET_PUSH_CONFIG:
+            found = self.configs.get((request.task_id, request.id))
+            if found is None:
+                raise task_not_found(request.task_id)
+            return _copy(found)
+        if call.operation is ops.DELETE_PUSH_CONFIG:
+            self.configs.pop((request.task_id, request.id), None)
+            return ops.DELETE_PUSH_CONFIG.response()
+        if call.operation is ops.SEND_MESSAGE:
+            self.sent.append(request.configuration.task_push_notification_config)
+            return hub.SendMessageResponse(task=hub.Task(id="t"))
+        return hub.Task(id="t", context_id="c", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
+
+    def stream(self, call: Call[Any, Any], /) -> Any:
+        raise NotImplementedError
+
+
+def _copy(config: hub.TaskPushNotificationConfig) -> hub.TaskPushNotificationConfig:
+    made = hub.TaskPushNotificationConfig()
+    made.CopyFrom(config)
+    return made
+
+
+@dataclass
+class Gateway:
+    """A relay on a store, as one process has it."""
+
+    relay: Relay
+    depot: Depot
+    store: Store
+    agent: Agent
+
+    async def call(self, operation: Any, request: Any, *, version: str = "1.0", who: str = "ann") -> Any:
+        context = CallContext(
+            origin=Origin("JSONRPC", version), parameters={"authorization": f"Bearer {who}"}
+        )
+        return await self.relay.wrap(self.agent).unary(Call(operation, request, context))
+
+    async def post(self, config: hub.TaskPushNotificationConfig, body: bytes | None = None) -> int:
+        """What the agent does when something happens."""
+        assert config.url.startswith(BASE + PATH)
+        headers = {"x-a2a-notification-token": config.token}
+        return await self.relay.receive(config.url.removeprefix(BASE + PATH), headers, body or note())
+
+
+@asynccontextmanager
+async def gateway(
+    folder: Path, agent: Agent, *, delivers: bool = True, **options: Any
+) -> AsyncIterator[Gateway]:
+    """A gateway from its start to its end. delivers: whether it comes to sending anything."""
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(open_store(f"sqlite:///{folder / 'gateway.db'}"))
+        post = await stack.enter_async_context(http_post(DialOptions(timeout=5)))
+        depot = Depot(store.push_configs, store.outbox)
+        await depot.open()
+        if delivers:
+            await stack.enter_async_context(pushing(store.outbox, store.task_at, ALLOWED))
+        yield Gateway(Relay(Webhook(post), BASE, depot=depot, **options), depot, store, agent)
+
+
+def note(state: str = "TASK_STATE_COMPLETED") -> bytes:
+    text = '{"statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state": "%s"}}}'
+    return (text % state).encode()
+
+
+def hook(receiver: Receiver, **members: Any) -> hub.TaskPushNotificationConfig:
+    login = hub.AuthenticationInfo(scheme="Bearer", credentials="secret")
+    return hub.TaskPushNotificationConfig(
+        url=receiver.url,
+        token="theirs",  # noqa: S106
+        authentication=login,
+        **members,
+    )
+
+
+def created(config: hub.TaskPushNotificationConfig) -> tuple[Any, hub.TaskPushNotificationConfig]:
+    return ops.CREATE_PUSH_CONFIG, config
+
+
+async def test_what_is_acknowledged_survives_the_gateway(tmp_path: Path) -> None:
+    agent = Agent()
+    async with receiving() as receiver:
+        async with gateway(tmp_path, agent, delivers=False) as one:
+            await one.call(*created(hook(receiver, task_id="t", id="p")))
+            registered = agent.configs["t", "p"]
+            assert (registered.url, registered.token) != (receiver.url, "theirs")
+            assert await one.post(registered) == 200
+        assert receiver.posted == []
+        receiver.statuses = [500, 500]
+        async with gateway(tmp_path, agent) as other:
+            posted = await receiver.arrived(3)
+            assert posted[-1].tree["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+            assert posted[-1].headers["x-a2a-notification-token"] == "theirs"
+            assert posted[-1].headers["authorization"] == "Bearer secret"
+            # And the agent's next notification is known, too.
+            assert await other.post(registered) == 200
+            await receiver.arrived(4)
+
+
+async def test_who_repeats_a_config_gets_the_same_address_again(tmp_path: Path) -> None:
+    agent = Agent()
+    async with receiving() as receiver:
+        given = []
+        for _ in range(2):
+            async with gateway(tmp_path, agent, delivers=False) as one:
+                for who in ("ann", "ann", "bob"):
+                    await one.call(*created(hook(receiver, task_id="t", id="p")), who=who)
+                    given.append(agent.configs["t", "p"].url)
+        assert given[0] == given[1] == given[3] == given[4]
+        assert given[2] == given[5] != given[0]
+
+
+async def test_a_gateway_that_was_started_anew_shows_callers_what_they_said_and_to_nobody_else(
+    tmp_path: Path,
+) -> None:
+    agent = Agent()
+    async with receiving() as receiver:
+        async with gateway(tmp_path, agent, delivers=False) as one:
+            await one.call(*created(hook(receiver, task_id="t", id="p")))
+        asked = hub.GetTaskPushNotificationConfigRequest(task_id="t", id="p")
+        async with gateway(tmp_path, agent, delivers=False) as one:
+            shown = await one.call(ops.GET_PUSH_CONFIG, asked)
+            assert (shown.url, shown.token) == (receiver.url, "theirs")
+            assert shown.authentication.credentials == MASK
+            other = await one.call(ops.GET_PUSH_CONFIG, asked, who="bob")
+            assert receiver.url not in str(other)
+            assert "theirs" not in str(other)
+        # What was shown may be sent back.
+        async with gateway(tmp_path, agent) as one:
+            await one.call(*created(shown))
+            assert await one.post(agent.configs["t", "p"]) == 200
+            assert (await receiver.arrived(1))[0].headers["authorization"] == "Bearer secret"
+            with pytest.raises(A2AError) as caught:
+                await one.call(*created(shown), who="bob")
+            assert caught.value.reason is Reason.INVALID_PARAMS
+
+
+async def test_a_deleted_config_is_forgotten_with_what_waits_for_it(tmp_path: Path) -> None:
+    agent = Agent()
+    gone = hub.DeleteTaskPushNotificationConfigRequest(task_id="t", id="p")
+    async with receiving() as receiver:
+        async with gateway(tmp_path, agent, delivers=False) as one:
+            await one.call(*created(hook(receiver, task_id="t", id="p")))
+            registered = agent.configs["t", "p"]
+            assert await one.post(registered) == 200
+            assert len(await one.store.outbox.letters()) == 1
+        # By a gateway that never heard of it.
+        async with gateway(tmp_path, agent, delivers=False) as one:
+            await one.call(ops.DELETE_PUSH_CONFIG, gone)
+            assert await one.store.outbox.letters() == []
+            assert await one.post(registered) == 404
+
+
+async def test_a_config_within_a_message_serves_other_messages(tmp_path: Path) -> None:
+    agent = Agent()
+    async with receiving() as receiver, gateway(tmp_path, agent) as one:
+        sent = hub.SendMessageRequest(message=hub.Message(message_id="m"))
+        sent.configuration.task_push_notification_config.CopyFrom(hook(receiver))
+        for _ in range(2):
+            await one.call(ops.SEND_MESSAGE, sent)
+        assert agent.sent[0] == agent.sent[1]
+        assert agent.sent[0].url.startswith(BASE)
+        assert not agent.sent[0].HasField("authentication")
+        assert await one.post(agent.sent[0]) == 200
+        await receiver.arrived(1)
+
+
+async def test_older_receivers_get_whole_tasks(tmp_path: Path) -> None:
+    agent = Agent()
+    async with receiving() as receiver:
+        async with gateway(tmp_path, agent) as one:
+            await one.call(*created(hook(receiver, task_id="t", id="p")), version="0.3")
+            registered = agent.configs["t", "p"]
+            assert await one.post(registered) == 200
+            first = (await receiver.arrived(1))[0].tree
+            assert (first["kind"], first["contextId"]) == ("task", "c")
+            assert first["status"]["state"] == "completed"
+        # Started anew it cannot ask as the caller any more, and makes one of what the event tells.
+        async with gateway(tmp_path, agent) as one:
+            assert await one.post(registered) == 200
+            second = (await receiver.arrived(2))[1].tree
+            assert (second["kind"], second["id"], second["status"]["state"]) == ("task", "t", "completed")
+
+
+async def test_nobody_else_may_post(tmp_path: Path) -> None:
+    agent = Agent()
+    async with receiving() as receiver, gateway(tmp_path, agent, delivers=False) as one:
+        await one.call(*created(hook(receiver, task_id="t", id="p")))
+        registered = agent.configs["t", "p"]
+        one.relay._relayed.clear()  # as after a start
+        wrong = _copy(registered)
+        wrong.token = "theirs"  # noqa: S105
+        assert await one.post(wrong) == 401
+        wrong = _copy(registered)
+        wrong.url = registered.url[:-1] + ("0" if registered.url[-1] != "0" else "1")
+        assert await one.post(wrong) == 404
+        wrong.url = registered.url + "/" + "x" * 10_000
+        assert await one.post(wrong) == 404
+        assert await one.store.outbox.letters() == []
+
+
+async def test_so_many_configs_are_kept(tmp_path: Path) -> None:
+    async with gateway(tmp_path, Agent(), delivers=False) as one:
+        kept = [
+            Kept(Scope(), "", hub.TaskPushNotificationConfig(url=f"https://x.example/{number}"))
+            for number in range(130)
+        ]
+        addresses = [f"00{number}" for number in range(130)]  # all on one shelf
+        for address, what in zip(addresses, kept, strict=True):
+            await one.depot.keep(address, what)
+        assert await one.depot.recall(addresses[0]) is None
+        assert await one.depot.recall(addresses[29]) is None
+        assert await one.depot.recall(addresses[30]) == kept[30]
+        assert await one.depot.recall(addresses[-1]) == kept[-1]
+
+
+@pytest.mark.parametrize("inline", [False, True])
+async def test_what_is_too_large_is_refused(tmp_path: Path, inline: bool) -> None:
+    agent = Agent()
+    large = hub.TaskPushNotificationConfig(url="https://x.example/" + "x" * LARGEST)
+    async with gateway(tmp_path, agent, delivers=False) as one:
+        sent = hub.SendMessageRequest(message=hub.Message(message_id="m"))
+        sent.configuration.task_push_notification_config.CopyFrom(large)
+        operation, request = (ops.SEND_MESSAGE, sent) if inline else created(large)
+        with pytest.raises(A2AError) as caught:
+            await one.call(operation, request)
+        assert caught.value.reason is Reason.INVALID_PARAMS
+        assert caught.value.violations[0].field == (
+            "configuration.taskPushNotificationConfig" if inline else ""
+        )
+        assert agent.configs == {}
+        assert agent.sent == []
+
+
+async def test_a_store_that_does_not_work_is_told_to_the_agent(tmp_path: Path) -> None:
+    agent = Agent()
+
+    async with receiving() as receiver, gateway(tmp_path, agent, delivers=False) as one:
+        await one.call(*created(hook(receiver, task_id="t", id="p")))
+
+        async def refusing(*_: Any) -> None:
+            raise A2AError(Reason.UNAVAILABLE, "the store does not work")
+
+        one.depot._outbox.post = refusing  # type: ignore[method-assign]
+        with pytest.raises(A2AError) as caught:
+            await one.post(agent.configs["t", "p"])
+        assert caught.value.reason is Reason.UNAVAILABLE
