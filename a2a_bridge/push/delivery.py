@@ -61,3 +61,4 @@ async def pushing(
             yield Pushing(gatekeeper, courier, None if jwks is None else lambda _: jwks)
         finally:
             await courier.close()
+            gatekeeper.close()

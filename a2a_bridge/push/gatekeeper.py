@@ -14,6 +14,8 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from urllib.parse import urlsplit
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
@@ -28,6 +30,8 @@ Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 
 #: seconds that a registration waits for a name; a connection has its own limit
 _PATIENCE = 3.0
+#: names that are resolved at one time
+_LOOKUPS = 16
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -45,8 +49,9 @@ class Gatekeeper:
         own: Callable[[str], bool] | None = None,
     ) -> None:
         self._guard = guard or Guard()
-        self._lookup = lookup or system_lookup
+        self._lookup = lookup or self._system
         self._own = own or is_own
+        self._threads: ThreadPoolExecutor | None = None
 
     async def check(self, config: hub.TaskPushNotificationConfig, /) -> A2AError | None:
         """Why nothing can be sent to a config: INVALID_PARAMS naming the member at fault; None when it can."""
@@ -78,6 +83,25 @@ class Gatekeeper:
             raise A2AError(Reason.PERMISSION_DENIED, f"the webhook's host {why}", blame=Blame.SELF)
         return addresses
 
+    def close(self) -> None:
+        """Ends the threads that resolve names. It may be used again."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = None
+
+    async def _system(self, host: str, port: int) -> Sequence[str]:
+        """All the addresses that the system knows of a host."""
+        if self._threads is None:
+            # Of our own: names that nobody answers for must not hold up whoever else resolves some.
+            self._threads = ThreadPoolExecutor(_LOOKUPS, "a2a push names")
+        ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+        except UnicodeError as error:  # a label that is no label
+            raise OSError("no such host") from error
+        # An IPv6 address with a zone keeps it, and is refused for that.
+        return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+
     def _refusal(self, host: str, port: int, addresses: Sequence[str]) -> str:
         why = self._guard.refusal(host, port, addresses)
         if why or self._guard.admits(host, port):
@@ -91,16 +115,6 @@ class Gatekeeper:
             return [str(ipaddress.ip_address(host))]
         except ValueError:
             return await self._lookup(host, port)
-
-
-async def system_lookup(host: str, port: int) -> Sequence[str]:
-    """All the addresses that the system knows of a host."""
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except UnicodeError as error:  # a label that is no label
-        raise OSError("no such host") from error
-    # An IPv6 address with a zone keeps it, and is refused for that.
-    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
 
 
 def is_own(text: str) -> bool:
