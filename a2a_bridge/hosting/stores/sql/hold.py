@@ -273,8 +273,16 @@ class Hold:
         if not self._released:
             self._on_lost()
 
+    def part(self) -> None:
+        """It is over. Whoever held it and this one need not wait for the collector of cycles to be rid of each other."""
+        self._on_lost = _nothing
+
     def _note(self) -> None:
         self._given += 1
         if not self.dirty:
             self.dirty = True
             self._writer.note(self)
+
+
+def _nothing() -> None:
+    """Who is told of a loss that concerns nobody any more."""

@@ -187,6 +187,7 @@ class GroupWriter:
         """A hold that is over."""
         if self.holds.get(hold.task_id) is hold:
             del self.holds[hold.task_id]
+        hold.part()
 
     # ------------------------------------------------------------------ groups
 
