@@ -88,11 +88,15 @@ class _File:
 
 
 def cuts(
-    trace: Sequence[dict[str, Any]], database: Path, chance: random.Random
+    trace: Sequence[dict[str, Any]], database: Path, chance: random.Random, most: int
 ) -> Iterator[tuple[int, dict[str, bytes]]]:
-    """What the disk holds if the power goes when something new was promised: place, and content by end of name."""
+    """What the disk holds if the power goes when something new was promised: place, and content by end of name.
+
+    most: at so many of these moments, the last of all among them.
+    """
     files = {f"{database}{end}": _File() for end in _KEPT}
-    promised = {promise.place for promise in promises(trace, database)}
+    places = sorted({promise.place for promise in promises(trace, database)})
+    promised = {*chance.sample(places, min(most, len(places))), *places[-1:]}
     for place, line in enumerate(trace):
         file = files.get(line["where"])
         if file is not None and line["what"] == "written":

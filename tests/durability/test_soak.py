@@ -10,7 +10,7 @@ from tests.durability.serving import Stage
 from tests.durability.soak import soak
 from tests.durability.waves import Size
 
-SIZE = Size(streams=60, tasks=150, churn=60)
+SIZE = Size(streams=40, tasks=100, churn=40)
 
 
 @pytest.mark.sdk
