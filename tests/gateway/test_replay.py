@@ -1,0 +1,106 @@
+"""The log of one stream: what is kept of it, and that log and task together always tell the whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.lifecycle import advance
+from a2a_bridge.gateway.replay import Log, ReplayOptions
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.resume.scripted import TASK, became, begun, chunk
+
+OPTIONS = ReplayOptions(events=40, size=1 << 20, window=16)
+
+
+def log(options: ReplayOptions = OPTIONS, **members: object) -> Log:
+    return Log(TASK, begun().task, options, epoch="e", **members)  # type: ignore[arg-type]
+
+
+def test_log_and_task_tell_the_whole_however_little_is_kept() -> None:
+    expected = hub.Task()
+    expected.CopyFrom(begun().task)
+    made = log()
+    first = made.task
+    for number in range(300):
+        event = chunk(str(number)) if number % 7 else became(hub.TASK_STATE_WORKING)
+        made.append(event)
+        advance(expected, getattr(event, event.WhichOneof("payload") or ""))
+        assert made.last == number + 1
+        assert len(made.events) <= 40 + 16
+    assert made.snapshot() == expected
+    assert made.base > 200
+    # The event that it began with is a reader's, too.
+    assert first == begun().task
+
+
+def test_ids_name_places() -> None:
+    made = log(base=5)
+    made.append(chunk("a"))
+    assert (made.id(5), made.id(6)) == ("e-5", "e-6")
+    assert [made.place(f"e-{number}") for number in (4, 5, 6, 7)] == [None, 5, 6, None]
+    assert made.place("5") is None
+    assert made.place("f-5") is None
+
+
+def test_a_large_event_makes_room_for_itself() -> None:
+    made = log(ReplayOptions(size=100_000))
+    for _ in range(5):
+        made.append(chunk("x" * 90_000))
+        assert made.size < 100_000 + 2 * 100_000 + made.task_size
+    assert len(made.events) <= 2
+    whole = made.snapshot()
+    assert whole is not None
+    assert len(whole.artifacts[0].parts) == 5
+
+
+def test_a_task_beyond_its_bound_is_forgotten() -> None:
+    made = log(ReplayOptions(size=10_000, task_size=100_000))
+    for _ in range(300):
+        made.append(chunk("x" * 1000))
+    assert made.task is None
+    assert made.snapshot() is None
+    assert not made.whole
+    assert made.regular
+
+
+@pytest.mark.parametrize("stray", ["another task", "a message"])
+def test_what_is_not_of_the_task_makes_it_useless(stray: str) -> None:
+    event = chunk("x")
+    event.artifact_update.task_id = "other"
+    made = log()
+    made.append(event if stray == "another task" else hub.StreamResponse(message=hub.Message(message_id="m")))
+    assert not made.regular
+    assert made.snapshot() is None
+
+
+async def test_what_a_reader_has_not_read_is_not_dropped() -> None:
+    made = log()
+    reader = made.reader(made.last)
+    for number in range(100):
+        made.append(chunk(str(number)))
+    assert made.full
+    got = []
+    while len(got) < 100:
+        events = await reader.take()
+        reader.position += len(events)
+        got += events
+    assert [one.artifact_update.artifact.parts[0].text for one in got] == [str(n) for n in range(100)]
+    assert not made.full
+
+
+async def test_readers_end_with_the_feed_once_they_have_read_it_all() -> None:
+    made = log()
+    for error in (None, A2AError(Reason.INTERNAL_ERROR)):
+        made.live = True
+        reader = made.reader(made.last)
+        made.append(chunk("a"))
+        made.stop(error)
+        assert len(await reader.take()) == 1
+        reader.position += 1
+        if error is None:
+            assert await reader.take() == []
+        else:
+            with pytest.raises(A2AError):
+                await reader.take()
+        made.leave(reader)
