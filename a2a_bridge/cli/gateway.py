@@ -22,10 +22,12 @@ from a2a_bridge.cli.options import (
     Base64Files,
     ConnectTimeout,
     ForwardedAllowIps,
+    GatewayStore,
     Grace,
     Grpc,
     Header,
     Http,
+    Lease,
     LenientVersions,
     Level,
     Linger,
@@ -38,7 +40,10 @@ from a2a_bridge.cli.options import (
     NoHttp,
     PublicGrpc,
     PublicUrl,
+    PushAllow,
+    PushSigningKey,
     ReplayMemory,
+    StoreKey,
     UsageFile,
     UsageListen,
     Versions,
@@ -75,6 +80,11 @@ def gateway(
             help="Pass on push notifications in the version of their receivers; URL is how the agent reaches this gateway.",
         ),
     ] = "",
+    store: GatewayStore = "",
+    store_key: StoreKey = "",
+    lease: Lease = 10.0,
+    push_allow: PushAllow = None,
+    push_signing_key: PushSigningKey = None,
     linger: Linger = LINGER,
     replay_memory: ReplayMemory = REPLAY_MEMORY,
     http: Http = "127.0.0.1:8080",
@@ -117,8 +127,10 @@ def gateway(
     from a2a_bridge.cli.output import guarded
     from a2a_bridge.cli.reach import version_of
     from a2a_bridge.cli.running import configure_logging
+    from a2a_bridge.cli.storing import keys_of, push_options
     from a2a_bridge.cli.target import parse
     from a2a_bridge.gateway import ReplayOptions
+    from a2a_bridge.hosting.stores.options import StoreOptions
     from a2a_bridge.middleware import Limits
 
     listening = Listening.of(
@@ -137,10 +149,21 @@ def gateway(
         limits=Limits(max_calls, max_streams, max_parts),
         push_relay=push_relay,
     )
+    if push_signing_key and not (push_relay and store):
+        raise typer.BadParameter("needs --push-relay and --store", param_hint="--push-signing-key")
     kept = ReplayOptions(linger=linger, total=replay_memory)
     if not replay_memory:
         kept = replace(kept, tasks=0)
-    listening = replace(listening, options=replace(listening.options, replay=kept))
+    listening = replace(
+        listening,
+        options=replace(
+            listening.options,
+            replay=kept,
+            store=store or None,
+            store_options=StoreOptions(keys=tuple(keys_of(store_key)), lease=lease),
+            push_options=push_options(push_allow, push_signing_key),
+        ),
+    )
     known = DialOptions()
     options = DialOptions(
         # The caller's deadline decides how long a call may take; a blocking send has no usual length.

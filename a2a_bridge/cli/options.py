@@ -166,6 +166,15 @@ Store = Annotated[
         help="Where tasks are kept: sqlite:///PATH, postgresql://…, or memory:// for nowhere.",
     ),
 ]
+GatewayStore = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        envvar=PREFIX + "STORE",
+        help="Where notifications are kept that --push-relay passes on: sqlite:///PATH or postgresql://…; else nowhere.",
+    ),
+]
 StoreKey = Annotated[
     str,
     typer.Option(

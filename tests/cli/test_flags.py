@@ -66,6 +66,7 @@ def test_no_command_is_usage() -> None:
         ["serve", "no_such_module:agent"],
         ["serve", "http://127.0.0.1:1"],
         ["gateway", "ftp://127.0.0.1"],
+        ["gateway", ":1", "--push-signing-key", "README.md"],
         ["gateway", "no-such-card.json"],
         ["gateway", "127.0.0.1:1", "--card", "no-such-card.json"],
         ["gateway", "no-such-agent.py"],
