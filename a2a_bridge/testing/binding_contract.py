@@ -23,7 +23,7 @@ from google.protobuf.message import Message
 
 from a2a_bridge.bindings import Binding, DialOptions, Host, HostOptions, ListenAddress
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.call import EVENT_PARAMETER, LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0, Dialect
@@ -58,12 +58,14 @@ class BindingContract(ServiceContract):
         not tried, members it may lose not compared.
     paths: several services may be mounted on one host, each at its path.
     keep_alive: silence on a stream is filled, and a silent peer is noticed (HostOptions, DialOptions).
+    numbered: events go with their ids (`core.resume`). What does not send them must not show any either.
     """
 
     binding: Binding[Any]
     dialect: Dialect = V1_0
     paths: bool = True
     keep_alive: bool = True
+    numbered: bool = True
 
     def url(self, address: ListenAddress, path: str, /) -> str:
         """The URL of an interface mounted at `path` ("" for the root) of a host."""
@@ -406,6 +408,46 @@ class BindingContract(ServiceContract):
                 await anext(events)
             await events.aclose()
             await probe.running(0)
+
+    @pytest.mark.parametrize("epoch", ["", "run_1-"])
+    async def test_events_go_with_their_ids(self, near: Service, probe: Probe, epoch: str) -> None:
+        sent = [f"{epoch}{number}" for number in range(8, 12)]
+
+        async def stream(call: Call[Any, Any]) -> AsyncGenerator[Any, None]:
+            for id_ in sent:
+                call.context.reply[EVENT_PARAMETER] = id_
+                yield full(hub.StreamResponse)
+
+        probe.on_stream = stream
+        call = Call(ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest), CallContext())
+        async with asyncio.timeout(PATIENCE), aclosing(near.stream(call)) as events:
+            got = [call.context.reply.get(EVENT_PARAMETER) async for _ in events]
+        assert got == (sent if self.numbered else [None] * len(sent))
+
+    async def test_a_stream_without_ids_shows_none(self, near: Service, probe: Probe) -> None:
+        probe.on_stream = yielding(full(hub.StreamResponse), full(hub.StreamResponse))
+        context = CallContext()
+        await invoke(near, ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest), context)
+        assert EVENT_PARAMETER not in context.reply
+
+    async def test_a_subscription_says_after_which_event(self, near: Service, probe: Probe) -> None:
+        if not self.numbered:
+            return
+        probe.on_stream = yielding()
+        context = CallContext(parameters={LAST_EVENT_PARAMETER: "run_1-7"})
+        await invoke(near, ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest), context)
+        assert probe.last.context.parameters[LAST_EVENT_PARAMETER] == "run_1-7"
+
+    async def test_what_can_be_no_id_is_refused(self, probe: Probe) -> None:
+        if not self.numbered:
+            return
+        # Our side does not look into what is sent with every call.
+        options = DialOptions(parameters={LAST_EVENT_PARAMETER: "1 or 2"})
+        async with self.listening(probe) as there, self.dial(there.interface, options) as near:
+            refused = await failure(near, ops.SUBSCRIBE_TO_TASK)
+        assert refused.reason is Reason.INVALID_PARAMS
+        assert [one.field for one in refused.violations] == ["Last-Event-ID"]
+        assert probe.calls == []
 
     async def test_silence_is_filled(self, probe: Probe) -> None:
         if not self.keep_alive:

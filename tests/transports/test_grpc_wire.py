@@ -182,3 +182,22 @@ def test_too_large(status: int, text: str, reason: Reason | None) -> None:
     error = wire.too_large(ErrorReply(status, None, text))
     assert (error and error.reason) is reason
     assert error is None or error.blame is Blame.PEER
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "is_broken"),
+    [
+        (GrpcStatus.UNKNOWN, "Stream removed (sendmsg: Broken pipe (32))", True),
+        (GrpcStatus.INTERNAL, "Received RST_STREAM with error code 2", True),
+        (GrpcStatus.UNKNOWN, "Exception iterating responses: stream removed", False),
+        (GrpcStatus.INTERNAL, "stream removed", False),
+        (GrpcStatus.UNAVAILABLE, "Stream removed", False),
+    ],
+)
+def test_what_grpc_says_of_a_broken_connection(status: GrpcStatus, text: str, is_broken: bool) -> None:
+    error = wire.broken(ErrorReply(int(status), None, text))
+    assert (error is not None) is is_broken
+    if error is not None:
+        assert (error.reason, error.blame) == (Reason.UNAVAILABLE, Blame.PEER)
+    # A peer's own words, with details, are not gRPC's.
+    assert wire.broken(ErrorReply(int(status), b"details", text)) is None

@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.codec import JsonSyntaxError, loads
-from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.call import EVENT_PARAMETER, LAST_EVENT_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.operations import SUBSCRIBE_TO_TASK, Req, Res
+from a2a_bridge.core.resume import asked_after, is_id
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect, ErrorReply, Form
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -75,7 +76,7 @@ class _Client:
             {
                 "version": self._version,
                 "operation": row.address,
-                "parameters": self._parameters(call.context),
+                "parameters": self._parameters(call),
                 "timeout": None if deadline is None else deadline - time.monotonic(),
                 "request": row.encode_request(self._with_tenant(call.request)),
             }
@@ -90,6 +91,10 @@ class _Client:
                     body = await self._body(reader)
                 told = _tree(body)
                 if "item" in told:
+                    if isinstance(id_ := told.get("id"), str) and is_id(id_):
+                        call.context.reply[EVENT_PARAMETER] = id_
+                    else:
+                        call.context.reply.pop(EVENT_PARAMETER, None)
                     yield exact(row.decode_response, told["item"], body, "item")
                 elif "error" in told:
                     raise self._form.decode_error(ErrorReply(200, told["error"]))
@@ -127,10 +132,13 @@ class _Client:
         except TimeoutError:
             raise _broken("the agent has fallen silent") from None
 
-    def _parameters(self, context: CallContext) -> dict[str, str]:
+    def _parameters(self, call: Call[Any, Any]) -> dict[str, str]:
+        context = call.context
         forwarded = {
             name: context.parameters.get(name) for name in (*self._options.forward, "a2a-extensions")
         }
+        if call.operation is SUBSCRIBE_TO_TASK:
+            forwarded[LAST_EVENT_PARAMETER] = asked_after(context) or None
         chosen = {name: value for name, value in forwarded.items() if value is not None}
         return check({**chosen, **self._options.parameters})
 

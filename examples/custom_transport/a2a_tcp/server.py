@@ -13,8 +13,10 @@ from contextlib import aclosing
 from typing import Any
 
 from a2a_bridge.bindings import HostOptions
-from a2a_bridge.core.call import Call, CallContext, Origin
+from a2a_bridge.core.call import EVENT_PARAMETER, Call, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error, request_too_large
+from a2a_bridge.core.operations import SUBSCRIBE_TO_TASK
+from a2a_bridge.core.resume import asked_after
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect, Form, Row
 from a2a_bridge.dialects.detect import detect
@@ -137,6 +139,8 @@ class Connection:
             origin=Origin(KIND.name, dialect.version),
         )
         call = Call(row.operation, request, context)
+        if row.operation is SUBSCRIBE_TO_TASK:
+            asked_after(context)
         if row.streaming:
             await self._stream(row, call)
         else:
@@ -157,8 +161,11 @@ class Connection:
                     event = step.result()
                     if event is None:
                         break
+                    # Taken at once: the service says another one before the next event.
+                    id_ = call.context.reply.pop(EVENT_PARAMETER, None)
                     first = _reply(call.context.reply) if sent == 0 else b""
-                    await self._send(first + frame({"item": row.encode_response(event)}))
+                    item = {"item": row.encode_response(event)}
+                    await self._send(first + frame(item if id_ is None else {**item, "id": id_}))
                     sent += 1
                     if sent % TURN == 0:
                         await asyncio.sleep(0)

@@ -4,7 +4,7 @@ A frame is four bytes of length, big-endian, and that much JSON.
 
     caller → agent   {"version", "operation", "parameters", "timeout", "request"}
     agent → caller   {"parameters"} at most once, first
-                     {"item"} the answer, or each event of a stream
+                     {"item", "id"} the answer, or each event of a stream and its id if it has one
                      {} now and then, to say that the agent is there
                      {"end": true} or {"error"}, last
 """
