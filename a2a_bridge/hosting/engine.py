@@ -74,6 +74,7 @@ class Engine:
             clock=clock,
             options=options,
             push=push_sender is not None and agent.card.capabilities.push_notifications,
+            reply=getattr(agent.executor, "reply", None) if options.idempotent_sends else None,
         )
         self._push = PushConfigs(agent.card, self._store.push_configs, self._shown, push_sender)
         self.create_task_push_notification_config = self._push.create_task_push_notification_config
@@ -373,8 +374,13 @@ class Engine:
     async def _shown(self, scope: Scope, task_id: str) -> Shown:
         """A copy of a task, and the number of its last event. Raises TASK_NOT_FOUND."""
         live = self._executions.get(scope, task_id)
-        # While the store does not work, what it has is all that may be shown.
-        if live is not None and live.task is not None and not (live.copy.pending and self._store.refusal()):
+        # While the store does not work, what it has is all that may be shown. What is not held yet may be another's.
+        if (
+            live is not None
+            and live.task is not None
+            and live.copy.writer is not None
+            and not (live.copy.pending and self._store.refusal())
+        ):
             try:
                 return await live.copy.shown()
             except Moved:

@@ -328,6 +328,26 @@ async def test_readers_of_other_replicas_go_on_when_a_task_is_taken_over(beside:
     assert "".join(part.text for part in (await three.get(task.id)).artifacts[0].parts) == "12"
 
 
+async def test_who_tries_to_take_a_task_over_shows_what_the_quicker_one_has_made_of_it(beside: Any) -> None:
+    steps, gate = Steps(), Gate()
+    one, two, _ = await beside(steps.agent()), await beside(steps.agent()), await beside(steps.agent())
+    task_id = await _begun(one, steps)
+    take = two.store.open
+
+    async def slowly(*arguments: Any, **more: Any) -> Any:
+        await gate.wait()
+        return await take(*arguments, **more)
+
+    two.store.open = slowly
+    reader = two.subscribe(task_id)
+    await anext(reader)
+    dead(one)
+    await gate.reached()
+    assert shapes([event async for event in reader]) == [FAILED]
+    assert (await two.get(task_id)).status.state == FAILED
+    gate.open()
+
+
 async def test_one_that_was_taken_for_dead_ends_its_runs_and_works_on(beside: Any) -> None:
     steps = Steps()
     one, two = await beside(steps.agent()), await beside(steps.agent())
