@@ -97,7 +97,8 @@ async def _stop(execution: Execution) -> None:
     resumes = execution.workshop.resumes and execution.current is not None
     await execution.halt()
     task = execution.task
-    if task is None or execution.copy.lost:
+    if task is None or execution.copy.lost or execution.copy.writer is None:
+        # Nothing of ours to end: there is no task, or it is another's, or may be in a moment.
         execution.copy.shut()
         execution.give_up(closing())
         return
