@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ from a2a_bridge.core.resume import gap_of, offers_resume
 from a2a_bridge.dialects import KNOWN, V1_0, Dialect
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.stores import MemoryStore, open_store
+from a2a_bridge.hosting.stores.options import StoreOptions
+from a2a_bridge.hosting.stores.sql.janitor import Janitor
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
 from tests.resume.cutting import PATIENCE
@@ -145,6 +148,23 @@ async def test_what_is_kept_no_longer_is_a_gap(binding: str) -> None:
         assert only.content.task.artifacts == task.artifacts
         last = await read(service, subscribing(task_id, str(EVENTS - 1)))
         assert [one.id for one in last] == [str(EVENTS)]
+
+
+@bindings
+async def test_events_that_were_swept_away_are_a_gap(binding: str, tmp_path: Path) -> None:
+    async with (
+        opened("sqlite", tmp_path) as store,
+        served(store) as scene,
+        scene.dial(binding, V1_0) as service,
+    ):
+        task_id = await begun(service)
+        task = await ended(service, task_id)
+        later = time.time() + 10
+        await Janitor(store, StoreOptions(events_kept=5.0), lambda: later).round()
+        (only,) = await read(service, subscribing(task_id, "3"))
+        assert gap_of(only.content) == ("3", str(EVENTS))
+        assert only.content.task.artifacts == task.artifacts
+        assert await read(service, subscribing(task_id, str(EVENTS))) == []
 
 
 @stores

@@ -43,6 +43,18 @@ def test_ids_that_nothing_could_be_asked_for_with_are_left_out(id_: bytes) -> No
     assert read(b"id: " + id_ + b"\ndata: a\n\n") == [Event("message", b"a")]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_what_is_cut_anywhere_is_a_whole_event_with_its_id_or_none(end: str) -> None:
+    stream = (
+        "".join(f"id: {number}\ndata: {number}\n\n" for number in (9, 10, 11)).replace("\n", end).encode()
+    )
+    whole = read(stream)
+    assert [(event.id, event.data) for event in whole] == [("9", b"9"), ("10", b"10"), ("11", b"11")]
+    for cut in range(len(stream)):
+        seen = read(stream[:cut])
+        assert seen == whole[: len(seen)]
+
+
 def test_an_event_with_an_id() -> None:
     assert encode(b"{}", b"", "7") == b"id: 7\ndata: {}\n\n"
     assert read(encode(b"{}", b"error", "a-7")) == [Event("error", b"{}", "a-7")]
