@@ -15,17 +15,16 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
-    and_,
+    Select,
     delete,
     func,
     insert,
     literal,
     literal_column,
-    or_,
     select,
     text,
+    union_all,
 )
 
 from a2a_bridge.hosting.stores.sql.schema import counts, tasks
@@ -88,27 +87,41 @@ def total(
     connection: Connection, tenant: str, owner: str, context: str, state: int, since: int | None
 ) -> int:
     """How many tasks of a scope match. context: empty for all. state: 0 for all. since: None for all."""
-    mine = and_(counts.c.tenant == tenant, counts.c.owner == owner)
     if since is None:
-        return _sum(connection, and_(mine, counts.c.context == context, counts.c.level == _ALL), state)
+        return _sum(connection, [_stretch(tenant, owner, context, state, _ALL)])
     if context:
         return _one_by_one(connection, tenant, owner, context, state, since, None)
     ends = [(since >> bits) + 1 for bits in _BITS]
-    stretches: list[ColumnElement[bool]] = []
+    stretches = []
     for level, first in enumerate(ends):
-        stretch = and_(counts.c.level == level, counts.c.bucket >= first)
-        if level + 1 < _ALL:
-            # Up to where a longer stretch begins.
-            stretch = and_(stretch, counts.c.bucket < ends[level + 1] << _BITS[level + 1] - _BITS[level])
-        stretches.append(stretch)
-    whole = _sum(connection, and_(mine, counts.c.context == "", or_(*stretches)), state)
-    return whole + _one_by_one(connection, tenant, owner, "", state, since, ends[0] << _BITS[0])
+        # Up to where a longer stretch begins.
+        longer = None if level + 1 == _ALL else ends[level + 1] << _BITS[level + 1] - _BITS[level]
+        stretches.append(_stretch(tenant, owner, "", state, level, first, longer))
+    return _sum(connection, stretches) + _one_by_one(
+        connection, tenant, owner, "", state, since, ends[0] << _BITS[0]
+    )
 
 
-def _sum(connection: Connection, where: ColumnElement[bool], state: int) -> int:
-    if state:
-        where = and_(where, counts.c.state == state)
-    return int(connection.scalar(select(func.coalesce(func.sum(counts.c.number), 0)).where(where)) or 0)
+def _stretch(
+    tenant: str, owner: str, context: str, state: int, level: int, first: int = 0, end: int | None = None
+) -> Select[tuple[int]]:
+    """Counters of one level, in the order of the key, so that they are found by it."""
+    query = select(counts.c.number).where(
+        counts.c.tenant == tenant,
+        counts.c.owner == owner,
+        counts.c.context == context,
+        counts.c.level == level,
+        counts.c.bucket >= first,
+    )
+    if end is not None:
+        query = query.where(counts.c.bucket < end)
+    return query.where(counts.c.state == state) if state else query
+
+
+def _sum(connection: Connection, queries: list[Select[tuple[int]]]) -> int:
+    # Together, because one query for all levels would look through all of a scope.
+    found = union_all(*queries).subquery()
+    return int(connection.scalar(select(func.coalesce(func.sum(found.c.number), 0))) or 0)
 
 
 def _one_by_one(
@@ -131,7 +144,9 @@ def recount(connection: Connection) -> None:
     connection.execute(delete(counts))
     columns = ["tenant", "owner", "context", "level", "bucket", "state", "stripe", "number"]
     place = (tasks.c.tenant, tasks.c.owner)
-    stretches = [(level, tasks.c.time.op(">>")(literal_column(str(bits)))) for level, bits in enumerate(_BITS)]
+    stretches = [
+        (level, tasks.c.time.op(">>")(literal_column(str(bits)))) for level, bits in enumerate(_BITS)
+    ]
     for context, level, bucket in (
         (tasks.c.context, _ALL, literal(0)),
         (literal(""), _ALL, literal(0)),
