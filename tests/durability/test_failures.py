@@ -72,6 +72,12 @@ async def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     async with outage(f"sqlite:///{database}", sabotage) as made:
         for trouble in (troubles.no_writing, troubles.database_full, troubles.read_only, troubles.locked):
             await through(made, trouble, Scene(made.served, database, sabotage))
+        made.refusals.clear()
+        # Reads go on where they can, which is nobody knows where.
+        async with troubles.corrupted(Scene(made.served, database, sabotage)):
+            await made.refused()
+            look_at(made.refusals)
+        await made.recovered()
         assert await made.compared() == []
 
 
@@ -82,22 +88,10 @@ async def test_a_disk_that_is_full(disk: Path) -> None:
         assert await made.compared() == []
 
 
-async def test_pages_that_are_overwritten_and_come_back(tmp_path: Path) -> None:
-    database = tmp_path / "trial.db"
-    async with outage(f"sqlite:///{database}") as made:
-        async with troubles.corrupted(Scene(made.served, database, tmp_path)):
-            await made.refused()
-            look_at(made.refusals)
-        await made.recovered()
-        assert await made.compared() == []
-
-
 async def test_a_broken_file_is_not_opened(tmp_path: Path) -> None:
     database = tmp_path / "trial.db"
-    async with outage(f"sqlite:///{database}"):
-        pass
     with closing(sqlite3.connect(database)) as other:
-        other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        other.execute("CREATE TABLE some (thing)")
     size = database.stat().st_size
     with database.open("r+b") as file:
         file.write(os.urandom(size))

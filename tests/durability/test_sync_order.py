@@ -65,9 +65,9 @@ async def test_what_is_told_was_synced_and_survives_a_power_cut(tmp_path: Path) 
         assert told - order.found_after(cut, tmp_path) == set()
 
 
-@pytest.mark.parametrize("synchronous", ["OFF", "NORMAL"])
-async def test_the_trace_shows_what_was_not_synced(tmp_path: Path, synchronous: str) -> None:
-    promises, lines, database = await traced(tmp_path, TRIALS_SYNCHRONOUS=synchronous)
+async def test_the_trace_shows_what_was_not_synced(tmp_path: Path) -> None:
+    # What tempts: ten times the commits, and it looks the same until the power goes. OFF shows just as well.
+    promises, lines, database = await traced(tmp_path, TRIALS_SYNCHRONOUS="NORMAL")
     assert sum(not promise.kept for promise in promises) > len(promises) // 2
     lost = 0
     for place, cut in order.cuts(lines, database, random.Random(3), CUTS):
