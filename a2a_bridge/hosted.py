@@ -135,6 +135,7 @@ async def hosted(
                     options.push_options,
                     names=names,
                     sender=one.gatekeeper,
+                    issuer=options.public_url or agent.card.name,
                 )
             )
 

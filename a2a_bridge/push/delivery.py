@@ -43,15 +43,21 @@ async def pushing(
     *,
     names: Names | None = None,
     sender: Gatekeeper | None = None,
+    issuer: str = "",
 ) -> AsyncIterator[Pushing]:
     """Delivers what is in an outbox while the context is open.
 
-    names: how versions in which callers name their tasks know them. sender: instead of one by the options. Raises
-    ValueError for options that make no sense, ImportError where a package is missing that they need.
+    names: how versions in which callers name their tasks know them. sender: instead of one by the options. issuer: who
+    signs, unless the options say so. Raises ValueError for options that make no sense, ImportError where a package is
+    missing that they need.
     """
     options = options or PushOptions()
     gatekeeper = sender or Gatekeeper(options.guard())
-    signer = Signer(options.signing_keys, options.issuer) if options.signing_keys else None
+    signer = (
+        Signer(options.signing_keys, options.issuer or issuer or "a2a-bridge")
+        if options.signing_keys
+        else None
+    )
     dialling = DialOptions(timeout=options.timeout)
     async with http_post(dialling, gatekeeper.resolve) as post:
         courier = Courier(outbox, post, options, task_at=task_at, signer=signer, names=names)

@@ -13,7 +13,8 @@ class PushOptions:
 
     allow: hosts, addresses and networks that may be posted to although the guard would refuse them: see
         `Allowed.parse`. ports, schemes: what everybody else's URLs may have.
-    signing_keys: private keys, PEM or JWK, to sign notifications with; the first signs. issuer: who says so.
+    signing_keys: private keys, PEM or JWK, to sign notifications with; the first signs. issuer: who says so; empty
+        for the public URL of who serves, or the name of the agent.
     timeout: for one attempt. attempts: how often one notification is tried at most. age: for how long.
     first, longest: the pauses between attempts grow from one to the other; the real ones are random below that.
     longest_wish: how long a pause a receiver may ask for with Retry-After.
@@ -25,7 +26,7 @@ class PushOptions:
     ports: frozenset[int] = PORTS
     schemes: frozenset[str] = SCHEMES
     signing_keys: tuple[str, ...] = field(default=(), repr=False)
-    issuer: str = "a2a-bridge"
+    issuer: str = ""
     timeout: float = 15.0
     attempts: int = 100
     age: float = 24 * 3600.0

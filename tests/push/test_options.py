@@ -115,6 +115,7 @@ async def test_keys_that_verify_signatures_are_published() -> None:
             reply = await fetch(f"http://{server.http}/.well-known/jwks.json", {})
     keys = KeySet.import_key_set(json.loads(reply.body))
     claims = jwt.decode(posted.headers["x-a2a-notification-signature"], keys).claims
+    assert claims["iss"] == ScriptedAgent().card.name
     assert claims["request_body_sha256"] == hashlib.sha256(posted.body).hexdigest()
 
 
