@@ -14,6 +14,7 @@ import os
 import platform
 import signal
 import struct
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -52,7 +53,7 @@ _NUMBERS = {
         "sendmmsg": 269,
     },
 }
-NUMBERS: Mapping[str, int] = _NUMBERS.get(platform.machine(), {})
+NUMBERS: Mapping[str, int] = _NUMBERS.get(platform.machine(), {}) if sys.platform == "linux" else {}
 _NAMES = {number: name for name, number in NUMBERS.items()}
 
 _CONT, _SYSCALL, _SEIZE, _LISTEN, _GET_SYSCALL_INFO = 7, 24, 0x4206, 0x4208, 0x420E
@@ -66,10 +67,11 @@ _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
 _LOAD, _JUMP_EQUAL, _RETURN = 0x20, 0x15, 0x06
 _RET_TRACE, _RET_ALLOW = 0x7FF00000, 0x7FFF0000
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
-_libc.ptrace.restype = ctypes.c_long
-_libc.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
+if NUMBERS:
+    _libc = ctypes.CDLL(None, use_errno=True)
+    _libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+    _libc.ptrace.restype = ctypes.c_long
+    _libc.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
 
 
 class Entered(NamedTuple):
@@ -165,7 +167,7 @@ def run(
     the program. Raises Forbidden.
     """
     if not NUMBERS:
-        raise Forbidden(f"the numbers of system calls on {platform.machine()} are not known")
+        raise Forbidden(f"system calls cannot be traced on {sys.platform} {platform.machine()}")
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
