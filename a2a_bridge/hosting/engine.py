@@ -112,24 +112,14 @@ class Engine:
     # ------------------------------------------------------------------ messages
 
     async def send_message(
-        self, request: hub.SendMessageRequest, context: CallContext, /
+        self, request: hub.SendMessageRequest, context: CallContext, /, *, here: bool = False
     ) -> hub.SendMessageResponse:
         """Spec 3.1.1. Waits for the end or an interruption unless told to return immediately.
 
+        here: raises Elsewhere for a task that another replica works on, instead of asking it.
         A message to a task that is being worked on waits until that run ends. If the task ends with it, the
         answer is UNSUPPORTED_OPERATION, as for any message to a task that has ended.
         """
-        try:
-            return await self.send_here(request, context)
-        except Elsewhere as other:
-            if self._outside is None:
-                raise
-            return await self._outside.send(other, request, context)
-
-    async def send_here(
-        self, request: hub.SendMessageRequest, context: CallContext, /
-    ) -> hub.SendMessageResponse:
-        """The same, unless another replica works on the task: then it raises Elsewhere."""
         limit = history_limit(request.configuration, "configuration.historyLength")
         if self._closing:
             raise closing()
@@ -140,9 +130,17 @@ class Engine:
         wants = Wants.TASK if request.configuration.return_immediately else Wants.OUTCOME
         answer: hub.SendMessageResponse | None
         try:
-            accepted = await self._work_on(request, context, wants)
+            # In two ways, because one await less is to be seen in a direct reply.
+            if self._repeats is None:
+                accepted = await self._sending.work_on(request, context, wants)
+            else:
+                accepted = await self._work_on(request, context, wants)
         except Known as known:
             answer = await self._answered_before(known, scope_of(request, context), wants)
+        except Elsewhere as other:
+            if here or self._outside is None:
+                raise
+            return await self._outside.send(other, request, context)
         else:
             answer = await self._answer(accepted, request, context)
         if answer is None:
@@ -150,6 +148,12 @@ class Engine:
         if answer.HasField("task"):
             cut_history(answer.task, limit)
         return answer
+
+    async def send_here(
+        self, request: hub.SendMessageRequest, context: CallContext, /
+    ) -> hub.SendMessageResponse:
+        """The same, unless another replica works on the task: then it raises Elsewhere."""
+        return await self.send_message(request, context, here=True)
 
     async def send_streaming_message(
         self, request: hub.SendMessageRequest, context: CallContext, /

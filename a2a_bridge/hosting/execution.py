@@ -13,7 +13,7 @@ import asyncio
 import logging
 import sys
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,13 +39,17 @@ _AGAIN = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """What executions work with. The same for all of an engine. push: whether events go to the outbox."""
+    """What executions work with. The same for all of an engine.
+
+    push: whether events go to the outbox. reply: answers messages to no task, in place of `execute`.
+    """
 
     executor: AgentExecutor
     store: Store
     clock: Clock
     options: EngineOptions
     push: bool
+    reply: Callable[[Run], Awaitable[hub.Message]] | None = None
 
     @property
     def resumes(self) -> bool:
@@ -110,13 +114,9 @@ class Execution:
     @property
     def busy(self) -> bool:
         """Whether anything happens, or may happen at once."""
-        return (
-            self.producer is not None
-            or self.ending is not None
-            or self._rescue is not None
-            or self.visits > 0
-            or self.copy.opening
-        )
+        if self.producer is not None or self.ending is not None or self.visits or self._rescue is not None:
+            return True
+        return self.copy.opening
 
     @property
     def idle(self) -> bool:
@@ -159,9 +159,14 @@ class Execution:
             self._tickets = [one for one in self._tickets if not one.answer.done()]
         self._tickets.append(ticket)
         self.waiting.append(ticket)
-        if self.task is not None and ticket.wants is not Wants.OUTCOME:
+        if ticket.wants is not Wants.OUTCOME and self.copy.task is not None:
             self.settle(ticket)
-        self._produce()
+        if self.producer is None or self.producer.done():
+            producer = self.producer = _spawn(self._work(), f"a2a task {self.task_id}")
+            if producer.done():  # it began at once (see _EAGER) and never had to wait
+                self._producer_done(producer)
+            else:
+                producer.add_done_callback(self._producer_done)
 
     def accompany(self, first: Ticket, wants: Wants) -> Ticket:
         """A further ticket for a message whose run is not over."""
@@ -178,14 +183,6 @@ class Execution:
             if wants is not Wants.OUTCOME or state in TERMINAL or (state in INTERRUPTED and begun):
                 self.settle(ticket)
         return ticket
-
-    def _produce(self) -> None:
-        if self.producer is None or self.producer.done():
-            producer = self.producer = _spawn(self._work(), f"a2a task {self.task_id}")
-            if producer.done():  # it began at once (see _EAGER) and never had to wait
-                self._producer_done(producer)
-            else:
-                producer.add_done_callback(self._producer_done)
 
     def abandon(self, ticket: Ticket) -> None:
         """The sender of a message has gone. A run that has not made a task has nobody to work for."""
@@ -238,17 +235,20 @@ class Execution:
         try:
             while self.waiting and not self.stopping:
                 ticket = self.waiting.popleft()
-                if self.ended:
+                if self.copy.task is None:
+                    if ticket.answer.cancelled() and all(one.answer.cancelled() for one in ticket.all()):
+                        ticket.end()
+                        continue  # nobody waits for it any more, and nothing has begun
+                elif self.ended:
                     for one in ticket.all():
                         self.deliver(one, already_ended(self.task_id))
                     ticket.end()
                     continue
-                if self.task is None and all(one.answer.cancelled() for one in ticket.all()):
-                    ticket.end()
-                    continue  # nobody waits for it any more, and nothing has begun
                 self.current = ticket
-                for one in ticket.all():
-                    one.begun_at = self.copy.last
+                ticket.begun_at = self.copy.last
+                if ticket.fellows is not None:
+                    for one in ticket.fellows:
+                        one.begun_at = ticket.begun_at
                 await producing.perform(self, ticket)
                 self.current = None
                 ticket.end()
@@ -292,7 +292,8 @@ class Execution:
 
     def settle_by_state(self) -> None:
         """Answers whoever waited for the state that the task is in."""
-        state = self.copy.existing.status.state
+        task = self.copy.task
+        state = hub.TASK_STATE_UNSPECIFIED if task is None else task.status.state
         if state in TERMINAL:
             for ticket in self._tickets:
                 if ticket.begun_at is None and not ticket.decided:
@@ -313,9 +314,11 @@ class Execution:
 
     def tell_idle(self) -> None:
         """Says so if nothing happens any more."""
-        if self.idle:
+        if self.busy:
+            return
+        if self.copy.lost or not self.copy.pending:
             self._on_idle(self)
-        elif not self.busy and not self._resting:
+        elif not self._resting:
             self._resting = True
             self.copy.when_settled(self._rested)
 

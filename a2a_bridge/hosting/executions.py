@@ -55,10 +55,12 @@ class Executions:
     def begin(self, scope: Scope, task_id: str, context_id: str) -> Execution:
         """An execution for a new task. Raises RESOURCE_EXHAUSTED when the scope has too many at work."""
         most = self._workshop.options.tasks
-        if self._at_work.get(scope, 0) >= most > 0:
+        at_work = self._at_work.get(scope, 0)
+        if at_work >= most > 0:
             raise too_many_tasks(most)
         execution = Execution(self._workshop, scope, task_id, context_id, self._on_idle)
-        self._enliven(execution)
+        self._at_work[scope] = at_work + 1
+        self._live[task_id] = execution
         return execution
 
     def crowded(self, execution: Execution) -> bool:

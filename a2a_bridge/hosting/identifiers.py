@@ -16,14 +16,21 @@ _BATCH = 256
 _VARIANT = "89ab" * 4
 
 _ready: list[str] = []
+#: the last millisecond in which an id was made, and how its ids begin
+_lately: list[tuple[int, str]] = [(0, "")]
 
 
 def new_id() -> str:
     """An id nobody has seen, such as `0197a1c2-9f31-7d21-883f-0016d3cca427`. Safe to call from any thread."""
-    moment = f"{time.time_ns() // 1_000_000:012x}"
+    now = time.time_ns() // 1_000_000
+    moment, beginning = _lately[0]
+    if moment != now:
+        digits = f"{now:012x}"
+        beginning = f"{digits[:8]}-{digits[8:]}"
+        _lately[0] = now, beginning
     while True:
         try:
-            return f"{moment[:8]}-{moment[8:]}{_ready.pop()}"
+            return beginning + _ready.pop()
         except IndexError:
             _ready.extend(_endings())
 

@@ -42,7 +42,7 @@ CRASHED = "the agent failed while working on the task"
 async def perform(execution: Execution, ticket: Ticket) -> None:
     """One run, from its first event to the state it leaves the task in. Raises Moved."""
     run = ticket.run
-    if execution.task is not None:
+    if execution.copy.task is not None:
         run.task = task_as_seen(execution.copy.snapshot())
     try:
         await _consume(execution, ticket, _begun(execution, ticket))
@@ -71,14 +71,14 @@ async def perform(execution: Execution, ticket: Ticket) -> None:
 
 
 def _begun(execution: Execution, ticket: Ticket) -> AsyncIterator[Event]:
-    executor = execution.workshop.executor
+    workshop = execution.workshop
     if ticket.resumes:
-        resume: Callable[[Run], AsyncIterator[Event]] = getattr(executor, "resume")  # noqa: B009  optional member
+        resume: Callable[[Run], AsyncIterator[Event]]
+        resume = getattr(workshop.executor, "resume")  # noqa: B009  optional member
         return resume(ticket.run)
-    reply: Callable[[Run], Awaitable[hub.Message]] | None = getattr(executor, "reply", None)
-    if reply is not None and execution.task is None:
-        return _replied(reply(ticket.run))
-    return executor.execute(ticket.run)
+    if workshop.reply is not None and execution.copy.task is None:
+        return _replied(workshop.reply(ticket.run))
+    return workshop.executor.execute(ticket.run)
 
 
 async def _replied(answer: Awaitable[hub.Message]) -> AsyncIterator[Event]:
@@ -135,10 +135,11 @@ async def _register(execution: Execution, ticket: Ticket) -> None:
 
 def _finished(execution: Execution, ticket: Ticket) -> None:
     """The executor has nothing more to say: a direct answer, a task at rest, or a task left lying."""
-    if execution.task is None:
+    task = execution.copy.task
+    if task is None:
         for one in ticket.all():
             one.settle(ticket.said or broken("the agent ended without an answer"))
-    elif execution.task.status.state in RUNNING:
+    elif task.status.state in RUNNING:
         fail(execution, UNFINISHED)
     else:
         for one in ticket.all():
