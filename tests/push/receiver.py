@@ -28,7 +28,7 @@ class Posted:
 @dataclass
 class Receiver:
     """statuses: what to answer, one after the other; 204 when there is none left. headers: beside them. silent: it
-    never answers. endless: its answers never end. fault: asked at each request what to do instead: a status, "drop" to
+    never answers. endless: its answers never end. text: of its answers. connections: how many it has had. fault: asked at each request what to do instead: a status, "drop" to
     close the connection, nothing. posted: what came. taken: what was acknowledged.
     """
 
@@ -39,6 +39,8 @@ class Receiver:
     taken: list[Posted] = field(default_factory=list)
     silent: bool = False
     endless: bool = False
+    text: str = ""
+    connections: int = 0
     fault: Callable[[], str] | None = None
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
@@ -49,6 +51,7 @@ class Receiver:
         return self.posted
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -61,7 +64,8 @@ class Receiver:
                         headers[name.lower()] = value.strip()
                 body = await reader.readexactly(int(headers["content-length"]))
                 fault = self.fault() if self.fault is not None else ""
-                status = int(fault) if fault.isdecimal() else self.statuses.pop(0) if self.statuses else 204
+                usual = 200 if self.text else 204
+                status = int(fault) if fault.isdecimal() else self.statuses.pop(0) if self.statuses else usual
                 came = Posted(line.split(" ")[1], headers, body)
                 if status < 300 and fault != "drop" and not self.silent:
                     self.taken.append(came)
@@ -77,9 +81,11 @@ class Receiver:
                 if 300 <= status < 400:
                     said["Location"] = "http://127.0.0.1:1/"
                 if not self.endless:
-                    said["Content-Length"] = "0"
+                    said["Content-Length"] = str(len(self.text))
                 lines = "".join(f"{name}: {value}\r\n" for name, value in said.items())
-                writer.write(f"HTTP/1.1 {200 if self.endless else status} X\r\n{lines}\r\n".encode())
+                writer.write(
+                    f"HTTP/1.1 {200 if self.endless else status} X\r\n{lines}\r\n{self.text}".encode()
+                )
                 await writer.drain()
                 while self.endless:
                     writer.write(b"x" * 65536)

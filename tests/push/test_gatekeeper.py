@@ -163,6 +163,17 @@ async def test_redirects_are_not_followed() -> None:
         assert len(receiver.posted) == 1
 
 
+@pytest.mark.parametrize(("text", "kept"), [("", True), ("fine", True), ("x" * 3_000_000, False)])
+async def test_connections_are_used_again_unless_the_answer_is_long(text: str, kept: bool) -> None:
+    async with receiving() as receiver:
+        receiver.text = text
+        async with posting(gatekeeper(allow=["127.0.0.1"])) as post:
+            for _ in range(3):
+                reply = await post(receiver.url, {}, b"{}")
+                assert (reply.status // 100, reply.body) == (2, b"")
+        assert (receiver.connections == 1) is kept
+
+
 async def test_https_only() -> None:
     keeper = Gatekeeper(PushOptions(schemes=frozenset({"https"})).guard(), lookup=Names(["1.1.1.1"]))
     assert await keeper.check(hub.TaskPushNotificationConfig(url="https://hook.example/")) is None

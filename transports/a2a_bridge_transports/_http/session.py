@@ -32,6 +32,8 @@ from a2a_bridge_transports._http.proxy import proxy_of
 KEEP_CONNECTION = 15.0
 #: bytes beyond which a body is handed over as a file (aiohttp warns of larger ones in one piece)
 LARGE_BODY = 512 * 1024
+#: bytes of an answer that nobody wants, up to which reading it is cheaper than a new connection
+SMALL_ANSWER = 4096
 
 _NOT_CONNECTED = (
     aiohttp.ClientConnectorError,
@@ -167,8 +169,17 @@ class Exchanger:
                 url, headers=headers, data=_payload(body), allow_redirects=False, timeout=limits
             ) as response:
                 self._show_heads(response, body)
-                if response.content_length != 0:
-                    response.close()  # whatever it is, nobody reads it
+                length = response.content_length
+                if (
+                    length is not None
+                    and length <= SMALL_ANSWER
+                    and "Content-Encoding" not in response.headers
+                ):
+                    # Only so that the connection can be used again. The answer counts, whatever becomes of this.
+                    with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+                        await response.read()
+                else:
+                    response.close()  # whatever it is, nobody wants it
                 return Fetched(response.status, response.headers, b"")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             _raise(error, "call")
