@@ -92,7 +92,13 @@ async def _relay(
         depot = Depot(store.push_configs, store.outbox)
         await depot.open()
         sending = await stack.enter_async_context(
-            pushing(store.outbox, store.task_at, options.push_options, sender=gatekeeper)
+            pushing(
+                store.outbox,
+                store.task_at,
+                options.push_options,
+                sender=gatekeeper,
+                issuer=options.public_url or options.push_relay,
+            )
         )
         close = sending.close
         if sending.jwks is not None:

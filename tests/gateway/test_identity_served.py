@@ -21,13 +21,16 @@ from a2a_bridge.core.messages import text_of
 from a2a_bridge.dialects import by_version
 from a2a_bridge.mounting import ServeOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push import PushOptions
 from a2a_bridge.runtime import Server, connect, serve_agent, serve_gateway
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.gateway.legacy_agent import LegacyAgent, served, session
 from tests.gateway.legacy_client import Failed, LegacyClient, sending
 
 VERSIONS = ("1.0", "0.3", "0.1")
-OPTIONS = ServeOptions(http=ListenAddress("127.0.0.1", 0), grace=0.0, push=True)
+OPTIONS = ServeOptions(
+    http=ListenAddress("127.0.0.1", 0), grace=0.0, push_options=PushOptions(allow=("127.0.0.1",))
+)
 PATIENCE = 10.0
 
 

@@ -20,6 +20,7 @@ from a2a_bridge.bindings import DialOptions, find
 from a2a_bridge.dialects import by_version
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push import PushOptions
 from a2a_bridge.runtime import ServeOptions, Server, serve_agent
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.gateway.raw_echo import chained
@@ -37,7 +38,9 @@ MESSAGE = {"kind": "message", "messageId": "m", "role": "user", "parts": TEXT, "
 async def served() -> AsyncIterator[tuple[Server, Any]]:
     """The scripted agent in all versions, and a way to post JSON to it: (path, tree, headers) -> (status, tree)."""
     async with (
-        serve_agent(ScriptedAgent(), EVERYTHING, ServeOptions(push=True)) as server,
+        serve_agent(
+            ScriptedAgent(), EVERYTHING, ServeOptions(push_options=PushOptions(allow=("127.0.0.1",)))
+        ) as server,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
     ):
 
