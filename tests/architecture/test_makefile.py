@@ -21,6 +21,7 @@ PROMISED = [
     "compat",
     "install",
     "lock",
+    "crash",
     "matrix",
     "peers",
     "crash",
