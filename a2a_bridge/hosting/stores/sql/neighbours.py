@@ -75,10 +75,6 @@ class Neighbours:
         """Has `tell` called when there may be tasks of the dead: after the start, and whenever one has gone."""
         self._replicas.on_orphans(tell)
 
-    def on_doubt(self, tell: Callable[[], None]) -> None:
-        """Has `tell` called when others may believe this replica dead, because it could not beat for the lease."""
-        self._replicas.on_doubt(tell)
-
     async def start(self, store: Waking) -> None:
         """Joins. Raises psycopg.Error; it is to be closed then, too."""
         self._replicas.on_lost(store.let_go)

@@ -65,7 +65,6 @@ class Replicas:
         self._lease = lease
         self._link = Link(url, "replica")
         self._on_lost: list[Callable[[], None]] = []
-        self._on_doubt: list[Callable[[], None]] = []
         self._on_orphans: list[Callable[[], None]] = []
         self._on_look: list[Callable[[frozenset[str], float], None]] = []
         # For the room's thread only:
@@ -82,10 +81,6 @@ class Replicas:
     def on_lost(self, tell: Callable[[], None]) -> None:
         """Has `tell` called when this replica was declared dead: what it held is no longer its own."""
         self._on_lost.append(tell)
-
-    def on_doubt(self, tell: Callable[[], None]) -> None:
-        """Has `tell` called when it could not beat for the lease: others may believe it dead."""
-        self._on_doubt.append(tell)
 
     def on_orphans(self, tell: Callable[[], None]) -> None:
         """Has `tell` called when there may be tasks of the dead: after the start, and whenever one has gone."""
@@ -199,7 +194,9 @@ class Replicas:
     def _doubt(self) -> None:
         if not self._doubted and monotonic() - self._beaten >= self._lease:
             self._doubted = True
-            self._room.tell(self._tell, self._on_doubt)
+            # What it works on goes on: without the database nobody else can begin it, and if only this one is cut off,
+            # nothing of what it writes will count.
+            log.error("others may take this replica for dead by now; it goes on until it knows")
 
     async def _leave(self) -> None:
         await ended(self._beating)
