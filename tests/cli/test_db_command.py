@@ -1,0 +1,68 @@
+"""`a2a-bridge db`: tables are made, checked, and refused in plain words."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from a2a_bridge.cli.db import app
+from a2a_bridge.hosting.stores.sql.upgrading import HEAD
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, arguments)
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+def test_a_new_file_gets_its_tables(url: str) -> None:
+    code, out, err = run("check", url)
+    assert (code, out) == (2, "")
+    assert f"a2a-bridge db upgrade {url}" in err
+    assert run("upgrade", url)[:2] == (0, f"now at {HEAD}\n")
+    code, out, _ = run("upgrade", url, "-o", "json")
+    assert (code, json.loads(out)) == (0, {"before": HEAD, "now": HEAD})
+    code, out, _ = run("check", url, "-o", "json")
+    assert (code, json.loads(out)) == (0, {"found": HEAD, "needed": HEAD})
+
+
+@pytest.mark.parametrize(("number", "code"), [("0000", 1), ("9999", 1)])
+def test_another_version_is_told(url: str, tmp_path: Path, number: str, code: int) -> None:
+    run("upgrade", url)
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = ?", (number,))
+        connection.commit()
+    found, out, _ = run("check", url)
+    assert found == code
+    assert number in out
+    if number == "9999":
+        found, _, err = run("upgrade", url)
+        assert found == 2
+        assert "newer" in err
+
+
+@pytest.mark.parametrize("url", ["nonsense", "mysql://u:hidden@h/d", "postgresql://u:hidden@127.0.0.1:1/d"])
+def test_what_cannot_be_reached_is_said_without_secrets(url: str) -> None:
+    for command in ("check", "upgrade"):
+        code, out, err = run(command, url)
+        assert (code, out) == (2, "")
+        assert "error: " in err
+        assert "hidden" not in err
+
+
+def test_a_database_of_something_else_is_left_alone(url: str, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+        connection.execute("CREATE TABLE other (id)")
+    for command in ("check", "upgrade"):
+        code, _, err = run(command, url)
+        assert code == 2
+        assert "something else" in err
