@@ -55,10 +55,6 @@ class _Lost(A2AError):  # noqa: N818  the domain's word is the better name
         super().__init__(Reason.UNAVAILABLE, text, blame=Blame.PEER, retry_after=0.0)
 
 
-def _given_up() -> A2AError:
-    return A2AError(Reason.UNAVAILABLE, "the stream was given up", blame=Blame.SELF)
-
-
 class Feed:
     """The agent's side of one log.
 
@@ -90,7 +86,7 @@ class Feed:
         self._fruitless = 0
         #: the status that was told last because a snapshot had it
         self._told: hub.TaskStatus | None = None
-        self._begun = self._given_up = False
+        self._begun = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self, source: Events | None = None, reply: dict[str, str] | None = None) -> None:
@@ -100,61 +96,64 @@ class Feed:
         """
         self._log.live = True
         self._fruitless = 0
-        self._begun = self._given_up = False
+        self._begun = False
         work = self._run(source, {} if reply is None else reply)
         self._task = asyncio.create_task(work, name=f"a2a gateway stream {self._log.task_id}")
 
     def cancel(self) -> asyncio.Task[None] | None:
-        """Hangs up. The task that is doing it, if it was not done already."""
-        task = self._task
+        """Hangs up. The task that is doing it, if it was not done already. It may be started again at once."""
+        task, self._task = self._task, None
         if task is None or task.done():
             return None
+        self._log.stop(A2AError(Reason.UNAVAILABLE, "the stream was given up", blame=Blame.SELF))
         if self._begun:
             task.cancel()
-        else:
-            # Cancelled before it has begun, it would not even close the stream.
-            self._given_up = True
+        # Else it finds out when it begins: cancelled before that, it would not even close the stream.
         return task
 
     # ------------------------------------------------------------------ reading
 
     async def _run(self, source: Events | None, reply: dict[str, str]) -> None:
-        log = self._log
-        error: A2AError | None = None
-        self._begun = True
-        if self._given_up:
+        this = asyncio.current_task()
+        if self._task is not this:
             if source is not None:
                 await source.aclose()
-            log.stop(_given_up())
             return
+        self._begun = True
+        outcome: A2AError | None = None
         try:
-            while True:
-                if source is None:
-                    source, reply = await self._taken_up(error)
-                if source is None:
-                    break
-                try:
-                    await self._read(source, reply)
-                    if error is not None:
-                        await self._settle()
-                    break
-                except A2AError as failure:
-                    if log.state in _RESTING:
-                        logger.debug("a stream broke after it had come to rest: %s", failure)
-                        break
-                    if not self._broke(failure):
-                        raise
-                    logger.debug("the stream of task %s broke: %s", log.task_id, failure)
-                    error, source = failure, None
-            log.stop()
+            await self._feed(source, reply)
         except A2AError as failure:
-            log.stop(failure)
-        except asyncio.CancelledError:
-            log.stop(_given_up())
-            raise
+            outcome = failure
         except Exception:
-            logger.exception("the stream of task %s failed", log.task_id)
-            log.stop(internal_error())
+            logger.exception("the stream of task %s failed", self._log.task_id)
+            outcome = internal_error()
+        if self._task is this:
+            self._log.stop(outcome)
+
+    async def _feed(self, source: Events | None, reply: dict[str, str]) -> None:
+        """Reads streams until the last one has come to its end. Raises what it ended with."""
+        log = self._log
+        error: A2AError | None = None
+        while True:
+            if source is None:
+                source, reply = await self._taken_up(error)
+            if source is None:
+                return
+            try:
+                await self._read(source, reply)
+            except A2AError as failure:
+                if log.state in _RESTING:
+                    logger.debug("a stream broke after it had come to rest: %s", failure)
+                    return
+                if not self._broke(failure):
+                    raise
+                logger.debug("the stream of task %s broke: %s", log.task_id, failure)
+                error, source = failure, None
+            else:
+                if error is not None:
+                    await self._settle()
+                return
 
     async def _read(self, source: Events, reply: dict[str, str]) -> None:
         log = self._log

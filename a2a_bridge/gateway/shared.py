@@ -29,6 +29,7 @@ from a2a_bridge.core.call import (
     Call,
     CallContext,
 )
+from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import TERMINAL, task_id_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import GAP, RESUME_URI, asked_after, counted_on, gap_of, mark_gap
@@ -229,7 +230,12 @@ class Sharing:
             # What stands for a gap is a task, which streams in older versions need not begin with.
             origin = IN_PROCESS if self._older else context.origin
             asked = context.replace(parameters=parameters, origin=origin)
-        first, source, reply = await self._first(call, asked)
+        try:
+            first, source, reply = await self._first(call, asked)
+        except A2AError as error:
+            if not after or error.reason is not Reason.UNSUPPORTED_OPERATION:
+                raise
+            return await self._ended(call, after, error)
         if first is None:
             return _Opened(reply)
         id_ = reply.pop(EVENT_PARAMETER, "")
@@ -251,6 +257,16 @@ class Sharing:
         if after:
             opened.first = _marked(first, known, after, opened.id)
         return opened
+
+    async def _ended(self, call: Call[Any, Any], after: str, refused: A2AError) -> _Opened:
+        """The task instead of its lost last events. Raises what the agent said if that is not why it refused."""
+        request = hub.GetTaskRequest(id=call.request.id, tenant=call.request.tenant)
+        task = await self._service.unary(Call(ops.GET_TASK, request, call.context.replace(reply={})))
+        if task.status.state not in TERMINAL:
+            raise refused
+        mark_gap(task, after, after)
+        call.context.reply[RESUME_PARAMETER] = GAP
+        return _Opened({}, hub.StreamResponse(task=task))
 
     async def _first(
         self, call: Call[Any, Any], context: CallContext

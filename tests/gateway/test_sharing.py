@@ -201,6 +201,34 @@ async def test_an_unknown_id_is_a_gap(after: str) -> None:
             assert contents([one async for one in stream]) == events[4:]
 
 
+async def test_an_unknown_id_of_a_task_that_has_ended_is_a_gap_and_the_end() -> None:
+    log = Log(*whole(4), numbered=False)
+    async with sharing(Shaky(log)) as service:
+        call = subscribing("gone-3")
+        [(_, only)] = await read(service, call)
+        assert call.context.reply[RESUME_PARAMETER] == GAP
+        mark = gap_of(only)
+        assert mark is not None
+        assert mark.after == "gone-3"
+        assert only.task.status.state == hub.TASK_STATE_COMPLETED
+        with pytest.raises(A2AError) as caught:
+            await read(service, subscribing())
+        assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
+
+
+async def test_a_caller_that_comes_back_while_the_gateway_hangs_up() -> None:
+    events = whole(4)
+    log = Log(*events[:3], numbered=False)
+    agent = Shaky(log)
+    async with sharing(agent, replace(QUICK, linger=0)) as service:
+        seen = await read(service, sending(), 2)
+        # Nothing has run in between: the old stream is being closed.
+        rest = asyncio.create_task(read(service, subscribing(seen[-1][0])))
+        await agent.until_open(1, begun=2)
+        log.add(*events[3:])
+        assert contents(seen + await rest) == events
+
+
 async def test_an_id_of_ours_that_is_kept_no_longer_is_a_gap_and_the_agent_is_not_asked() -> None:
     events = whole(40)
     log = Log(*events[:-1], numbered=False)
@@ -351,9 +379,9 @@ async def test_so_many_streams_are_kept_and_the_one_left_longest_ago_goes_first(
         probe.on_stream = agents[0].stream
         again = await read(service, subscribing(called=context(seen[3][0][0], owner="3")))
         assert again == seen[3][1:]
-        with pytest.raises(A2AError) as caught:
-            await read(service, subscribing(called=context(seen[0][0][0], owner="0")))
-        assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
+        probe.on_unary = agents[0].unary
+        [(_, lost)] = await read(service, subscribing(called=context(seen[0][0][0], owner="0")))
+        assert gap_of(lost) is not None
 
 
 async def test_what_is_read_is_not_thrown_away_for_what_comes() -> None:
