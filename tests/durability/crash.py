@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import random
 import statistics
 import sys
@@ -101,6 +102,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         folder = arguments.folder or Path(place)
         if arguments.store == "postgresql":
+            # Its handlers for forks bring down the commands that stop and start the database.
+            os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
             from tests.durability.databases import filled, postgres
 
             with postgres() as server:

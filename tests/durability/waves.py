@@ -14,7 +14,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from a2a_bridge import connect
 from a2a_bridge.bindings import DialOptions
-from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.errors import A2AError, Reason
 from tests.durability.callers import PATIENCE, Caller, callers, card_of
 from tests.durability.serving import Served
 
@@ -117,20 +117,22 @@ class Wave:
     async def _tasks(self, ways: Sequence[Caller]) -> None:
         left = self.size.tasks
 
+        async def one(way: Caller) -> None:
+            mark = self._mark()
+            if self.chance.random() < 0.2:
+                async with aclosing(way.stream(f"chunks 5 {mark}", mark)) as events:
+                    self.done["events of tasks"] += len([event async for event in events])
+            else:
+                task = (await way.send(f"quick {mark}", mark)).task
+                if task.artifacts[0].parts[0].text != f"done {mark}":
+                    self.wrong.append(f"{way.name}: another answer than asked for")
+            self.done["tasks"] += 1
+
         async def work() -> None:
             nonlocal left
             while left > 0:
                 left -= 1
-                way = self.chance.choice(ways)
-                mark = self._mark()
-                if self.chance.random() < 0.2:
-                    async with aclosing(way.stream(f"chunks 5 {mark}", mark)) as events:
-                        self.done["events of tasks"] += len([event async for event in events])
-                else:
-                    task = (await way.send(f"quick {mark}", mark)).task
-                    if task.artifacts[0].parts[0].text != f"done {mark}":
-                        self.wrong.append(f"{way.name}: another answer than asked for")
-                self.done["tasks"] += 1
+                await self._bearing(one(self.chance.choice(ways)))
 
         async with asyncio.TaskGroup() as group:
             for _ in range(self.size.workers):
@@ -143,7 +145,7 @@ class Wave:
         async def one() -> None:
             async with some, asyncio.timeout(PATIENCE):
                 kind = self.chance.choice(kinds)
-                await kind(ways)
+                await self._bearing(kind(ways))
                 self.done[kind.__name__.strip("_")] += 1
 
         async with asyncio.TaskGroup() as group:
@@ -189,6 +191,16 @@ class Wave:
             return
 
     # ------------------------------------------------------------------ how it is done
+
+    async def _bearing(self, doing: Awaitable[None]) -> None:
+        """Does something that may be refused for a moment, as a disk that is too slow for all of this makes it."""
+        try:
+            await doing
+        except A2AError as error:
+            if error.reason is not Reason.UNAVAILABLE:
+                raise
+            self.done["refused for a moment"] += 1
+            await asyncio.sleep(min(error.retry_after or 1.0, 2.0))
 
     def _mark(self) -> str:
         return f"m{self.chance.getrandbits(60):015x}"
