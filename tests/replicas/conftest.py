@@ -14,7 +14,7 @@ from tests.stores.conftest import _postgres_template, postgres_url
 __all__ = ["_postgres_template", "postgres_url"]
 
 #: seconds: short enough for a test, long enough for a machine that has other things to do
-LEASE = 1.0
+LEASE = 1.5
 BOUND = 30.0
 
 

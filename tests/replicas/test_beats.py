@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.postgres import Postgres
-from tests.replicas.conftest import BOUND, Fleet, fleet_on, make_tables, until
+from tests.replicas.conftest import BOUND, LEASE, Fleet, fleet_on, make_tables, until
 
 
 def _alive(url: str) -> set[str]:
@@ -72,7 +72,7 @@ async def test_a_busy_loop_is_not_death(fleet: Fleet) -> None:
             await heard.until(lambda: heard.orphans == 1)
             watching.set()
             try:
-                async with asyncio.timeout(2):
+                async with asyncio.timeout(2 * LEASE):
                     await heard.until(lambda: heard.orphans > 1)
                 dead.set()
             except TimeoutError:
