@@ -335,7 +335,9 @@ class Engine:
         """The same, unless another replica works on the task: then it raises Elsewhere."""
         if self._closing:
             raise closing()
-        execution = await self._executions.enter(scope_of(request, context), request.id, not_cancelable)
+        execution = await self._executions.enter(
+            scope_of(request, context), request.id, lambda one: not_cancelable(one.task_id)
+        )
         try:
             run = Run(as_seen(request), context, execution.task_id, execution.context_id)
             return await execution.cancel(run)

@@ -67,7 +67,7 @@ class Executions:
         """Whether its scope has more tasks at work than it may, so that no further one of them may be worked on."""
         return self._at_work.get(execution.scope, 0) > self._workshop.options.tasks > 0
 
-    async def enter(self, scope: Scope, task_id: str, ended: Callable[[str], A2AError]) -> Execution:
+    async def enter(self, scope: Scope, task_id: str, ended: Callable[[Execution], A2AError]) -> Execution:
         """The execution of a task, held and visited: the caller has to `leave` it.
 
         Raises TASK_NOT_FOUND, what `ended` gives for a task that has ended, Elsewhere, and UNAVAILABLE.
@@ -77,7 +77,7 @@ class Executions:
             execution = await self._found(scope, task_id)
             if execution.ended:
                 await execution.settled()
-                raise ended(task_id)
+                raise ended(execution)
             if refusal is not None:
                 raise refusal
             self._enliven(execution)

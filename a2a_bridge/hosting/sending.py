@@ -94,7 +94,9 @@ class Sending:
     async def _go_on(self, request: hub.SendMessageRequest, context: CallContext, wants: Wants) -> Accepted:
         message = request.message
         scope = scope_of(request, context)
-        execution = await self._executions.enter(scope, message.task_id, already_ended)
+        execution = await self._executions.enter(
+            scope, message.task_id, lambda one: _elsewhere(one, message) or already_ended(one.task_id)
+        )
         try:
             await self._admit(execution, message)
             config = await self._push.inline(scope, request, context, execution.task_id)
@@ -115,8 +117,9 @@ class Sending:
     async def _admit(self, execution: Execution, message: hub.Message) -> None:
         """Raises what speaks against a further message."""
         options = self._workshop.options
-        if message.context_id not in ("", execution.context_id):
-            raise invalid_params("message.contextId", "is not the context of this task")
+        wrong = _elsewhere(execution, message)
+        if wrong is not None:
+            raise wrong
         if execution.task is not None and execution.task.status.state in RUNNING:
             self.take_up(execution)
         if execution.ended:
@@ -132,7 +135,7 @@ class Sending:
     async def recover(self, scope: Scope, task_id: str) -> bool:
         """Takes over a task that a dead process left; whether it did."""
         try:
-            execution = await self._executions.enter(scope, task_id, already_ended)
+            execution = await self._executions.enter(scope, task_id, lambda one: already_ended(one.task_id))
         except A2AError:
             if self._workshop.store.refusal() is not None:
                 raise
@@ -156,3 +159,10 @@ class Sending:
             execution.submit(ticket)
         elif task.status.state in RUNNING:
             execution.fail(LEFT_BEHIND)
+
+
+def _elsewhere(execution: Execution, message: hub.Message) -> A2AError | None:
+    """What speaks against a message that names another context than its task's."""
+    if message.context_id in ("", execution.context_id):
+        return None
+    return invalid_params("message.contextId", "is not the context of this task")

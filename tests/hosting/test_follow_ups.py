@@ -123,10 +123,11 @@ async def test_an_unknown_task_takes_no_message(agent: type[EchoAgent]) -> None:
 
 
 async def test_another_context_than_the_tasks_is_refused(talk: Talk) -> None:
-    task = await talk.send("input")
-    with refused(Reason.INVALID_PARAMS, "message.contextId"):
-        await talk.send("x", task_id=task.id, context_id="other")
-    assert (await talk.get(task.id)) == task
+    for text in ("input", "task"):
+        task = await talk.send(text)
+        with refused(Reason.INVALID_PARAMS, "message.contextId"):
+            await talk.send("x", task_id=task.id, context_id="other")
+        assert (await talk.get(task.id)) == task
 
 
 async def test_a_message_to_a_task_at_work_waits_its_turn() -> None:
