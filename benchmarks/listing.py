@@ -96,7 +96,7 @@ def _filled(
 
 def _page_times(address: str, number: int) -> list[float]:
     """Milliseconds of pages: the first one over and over, and those that follow it."""
-    times = []
+    times: list[float] = []
     token = ""
     for _ in range(30):
         params: dict[str, Any] = {"pageSize": PAGE} | ({"pageToken": token} if token else {})
