@@ -59,8 +59,14 @@ async def run(
 ) -> int:
     began = time.monotonic()
 
+    told = 0
+
     def report(number: int) -> None:
+        nonlocal told
         wrong = len(made.ledger.wrong)
+        for line in made.ledger.wrong[told:]:
+            print(f"WRONG {line}", file=sys.stderr)
+        told = wrong
         print(
             f"round {number + 1}: {len(made.ledger.seen)} tasks, {made.ledger.events} events shown, "
             f"{made.totals['compared']} compared, {wrong} wrong, {time.monotonic() - began:.0f} s",
