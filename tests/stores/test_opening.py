@@ -18,6 +18,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
+from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.ports import TaskQuery
 from a2a_bridge.hosting.stores import CannotOpen, StoreOptions, open_store
 from a2a_bridge.hosting.stores.sql import migrations
@@ -211,6 +212,17 @@ async def test_closing_writes_what_was_given(url: str) -> None:
     async with open_store(url) as store:
         assert (await found(store, "t")).task == author.task
         assert len(await rest(store.subscribe("t", 0))) == 2
+
+
+async def test_a_closed_store_keeps_nobody_waiting(sqlite_url: str) -> None:
+    async with open_store(sqlite_url) as store:
+        author = await Author(store).begin("t").synced()
+    author.chunk("x")
+    async with asyncio.timeout(5):
+        with pytest.raises(A2AError):
+            await author.writer.synced()
+        with pytest.raises(A2AError):
+            await store.sends.reserve(HERE, "m", b"1", "t")
 
 
 def test_steps_are_taken_once(url: str) -> None:

@@ -18,6 +18,7 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.hosting.ports import Scope, Synced, VersionConflict
 from a2a_bridge.hosting.stores.sql.counts import Place
+from a2a_bridge.hosting.stores.sql.database import unavailable
 from a2a_bridge.hosting.stores.sql.segments import Segment, pack
 from a2a_bridge.hosting.stores.sql.text import storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -155,6 +156,8 @@ class Hold:
             tell(VersionConflict(self.task_id))
         elif self._given == self._synced:
             tell(None)
+        elif self._writer.closed:
+            tell(unavailable())
         else:
             self._waiters.append((self._given, self._writer.deadline(), tell))
             self._writer.hurry()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import queue
 import threading
 from collections.abc import Callable
@@ -57,6 +58,7 @@ class GroupWriter:
     ) -> None:
         self.holds: dict[str, Hold] = {}
         self.commits = 0
+        self.closed = False
         self._committer = committer
         self._me = me
         self._on_committed = on_committed
@@ -67,6 +69,8 @@ class GroupWriter:
         self._jobs: list[Job] = []
         self._group: Group | None = None
         self._sent = 0.0
+        #: whether the thread is through with the group: a busy loop may take a while to hear of it
+        self._back = False
         self._timer: asyncio.Handle | None = None
         self._urgent = False
         self._failing = False
@@ -75,7 +79,6 @@ class GroupWriter:
         self._turn: asyncio.Future[None] | None = None
         self._inbox: queue.SimpleQueue[Group | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="a2a store writer", daemon=True)
-        self._closing = False
         self._thread.start()
 
     # ------------------------------------------------------------------ for the store
@@ -97,6 +100,8 @@ class GroupWriter:
 
         Raises what it raises, and UNAVAILABLE.
         """
+        if self.closed:
+            raise unavailable()
         answer: asyncio.Future[Result] = self._loop.create_future()
         self._jobs.append(Job(work, answer))
         self.hurry()
@@ -108,7 +113,8 @@ class GroupWriter:
 
     def refusal(self) -> A2AError | None:
         """UNAVAILABLE while nothing can be written."""
-        if self._failing or (self._group is not None and self._loop.time() - self._sent > _SLOW):
+        slow = self._group is not None and not self._back and self._loop.time() - self._sent > _SLOW
+        if self._failing or slow:
             return unavailable()
         return None
 
@@ -126,13 +132,17 @@ class GroupWriter:
 
     async def close(self) -> None:
         """Ends the thread, after what it is doing. Everything was given before."""
-        self._closing = True
+        self.closed = True
         for handle in (self._timer, self._watch):
             if handle is not None:
                 handle.cancel()
         self._inbox.put(None)
         while self._thread.is_alive():
             await asyncio.to_thread(self._thread.join, 1.0)
+        for hold in tuple(self.holds.values()):
+            hold.expire(math.inf, unavailable())
+        for job in self._jobs:
+            _give_up(job.answer)
 
     # ------------------------------------------------------------------ for holds
 
@@ -207,6 +217,7 @@ class GroupWriter:
     def _send(self, group: Group) -> None:
         self._group = group
         self._sent = self._loop.time()
+        self._back = False
         if self._watch is None:
             self._watch = self._loop.call_later(1.0, self._look)
         self._inbox.put(group)
@@ -218,6 +229,7 @@ class GroupWriter:
                 self._committer.perform(group)
             except Exception as caught:  # noqa: BLE001  it is logged in the loop
                 error = caught
+            self._back = True
             self._loop.call_soon_threadsafe(self._done, group, error)
         self._committer.close()
 
@@ -262,7 +274,7 @@ class GroupWriter:
         else:
             log.error("the store cannot be written", exc_info=error)
         self._failing = True
-        if self._closing:
+        if self.closed:
             return
         self._timer = self._loop.call_later(self._wait, self._send, group)
         self._wait = min(self._wait * 2, _LATE)
