@@ -101,7 +101,14 @@ class Wave:
 
         async def cancel(one: _Open) -> None:
             async with some, asyncio.timeout(PATIENCE):
-                await self.chance.choice(ways).cancel(one.task_id)
+                cancelled = asyncio.Event()
+
+                async def try_it() -> None:
+                    await self.chance.choice(ways).cancel(one.task_id)
+                    cancelled.set()
+
+                while not cancelled.is_set():
+                    await self._bearing(try_it())
                 if self.chance.random() < 0.5:
                     await one.reading
                     self.done["streams that ended"] += 1
