@@ -37,7 +37,7 @@ _CROWD = 4096
 #: seconds between tries, doubled each time
 _SOON, _LATE = 0.05, 1.0
 #: seconds after which a commit that has not come back counts as a failure
-_SLOW = 1.0
+_SLOW = 3.0
 
 
 class GroupWriter:
