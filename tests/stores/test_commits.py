@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
+import threading
 from contextlib import closing
 from typing import Any
 
@@ -200,6 +201,29 @@ async def test_a_commit_in_doubt_is_looked_up_and_not_repeated(
         assert author.lost == 0
         assert await rest(store.subscribe("t", 0)) == [("task", WORKING), "x", COMPLETED]
         assert [page.total for page in await pages(store)] == [1]
+
+
+async def test_what_was_given_during_an_outage_is_written_though_nobody_waits(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(url, StoreOptions()) as store:
+        author = await Author(store).begin("t").synced()
+        reader = store.subscribe("t", 1)
+        perform = store._committer.perform
+        begun = threading.Event()
+        failures = [sqlite3.OperationalError("the disk is full")]
+
+        def failing(group: Any) -> None:
+            begun.set()
+            if failures:
+                raise failures.pop()
+            perform(group)
+
+        monkeypatch.setattr(store._committer, "perform", failing)
+        author.chunk("a")
+        assert await asyncio.to_thread(begun.wait, PATIENCE)
+        author.chunk("b")
+        assert [*await take(reader, 1), *await take(reader, 1)] == ["a", "b"]
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -215,6 +215,7 @@ class GroupWriter:
             self._send(Group(changes, jobs))
 
     def _send(self, group: Group) -> None:
+        self._timer = None  # it may be what calls this
         self._group = group
         self._sent = self._loop.time()
         self._back = False
@@ -285,8 +286,8 @@ class GroupWriter:
         if self._group is None:
             return
         self._watch = self._loop.call_later(1.0, self._look)
-        now = self._loop.time()
-        if now - self._sent > 1.0 or self._failing:
+        if self.refusal() is not None:
+            now = self._loop.time()
             for hold in tuple(self.holds.values()):
                 hold.expire(now, unavailable())
 
