@@ -257,13 +257,26 @@ class Execution:
 
     def _producer_done(self, producer: asyncio.Task[None]) -> None:
         # Not at the end of `_work`, which a cancellation may keep from ever beginning.
+        if self.producer is not producer:
+            return  # the next one has begun already
         if self.current is not None:
             self.current.end()
-        for ticket in self.waiting:
+        if self.waiting:
+            self._turn_away()
+        self.producer = None
+        self.tell_idle()
+
+    def _turn_away(self) -> None:
+        """The turn of those who wait will not come: the runs were ended while they were let in."""
+        waiting, self.waiting = self.waiting, deque()
+        settled_later = self._rescue is not None or (self.ending is not None and not self.ending.done())
+        for ticket in waiting:
             ticket.end()
-        if self.producer is producer:
-            self.producer = None
-            self.tell_idle()
+            for one in ticket.all():
+                if self.ended:
+                    self.deliver(one, already_ended(self.task_id))
+                elif not settled_later:
+                    one.settle(changed_hands() if self.copy.lost else closing())
 
     # ------------------------------------------------------------------ answers
 

@@ -329,3 +329,48 @@ async def test_a_hold_that_is_lost_while_answers_wait(store: LateStore) -> None:
     author.status(FAILED)
     assert (await sending).status.state == FAILED
     await talk.rest()
+
+
+@pytest.mark.parametrize("wish", ["outcome", "task"])
+async def test_a_message_that_is_let_in_while_its_task_is_canceled_is_answered(
+    store: LateStore, wish: str
+) -> None:
+    talk = Talk(ScriptedAgent(), store=store)
+    task = await started(store, talk, "input")
+    members = {"configuration": IMMEDIATELY} if wish == "task" else {}
+    sending = asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-2", **members))
+    await store.given()
+    cancelling = asyncio.create_task(talk.cancel(task.id))
+    await _a_while()
+    store.open_door = True
+    store.commit()
+    assert (await cancelling).status.state == CANCELED
+    if wish == "task":
+        assert (await sending).status.state == CANCELED
+    else:
+        with refused(Reason.UNSUPPORTED_OPERATION):
+            await sending
+    await talk.rest()
+
+
+@pytest.mark.parametrize("text", ["input", "auth"])
+async def test_a_message_that_is_let_in_while_the_engine_closes_is_answered(
+    store: LateStore, text: str
+) -> None:
+    talk = Talk(ScriptedAgent(), store=store)
+    task = await started(store, talk, text)
+    sending = asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-2"))
+    await store.given()
+    closing = asyncio.create_task(talk.close())
+    await _a_while()
+    store.open_door = True
+    store.commit()
+    await closing
+    with refused(Reason.UNAVAILABLE):
+        await sending
+    await talk.rest()
+
+
+async def _a_while() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
