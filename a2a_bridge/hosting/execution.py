@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from a2a_bridge.core.errors import A2AError, task_not_found
-from a2a_bridge.core.messages import INTERRUPTED, TERMINAL
+from a2a_bridge.core.messages import INTERRUPTED, RUNNING, TERMINAL
 from a2a_bridge.hosting import cancelling, producing
 from a2a_bridge.hosting.clock import Clock
 from a2a_bridge.hosting.executor import AgentExecutor
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.hosting.ports import Gap, Scope, Store, Stored, VersionConflict
+from a2a_bridge.hosting.recovery import take_up
 from a2a_bridge.hosting.refusals import already_ended, changed_hands, closing
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.ticket import Ticket, Wants
@@ -128,8 +129,15 @@ class Execution:
         await self.copy.hold(self.tell_idle)
 
     def let_go(self) -> None:
-        """Gives up the hold on the task, unless that has to be found with it."""
-        self.copy.part(release=not self.handed_over)
+        """Gives up the hold on the task, unless that has to be found with it: what is left at work is an orphan when
+        this process is gone, and only then.
+        """
+        self.copy.part(release=not self.handed_over and not self._at_work)
+
+    @property
+    def _at_work(self) -> bool:
+        task = self.copy.task
+        return task is not None and task.status.state in RUNNING
 
     async def settled(self) -> None:
         """Returns when all that is known of the task may be shown. Raises A2AError UNAVAILABLE."""
@@ -329,6 +337,11 @@ class Execution:
         """Says so if nothing happens any more."""
         if self.busy:
             return
+        if self._at_work and self.copy.writable and not self.handed_over:
+            # It was somebody's who is dead, and those who came to it here did not get to working on it.
+            take_up(self)
+            if self.busy:
+                return
         if self.copy.lost or not self.copy.pending:
             self._on_idle(self)
         elif not self._resting:

@@ -3,6 +3,7 @@
 Rules:
 1. No task stays at work for ever: an executor that can goes on with it, else it fails with a text that says why.
 2. A task that waits for its user goes on waiting; only nobody holds it any more.
+3. Whoever takes hold of a task that was left at work sees to it, whatever it came for: there is no second orphan.
 """
 
 from __future__ import annotations
@@ -10,13 +11,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import INTERRUPTED, RUNNING
 from a2a_bridge.hosting.ports import Scope, Store
 from a2a_bridge.hosting.run import Run
+from a2a_bridge.hosting.seen import as_seen
+from a2a_bridge.hosting.ticket import Ticket, Wants
 from a2a_bridge.pb import lf_a2a_v1 as hub
+
+if TYPE_CHECKING:
+    from a2a_bridge.hosting.execution import Execution
 
 log = logging.getLogger("a2a_bridge.hosting")
 
@@ -83,6 +90,21 @@ class Recovery:
         except Exception:
             log.exception("task %s was left behind and cannot be taken over", task_id)
             return False
+
+
+def take_up(execution: Execution) -> None:
+    """Sees to it that a task that was left at work goes on, or fails."""
+    task = execution.task
+    if task is None or execution.producer is not None or execution.ending is not None:
+        return
+    if execution.workshop.resumes and goes_on(task) and not execution.stopping:
+        run = resumed(execution.scope, task)
+        run.request = as_seen(run.request)
+        ticket = Ticket(run, run.message, Wants.OUTCOME, resumes=True)
+        ticket.answer.cancel()  # nobody waits for it
+        execution.submit(ticket)
+    elif task.status.state in RUNNING:
+        execution.fail(LEFT_BEHIND)
 
 
 def goes_on(task: hub.Task) -> bool:

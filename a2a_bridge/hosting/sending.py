@@ -20,7 +20,7 @@ from a2a_bridge.hosting.modes import deliverable, overlap
 from a2a_bridge.hosting.ports import Scope, scope_of
 from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.reading import Readers, Reading
-from a2a_bridge.hosting.recovery import LEFT_BEHIND, goes_on, resumed
+from a2a_bridge.hosting.recovery import take_up
 from a2a_bridge.hosting.refusals import already_ended, history_full, too_many_tasks, too_many_waiting
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.seen import as_seen
@@ -121,7 +121,7 @@ class Sending:
         if wrong is not None:
             raise wrong
         if execution.task is not None and execution.task.status.state in RUNNING:
-            self.take_up(execution)
+            take_up(execution)
         if execution.ended:
             await execution.settled()
             raise already_ended(execution.task_id)
@@ -141,24 +141,10 @@ class Sending:
                 raise
             return False
         try:
-            self.take_up(execution)
+            take_up(execution)
         finally:
             execution.leave()
         return True
-
-    def take_up(self, execution: Execution) -> None:
-        """Sees to it that a task that was left at work goes on, or fails."""
-        task = execution.task
-        if task is None or execution.producer is not None or execution.ending is not None:
-            return
-        if self._workshop.resumes and goes_on(task):
-            run = resumed(execution.scope, task)
-            run.request = as_seen(run.request)
-            ticket = Ticket(run, run.message, Wants.OUTCOME, resumes=True)
-            ticket.answer.cancel()  # nobody waits for it
-            execution.submit(ticket)
-        elif task.status.state in RUNNING:
-            execution.fail(LEFT_BEHIND)
 
 
 def _elsewhere(execution: Execution, message: hub.Message) -> A2AError | None:

@@ -103,6 +103,11 @@ class WorkingCopy:
         """Whether the store does not have it all for good yet."""
         return self.writer is not None and self.writer.pending
 
+    @property
+    def writable(self) -> bool:
+        """Whether the task is held here, and may be changed."""
+        return self.writer is not None and not self._shut
+
     def snapshot(self) -> hub.Task:
         """A copy of the task. It may say more than may be shown."""
         copy = hub.Task()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge.core.call import CallContext, Principal
-from a2a_bridge.core.errors import Reason
+from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Agent, Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import ScriptedAgent
@@ -24,6 +24,7 @@ from tests.hosting.scene import (
     PATIENCE,
     WORKING,
     Gate,
+    Plays,
     Talk,
     agent_of,
     refused,
@@ -69,6 +70,14 @@ class OnlyExecutes:
 
     def __init__(self, lasting: Lasting) -> None:
         self.execute = lasting.execute
+
+
+class Unstoppable(Lasting):
+    """It refuses to be canceled."""
+
+    async def cancel(self, _: Run) -> AsyncIterator[Event]:
+        raise A2AError(Reason.TASK_NOT_CANCELABLE)
+        yield
 
 
 async def killed(lasting: Lasting, store: LateStore, *, resumes: bool, **members: Any) -> hub.Task:
@@ -218,6 +227,53 @@ async def test_a_task_that_was_left_can_be_canceled(store: LateStore) -> None:
     assert (await talk.cancel(task.id)).status.state == CANCELED
     await talk.engine.start()
     assert later.resumed == []
+    await talk.close()
+    lasting.gate.open()
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+async def test_a_task_that_was_left_is_taken_up_by_whoever_comes_to_it(
+    store: LateStore, resumes: bool
+) -> None:
+    """It is nobody's orphan any more once it was held, so it must not be let go of as it is."""
+    lasting, later = Lasting(), Unstoppable()
+    for attempt in ("message", "cancel", "departure"):
+        task = await killed(lasting, store, resumes=resumes)
+        talk = Talk(agent_with(later if resumes else Plays(later.execute, later.cancel)), store=store)
+        match attempt:
+            case "message":
+                with refused(Reason.INVALID_PARAMS, "message.contextId"):
+                    await talk.send("more", task_id=task.id, message_id="m-2", context_id="another")
+            case "cancel":
+                with refused(Reason.TASK_NOT_CANCELABLE):
+                    await talk.cancel(task.id)
+            case _:
+                sending = asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-2"))
+                async with asyncio.timeout(PATIENCE):
+                    while not talk.engine.live:  # noqa: ASYNC110  nobody is told
+                        await asyncio.sleep(0)
+                sending.cancel()
+        await talk.rest()
+        assert (await talk.get(task.id)).status.state == (COMPLETED if resumes else FAILED), attempt
+        await talk.close()
+    lasting.gate.open()
+
+
+async def test_what_is_taken_hold_of_while_the_engine_closes_stays_an_orphan(store: LateStore) -> None:
+    lasting = Lasting()
+    task = await killed(lasting, store, resumes=False)
+    talk = Talk(ScriptedAgent(), store=store)
+    sending = asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-2"))
+    async with asyncio.timeout(PATIENCE):
+        while not talk.engine.live:  # noqa: ASYNC110  nobody is told
+            await asyncio.sleep(0)
+    await talk.close()
+    with refused(Reason.UNAVAILABLE):
+        await sending
+    store.die()
+    talk = Talk(ScriptedAgent(), store=store)
+    await talk.engine.start()
+    assert (await talk.get(task.id)).status.state == FAILED
     await talk.close()
     lasting.gate.open()
 
