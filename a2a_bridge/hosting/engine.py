@@ -428,7 +428,7 @@ class Engine:
         left = list(self._executions)
         await asyncio.gather(*(execution.stop() for execution in left))
         if self._repeats is not None:
-            await self._repeats.close()
+            await self._repeats.close(self._options.patience)
         await self._written(left)
         self._readers.end(closing())
 

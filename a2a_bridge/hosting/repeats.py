@@ -113,8 +113,10 @@ class Repeats:
         try:
             accepted = await self._sending.work_on(request, context, wants, task_id)
         except BaseException as error:
-            await self._forget(key)
-            self._failed(key, first, error)
+            try:
+                await self._forget(key)
+            finally:  # whoever is cancelled may be cancelled again
+                self._failed(key, first, error)
             raise
         accepted.ticket.over = asyncio.get_running_loop().create_future()
         if accepted.ticket.ended:
@@ -138,9 +140,9 @@ class Repeats:
     async def _store_outcome(self, key: _Key, first: _First, accepted: Accepted) -> None:
         """Waits for the end of the work, and keeps what the store does not know yet."""
         ticket = accepted.ticket
-        if ticket.over is not None:
-            await ticket.over
         try:
+            if ticket.over is not None:
+                await ticket.over
             if ticket.said is not None and accepted.execution.task is None:
                 await self._store.sends.answered(*key, ticket.said.SerializeToString())
             elif accepted.execution.task is None:
@@ -187,10 +189,16 @@ class Repeats:
             raise
         return shown if any(one.message_id == message_id for one in shown.task.history) else None
 
-    async def close(self) -> None:
-        """Returns when what came of all messages is stored."""
+    async def close(self, patience: float) -> None:
+        """Returns when what came of all messages is stored, but for those whose deaf runs have not ended after
+        `patience` seconds: what they say is not heard.
+        """
         if self._storing:
-            await asyncio.wait(set(self._storing))
+            _, left = await asyncio.wait(set(self._storing), timeout=patience)
+            for one in left:
+                one.cancel()
+            if left:
+                await asyncio.wait(left)
 
 
 def digest_of(request: hub.SendMessageRequest) -> bytes:

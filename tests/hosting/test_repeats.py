@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from tests.hosting.scene import (
     FAILED,
     IMMEDIATELY,
     INPUT,
+    PATIENCE,
     SUBMITTED,
     WORKING,
     Gate,
@@ -355,3 +357,61 @@ async def test_nothing_runs_before_the_reservation_is_stored() -> None:
     gate.open()
     await sending
     assert counting.runs == ["x"]
+
+
+async def test_a_deaf_run_does_not_keep_the_engine_from_closing() -> None:
+    stop, deaf = asyncio.Event(), asyncio.Event()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        while not stop.is_set():
+            deaf.set()
+            with suppress(asyncio.CancelledError):
+                await stop.wait()
+
+    talk = Talk(agent_of(execute), patience=0.01)
+    task = await talk.send("x", configuration=IMMEDIATELY)
+    async with asyncio.timeout(PATIENCE):
+        await deaf.wait()
+    await talk.close()
+    assert talk.engine._repeats is not None
+    assert talk.engine._repeats._firsts == {}
+    assert (await talk.get(task.id)).status.state == FAILED
+    stop.set()
+    await talk.rest()
+
+
+async def test_who_is_cancelled_twice_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    talk = Talk(ScriptedAgent(), store=LateStore())
+    task = await _answered(talk, "input")
+    forgetting = asyncio.Event()
+    forget = talk.store.sends.forget
+
+    async def slowly(scope: Scope, message_id: str) -> None:
+        forgetting.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(talk.store.sends, "forget", slowly)
+    sending = asyncio.create_task(talk.send("more", message_id="m-2", task_id=task.id))
+    await talk.store.given()  # it waits for the store
+    sending.cancel()
+    async with asyncio.timeout(PATIENCE):
+        await forgetting.wait()
+    waiting = asyncio.create_task(talk.send("more", message_id="m-2", task_id=task.id))
+    await settled()
+    sending.cancel()
+    monkeypatch.setattr(talk.store.sends, "forget", forget)
+    with refused(Reason.UNAVAILABLE):
+        await waiting
+    assert talk.engine._repeats is not None
+    assert talk.engine._repeats._firsts == {}
+    talk.store.commit()
+    await talk.rest()
+
+
+async def _answered(talk: Talk, text: str) -> hub.Task:
+    talk.store.open_door = True
+    task: hub.Task = await talk.send(text)
+    await talk.rest()
+    talk.store.open_door = False
+    return task
