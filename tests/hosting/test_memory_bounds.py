@@ -118,3 +118,14 @@ async def test_a_forgotten_task_takes_its_events_along() -> None:
         Author(store).begin(task_id).status(COMPLETED)
     assert set(store._logs) == set(store._parked) == {"b", "c"}
     assert store._parked_bytes == sum(store._parked.values()) > 0
+
+
+async def test_asking_for_what_is_not_kept_keeps_nothing() -> None:
+    store = MemoryStore(kept_logs=2)
+    for number in range(6):
+        Author(store).begin(f"t{number}").status(COMPLETED)
+        with pytest.raises(Gap):
+            await take(store.subscribe(f"t{number}", 99), 1)
+        with pytest.raises(Gap):
+            await take(store.subscribe("never", 1), 1)
+    assert set(store._logs) == set(store._parked) == {"t4", "t5"}

@@ -135,7 +135,10 @@ class MemoryStore:
     # ------------------------------------------------------------------ events
 
     def subscribe(self, task_id: str, after: int, /) -> Reader:
-        return self.log(task_id).subscribe(after)
+        log = self.log(task_id)
+        reader = log.subscribe(after)
+        self._quiet(task_id, log)  # a reader whose position is not kept does not read it
+        return reader
 
     def end(self, task_id: str, error: A2AError, /) -> None:
         log = self._logs.get(task_id)
