@@ -335,18 +335,22 @@ class Execution:
 
     def tell_idle(self) -> None:
         """Says so if nothing happens any more."""
-        if self.busy:
+        if self.busy or self._goes_on():
             return
-        if self._at_work and self.copy.writable and not self.handed_over:
-            # It was somebody's who is dead, and those who came to it here did not get to working on it.
-            take_up(self)
-            if self.busy:
-                return
         if self.copy.lost or not self.copy.pending:
             self._on_idle(self)
         elif not self._resting:
             self._resting = True
             self.copy.when_settled(self._rested)
+
+    def _goes_on(self) -> bool:
+        """Sees to a task that is at work and has nobody who works on it; whether something happens to it now.
+
+        It was somebody's who is dead, and those who came to it here did not get to working on it.
+        """
+        if self._at_work and self.copy.writable and not self.handed_over:
+            take_up(self)
+        return self.busy
 
     def _rested(self, error: Exception | None) -> None:
         if error is None or isinstance(error, Moved):
