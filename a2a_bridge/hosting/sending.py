@@ -14,7 +14,7 @@ from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.messages import RUNNING
 from a2a_bridge.hosting.decorator import Agent
 from a2a_bridge.hosting.execution import Execution, Workshop
-from a2a_bridge.hosting.executions import Executions
+from a2a_bridge.hosting.executions import Elsewhere, Executions
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.modes import deliverable, overlap
 from a2a_bridge.hosting.ports import Scope, scope_of
@@ -133,11 +133,13 @@ class Sending:
             raise too_many_tasks(options.tasks)
 
     async def recover(self, scope: Scope, task_id: str) -> bool:
-        """Takes over a task that a dead process left; whether it did."""
+        """Takes over a task that a dead process left; whether it did. Raises UNAVAILABLE when that is not known."""
         try:
             execution = await self._executions.enter(scope, task_id, lambda one: already_ended(one.task_id))
-        except A2AError:
-            if self._workshop.store.refusal() is not None:
+        except Elsewhere:
+            return False
+        except A2AError as error:
+            if error.reason is Reason.UNAVAILABLE:
                 raise
             return False
         try:

@@ -13,7 +13,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Agent, Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import ScriptedAgent
-from tests.hosting.late import LateStore
+from tests.hosting.late import LateStore, out_of_order
 from tests.hosting.scene import (
     AUTH,
     CANCELED,
@@ -370,6 +370,25 @@ async def test_a_store_that_breaks_is_tried_again(store: LateStore) -> None:
     assert (await talk.get(task.id)).status.state == WORKING
     store.error = None
     await talk.engine._recovery._round()
+    assert (await talk.get(task.id)).status.state == FAILED
+    await talk.close()
+    lasting.gate.open()
+
+
+async def test_a_take_over_that_took_too_long_is_tried_again(
+    store: LateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lasting = Lasting()
+    task = await killed(lasting, store, resumes=False)
+    talk = Talk(ScriptedAgent(), store=store)
+    with monkeypatch.context() as patch:
+
+        async def late(*_: Any, **__: Any) -> Any:
+            raise out_of_order()
+
+        patch.setattr(store, "open", late)  # and yet it does not refuse
+        assert not await talk.engine._recovery._round()
+    assert await talk.engine._recovery._round()
     assert (await talk.get(task.id)).status.state == FAILED
     await talk.close()
     lasting.gate.open()

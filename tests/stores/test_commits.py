@@ -312,3 +312,33 @@ def test_every_commit_is_forced_to_the_disk(sqlite_url: str) -> None:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
     database.close()
+
+
+async def test_what_was_opened_too_late_for_whoever_wanted_it_is_an_orphan(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(url, StoreOptions(ack_timeout=0.1)) as store:
+        await store.settled()
+        await Author(store).begin("t").released()
+        waiting = await found(store, "t")
+        at_work = await Author(store).begin("u").synced()
+        perform = store._committer.perform
+        works = threading.Event()
+
+        def slowly(group: Any) -> None:
+            if any(job.work.__name__ == "take" for job in group.jobs):  # and not what the janitor does
+                works.wait(PATIENCE)
+            perform(group)
+
+        monkeypatch.setattr(store._committer, "perform", slowly)
+        with pytest.raises(A2AError):
+            await store.open(HERE, waiting, lambda: None)
+        assert await store.orphans(9) == []
+        works.set()
+        async with asyncio.timeout(PATIENCE):
+            await store.settled()
+        assert await store.orphans(9) == [(HERE, "t")]
+        author = await Author(store).reopen("t")
+        assert await store.orphans(9) == []
+        author.status(COMPLETED)
+        at_work.status(COMPLETED)

@@ -37,7 +37,7 @@ from a2a_bridge.hosting.stores.sql.log import Logs, Reader
 from a2a_bridge.hosting.stores.sql.push import SqlOutbox, SqlPushConfigStore, post_events
 from a2a_bridge.hosting.stores.sql.schema import replicas, tasks
 from a2a_bridge.hosting.stores.sql.sends import SqlSends
-from a2a_bridge.hosting.stores.sql.tasks import as_of, fetch, listing, orphaned, theirs
+from a2a_bridge.hosting.stores.sql.tasks import as_of, at_work, fetch, listing, orphaned, theirs
 from a2a_bridge.hosting.stores.sql.text import storable
 from a2a_bridge.hosting.stores.sql.writer import GroupWriter
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -182,7 +182,7 @@ class SqlStore:
         if at_hand is not None:
             return at_hand
         hold = self.writer.holds.get(task_id)
-        if hold is not None and hold.pending and self.writer.refusal() is None:
+        if hold is not None and hold.scope == scope and hold.pending and self.writer.refusal() is None:
             await hold.settled()
         found = await self._database.read(lambda connection: fetch(connection, scope, task_id))
         if found is None:
@@ -215,7 +215,13 @@ class SqlStore:
     # ------------------------------------------------------------------ other replicas
 
     async def orphans(self, limit: int, /) -> Sequence[tuple[Scope, str]]:
-        return await self._database.read(lambda connection: orphaned(connection, limit))
+        found = await self._database.read(lambda connection: orphaned(connection, limit))
+        if found:
+            return found
+        # Who opened a task and was sent away because that took too long does not know that it has become ours.
+        known = set(self.writer.holds)
+        mine = await self._database.read(lambda connection: at_work(connection, self._beside.me))
+        return [one for one in mine if one[1] not in known and one[1] not in self.writer.holds][:limit]
 
     def on_orphans(self, tell: Callable[[], None], /) -> None:
         self._beside.on_death(tell)

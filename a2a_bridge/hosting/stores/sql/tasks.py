@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, and_, or_, select
 
 from a2a_bridge.core.lifecycle import IllegalTransition, advance
-from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.messages import RUNNING, TERMINAL
 from a2a_bridge.hosting.ports import Scope, TaskQuery
 from a2a_bridge.hosting.stores.sql.counts import total
 from a2a_bridge.hosting.stores.sql.schema import bodies, replicas, segments, tasks
@@ -226,9 +226,17 @@ def theirs(scope: Scope) -> ColumnElement[bool]:
 
 def orphaned(connection: Connection, limit: int) -> list[tuple[Scope, str]]:
     """Tasks whose holder is not alive."""
-    query = (
-        select(tasks.c.tenant, tasks.c.owner, tasks.c.id)
-        .where(tasks.c.holder != "", tasks.c.holder.not_in(select(replicas.c.id)))
-        .limit(limit)
-    )
+    return _named(connection, tasks.c.holder != "", tasks.c.holder.not_in(select(replicas.c.id)), limit=limit)
+
+
+def at_work(connection: Connection, holder: str) -> list[tuple[Scope, str]]:
+    """Tasks that a replica holds and that are at work."""
+    running = tasks.c.state.in_([int(state) for state in RUNNING])
+    return _named(connection, tasks.c.holder == holder, tasks.c.holder != "", running)
+
+
+def _named(
+    connection: Connection, *where: ColumnElement[bool], limit: int | None = None
+) -> list[tuple[Scope, str]]:
+    query = select(tasks.c.tenant, tasks.c.owner, tasks.c.id).where(*where).limit(limit)
     return [(Scope(original(row.tenant), original(row.owner)), row.id) for row in connection.execute(query)]
