@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -149,6 +150,11 @@ def gateway(
         limits=Limits(max_calls, max_streams, max_parts),
         push_relay=push_relay,
     )
+    if store and not push_relay and store != os.environ.get(PREFIX + "STORE"):
+        # The variable may be there for `serve`; who says the flag expects something to be kept.
+        raise typer.BadParameter(
+            "needs --push-relay; nothing else of a gateway is kept", param_hint="--store"
+        )
     if push_signing_key and not (push_relay and store):
         raise typer.BadParameter("needs --push-relay and --store", param_hint="--push-signing-key")
     kept = ReplayOptions(linger=linger, total=replay_memory)

@@ -267,6 +267,14 @@ async def test_a_card_without_a_usable_interface_ends_it_with_4(probe: Probe, tm
     assert "SOAP" in done.err
 
 
+async def test_a_store_without_a_relay_would_keep_nothing(tmp_path: Path) -> None:
+    done = await command(
+        "gateway", "http://127.0.0.1:9", "--store", f"sqlite:///{tmp_path / 'g.db'}", *ANY_PORT
+    )
+    assert (done.code, done.out) == (2, "")
+    assert "--push-relay" in done.err
+
+
 async def test_only_the_versions_that_are_asked_for_are_served(probe: Probe) -> None:
     async with (
         agent(probe, "JSONRPC") as upstream,
