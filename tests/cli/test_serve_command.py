@@ -31,6 +31,17 @@ async def worker(text: str) -> str:
     return text
 """
 
+HANGING = """
+import asyncio
+
+from a2a_bridge import agent
+
+@agent(task=True)
+async def hanging(text: str) -> str:
+    await asyncio.Event().wait()
+    return text
+"""
+
 TWO = (
     ONE
     + '''
@@ -151,6 +162,23 @@ async def test_tasks_are_in_a_file_of_the_agents_name_and_outlive_the_process(
         connect(server.http, binding="JSONRPC") as peer,
     ):
         assert await peer.get_task(hub.GetTaskRequest(id=task.id)) == task
+
+
+async def test_runs_are_bounded_and_messages_may_be_sent_twice_when_asked_for(tmp_path: Path) -> None:
+    path = written(tmp_path, HANGING)
+    message = hub.Message(message_id="once", role=hub.ROLE_USER, parts=[hub.Part(text="x")])
+    flags = ("--run-timeout", "0.2", "--silence-timeout", "30", "--idempotent-sends")
+    found = []
+    async with serving("serve", path, *flags, *ANY_PORT) as server:
+        for binding in ("JSONRPC", "HTTP+JSON", "GRPC"):
+            async with connect(server.http, binding=binding) as peer:
+                found.append((await peer.send_message(hub.SendMessageRequest(message=message))).task)
+        server.signal()
+        done = await server.ended()
+    assert done.code == 0
+    assert {task.id for task in found} == {found[0].id}
+    assert found[0].status.state == hub.TASK_STATE_FAILED
+    assert "within 0.2 seconds" in found[0].status.message.parts[0].text
 
 
 @pytest.mark.parametrize(
