@@ -69,7 +69,8 @@ def check(store: StoreUrl, *, output: OutputFormat = Output.TEXT) -> None:
         raise _of_something_else()
     text = f"the tables are those of this version ({HEAD})"
     if found != HEAD:
-        text = f"the tables are at {found or 'no version'}; this version needs {HEAD}"
+        text = f"the tables are at {found}" if found else "there are no tables yet"
+        text += f"; this version needs {HEAD}"
     _say({"found": found, "needed": HEAD}, text, output)
     if found != HEAD:
         raise typer.Exit(Exit.TASK_FAILED)

@@ -175,7 +175,9 @@ def _check(connection: Connection, url: URL) -> None:
     if found is None:
         raise CannotOpen(f"{shown} holds tables of something else", "--store with a database of its own")
     newer = found > HEAD
-    text = f"{shown} has the tables of {'a newer' if newer else 'an older' if found else 'no'} version"
+    text = f"{shown} has the tables of {'a newer' if newer else 'an older'} version"
+    if not found:
+        text = f"{shown} has no tables yet"
     raise CannotOpen(text, "a newer a2a-bridge" if newer else f"a2a-bridge db upgrade {shown}")
 
 
