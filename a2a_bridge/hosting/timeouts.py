@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -36,6 +37,7 @@ class Watch:
         self._clock = execution.workshop.clock
         self._silent: Timer | None = None
         self._whole: Timer | None = None
+        self._over = False
         if options.run_timeout > 0:
             text = TOO_LONG.format(options.run_timeout)
             self._whole = self._clock.call_later(options.run_timeout, lambda: self._expire(text))
@@ -45,7 +47,8 @@ class Watch:
         task = self._execution.task
         if self._silence > 0 and (task is None or task.status.state not in INTERRUPTED):
             text = SILENT.format(self._silence)
-            self._silent = self._clock.call_later(self._silence, lambda: self._expire(text))
+            silent = self._clock.call_later(self._silence, lambda: self._expire(text, lambda: silent))
+            self._silent = silent
 
     def hear(self) -> None:
         """It has said something."""
@@ -55,17 +58,23 @@ class Watch:
 
     def close(self) -> None:
         """It is over."""
+        self._over = True
         self.hear()
         if self._whole is not None:
             self._whole.cancel()
             self._whole = None
 
-    def _expire(self, text: str) -> None:
+    def _expire(self, text: str, silent: Callable[[], Timer | None] = lambda: None) -> None:
         execution = self._execution
+        if self._over or execution.stopping or silent() not in (None, self._silent):
+            return  # it is over, or has said something meanwhile
+        if execution.ending is not None:
+            # A cancellation, which the executor may yet refuse.
+            execution.ending.add_done_callback(lambda _: self._expire(text, silent))
+            return
         self.close()
-        if execution.ending is None and not execution.stopping:
-            log.warning("task %s: %s", execution.task_id, text)
-            execution.end(_expired(execution, self._ticket, text))
+        log.warning("task %s: %s", execution.task_id, text)
+        execution.end(_expired(execution, self._ticket, text))
 
 
 def watch(execution: Execution, ticket: Ticket) -> Watch | None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from a2a_bridge.core.errors import Reason
+from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import ScriptedAgent, SlowAgent
@@ -218,4 +218,29 @@ async def test_who_cancels_what_is_timing_out_learns_how_it_ended(clock: HandClo
     cleaning.open()
     with refused(Reason.TASK_NOT_CANCELABLE):
         await cancelling
+    assert (await talk.get(task.id)).status.state == FAILED
+
+
+@pytest.mark.parametrize("option", ["run_timeout", "silence_timeout"])
+async def test_a_cancellation_that_is_refused_does_not_give_a_run_more_time(
+    clock: HandClock, option: str
+) -> None:
+    held, asked = Held(), Gate()
+
+    async def cancel(_: Run) -> AsyncIterator[Event]:
+        await asked.wait()
+        raise A2AError(Reason.TASK_NOT_CANCELABLE)
+        yield
+
+    options = {option: RUN}
+    talk = Talk(agent_of(held.execute, cancel), clock=clock, **options)
+    task = await talk.send("x", configuration=IMMEDIATELY)
+    await held.gate.reached()
+    cancelling = asyncio.create_task(talk.cancel(task.id))
+    await asked.reached()
+    clock.strike()
+    asked.open()
+    with refused(Reason.TASK_NOT_CANCELABLE):
+        await cancelling
+    await talk.rest()
     assert (await talk.get(task.id)).status.state == FAILED
