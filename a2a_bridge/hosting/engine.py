@@ -425,6 +425,7 @@ class Engine:
         producers = [one.producer for one in waited if one.producer is not None]
         if producers and grace > 0:
             await asyncio.wait(producers, timeout=grace)
+        self._executions.closed = True
         left = list(self._executions)
         await asyncio.gather(*(execution.stop() for execution in left))
         if self._repeats is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from a2a_bridge.core.errors import A2AError, Blame, Reason, task_not_found
 from a2a_bridge.hosting.execution import Execution, Workshop
 from a2a_bridge.hosting.ports import Scope, VersionConflict
-from a2a_bridge.hosting.refusals import changed_hands, too_many_tasks
+from a2a_bridge.hosting.refusals import changed_hands, closing, too_many_tasks
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: how often to look again for a task that changes hands while it is being looked at
@@ -40,6 +40,8 @@ class Executions:
         self._live: dict[str, Execution] = {}
         #: how many of them each scope has
         self._at_work: dict[Scope, int] = {}
+        #: no further ones come to life: who stops those that are there has to know them all
+        self.closed = False
 
     def __len__(self) -> int:
         return len(self._live)
@@ -53,7 +55,9 @@ class Executions:
         return execution if execution is not None and execution.scope == scope else None
 
     def begin(self, scope: Scope, task_id: str, context_id: str) -> Execution:
-        """An execution for a new task. Raises RESOURCE_EXHAUSTED when the scope has too many at work."""
+        """An execution for a new task. Raises RESOURCE_EXHAUSTED when the scope has too many at work, and UNAVAILABLE."""
+        if self.closed:
+            raise closing()
         most = self._workshop.options.tasks
         at_work = self._at_work.get(scope, 0)
         if at_work >= most > 0:
@@ -80,6 +84,8 @@ class Executions:
                 raise ended(execution)
             if refusal is not None:
                 raise refusal
+            if self.closed:
+                raise closing()
             self._enliven(execution)
             execution.visits += 1
             try:

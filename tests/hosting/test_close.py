@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -139,3 +140,33 @@ async def test_closing_twice_is_closing_once() -> None:
     talk = Talk(ScriptedAgent())
     await talk.close()
     await talk.close()
+
+
+@pytest.mark.parametrize("follows", [True, False])
+async def test_a_message_that_is_being_looked_at_while_the_engine_closes_begins_nothing(
+    follows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk = Talk(ScriptedAgent())
+    task = await talk.send("input")
+    await talk.rest()
+    gate = Gate()
+    get = talk.store.get
+
+    async def slowly(*arguments: Any) -> Any:
+        await gate.wait()
+        return await get(*arguments)
+
+    async def check(_: Any) -> None:
+        await gate.wait()
+
+    monkeypatch.setattr(talk.store, "get", slowly)
+    monkeypatch.setattr(talk.engine._sending, "check", check)
+    members = {"task_id": task.id} if follows else {"configuration": IMMEDIATELY}
+    sending = asyncio.create_task(talk.send("task x", message_id="m-2", **members))
+    await gate.reached()
+    await talk.close()
+    gate.open()
+    with refused(Reason.UNAVAILABLE):
+        await sending
+    assert talk.engine.live == 0
+    assert (await talk.list()).total_size == 1
