@@ -2,7 +2,8 @@
 
 Rules:
 1. One thing at a time ends a task; whoever else wants it to end waits for that.
-2. A run gets so many seconds to stop. A deaf one goes on, and nothing of what it says counts.
+2. A run gets so many seconds to stop, and the executor's `cancel` to clean up. What is deaf goes on, and nothing of
+   what it says counts.
 """
 
 from __future__ import annotations
@@ -58,17 +59,7 @@ async def _cancel(execution: Execution, run: Run) -> None:
     clean_up: Callable[[Run], AsyncIterator[Event]] | None
     clean_up = getattr(execution.workshop.executor, "cancel", None)
     if clean_up is not None:
-        try:
-            async for event in clean_up(run):
-                producing.take(execution, event, None)
-                if execution.copy.lost:
-                    break
-        except (A2AError, Moved):
-            raise
-        except Exception:
-            log.exception(
-                "cancelling task %s: the executor's cancel failed; its run is ended", execution.task_id
-            )
+        await _cleaned_up(execution, clean_up(run))
     execution.stopping = True
     await execution.halt()
     if execution.copy.lost:
@@ -77,6 +68,43 @@ async def _cancel(execution: Execution, run: Run) -> None:
         status = hub.TaskStatusUpdateEvent()
         status.status.state = hub.TASK_STATE_CANCELED
         producing.take(execution, status, None)
+
+
+async def _cleaned_up(execution: Execution, events: AsyncIterator[Event]) -> None:
+    """Lets the executor's `cancel` do its work, for so many seconds. Raises its A2AError, and Moved."""
+    # In a task of its own, because it may be deaf to being cancelled, and the task is to end all the same.
+    work = asyncio.create_task(_clean_up(execution, events), name=f"a2a clean up {execution.task_id}")
+    try:
+        await asyncio.wait({work}, timeout=execution.workshop.options.cancel_timeout or None)
+    finally:
+        late = not work.done()
+        if late:
+            work.add_done_callback(_unheard)
+            work.cancel()
+    if late:
+        log.error(
+            "cancelling task %s: the executor's cancel takes too long; its run is ended without it",
+            execution.task_id,
+        )
+        return
+    try:
+        work.result()
+    except (A2AError, Moved):
+        raise
+    except (Exception, asyncio.CancelledError):
+        log.exception("cancelling task %s: the executor's cancel failed; its run is ended", execution.task_id)
+
+
+async def _clean_up(execution: Execution, events: AsyncIterator[Event]) -> None:
+    async for event in events:
+        if execution.stopping or execution.copy.lost:
+            break  # it is too late
+        producing.take(execution, event, None)
+
+
+def _unheard(work: asyncio.Task[None]) -> None:
+    if not work.cancelled() and (error := work.exception()) is not None:
+        log.debug("what was left of an executor's cancel has failed: %r", error)
 
 
 async def stop(execution: Execution) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class EngineOptions:
     """How an engine treats its tasks. Times in seconds; 0 is off.
 
-    patience: that a run may take to stop when it is told to; a deaf one goes on unheard.
+    patience: that a run may take to stop when it is told to; a deaf one goes on unheard. cancel_timeout: that the
+    executor's `cancel` may take before that; then its run is ended without it.
     queue: how many messages may wait for a task's run to end. tasks: how many tasks of one scope may be worked on at
     once. history: how many messages a task may have before it takes no further one of its user. Each is 0 for no
     limit; more are RESOURCE_EXHAUSTED.
@@ -20,6 +21,7 @@ class EngineOptions:
     """
 
     patience: float = 5.0
+    cancel_timeout: float = 30.0
     queue: int = 16
     tasks: int = 10_000
     history: int = 10_000

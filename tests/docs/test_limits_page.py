@@ -23,6 +23,7 @@ OPTIONS = (EngineOptions, HostOptions, Limits, MemoryStore, PushOptions, ReplayO
 CLASSES: dict[str, Any] = {one.__name__: one for one in OPTIONS}
 #: options that bound nothing a caller can make grow
 NO_LIMITS = {
+    "EngineOptions.cancel_timeout",
     "EngineOptions.patience",
     "EngineOptions.run_timeout",
     "EngineOptions.silence_timeout",

@@ -32,6 +32,8 @@ _READERS = 4
 _BUSY = 5.0
 #: seconds until a PostgreSQL that does not answer counts as gone
 _CONNECT = 5
+#: seconds that a caller waits for what it reads, and the end for what is still being read
+_READ, _LAST_READS = 20.0, 5.0
 
 _PRAGMAS = (
     "journal_mode=WAL",
@@ -76,7 +78,12 @@ class Database:
 
     async def read(self, work: Callable[[Connection], Result], /) -> Result:
         """Does `work` in a thread and in one transaction that sees one moment. Raises UNAVAILABLE."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, work)
+        try:
+            async with asyncio.timeout(_READ):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, work)
+        except TimeoutError:
+            log.warning("the store does not answer")
+            raise unavailable() from None
 
     def anchor(self) -> None:
         """Keeps a SQLite file open. Where the last connection goes, its index of the log goes too, and on a disk
@@ -86,6 +93,15 @@ class Database:
             self._anchor = self.engine.connect()
             self._anchor.exec_driver_sql("SELECT count(*) FROM sqlite_master")
             self._anchor.rollback()
+
+    async def finish(self) -> None:
+        """Closes it, after what is being read. A database that does not answer keeps nobody for long."""
+        closing = asyncio.ensure_future(asyncio.to_thread(self.close))
+        _, late = await asyncio.wait({closing}, timeout=_LAST_READS)
+        if late:
+            log.error("the store does not answer, and is left as it is")
+        else:
+            closing.result()
 
     def close(self) -> None:
         """Closes what nobody uses. Whoever holds a connection closes it first."""

@@ -107,7 +107,7 @@ async def _alone(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterator
             async with _running(database, me, options, page_key, vault) as store:
                 yield store
         finally:
-            database.close()
+            await database.finish()
 
 
 @asynccontextmanager
@@ -132,7 +132,7 @@ async def _beside(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterato
             yield store
     finally:
         await beside.close()
-        database.close()
+        await database.finish()
 
 
 @asynccontextmanager

@@ -38,6 +38,8 @@ _CROWD = 4096
 _SOON, _LATE = 0.05, 1.0
 #: seconds after which a commit that has not come back counts as a failure
 _SLOW = 3.0
+#: seconds that the last group may take when the store is closed
+_LAST_GROUP = 10.0
 
 
 class GroupWriter:
@@ -131,14 +133,15 @@ class GroupWriter:
             await self.next_group()
 
     async def close(self) -> None:
-        """Ends the thread, after what it is doing. Everything was given before."""
+        """Ends the thread, after what it is doing, if that comes to an end. Everything was given before."""
         self.closed = True
         for handle in (self._timer, self._watch):
             if handle is not None:
                 handle.cancel()
         self._inbox.put(None)
-        while self._thread.is_alive():
-            await asyncio.to_thread(self._thread.join, 1.0)
+        await asyncio.to_thread(self._thread.join, _LAST_GROUP)
+        if self._thread.is_alive():
+            log.error("the store does not answer; what was given last may be lost")
         for hold in tuple(self.holds.values()):
             hold.expire(math.inf, unavailable())
         for job in self._jobs:
