@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.hosting.stores import open_store
 from tests.durability import troubles
 from tests.durability.callers import BINDINGS, callers
 from tests.durability.databases import filled
 from tests.durability.outage import Outage, raw_refusal
-from tests.durability.serving import NotServing, Stage
+from tests.durability.serving import NotServing, Stage, until
 from tests.durability.troubles import Scene, Trouble
 from tests.postgres import Postgres
 
@@ -117,3 +118,13 @@ async def test_a_postgresql_that_stops_and_comes_back(own_postgres: Postgres) ->
                 look_at(made.refusals)
             await made.recovered()
         assert await made.compared() == []
+
+
+async def test_an_outage_that_nobody_has_met_yet_is_known(own_postgres: Postgres) -> None:
+    """An idle server is not ready either: the first caller need not find out."""
+    async with open_store(filled(own_postgres)) as store:
+        assert store.refusal() is None
+        own_postgres.stop()
+        await until(lambda: store.refusal() is not None)
+        own_postgres.start()
+        await until(lambda: store.refusal() is None)

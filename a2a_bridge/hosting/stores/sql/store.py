@@ -229,6 +229,9 @@ class SqlStore:
     def woken(self, task_ids: Collection[str] | None) -> None:
         """Others have changed these tasks, None for any."""
         self._logs.woken(task_ids)
+        if task_ids is None:
+            # Nobody was heard for a while, perhaps because the database has gone.
+            self.writer.probe()
 
     def mail_came(self) -> None:
         """There may be something new in the outbox."""

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge.hosting.ports import Scope, Synced
@@ -112,6 +112,15 @@ class GroupWriter:
             return await answer
         finally:
             timer.cancel()
+
+    def probe(self) -> None:
+        """Commits nothing, if there is nothing to commit: so that `refusal` tells of an outage before somebody writes."""
+        if self.closed or self._failing or self._jobs or self._group is not None:
+            return
+        answer: asyncio.Future[None] = self._loop.create_future()
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._jobs.append(Job(_nothing, answer))
+        self.hurry()
 
     def refusal(self) -> A2AError | None:
         """UNAVAILABLE while nothing can be written."""
@@ -293,6 +302,10 @@ class GroupWriter:
             now = self._loop.time()
             for hold in tuple(self.holds.values()):
                 hold.expire(now, unavailable())
+
+
+def _nothing(connection: Connection) -> None:
+    connection.execute(text("SELECT 1"))
 
 
 def _tellable(error: Exception) -> Exception:
