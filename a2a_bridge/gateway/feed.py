@@ -4,8 +4,8 @@ Rules:
 1. A stream that the agent ended is over, and so is one that broke after the task had come to rest. One that broke
    before is taken up by subscribing: after the last event if the agent gives ids, else by the difference between the
    task as known and as it is now.
-2. Readers learn of a break only if it cannot be mended: all attempts failed, the agent refuses, or events are lost
-   whose number nobody knows.
+2. Readers learn of a break only if it cannot be mended: all attempts failed, the agent refuses or keeps silent, or
+   events are lost whose number nobody knows.
 3. What an agent says is its word: only UNAVAILABLE (which a broken connection is, too), and a deadline that was the
    first caller's, count as a break.
 """
@@ -29,7 +29,7 @@ from a2a_bridge.core.call import (
     CallContext,
 )
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
-from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.messages import RUNNING, TERMINAL
 from a2a_bridge.core.resume import GAP, counted_on
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects.marks import SNAPSHOT, synthesised
@@ -43,6 +43,8 @@ Events = AsyncGenerator[hub.StreamResponse, None]
 
 #: seconds to learn what became of a task that can no longer be subscribed to
 _LOOK = 10.0
+#: seconds in which an agent without ids has to say something to whoever has subscribed again
+_QUIET = 5.0
 #: states after which a stream has come to rest
 _RESTING = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED}
 
@@ -153,6 +155,9 @@ class Feed:
             else:
                 if error is not None:
                     await self._settle()
+                    if log.state in RUNNING and log.regular:
+                        # It ended in mid-work and says no more: what is known of it is the break.
+                        raise error
                 return
 
     async def _read(self, source: Events, reply: dict[str, str]) -> None:
@@ -220,7 +225,13 @@ class Feed:
         request = hub.SubscribeToTaskRequest(id=self._log.task_id, tenant=self._tenant)
         source = cast("Events", self._service.stream(Call(ops.SUBSCRIBE_TO_TASK, request, context)))
         try:
-            await self._fit(source, reply)
+            async with asyncio.timeout(None if self.heard else _QUIET):
+                await self._fit(source, reply)
+        except TimeoutError:
+            # Some agents forget those who listened when they fail, and never say another word.
+            await source.aclose()
+            await self._look(_Lost())
+            return None, reply
         except StopAsyncIteration:
             # What was asked for by its id and is nothing has been told; anything else has to be looked at.
             if not self.heard:

@@ -234,6 +234,20 @@ FAULTS: tuple[Fault, ...] = (
         label="* refused",
     ),
     *(
+        Fault(
+            "an error in a stream cuts the connection, and whoever looks afterwards may find a task that has failed",
+            AGENT,
+            release,
+            (HTTP_JSON,),
+            nothing,
+            "errors",
+            label,
+            sometimes=True,
+        )
+        for release in ("0.3.26", "1.3.0 compat")
+        for label in ("midway * refused", "midway * ended")
+    ),
+    *(
         Fault("members that 0.3 does not know are dropped", CLIENT, release, bindings, WITHOUT_MEDIA_TYPES)
         for release, bindings in (("0.2.16", (JSONRPC, GRPC)), ("0.3.26", EVERY), ("1.3.0 compat", EVERY))
     ),
