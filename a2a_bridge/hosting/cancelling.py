@@ -4,6 +4,7 @@ Rules:
 1. One thing at a time ends a task; whoever else wants it to end waits for that.
 2. A run gets so many seconds to stop, and the executor's `cancel` to clean up. What is deaf goes on, and nothing of
    what it says counts.
+3. A run that ends because it is told of a cancellation has not failed: the cancellation says what the task becomes.
 """
 
 from __future__ import annotations
@@ -59,7 +60,15 @@ async def _cancel(execution: Execution, run: Run) -> None:
     clean_up: Callable[[Run], AsyncIterator[Event]] | None
     clean_up = getattr(execution.workshop.executor, "cancel", None)
     if clean_up is not None:
-        await _cleaned_up(execution, clean_up(run))
+        execution.canceling = True
+        try:
+            await _cleaned_up(execution, clean_up(run))
+        except A2AError:
+            if execution.producer is None:  # it stopped for a cancellation that is refused now
+                producing.unfinished(execution)
+            raise
+        finally:
+            execution.canceling = False
     execution.stopping = True
     await execution.halt()
     if execution.copy.lost:

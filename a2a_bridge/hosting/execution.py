@@ -62,6 +62,7 @@ class Execution:
     """One task while something happens to it.
 
     copy: the task. producer: the asyncio task in which the runs live. ending: the one in which something ends them.
+    canceling: the executor cleans up after a cancellation, which it may refuse.
     visits: callers that are about to do something with it. stopping: somebody of us has ended the runs: the
     engine's close, a cancellation, a timeout, a store that knows better. handed_over: the task is left for another
     process to go on with, so its hold is kept until this one is gone.
@@ -88,6 +89,7 @@ class Execution:
         self.visits = 0
         self.creating = False
         self.stopping = False
+        self.canceling = False
         self.handed_over = False
         self._on_idle = on_idle
         #: accepted and not answered yet
@@ -241,7 +243,7 @@ class Execution:
 
     async def _work(self) -> None:
         try:
-            while self.waiting and not self.stopping:
+            while self.waiting and not (self.stopping or self.canceling):
                 ticket = self.waiting.popleft()
                 if self.copy.task is None:
                     if ticket.answer.cancelled() and all(one.answer.cancelled() for one in ticket.all()):

@@ -51,6 +51,8 @@ async def perform(execution: Execution, ticket: Ticket) -> None:
             return
         # The executor's own doing: nobody of us has asked for it.
         _uncancel()
+        if execution.canceling:
+            return
         log.warning("the run of task %s cancelled itself", execution.task_id)
         _broken_off(execution, ticket, CRASHED, internal_error())
     except Moved:
@@ -139,11 +141,11 @@ def _finished(execution: Execution, ticket: Ticket) -> None:
     if task is None:
         for one in ticket.all():
             one.settle(ticket.said or broken("the agent ended without an answer"))
-    elif task.status.state in RUNNING:
-        fail(execution, UNFINISHED)
-    else:
+    elif task.status.state not in RUNNING:
         for one in ticket.all():
             execution.settle(one)
+    elif not execution.canceling:
+        fail(execution, UNFINISHED)
 
 
 def _broken_off(execution: Execution, ticket: Ticket, text: str, error: A2AError) -> None:
@@ -152,6 +154,12 @@ def _broken_off(execution: Execution, ticket: Ticket, text: str, error: A2AError
             one.settle(error)
     elif not execution.ended:
         fail(execution, text)
+
+
+def unfinished(execution: Execution) -> None:
+    """Fails a task at work that has no run any more."""
+    if execution.task is not None and execution.task.status.state in RUNNING:
+        fail(execution, UNFINISHED)
 
 
 def fail(execution: Execution, text: str) -> None:

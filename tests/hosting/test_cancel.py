@@ -16,6 +16,7 @@ from tests.hosting.scene import (
     BOB,
     CANCELED,
     COMPLETED,
+    FAILED,
     IMMEDIATELY,
     INPUT,
     PATIENCE,
@@ -160,6 +161,49 @@ async def test_an_executor_may_refuse() -> None:
     assert (await talk.get(task.id)).status.state == WORKING
     assert not stuck.stopped
     await talk.close()
+
+
+async def polite(run: Run) -> AsyncIterator[Event]:
+    yield run.status("working")
+    await run.wait_cancelled()
+
+
+async def test_a_run_that_ends_when_it_hears_of_the_cancellation_has_not_failed() -> None:
+    async def cancel(run: Run) -> AsyncIterator[Event]:
+        for _ in range(10):  # more than the run needs
+            await asyncio.sleep(0)
+        for event in ():
+            yield run.status(event)
+
+    for clean_up in (None, cancel):
+        talk = Talk(agent_of(polite, clean_up))
+        events = talk.events("x")
+        task = await anext(events)
+        further = asyncio.create_task(talk.send("more", task_id=task.id))
+        assert shape(await anext(events)) == WORKING
+        assert (await talk.cancel(task.id)).status.state == CANCELED
+        assert [shape(one) async for one in events][-1] == CANCELED
+        with refused(Reason.UNSUPPORTED_OPERATION):
+            await further
+        await talk.rest()
+
+
+async def test_a_run_that_ends_for_a_cancellation_that_is_refused_has_failed() -> None:
+    async def cancel(run: Run) -> AsyncIterator[Event]:
+        for _ in range(10):  # more than the run needs
+            await asyncio.sleep(0)
+        raise A2AError(Reason.TASK_NOT_CANCELABLE)
+        yield run.status("canceled")
+
+    talk = Talk(agent_of(polite, cancel))
+    task = await talk.send("x", configuration=IMMEDIATELY)
+    further = asyncio.create_task(talk.send("more", task_id=task.id))
+    with refused(Reason.TASK_NOT_CANCELABLE):
+        await talk.cancel(task.id)
+    assert (await talk.get(task.id)).status.state == FAILED
+    with refused(Reason.UNSUPPORTED_OPERATION):
+        await further
+    await talk.rest()
 
 
 async def test_a_cancel_that_crashes_cancels_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
