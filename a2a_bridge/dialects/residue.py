@@ -209,6 +209,24 @@ def same(one: Json, other: Json) -> bool:
     return one == other
 
 
+def with_sorted_members(value: Json) -> Json:
+    """The same tree, whose text is always the same: maps of protobuf have no order. Not recursive: it may be deep."""
+    root: list[Any] = [value]
+    rest: list[Any] = [root]
+    while rest:
+        place = rest.pop()
+        for key, item in place.items() if isinstance(place, dict) else enumerate(place):
+            if isinstance(item, dict):
+                place[key] = {name: item[name] for name in sorted(item)}
+            elif isinstance(item, list):
+                place[key] = item.copy()
+            else:
+                continue
+            rest.append(place[key])
+    made: Json = root[0]
+    return made
+
+
 def _status_units(message: Any) -> Iterator[Any]:
     if message.HasField("status") and message.status.HasField("message"):
         yield from units(message.status.message)
@@ -287,7 +305,7 @@ def _checksum(value: Json) -> str:
     try:
         octets = orjson.dumps(value, _plain, orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
-        octets = dumps(_sorted(value))
+        octets = dumps(with_sorted_members(value))
     return f"{crc32(octets):08x}"
 
 
@@ -295,24 +313,6 @@ def _plain(value: Any) -> float:
     if isinstance(value, ExactFloat):
         return float(value)
     raise TypeError
-
-
-def _sorted(value: Json) -> Json:
-    """With members in order. Without recursion, since what is deep ends here."""
-    root: list[Any] = [value]
-    rest: list[Any] = [root]
-    while rest:
-        place = rest.pop()
-        for key, item in place.items() if isinstance(place, dict) else enumerate(place):
-            if isinstance(item, dict):
-                place[key] = {name: item[name] for name in sorted(item)}
-            elif isinstance(item, list):
-                place[key] = item.copy()
-            else:
-                continue
-            rest.append(place[key])
-    made: Json = root[0]
-    return made
 
 
 def _is_entry(entry: object) -> bool:

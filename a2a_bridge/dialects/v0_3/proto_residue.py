@@ -301,7 +301,8 @@ def _mirror(
         _say_literal(was, piece)
         if piece.get("configuration") == {} and "configuration" not in was and not others[index]:
             del piece["configuration"]  # none and an empty one mean the same
-        entries = _entries(was, piece, owners[index])
+        # In one order, because `_decode_slowly` compares this text with the one that came.
+        entries: Any = residue.with_sorted_members(_entries(was, piece, owners[index]))
         if entries:
             carrier = hub.Part()
             _carry(carrier, HUB, entries)
