@@ -34,6 +34,7 @@ from a2a_bridge.core.resume import GAP, counted_on
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects.marks import SNAPSHOT, synthesised
 from a2a_bridge.gateway.differences import missed
+from a2a_bridge.gateway.overlap import Overlap
 from a2a_bridge.gateway.replay import Log, ReplayOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -86,8 +87,8 @@ class Feed:
         self._theirs = theirs
         self._on_growth = on_growth
         self._fruitless = 0
-        #: the status that was told last because a snapshot had it
-        self._told: hub.TaskStatus | None = None
+        #: what a snapshot has told, while events that follow it may tell it again
+        self._overlap: Overlap | None = None
         self._begun = False
         self._task: asyncio.Task[None] | None = None
 
@@ -164,19 +165,35 @@ class Feed:
         log = self._log
         async with aclosing(source) as events:
             async for event in events:
-                if self._append(event, reply.pop(EVENT_PARAMETER, "")) and log.full:
+                if await self._take(event, reply.pop(EVENT_PARAMETER, "")) and log.full:
                     await log.room()
+
+    async def _take(self, event: hub.StreamResponse, id_: str) -> bool:
+        """Adds an event, unless a snapshot has told it. Whether it is time to look for room. Raises _Lost."""
+        if self._overlap is not None and await self._is_told(event, self._overlap):
+            return False
+        return self._append(event, id_)
+
+    async def _is_told(self, event: hub.StreamResponse, overlap: Overlap) -> bool:
+        if overlap.may_tell(event):
+            now = None
+            if event.HasField("artifact_update"):
+                try:
+                    now = await self._task_now()
+                except A2AError as failure:
+                    logger.debug(
+                        "whether a piece of task %s is new is not known: %s", self._log.task_id, failure
+                    )
+            if overlap.tells(event, now):
+                return True
+        self._overlap = None
+        return False
 
     def _append(self, event: hub.StreamResponse, id_: str) -> bool:
         """Adds an event of the agent's. Whether it is time to look for room. Raises _Lost when its id does not follow."""
         log = self._log
         if self._theirs and id_ != log.id(log.last + 1):
             raise self._lost()
-        if self._told is not None and event.HasField("status_update"):
-            # A snapshot may be ahead of the events that follow it.
-            told, self._told = self._told, None
-            if not self._theirs and event.status_update.status == told:
-                return False
         if id_:
             self.heard = id_
         self._fruitless = 0
@@ -270,7 +287,7 @@ class Feed:
             # Made because of the event that follows: where that is a status, it has been written into the task.
             second = await anext(source)
             self._catch_up(first.task, id_, status=not second.HasField("status_update"))
-            self._append(second, reply.pop(EVENT_PARAMETER, ""))
+            await self._take(second, reply.pop(EVENT_PARAMETER, ""))
 
     async def _settle(self) -> None:
         """Tells how a task ended whose stream was taken up and ended without that, as some agents' do."""
@@ -283,16 +300,20 @@ class Feed:
 
     async def _look(self, refused: A2AError) -> None:
         """Closes the log by what became of the task. Raises what the agent said if that is not the end of it."""
+        task = await self._task_now()
+        if task.status.state not in _RESTING:
+            raise refused
+        self._catch_up(task, "")
+
+    async def _task_now(self) -> hub.Task:
+        """Raises what the agent says, and UNAVAILABLE when that takes too long."""
         request = hub.GetTaskRequest(id=self._log.task_id, tenant=self._tenant)
         context = self.context.replace(deadline=None, origin=IN_PROCESS, reply={})
         try:
             async with asyncio.timeout(_LOOK):
-                task = await self._service.unary(Call(ops.GET_TASK, request, context))
+                return await self._service.unary(Call(ops.GET_TASK, request, context))
         except TimeoutError:
             raise A2AError(Reason.UNAVAILABLE, "the agent does not answer", blame=Blame.PEER) from None
-        if task.status.state not in _RESTING:
-            raise refused
-        self._catch_up(task, "")
 
     def _catch_up(self, now: hub.Task, id_: str, *, status: bool = True) -> None:
         """Adds what was missed, as a snapshot tells it. Raises _Lost when it cannot be told."""
@@ -309,7 +330,7 @@ class Feed:
             self._fruitless = 0
             if log.append(event):
                 self._on_growth()
-        self._told = now.status if events and events[-1].HasField("status_update") else None
+        self._overlap = Overlap(events, now) if events and not self._theirs else None
 
 
 __all__ = ["Events", "Feed"]

@@ -15,6 +15,7 @@ from a2a_bridge.core.operations import GET_TASK
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, yielding
 from tests.gateway.sharing_scene import (
+    PATIENCE,
     QUICK,
     Seen,
     Shaky,
@@ -70,6 +71,50 @@ async def test_broken_after_each_event_of_a_task_that_went_on_meanwhile(own: boo
             hub.TASK_STATE_WORKING,
             hub.TASK_STATE_COMPLETED,
         ]
+
+
+@pytest.mark.parametrize("texts", ["abcd", "aaaa", "abab", "abbb"])
+async def test_events_that_the_snapshot_has_told_do_not_come_twice(texts: str) -> None:
+    """An agent collects events for a subscriber before it looks at the task that it shows first."""
+    events = [
+        begun(),
+        became(hub.TASK_STATE_WORKING),
+        *map(chunk, texts),
+        became(hub.TASK_STATE_COMPLETED),
+    ]
+    for place in range(1, len(events) - 1):
+        for behind in range(len(events) - place):
+            for more in (["n"], []):
+                log = Log(*events[:-1], numbered=False, behind=behind)
+                async with sharing(Shaky(log, place)) as service:
+                    seen: list[Any] = []
+                    reading = asyncio.create_task(into(seen, numbered(service, sending())))
+                    async with asyncio.timeout(PATIENCE):
+                        while said(seen) != [*texts]:  # noqa: ASYNC110  nobody tells when a reader has read
+                            await asyncio.sleep(0)
+                    log.add(*map(chunk, more), events[-1])
+                    await reading
+                assert said(seen) == [*texts, *more]
+                assert [
+                    one.status_update.status.state for _, one in seen if one.HasField("status_update")
+                ] == [
+                    hub.TASK_STATE_WORKING,
+                    hub.TASK_STATE_COMPLETED,
+                ]
+
+
+async def test_a_piece_that_may_be_new_is_told() -> None:
+    """What looks like the last piece of the snapshot, but stands behind it in the task."""
+    log = Log(begun(), chunk("x"), numbered=False)
+    agent = Shaky(log, 1)
+    async with sharing(agent) as service, aclosing(numbered(service, sending())) as stream:
+        seen = [await anext(stream), await anext(stream)]
+        await agent.until_open(1, begun=2)
+        log.add(chunk("x"))
+        seen.append(await anext(stream))
+        log.add(chunk("x"), became(hub.TASK_STATE_COMPLETED))
+        seen += await rest(stream)
+    assert said(seen) == ["x", "x", "x"]
 
 
 @numberings

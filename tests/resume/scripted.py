@@ -47,16 +47,23 @@ class Log:
     """Implements Service for one task.
 
     epoch: what its ids begin with. kept: events before this index are kept no longer. numbered: whether it gives ids
-    and resumes; without, it is an agent like any other.
+    and resumes; without, it is an agent like any other. behind: events that a new subscriber is told although they are
+    in the snapshot that it has got, as some agents do.
     """
 
     def __init__(
-        self, *events: hub.StreamResponse, epoch: str = "", kept: int = 0, numbered: bool = True
+        self,
+        *events: hub.StreamResponse,
+        epoch: str = "",
+        kept: int = 0,
+        numbered: bool = True,
+        behind: int = 0,
     ) -> None:
         self.events = list(events)
         self.epoch = epoch
         self.kept = kept
         self.numbered = numbered
+        self.behind = behind
         self.calls: list[Call[Any, Any]] = []
         self._changed = asyncio.Event()
 
@@ -107,6 +114,7 @@ class Log:
                     mark_gap(task, asked, self.id(number))
                 self._number(reply, number)
                 yield hub.StreamResponse(task=task)
+                number -= self.behind
         while True:
             while number < len(self.events):
                 number += 1
