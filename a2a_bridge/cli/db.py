@@ -99,7 +99,9 @@ def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
             with connection.begin():
                 yield connection
     except CannotOpen as error:
-        raise fail(Exit.USAGE, error.text, error.remedy) from None
+        # Here the URL is an argument.
+        remedy = error.remedy.removeprefix("--store ")
+        raise fail(Exit.UNREACHABLE if error.away else Exit.USAGE, error.text, remedy) from None
 
 
 def _of_something_else() -> typer.Exit:

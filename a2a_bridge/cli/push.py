@@ -82,13 +82,15 @@ def retry(
 ) -> None:
     """Send dead letters again, in their old order, as if they had never been tried.
 
+    The exit code is 1 when a number is none of a dead letter.
+
     Such as:
 
       a2a-bridge push retry --store sqlite:///.a2a-bridge/Echo.db 17 18
 
       a2a-bridge push retry --store postgresql://… --all
     """
-    from a2a_bridge.cli.output import data, document
+    from a2a_bridge.cli.output import data, document, talk
     from a2a_bridge.hosting.stores.sql.push import retry
 
     if every == bool(numbers):
@@ -99,6 +101,9 @@ def retry(
         document({"retried": count})
     else:
         data(f"{count} to be sent again")
+    if numbers and count < len(set(numbers)):
+        talk(f"{len(set(numbers)) - count} of these numbers are no dead letters")
+        raise typer.Exit(Exit.TASK_FAILED)
 
 
 @app.command()
@@ -133,7 +138,7 @@ def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
                 raise fail(Exit.USAGE, "the store has not the tables of this version", upgrade)
             yield connection
     except CannotOpen as error:
-        raise fail(Exit.USAGE, error.text, error.remedy) from None
+        raise fail(Exit.UNREACHABLE if error.away else Exit.USAGE, error.text, error.remedy) from None
 
 
 def _tree(letter: Letter) -> dict[str, Any]:

@@ -47,7 +47,7 @@ async def run(
                 usage = await stack.enter_async_context(counting.open())
             server = await opening.__aenter__()
         except CannotOpen as error:
-            raise fail(Exit.USAGE, error.text, error.remedy) from error
+            raise fail(Exit.UNREACHABLE if error.away else Exit.USAGE, error.text, error.remedy) from error
         except OSError as error:
             raise fail(Exit.USAGE, f"cannot listen: {error}", "another port, or port 0 for any") from error
         try:

@@ -50,13 +50,22 @@ def test_another_version_is_told(url: str, tmp_path: Path, number: str, code: in
         assert "newer" in err
 
 
-@pytest.mark.parametrize("url", ["nonsense", "mysql://u:hidden@h/d", "postgresql://u:hidden@127.0.0.1:1/d"])
-def test_what_cannot_be_reached_is_said_without_secrets(url: str) -> None:
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        ("nonsense", 2),
+        ("memory://", 2),
+        ("mysql://u:hidden@h/d", 2),
+        ("postgresql://u:hidden@127.0.0.1:1/d", 3),
+    ],
+)
+def test_what_cannot_be_reached_is_said_without_secrets(url: str, code: int) -> None:
     for command in ("check", "upgrade"):
-        code, out, err = run(command, url)
-        assert (code, out) == (2, "")
+        found, out, err = run(command, url)
+        assert (found, out) == (code, "")
         assert "error: " in err
         assert "hidden" not in err
+        assert "--store" not in err  # which `db` has not
 
 
 def test_a_database_of_something_else_is_left_alone(url: str, tmp_path: Path) -> None:

@@ -152,6 +152,9 @@ async def test_dead_letters_are_seen_and_sent_again_while_the_server_runs(tmp_pa
             assert target not in without.out  # it is sealed
             one = await command("push", "retry", str(letters[3]["number"]), env=keyed)
             assert one.out == "1 to be sent again\n"
+            again = await command("push", "retry", "999999", env=keyed)
+            assert (again.code, again.out) == (1, "0 to be sent again\n")
+            assert "no dead letter" in again.err
             await receiver.arrived(5)
             assert (await command("push", "retry", "--all", "-o", "json", env=keyed)).json == {"retried": 3}
             posted = await receiver.arrived(8)
@@ -168,6 +171,12 @@ async def test_stores_that_cannot_be_looked_into(name: str, tmp_path: Path) -> N
         assert done.out == ""
         assert "Traceback" not in done.err
     assert not (tmp_path / "none.db").exists()
+
+
+async def test_a_database_where_nobody_answers() -> None:
+    done = await command("push", "list", "--store", "postgresql://127.0.0.1:1/x")
+    assert done.code == 3, done
+    assert "Traceback" not in done.err
 
 
 async def test_retry_wants_to_know_what() -> None:

@@ -18,12 +18,16 @@ MEMORY = "memory://"
 
 
 class CannotOpen(Exception):  # noqa: N818  what it says is its name
-    """A store that cannot be opened. text: why, for people. remedy: what to do, a command line or a flag."""
+    """A store that cannot be opened. text: why, for people. remedy: what to do, a command line or a flag.
 
-    def __init__(self, text: str, remedy: str = "") -> None:
+    away: nobody answers where it is said to be, so that another attempt may succeed.
+    """
+
+    def __init__(self, text: str, remedy: str = "", *, away: bool = False) -> None:
         super().__init__(text)
         self.text = text
         self.remedy = remedy
+        self.away = away
 
 
 @asynccontextmanager

@@ -19,6 +19,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from sqlalchemy import URL, Connection, select
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import OperationalError
 
 from a2a_bridge.hosting.stores.opening import CannotOpen
 from a2a_bridge.hosting.stores.options import StoreOptions
@@ -61,7 +62,8 @@ def locked(path: Path) -> Iterator[None]:
         lock.acquire()
     except Timeout:
         text = f"another process works with {path}"
-        raise CannotOpen(text, "--store sqlite:///ANOTHER or postgresql://…") from None
+        remedy = "again when that has ended; or, for both at once, --store postgresql://…"
+        raise CannotOpen(text, remedy) from None
     except OSError as error:
         raise CannotOpen(f"{path} cannot be opened: {error.strerror}", "--store sqlite:///ANOTHER") from None
     try:
@@ -88,7 +90,8 @@ def reached(url: URL) -> Iterator[Database]:
         if not failed(error):
             raise
         place = url.database if database.sqlite else url.set(drivername="postgresql").render_as_string()
-        raise CannotOpen(f"{place} cannot be used: {cause(error)}") from None
+        away = not database.sqlite and isinstance(error, OperationalError)
+        raise CannotOpen(f"{place} cannot be used: {cause(error)}", away=away) from None
     finally:
         database.close()
 
