@@ -60,11 +60,12 @@ async def _cancel(execution: Execution, run: Run) -> None:
     clean_up: Callable[[Run], AsyncIterator[Event]] | None
     clean_up = getattr(execution.workshop.executor, "cancel", None)
     if clean_up is not None:
+        producer = execution.producer
         execution.canceling = True
         try:
             await _cleaned_up(execution, clean_up(run))
         except A2AError:
-            if execution.producer is None:  # it stopped for a cancellation that is refused now
+            if producer is not None and producer.done():  # for a cancellation that is refused now
                 producing.unfinished(execution)
             raise
         finally:

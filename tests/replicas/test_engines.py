@@ -292,8 +292,8 @@ async def test_a_message_that_a_replica_took_before_it_died_is_answered_with_wha
     one, two = await beside(steps.agent()), await beside(steps.agent())
     task_id = await _begun(one, steps)
     sending = asyncio.create_task(two.send("more", message_id="m-2", task_id=task_id))
-    streaming = asyncio.create_task(two.stream("again", message_id="m-3", task_id=task_id))
     await _joined(two, task_id, "m-2")
+    streaming = asyncio.create_task(two.stream("again", message_id="m-3", task_id=task_id))
     await _joined(two, task_id, "m-3")
     dead(one)
     task = await sending
