@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from a2a_bridge.core.messages import RUNNING
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -30,11 +31,25 @@ class Overlap:
     def may_tell(self, event: hub.StreamResponse) -> bool:
         """Whether the snapshot has told what looks like this event."""
         if event.HasField("status_update"):
-            return any(_same(event.status_update.status, one) for one in self._statuses)
+            return self._holds(event.status_update.status)
         if event.HasField("artifact_update"):
             pieces = self._pieces.get(event.artifact_update.artifact.artifact_id)
             return pieces is not None and pieces.may_hold(event.artifact_update)
         return False
+
+    def _holds(self, status: hub.TaskStatus) -> bool:
+        now = self._snapshot.status
+        if status.message.message_id:
+            # Where it was told from the history, the state is a guess.
+            return any(
+                status.message == one.message and (status.state == one.state or one.message != now.message)
+                for one in self._statuses
+            )
+        if status in self._statuses:
+            return True
+        # One that was followed by another before the task was looked at. Never an end, in case clocks differ.
+        dated = status.HasField("timestamp") and now.HasField("timestamp")
+        return status.state in RUNNING and dated and _time(status) < _time(now)
 
     def tells(self, event: hub.StreamResponse, now: hub.Task | None) -> bool:
         """Whether an event that it may tell is told by it. now: the task after the event, for a piece of an artifact."""
@@ -77,10 +92,8 @@ class _Pieces:
         return {place + len(parts) for place in places if self._parts[place : place + len(parts)] == parts}
 
 
-def _same(status: hub.TaskStatus, told: hub.TaskStatus) -> bool:
-    if status.message.message_id and told.message.message_id:
-        return status.message == told.message  # its state is a guess where it was told from the history
-    return status == told
+def _time(status: hub.TaskStatus) -> tuple[int, int]:
+    return status.timestamp.seconds, status.timestamp.nanos
 
 
 def _artifact(task: hub.Task, artifact_id: str) -> hub.Artifact | None:
