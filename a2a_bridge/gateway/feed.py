@@ -155,8 +155,9 @@ class Feed:
                 error, source = failure, None
             else:
                 if error is not None:
+                    regular = log.regular
                     await self._settle()
-                    if log.state in RUNNING and log.regular:
+                    if log.state in RUNNING and regular:
                         # It ended in mid-work and says no more: what is known of it is the break.
                         raise error
                 return

@@ -103,6 +103,41 @@ async def test_events_that_the_snapshot_has_told_do_not_come_twice(texts: str) -
                 ]
 
 
+class Ending(Log):
+    """Its streams end with an event that is no end, although the task has ended."""
+
+    last = chunk("last")
+
+    async def unary(self, call: Any, /) -> Any:
+        task = await super().unary(call)
+        task.status.state = hub.TASK_STATE_COMPLETED
+        return task
+
+    async def stream(self, call: Any, /) -> Any:
+        async with aclosing(super().stream(call)) as events:
+            async for event in events:
+                yield event
+                if event == self.last:
+                    return
+
+
+async def test_a_task_that_is_too_large_to_know_does_not_just_end() -> None:
+    log = Ending(begun(), numbered=False)
+    agent = Shaky(log, 1)
+    async with (
+        sharing(agent, replace(QUICK, task_size=500, events=1)) as service,
+        aclosing(numbered(service, sending())) as stream,
+    ):
+        await anext(stream)
+        await agent.until_open(1, begun=2)
+        for one in (*[chunk("x" * 50_000)] * 3, Ending.last):
+            log.add(one)
+            assert (await anext(stream))[1] == one
+        with pytest.raises(A2AError) as caught:
+            await anext(stream)
+    assert caught.value.reason is Reason.UNAVAILABLE
+
+
 async def test_a_piece_that_may_be_new_is_told() -> None:
     """What looks like the last piece of the snapshot, but stands behind it in the task."""
     log = Log(begun(), chunk("x"), numbered=False)
