@@ -45,7 +45,7 @@ def failed_to_connect(error: A2AError) -> bool:
 class Health:
     """What is known of an upstream: never asked (`reachable` None), reachable, or not and why.
 
-    since: seconds on the clock of the upstream at which it became so.
+    since: seconds on the clock of the upstream at which it became reachable, or was last found not to be.
     """
 
     reachable: bool | None
@@ -119,11 +119,11 @@ class Upstream:
     def _note(self, error: A2AError | None) -> None:
         """Remembers what a call told about the connection. An answer, even an error, is a sign of life."""
         reachable = error is None or not failed_to_connect(error)
-        if reachable is self.health.reachable:
+        if reachable and self.health.reachable:
             return
-        if not reachable:
+        if not reachable and self.health.reachable is not False:
             logger.warning("%r cannot be reached: %s", self, error)
-        elif self.health.reachable is False:
+        elif reachable and self.health.reachable is False:
             logger.warning("%r can be reached again", self)
         self.health = Health(reachable, self._clock(), "" if reachable else str(error))
 

@@ -154,6 +154,11 @@ async def test_what_was_down_a_moment_ago_comes_last_until_it_has_cooled_down() 
     service = Failover(upstreams, clock=lambda: now)
     await service.unary(get_task())
     assert upstreams[0].health.reachable is False
+    # Each attempt that fails counts, not the first one alone.
+    now += COOL_DOWN
+    for _ in range(3):
+        assert (await service.unary(get_task())).id == "second"
+    assert len(first.calls) == 2
     first.failure = None
     assert (await service.unary(get_task())).id == "second"
     now += COOL_DOWN
