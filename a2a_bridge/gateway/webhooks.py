@@ -60,8 +60,8 @@ _LOOK = 5.0
 
 @dataclass(slots=True, eq=False)
 class _Relayed:
-    """What a caller registered. token: ours. service, context: to ask for the task as that caller, which nobody can who
-    learned of the config from a depot.
+    """What a caller registered. key: what is the same when it is repeated, where no depot tells. token: ours. service,
+    context: to ask for the task as that caller, which nobody can who learned of the config from a depot.
     """
 
     key: tuple[Scope, str, bytes] | None
@@ -143,22 +143,25 @@ class Relay:
         """
         version = call.context.origin.version
         scope = visible_to(call.request, call.context)
-        key = scope, version, config.SerializeToString(deterministic=True)
-        relay_id = self._ids.get(key)
-        if relay_id is None:
-            own = hub.TaskPushNotificationConfig()
-            own.CopyFrom(config)
-            kept = Kept(scope, version if version in self._older else "", own)
-            if self._depot is None:
-                relay_id, token = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
-            else:
-                relay_id = self._depot.address(kept)
-                token = self._depot.token(relay_id)
-                await self._depot.keep(relay_id, kept)
+        own = hub.TaskPushNotificationConfig()
+        own.CopyFrom(config)
+        kept = Kept(scope, version if version in self._older else "", own)
+        key = None
+        if self._depot is not None:
+            relay_id = self._depot.address(kept)
+            token = self._depot.token(relay_id)
+            # Each time: another gateway may have forgotten it since.
+            await self._depot.keep(relay_id, kept)
+        else:
+            key = scope, version, config.SerializeToString(deterministic=True)
+            relay_id, token = self._ids.get(key) or secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+        known = self._relayed.get(relay_id)
+        if known is None or known.context is None:
             # A copy of the parameters, or the whole request would be kept with them.
             parameters = dict(call.context.parameters.items())
             context = call.context.replace(reply={}, deadline=None, parameters=parameters)
-            self._ids[key] = relay_id
+            if key is not None:
+                self._ids[key] = relay_id
             self._remember(relay_id, _Relayed(key, kept, token, service, context))
         self._relayed.move_to_end(relay_id)
         made = hub.TaskPushNotificationConfig()
@@ -243,8 +246,9 @@ class Relay:
         if relayed is not None or self._depot is None:
             return relayed
         kept = await self._depot.recall(relay_id)
-        if kept is None:
-            return None
+        registered = self._relayed.get(relay_id)
+        if registered is not None or kept is None:
+            return registered  # meanwhile, by somebody who knows more of it
         relayed = _Relayed(None, kept, self._depot.token(relay_id))
         self._remember(relay_id, relayed)
         return relayed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -71,6 +72,12 @@ class Gateway:
     depot: Depot
     store: Store
     agent: Agent
+
+    async def beside(self) -> Gateway:
+        """Another gateway on the same store."""
+        depot = Depot(self.store.push_configs, self.store.outbox)
+        await depot.open()
+        return Gateway(Relay(self.relay._webhook, BASE, depot=depot), depot, self.store, self.agent)
 
     async def call(self, operation: Any, request: Any, *, version: str = "1.0", who: str = "ann") -> Any:
         context = CallContext(
@@ -191,6 +198,36 @@ async def test_a_deleted_config_is_forgotten_with_what_waits_for_it(tmp_path: Pa
             await one.call(ops.DELETE_PUSH_CONFIG, gone)
             assert await one.store.outbox.letters() == []
             assert await one.post(registered) == 404
+
+
+async def test_a_config_that_another_gateway_deleted_is_kept_when_it_comes_again(tmp_path: Path) -> None:
+    agent = Agent()
+    gone = hub.DeleteTaskPushNotificationConfigRequest(task_id="t", id="p")
+    async with receiving() as receiver, gateway(tmp_path, agent, delivers=False) as one:
+        other = await one.beside()
+        config = hook(receiver, task_id="t", id="p")
+        await one.call(*created(config))
+        await other.call(ops.DELETE_PUSH_CONFIG, gone)
+        await one.call(*created(config))
+        for each in (other, one, await one.beside()):
+            assert await each.post(agent.configs["t", "p"]) == 200
+        assert len(await one.store.outbox.letters()) == 3
+
+
+async def test_a_config_that_is_looked_up_while_it_is_registered(tmp_path: Path) -> None:
+    agent = Agent()
+    async with receiving() as receiver, gateway(tmp_path, agent, delivers=False) as one:
+        config = hook(receiver, task_id="t", id="p")
+        await one.call(*created(config), version="0.3")
+        registered = agent.configs["t", "p"]
+        other = await one.beside()
+        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+            for _ in range(20):
+                group.create_task(other.post(registered))
+                group.create_task(other.call(*created(config), version="0.3"))
+        [known] = other.relay._relayed.values()
+        assert known.context is not None, "who posts can be told the whole task"
+        await other.call(*created(config), version="0.3")
 
 
 async def test_a_config_within_a_message_serves_other_messages(tmp_path: Path) -> None:
