@@ -31,7 +31,7 @@ class Plan:
     """How long to measure.
 
     rounds, bare_rounds: measured rounds of each side. seconds: length of a round; a load generator takes whole ones.
-    store_seconds: the same with a database, on which some sides take seconds for one answer.
+    store_rounds, store_seconds: the same with a database, on which some sides take seconds for one answer.
     connections: requests in flight; streams: streams in flight.
     held: idle streams that the memory of one is measured with. repeats: how often that is done.
     """
@@ -39,6 +39,7 @@ class Plan:
     rounds: int = 5
     bare_rounds: int = 3
     seconds: int = 2
+    store_rounds: int = 3
     store_seconds: int = 6
     warm_up: int = 1
     connections: int = 32
@@ -47,7 +48,9 @@ class Plan:
     repeats: int = 3
 
 
-QUICK = Plan(rounds=2, bare_rounds=1, seconds=1, store_seconds=4, warm_up=1, held=200, repeats=1)
+QUICK = Plan(
+    rounds=2, bare_rounds=1, seconds=1, store_rounds=2, store_seconds=4, warm_up=1, held=200, repeats=1
+)
 
 Steps = Callable[[str], None]
 
@@ -79,13 +82,15 @@ def load_row(work: Work, plan: Plan, cores: Cores, databases: Databases, on_step
                 continue  # has nothing that gets warm
             on_step(f"{work.title}: {side.name} warms up")
             _load(work, side, plan, cores, plan.warm_up, cold=True)
-        seconds = plan.store_seconds if work.store else plan.seconds
-        for number in range(plan.rounds):
+        rounds, seconds = plan.rounds, plan.seconds
+        if work.store:
+            rounds, seconds = plan.store_rounds, plan.store_seconds
+        for number in range(rounds):
             # Another order each round: whoever follows a hungry one would always find a warm or a throttled core.
             for side in sides[number % 3 :] + sides[: number % 3]:
                 if side.name == "bare" and len(side.rates) >= plan.bare_rounds:
                     continue
-                on_step(f"{work.title}: {side.name}, round {number + 1} of {plan.rounds}")
+                on_step(f"{work.title}: {side.name}, round {number + 1} of {rounds}")
                 side.rates.append(_load(work, side, plan, cores, seconds))
         for name, server in servers.items():
             if errors := server.errors().strip():
