@@ -133,12 +133,14 @@ class Courier:
         while True:
             self._stirred.clear()
             parcels: list[Parcel] = []
+            pause: float | None = None
             try:
                 free = self._options.at_once - len(self._going)
+                # Only `due` takes what is due off what `wait` tells of; without a free slot we wait for one, see _done.
                 if free > 0:
                     parcels = await self._outbox.due(free, self._circuits.room)
-                pause = await self._outbox.wait()
-                trouble = 0.0
+                    pause = await self._outbox.wait()
+                    trouble = 0.0
             except A2AError as error:
                 if not trouble:
                     logger.warning("the outbox cannot be read, which is tried again: %s", error)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.bindings import Fetched
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting.ports import Letter, Store
 from a2a_bridge.push import Courier
@@ -386,3 +387,52 @@ async def test_a_mistake_of_ours_is_no_dead_end(caplog: pytest.LogCaptureFixture
             await receiver.arrived(2)
             await letters(store, 0)
     assert "could not be made" in caplog.text
+
+
+async def test_a_courier_without_a_free_slot_sleeps() -> None:
+    """What is due meanwhile waits for the slot, and not by asking the outbox over and over."""
+    clock = Clock()
+    store: Any = memory(clock)
+    asked: list[float | None] = []
+    ask = store.outbox.wait
+    held, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> float | None:
+        asked.append(await ask())
+        return asked[-1]
+
+    async def post(url: str, *_: Any) -> Fetched:
+        if "again" in url:
+            raise A2AError(Reason.UNAVAILABLE)
+        held.set()
+        await go_on.wait()
+        return Fetched(200, {}, b"")
+
+    store.outbox.wait = wait
+    courier = Courier(
+        store.outbox,
+        post,
+        options(at_once=1, first=1.0),
+        task_at=store.task_at,
+        now=clock,
+        chance=lambda: 1.0,
+    )
+    courier.start()
+    try:
+        await register(store, "http://again.example/", task_id="t")
+        await author(store, "t")
+        await until(lambda: 1.0 in asked)  # it has failed and waits for its time
+        await register(store, "http://slow.example/", task_id="u")
+        await author(store, "u")
+        async with asyncio.timeout(PATIENCE):
+            await held.wait()
+        clock.time += 10
+        courier._stirred.set()
+        before = len(asked)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert len(asked) - before <= 1
+        go_on.set()
+        await until(lambda: len(asked) > before)  # and goes on when there is one
+    finally:
+        await courier.close()
