@@ -5,15 +5,21 @@ Rules:
    fails the while gets longer, if not everything is as before.
 2. A target that has failed for longer than anybody wants to wait is hopeless: what waits for it gets one attempt each,
    and nothing is kept for it any more.
-3. Times are those of a clock that never jumps.
+3. Of more than `most` targets, the one whose last failure is the oldest is forgotten, unless it is busy: whoever may
+   register webhooks may have as many names as it likes.
+4. Times are those of a clock that never jumps.
 """
 
 from __future__ import annotations
 
 import random
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+
+#: targets of which something is known
+MOST = 10_000
 
 
 @dataclass(slots=True)
@@ -29,7 +35,8 @@ class Circuits:
     """All targets. Times in seconds.
 
     each: how many notifications one may be given at once. trip: after how many failures in a row it is given none.
-    pause: for how long at first, doubled each time up to `longest`. patience: after which it is hopeless.
+    pause: for how long at first, doubled each time up to `longest`. patience: after which it is hopeless. most: of how
+    many something is known.
     """
 
     def __init__(
@@ -40,6 +47,7 @@ class Circuits:
         pause: float = 5.0,
         longest: float = 300.0,
         patience: float = 24 * 3600.0,
+        most: int = MOST,
         now: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -48,9 +56,10 @@ class Circuits:
         self._pause = pause
         self._longest = longest
         self._patience = patience
+        self._most = most
         self._now = now
         self._chance = chance
-        self._circuits: dict[str, _Circuit] = {}
+        self._circuits: OrderedDict[str, _Circuit] = OrderedDict()
 
     def __len__(self) -> int:
         """How many targets something is known of: those that are busy or failing."""
@@ -83,6 +92,7 @@ class Circuits:
         tripped = False
         if fine is False:
             now = self._now()
+            self._circuits.move_to_end(target)
             circuit.failures += 1
             if circuit.failing_since is None:
                 circuit.failing_since = now
@@ -97,6 +107,8 @@ class Circuits:
             circuit.open_until = circuit.failing_since = None
         if circuit.going == 0 and circuit.failures == 0:
             del self._circuits[target]
+        elif len(self._circuits) > self._most:
+            self._forget_one()
         return tripped
 
     def wait(self) -> float | None:
@@ -108,3 +120,10 @@ class Circuits:
             if one.open_until is not None and one.going == 0 and one.open_until > now
         ]
         return min(times, default=None)
+
+    def _forget_one(self) -> None:
+        # Busy ones are few, so this does not look far.
+        idle = (target for target, circuit in self._circuits.items() if circuit.going == 0)
+        oldest = next(idle, None)
+        if oldest is not None:
+            del self._circuits[oldest]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.push.circuit import Circuits
+from a2a_bridge.push.circuit import MOST, Circuits
+from tests.docs.pages import DOCS
 from tests.push.test_lines import Clock
 
 
@@ -110,3 +111,30 @@ def test_targets_do_not_come_back_together() -> None:
     clock.time += 2.5  # the least that the first pause may be
     waits = [ours.room(f"x{number}") for number in range(50)]
     assert 0 in waits
+
+
+def test_what_is_known_is_bounded_and_the_oldest_goes_unless_it_is_busy() -> None:
+    clock = Clock()
+    ours = circuits(clock, trip=1, most=3)
+    ours.begin("busy")
+    for number in range(10):
+        ours.begin(f"x{number}")
+        ours.end(f"x{number}", fine=False)
+        assert len(ours) <= 3
+    assert ours.room("busy") == 3
+    assert [ours.room(f"x{number}") for number in range(6, 10)] == [4, 4, 0, 0]
+    ours.end("busy", fine=False)
+    assert len(ours) == 3
+
+
+def test_a_target_that_fails_again_is_not_the_oldest() -> None:
+    ours = circuits(Clock(), trip=2, most=2)
+    for target in "xyxz":
+        ours.begin(target)
+        ours.end(target, fine=False)
+    assert [ours.room(target) for target in "xyz"] == [0, 4, 4]
+    assert len(ours) == 2
+
+
+def test_as_many_as_the_docs_say() -> None:
+    assert f"{MOST:,} targets" in (DOCS / "limits.md").read_text()
