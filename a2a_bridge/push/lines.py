@@ -60,7 +60,13 @@ class Lines(Generic[LineT]):
     def take(self, limit: int, room: Callable[[str], int]) -> list[LineT]:
         """Lines whose turn it is, which are out from now on. room: how many a target can be given at most."""
         self._wake()
-        allowed = {target: room(target) for target in self._ready}
+        allowed: dict[str, int] = {}
+        for target in self._ready:
+            if len(allowed) >= limit:
+                break  # very many may be ready, and no more than these get a turn
+            most = room(target)
+            if most > 0:
+                allowed[target] = most
         taken: list[LineT] = []
         while allowed and len(taken) < limit:
             for target in list(allowed):

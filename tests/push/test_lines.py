@@ -93,3 +93,28 @@ def test_a_line_moves_to_another_target() -> None:
     assert ours.target("a") == "y"
     assert ours.take(10, lambda target: 1 if target == "x" else 0) == []
     assert ours.take(10, lambda target: 1 if target == "y" else 0) == ["a"]
+
+
+def test_no_more_targets_are_asked_than_lines_are_wanted() -> None:
+    ours = lines()
+    for number in range(10_000):
+        ours.put(f"a{number}", f"x{number}")
+    asked: list[str] = []
+
+    def room(target: str) -> int:
+        asked.append(target)
+        return 0 if target == "x0" else 1
+
+    assert ours.take(1, room) == ["a1"]
+    assert asked == ["x0", "x1"]
+    assert ours.take(2, room) == ["a2", "a3"]
+    assert asked == ["x0", "x1", "x0", "x2", "x3"]
+    assert ours.take(0, room) == []
+
+
+def test_turns_go_on_where_they_ended() -> None:
+    ours = lines()
+    for target in "xyz":
+        for number in range(2):
+            ours.put(f"{target}{number}", target)
+    assert [ours.take(1, anything) for _ in range(6)] == [["x0"], ["y0"], ["z0"], ["x1"], ["y1"], ["z1"]]
