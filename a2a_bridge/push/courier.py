@@ -31,7 +31,7 @@ from a2a_bridge.push.options import PushOptions
 from a2a_bridge.push.ports import Outbox, Parcel
 from a2a_bridge.push.signing import SIGNATURE_HEADER, Signer
 from a2a_bridge.push.target import target_of
-from a2a_bridge.push.webhook import stamped
+from a2a_bridge.push.webhook import stamped, unsent
 
 logger = logging.getLogger("a2a_bridge.push")
 
@@ -242,7 +242,8 @@ class Courier:
         except TimeoutError:
             raise _Failed("no answer in time") from None
         except A2AError as error:
-            raise _unsent(error) from None
+            text, final = unsent(error)
+            raise _Failed(text, final=final, fine=None if final else False) from None
         status = reply.status
         if 200 <= status < 300:
             return
@@ -317,17 +318,6 @@ class Courier:
                 logger.info("the outbox cannot be told what became of a notification yet: %s", error)
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_MEND)
-
-
-def _unsent(error: A2AError) -> _Failed:
-    """What an error of the client side means. Its text is not for operators: it may hold the URL."""
-    if error.reason is Reason.PERMISSION_DENIED:
-        return _Failed("the receiver's host leads to an address that is not allowed", final=True, fine=None)
-    if error.reason is Reason.DEADLINE_EXCEEDED:
-        return _Failed("no answer in time")
-    if error.metadata.get("phase") == "connect":
-        return _Failed("no connection")
-    return _Failed("the connection broke")
 
 
 def _signed(headers: dict[str, str], signature: str) -> dict[str, str]:

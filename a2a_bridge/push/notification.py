@@ -131,6 +131,8 @@ def deliverable(config: hub.TaskPushNotificationConfig) -> A2AError | None:
         parts = urlsplit(config.url)
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         fine = fine and parts.username is None  # which would be a second Authorization
+        # A backslash is a slash to some, and a part of the host to others.
+        fine = fine and "\\" not in config.url
     except ValueError:
         fine = False
     if not fine or not config.url.isprintable() or " " in config.url:

@@ -3,7 +3,9 @@
 Rules:
 1. No redirects; what is not http(s) is not posted. Where a URL may lead is for `post` to say (see Gatekeeper).
 2. All attempts of a notification have the same `webhook-id`.
-3. 2xx is an acknowledgement (spec 4.3). 4xx except 408 and 429 is a refusal; anything else is worth another attempt.
+3. 2xx is an acknowledgement (spec 4.3). 4xx except 408 and 429 is a refusal, and where we may not go we do not go a
+   second time; anything else is worth another attempt.
+4. Logs name hosts. Paths and queries of webhooks are often secrets.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from a2a_bridge.bindings import Post
-from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.push.notification import Notification
 from a2a_bridge.push.signing import standard_signature
 
@@ -60,7 +62,9 @@ class Webhook:
                 headers = stamped(notification, webhook_id, int(time.time()))
                 reply = await self.post(notification.url, headers, notification.body)
             except A2AError as error:
-                outcome = str(error)
+                outcome, final = unsent(error)
+                if final:
+                    break
                 continue
             if 200 <= reply.status < 300:
                 return True
@@ -80,6 +84,19 @@ def stamped(notification: Notification, webhook_id: str, timestamp: int) -> dict
     return headers
 
 
+def unsent(error: A2AError) -> tuple[str, bool]:
+    """What an error of the client side means, and whether it is final. Its own text is not for logs and operators: it
+    may hold the URL.
+    """
+    if error.reason is Reason.PERMISSION_DENIED:
+        return "the receiver's host leads to an address that is not allowed", True
+    if error.reason is Reason.DEADLINE_EXCEEDED:
+        return "no answer in time", False
+    if error.metadata.get("phase") == "connect":
+        return "no connection", False
+    return "the connection broke", False
+
+
 def _host(notification: Notification) -> str:
-    """Whom the log may name: paths and queries of webhooks are often secrets."""
+    """Whom the log may name."""
     return urlsplit(notification.url).hostname or "nobody"

@@ -190,6 +190,8 @@ async def test_https_only() -> None:
         ({"authentication": {"scheme": "x", "credentials": "x" * 8193}}, "authentication.credentials"),
         ({"url": "https://user:pass@hook.example/"}, "url"),
         ({"url": "https://hook.example/\r\nX: y"}, "url"),
+        ({"url": "https://hook.example\\x/hook"}, "url"),
+        ({"url": "https://hook.example/hook\\x"}, "url"),
         ({"token": "a\r\nX: y"}, "token"),
     ],
 )

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import DialOptions, http_post
+from a2a_bridge.bindings import DialOptions, Fetched, http_post
+from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.push import Notification, Webhook
 from tests.push.receiver import Receiver, receiving
 
@@ -64,3 +65,43 @@ async def test_a_silent_receiver_is_given_up() -> None:
     async with receiving() as receiver, webhook(timeout=0.2) as hook:
         receiver.silent = True
         assert not await hook.send(made(receiver))
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts", "said"),
+    [
+        (
+            A2AError(Reason.UNAVAILABLE, f"'{SECRET}' is no URL", metadata={"phase": "connect"}),
+            3,
+            "no connection",
+        ),
+        (A2AError(Reason.UNAVAILABLE, SECRET), 3, "the connection broke"),
+        (A2AError(Reason.DEADLINE_EXCEEDED, SECRET), 3, "no answer in time"),
+        (A2AError(Reason.PERMISSION_DENIED, SECRET), 1, "not allowed"),
+    ],
+    ids=repr,
+)
+async def test_errors_are_told_in_words_of_ours_and_refusals_are_final(
+    error: A2AError, attempts: int, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    posted: list[str] = []
+
+    async def post(url: str, *_: Any) -> Fetched:
+        posted.append(url)
+        raise error
+
+    with caplog.at_level(logging.DEBUG, "a2a_bridge.push"):
+        given = Notification(f"http://hook.example/{SECRET}", {}, b"{}")
+        assert not await Webhook(post, pause=0.001).send(given)
+    assert len(posted) == attempts
+    assert said in caplog.text
+    assert "hook.example" in caplog.text
+    assert SECRET not in caplog.text
+
+
+async def test_a_url_that_only_some_can_read_stays_out_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with webhook() as hook:
+        given = Notification(f"http://h\u00f6st.invalid/{SECRET}?token={SECRET}", {}, b"{}")
+        assert not await hook.send(given)
+    assert caplog.records
+    assert SECRET not in caplog.text
