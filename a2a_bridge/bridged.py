@@ -83,7 +83,11 @@ async def bridged(
 async def _relay(
     stack: AsyncExitStack, options: ServeOptions, store: Store | None, version: str, names: Names | None
 ) -> tuple[Relay, Mapping[str, Document], Callable[[float], Awaitable[None]]]:
+    durable = store is not None and store.durable
+    if options.push_options.signing_keys and not durable:
+        raise ValueError("a relay signs what it sends from a store that is durable, and there is none")
     gatekeeper = Gatekeeper(options.push_options.guard())
+    stack.callback(gatekeeper.close)
     post = await stack.enter_async_context(http_post(DialOptions(timeout=_PUSH_TIMEOUT), gatekeeper.resolve))
     depot = None
     documents: dict[str, Document] = {}

@@ -131,6 +131,7 @@ def gateway(
     from a2a_bridge.cli.storing import keys_of, push_options
     from a2a_bridge.cli.target import parse
     from a2a_bridge.gateway import ReplayOptions
+    from a2a_bridge.hosting.stores.opening import MEMORY
     from a2a_bridge.hosting.stores.options import StoreOptions
     from a2a_bridge.middleware import Limits
 
@@ -155,8 +156,11 @@ def gateway(
         raise typer.BadParameter(
             "needs --push-relay; nothing else of a gateway is kept", param_hint="--store"
         )
-    if push_signing_key and not (push_relay and store):
-        raise typer.BadParameter("needs --push-relay and --store", param_hint="--push-signing-key")
+    if push_signing_key and (not push_relay or store in ("", MEMORY)):
+        raise typer.BadParameter(
+            f"needs --push-relay and a --store other than {MEMORY}; without one nothing is signed",
+            param_hint="--push-signing-key",
+        )
     kept = ReplayOptions(linger=linger, total=replay_memory)
     if not replay_memory:
         kept = replace(kept, tasks=0)

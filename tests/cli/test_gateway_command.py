@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from joserfc.jwk import ECKey
 
 from a2a_bridge.codec import dumps, encoder
 from a2a_bridge.core.errors import A2AError, Reason
@@ -273,6 +274,16 @@ async def test_a_store_without_a_relay_would_keep_nothing(tmp_path: Path) -> Non
     )
     assert (done.code, done.out) == (2, "")
     assert "--push-relay" in done.err
+
+
+@pytest.mark.parametrize("store", [(), ("--store", "memory://")], ids=" ".join)
+async def test_a_key_that_would_sign_nothing_is_a_usage_error(tmp_path: Path, store: tuple[str, ...]) -> None:
+    key = tmp_path / "key.pem"
+    key.write_bytes(ECKey.generate_key("P-256").as_pem(private=True))
+    flags = ("--push-relay", "http://127.0.0.1", *store, "--push-signing-key", str(key))
+    done = await command("gateway", "http://127.0.0.1:9", *flags, *ANY_PORT)
+    assert (done.code, done.out) == (2, "")
+    assert "--store" in done.err
 
 
 async def test_only_the_versions_that_are_asked_for_are_served(probe: Probe) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import socket
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -23,7 +24,7 @@ from a2a_bridge.push.masking import masked
 from a2a_bridge.runtime import ServeOptions, Server, connect, serve_agent, serve_gateway
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.gateway.test_versions import asking
-from tests.push.receiver import Receiver, receiving
+from tests.push.receiver import PATIENCE, Receiver, receiving
 from tests.push.test_webhooks_by_version import check, finished
 from tests.push.version_scene import ALLOWED
 
@@ -179,3 +180,33 @@ async def test_listing_tasks_of_an_older_agent_can_be_switched_off() -> None:
                 with pytest.raises(A2AError) as caught:
                     await client.list_tasks(hub.ListTasksRequest())
                 assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
+
+
+@pytest.mark.parametrize("store", [None, "memory://"])
+async def test_a_relay_that_could_not_sign_says_so(store: str | None) -> None:
+    key = ECKey.generate_key("P-256").as_pem(private=True).decode()
+    options = ServeOptions(
+        push_relay="http://127.0.0.1", store=store, push_options=replace(ALLOWED, signing_keys=(key,))
+    )
+    async with serve_agent(ScriptedAgent(), INTERFACES) as agent:
+        found = select(agent.card, known=["JSONRPC"])
+        with pytest.raises(ValueError, match="store"):
+            async with serve_gateway(agent.card, found, INTERFACES, options):
+                pass
+
+
+async def test_a_relay_leaves_no_threads_behind() -> None:
+    others = set(threading.enumerate())
+    options = ServeOptions(push_relay="http://127.0.0.1", grace=0)
+    async with serve_agent(ScriptedAgent(), INTERFACES) as agent:
+        found = select(agent.card, known=["JSONRPC"])
+        async with through(agent, found, "JSONRPC", options) as client:
+            given = hub.TaskPushNotificationConfig(task_id="t", id="p", url="http://localhost/")
+            with pytest.raises(A2AError) as caught:
+                await client.create_task_push_notification_config(given)
+            assert caught.value.reason is Reason.INVALID_PARAMS
+            ours = [one for one in set(threading.enumerate()) - others if "a2a push names" in one.name]
+            assert ours
+    for thread in ours:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
