@@ -19,6 +19,14 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.gateway import rewrite
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
+#: state -> exit code, as without `all`; every other state is fine
+_EXITS = {
+    "failed": Exit.TASK_FAILED,
+    "rejected": Exit.TASK_FAILED,
+    "canceled": Exit.TASK_FAILED,
+    "auth-required": Exit.AUTH,
+}
+
 
 @dataclass(slots=True)
 class Answer:
@@ -97,8 +105,13 @@ def _gist(answer: Answer) -> str:
     """An answer in two or three words."""
     if answer.error is not None:
         return answer.error.name
-    state = next((found for event in reversed(answer.events) if (found := _state(event))), "message")
+    state = _last(answer) or "message"
     return state if len(answer.events) == 1 else f"{state}, {len(answer.events)} events"
+
+
+def _last(answer: Answer) -> str:
+    """The state that was told last; empty when none was."""
+    return next((found for event in reversed(answer.events) if (found := _state(event))), "")
 
 
 def _state(event: Any) -> str:
@@ -126,7 +139,5 @@ def _exit(answers: list[Answer]) -> Exit:
         return exit_code(failed)
     if any(answer.different for answer in answers):
         return Exit.PROTOCOL
-    bad = {"failed", "rejected", "canceled"}
-    return (
-        Exit.TASK_FAILED if any(_state(one.events[-1]) in bad for one in answers if one.events) else Exit.OK
-    )
+    # They are not different, so the first one speaks for all.
+    return _EXITS.get(_last(answers[0]), Exit.OK)

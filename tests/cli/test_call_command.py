@@ -223,6 +223,27 @@ async def test_answers_that_differ_end_with_4_and_say_where(probe: Probe) -> Non
     assert "message.parts[0].text" in text.err
 
 
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        (hub.TASK_STATE_COMPLETED, 0),
+        (hub.TASK_STATE_INPUT_REQUIRED, 0),
+        (hub.TASK_STATE_FAILED, 1),
+        (hub.TASK_STATE_AUTH_REQUIRED, 5),
+    ],
+)
+async def test_a_comparison_ends_as_the_task_did(probe: Probe, state: hub.TaskState, code: int) -> None:
+    update = hub.TaskStatusUpdateEvent(task_id="t", context_id="c", status=hub.TaskStatus(state=state))
+    late = hub.StreamResponse(artifact_update=events()[2].artifact_update)
+    probe.on_unary = answering(task(state))
+    probe.on_stream = yielding(events()[0], hub.StreamResponse(status_update=update), late)
+    async with agent(probe) as server:
+        for flags in ((), ("--stream",)):
+            done = await command("call", url(server), "hi", "--binding", "all", *flags)
+            assert done.code == code, done.err
+            assert done.out.count("identical") == 2
+
+
 async def test_an_error_on_every_binding_is_compared_too(probe: Probe) -> None:
     probe.on_unary = answering(A2AError(Reason.TASK_NOT_FOUND, metadata={"taskId": "t"}))
     async with agent(probe) as server:
