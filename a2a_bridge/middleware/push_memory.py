@@ -1,8 +1,7 @@
 """Remembers what older callers said of push configs that 1.0 cannot hold, for agents that keep no configs of ours.
 
-It changes no config and sends nothing; hosted agents keep it with the configs themselves, and need none of this. Rules:
-1. The version is noted before the call is passed on, because events may be sent before it is answered.
-2. What was said beside a config comes back to older callers; see a2a_bridge.push.asides.
+It changes no config and sends nothing; hosted agents keep it with the configs themselves, and need none of this. What was
+said beside a config comes back to older callers; see a2a_bridge.push.asides.
 """
 
 from __future__ import annotations
@@ -50,36 +49,28 @@ class _PushMemory:
             self._note_inline(call)
         return self._service.stream(call)
 
-    def _version(self, call: Call[Any, Any]) -> str:
-        version = call.context.origin.version
-        return version if version in self._older else ""
-
     def _note_inline(self, call: Call[Any, Any]) -> None:
         configuration = call.request.configuration
         if configuration.HasField("task_push_notification_config"):
             scope = scope_of(call.request, call.context)
             config = configuration.task_push_notification_config
-            self._known.note_receiver(scope, config, self._version(call), asides.told_within(call.request))
+            self._known.note_receiver(scope, config, asides.told_within(call.request))
 
     async def _configs(self, call: Call[Any, Any]) -> Any:
         request = call.request
         scope = scope_of(request, call.context)
-        version = self._version(call)
-        aside = ""
-        if call.operation is ops.CREATE_PUSH_CONFIG:
-            self._known.note_receiver(scope, request, version)
-            aside = asides.told(call.context) if version else ""
+        older = call.context.origin.version in self._older
         response = await self._service.unary(call)
         if call.operation is ops.CREATE_PUSH_CONFIG:
-            self._known.note(scope, response, version, aside)
+            self._known.note(scope, response, asides.told(call.context) if older else "")
         elif call.operation is ops.DELETE_PUSH_CONFIG:
             self._known.forget(scope, request.task_id, request.id)
-        if version:
+        if older:
             self._recall(call, scope, response)
         return response
 
     def _recall(self, call: Call[Any, Any], scope: Scope, response: Any) -> None:
         if isinstance(response, hub.TaskPushNotificationConfig):
-            asides.recall(call.context, self._known.of(scope, response).aside)
+            asides.recall(call.context, self._known.of(scope, response))
         elif isinstance(response, hub.ListTaskPushNotificationConfigsResponse):
-            asides.recall(call.context, [self._known.of(scope, one).aside for one in response.configs])
+            asides.recall(call.context, [self._known.of(scope, one) for one in response.configs])

@@ -1,4 +1,4 @@
-"""push_memory(): the version of who registers, and what older callers said beside their configs."""
+"""push_memory(): what older callers said beside their configs comes back to them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ class Agent:
     def __init__(self) -> None:
         self.configs: dict[str, hub.TaskPushNotificationConfig] = {}
         self.known = Registrations()
-        self.seen: list[str] = []
         probe = Probe()
         probe.on_unary = self._answer
         probe.on_stream = yielding()
@@ -48,8 +47,6 @@ class Agent:
     async def _answer(self, call: Call[Any, Any]) -> Any:
         request = call.request
         if call.operation is ops.CREATE_PUSH_CONFIG:
-            # An event may be sent from here on, so the version has to be known.
-            self.seen.append(self.known.of(ALICE, request).version)
             made = self.configs[request.id or "made"] = config(request.id or "made")
             return made
         if call.operation is ops.GET_PUSH_CONFIG:
@@ -87,23 +84,15 @@ def test_nobody_wraps_a_service_that_only_speaks_1_0() -> None:
     assert push_memory(Registrations(), [V1_0])(probe) is probe
 
 
-@pytest.mark.parametrize(("version", "remembered"), [("0.3", "0.3"), ("1.0", ""), ("", "")])
-async def test_the_version_of_who_registers(version: str, remembered: str) -> None:
-    agent = Agent()
-    await agent.create(caller(version), "")
-    assert agent.known.of(ALICE, config("made")).version == remembered
-    assert agent.seen == [remembered]
-
-
 @pytest.mark.parametrize("operation", [ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE])
-async def test_the_version_of_who_registers_within_a_message(operation: Any) -> None:
+async def test_who_says_nothing_beside_its_configs_is_not_remembered(operation: Any) -> None:
     agent = Agent()
+    await agent.create(caller())
     request = send().request
     await ask(agent.service, Call(operation, request, caller()))
-    assert len(agent.known) == 0
     request.configuration.task_push_notification_config.CopyFrom(config(""))
     await ask(agent.service, Call(operation, request, caller()))
-    assert agent.known.of(ALICE, config("given")) == ("0.3", "")
+    assert len(agent.known) == 0
 
 
 async def test_what_was_said_beside_a_config_comes_back() -> None:
@@ -178,4 +167,4 @@ async def test_a_config_that_was_refused_is_not_noted() -> None:
         await ask(
             push_memory(agent.known, [OLD])(probe), Call(ops.CREATE_PUSH_CONFIG, config(), caller(aside="x"))
         )
-    assert agent.known.of(ALICE, config()).aside == ""
+    assert agent.known.of(ALICE, config()) == ""

@@ -1,4 +1,4 @@
-"""Who registered in which version: remembered within bounds, and only where it is not the newest."""
+"""What older callers said beside their configs: remembered within bounds, and only where they said something."""
 
 from __future__ import annotations
 
@@ -16,42 +16,46 @@ def config(config_id: str = "p", url: str = "http://hook/", **members: Any) -> h
     return hub.TaskPushNotificationConfig(task_id="t", id=config_id, url=url, **members)
 
 
-def test_a_version_belongs_to_a_config() -> None:
+def test_what_was_said_belongs_to_a_config() -> None:
     known = Registrations()
-    known.note(ALICE, config("old"), "0.3", "said")
+    known.note(ALICE, config("old"), "said")
     known.note(ALICE, config("new", "http://other/"), "")
-    assert known.of(ALICE, config("old")).version == "0.3"
-    assert known.of(ALICE, config("new", "http://other/")).version == ""
-    assert known.of(BOB, config("old")).version == ""
-    assert known.of(ALICE, config("old")).aside == "said"
-    assert known.of(BOB, config("old")).aside == ""
+    assert known.of(ALICE, config("old")) == "said"
+    assert known.of(ALICE, config("new", "http://other/")) == ""
+    assert known.of(BOB, config("old")) == ""
+    assert len(known) == 1
     known.forget(ALICE, "t", "old")
     known.forget(ALICE, "t", "old")
-    assert known.of(ALICE, config("old")).aside == ""
+    assert known.of(ALICE, config("old")) == ""
+    assert len(known) == 0
 
 
 def test_a_receiver_is_known_before_its_config_has_an_id() -> None:
     known = Registrations()
-    known.note_receiver(ALICE, config("", token="x"), "0.3", "said")  # noqa: S106
-    assert known.of(ALICE, config("later", token="x")) == ("0.3", "said")  # noqa: S106
-    assert known.of(ALICE, config("later", token="y")) == ("", "")  # noqa: S106
+    known.note_receiver(ALICE, config("", token="x"), "said")  # noqa: S106
+    assert known.of(ALICE, config("later", token="x")) == "said"  # noqa: S106
+    assert known.of(ALICE, config("later", token="y")) == ""  # noqa: S106
 
 
-def test_who_registers_again_in_1_0_gets_1_0() -> None:
+def test_what_is_said_last_counts() -> None:
     known = Registrations()
-    known.note(ALICE, config(), "0.3", "said")
+    known.note(ALICE, config(), "said")
     known.note(ALICE, config(), "")
-    assert known.of(ALICE, config()) == ("", "")
+    assert known.of(ALICE, config()) == ""
+    known.note_receiver(ALICE, config(""), "of another one at the same receiver")
+    known.note(ALICE, config(), "")
+    assert known.of(ALICE, config()) == ""
     assert len(known) == 0
 
 
 def test_the_memory_is_bounded() -> None:
     known = Registrations(most=3)
-    for number in range(10):
-        known.note(ALICE, config(str(number), f"http://hook/{number}"), "0.3", "x" * number)
+    for number in range(1, 10):
+        known.note(ALICE, config(str(number), f"http://hook/{number}"), "x" * number)
+        known.note_receiver(ALICE, config("", f"http://other/{number}"), "x" * number)
     assert len(known) == 6
-    assert known.of(ALICE, config("9", "http://hook/9")).version == "0.3"
-    assert known.of(ALICE, config("0", "http://hook/0")).version == ""
+    assert known.of(ALICE, config("9", "http://hook/9")) == "x" * 9
+    assert known.of(ALICE, config("1", "http://hook/1")) == ""
 
 
 def test_long_words_take_no_more_room_than_short_ones() -> None:
@@ -61,9 +65,9 @@ def test_long_words_take_no_more_room_than_short_ones() -> None:
     try:
         for number in range(5):
             config.token = str(number)
-            known.note(Scope(), config, "0.3")
+            known.note(Scope(), config, "said")
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert known.of(Scope(), config).version == "0.3"
+    assert known.of(Scope(), config) == "said"
     assert kept < 1_500_000
