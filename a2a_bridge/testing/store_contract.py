@@ -174,6 +174,25 @@ class SharedStoreContract(DurableStoreContract):
             assert known is not None
             assert (known.digest, known.task_id, bool(known.holder)) == (b"1", "t", True)
 
+    async def test_a_message_that_comes_to_two_at_once_is_new_once(self, store: Store) -> None:
+        async with self.beside(store) as other:
+            for number in range(20):
+                message_id = f"m{number}"
+                sent = await asyncio.gather(
+                    *(
+                        one.sends.reserve(HERE, message_id, b"1", task)
+                        for one, task in ((store, "t"), (other, "u"))
+                    )
+                )
+                assert sent.count(None) == 1
+                (known,) = (one for one in sent if one is not None)
+                assert (known.task_id, bool(known.holder)) == ("tu"[sent.index(None)], True)
+                # And so is one whose first attempt has come to nothing.
+                sent = await asyncio.gather(
+                    *(one.sends.reserve(HERE, message_id, b"1", "x", instead=known) for one in (store, other))
+                )
+                assert sent.count(None) == 1
+
     async def test_who_was_taken_for_dead_has_lost_its_hold(self, store: Store) -> None:
         author = await Author(store).begin("t").synced()
         async with self.survivor(store) as other:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from a2a_bridge.hosting.ports import Scope, Sent
 from a2a_bridge.hosting.stores.sql.schema import replicas, sends
@@ -28,17 +30,26 @@ class SqlSends:
 
         def work(connection: Connection) -> Sent | None:
             nonlocal put
-            row = connection.execute(select(sends).where(mine)).one_or_none()
-            if row is not None:
-                if put and (row.task, row.digest) == (task_id, digest):
-                    return None  # by a commit that was in doubt
-                known = Sent(row.digest, row.task, row.answer)
-                if instead is None or known != instead._replace(holder=""):
-                    return known._replace(holder=self._at_work(connection, row.holder))
-                connection.execute(delete(sends).where(mine))
-            put = True
-            connection.execute(
-                insert(sends).values(
+            dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
+            while True:
+                row = connection.execute(select(sends).where(mine)).one_or_none()
+                if row is not None:
+                    if put and (row.task, row.digest, row.holder) == (task_id, digest, self._me()):
+                        return None  # by a commit that was in doubt
+                    known = Sent(row.digest, row.task, row.answer)
+                    if instead is None or known != instead._replace(holder=""):
+                        return known._replace(holder=self._at_work(connection, row.holder))
+                    # No other than this one: another replica may have replaced it since it was read.
+                    connection.execute(
+                        delete(sends).where(
+                            mine,
+                            sends.c.task == row.task,
+                            sends.c.digest == row.digest,
+                            sends.c.answer == row.answer,
+                            sends.c.holder == row.holder,
+                        )
+                    )
+                putting = dialect.insert(sends).values(
                     tenant=storable(scope.tenant),
                     owner=storable(scope.owner),
                     message=storable(message_id),
@@ -48,8 +59,11 @@ class SqlSends:
                     holder=self._me(),
                     created=time.time(),
                 )
-            )
-            return None
+                putting = putting.on_conflict_do_nothing().returning(sends.c.message)
+                if connection.execute(putting).one_or_none() is not None:
+                    put = True
+                    return None
+                # Another replica was quicker by a moment: its commit was waited for, and can be seen now.
 
         return await self._writer.write(work)
 

@@ -1,0 +1,35 @@
+"""The same message on several replicas at once: who comes second learns what the first has made of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+
+from a2a_bridge.hosting.ports import Sent
+from a2a_bridge.hosting.stores import open_store
+from a2a_bridge.testing.store_scene import HERE, PATIENCE
+
+_PUT = "INSERT INTO sends VALUES (%s, %s, 'm', '1', 'theirs', '', 'other', 1e10)"
+_WAITS = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
+
+
+@pytest.mark.parametrize("commits", [True, False])
+async def test_a_message_that_another_one_is_just_writing(postgres_url: str, commits: bool) -> None:
+    async with open_store(postgres_url) as store:
+        with psycopg.connect(postgres_url) as other, psycopg.connect(postgres_url, autocommit=True) as watch:
+            other.execute(_PUT, HERE)
+            reserving = asyncio.create_task(store.sends.reserve(HERE, "m", b"1", "mine"))
+            async with asyncio.timeout(PATIENCE):
+                while watch.execute(_WAITS).fetchone() != (1,):  # noqa: ASYNC110  the database tells nobody
+                    await asyncio.sleep(0)
+                if commits:
+                    other.commit()
+                else:
+                    other.rollback()
+                assert await reserving == (Sent(b"1", "theirs") if commits else None)
+        known = await store.sends.reserve(HERE, "m", b"1", "later")
+        assert known == Sent(b"1", "theirs" if commits else "mine")
