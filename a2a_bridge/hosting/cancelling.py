@@ -5,6 +5,7 @@ Rules:
 2. A run gets so many seconds to stop, and the executor's `cancel` to clean up. What is deaf goes on, and nothing of
    what it says counts.
 3. A run that ends because it is told of a cancellation has not failed: the cancellation says what the task becomes.
+4. No run begins while a cancellation is open. Whoever waits has its turn when it is refused.
 """
 
 from __future__ import annotations
@@ -147,3 +148,5 @@ async def _stop(execution: Execution) -> None:
         execution.give_up(closing())
     elif task.status.state in RUNNING:
         execution.fail(STOPPED)
+    else:
+        execution.give_up(closing())  # a run for which the task waits still, and which has said nothing

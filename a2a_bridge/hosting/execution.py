@@ -121,11 +121,6 @@ class Execution:
             return True
         return self.copy.opening
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing happens any more, and the store has it all."""
-        return not self.busy and (self.copy.lost or not self.copy.pending)
-
     async def hold(self) -> None:
         """Makes sure that nobody else writes the task. Raises VersionConflict, A2AError UNAVAILABLE."""
         await self.copy.hold(self.tell_idle)
@@ -134,10 +129,11 @@ class Execution:
         """Gives up the hold on the task, unless that has to be found with it: what is left at work is an orphan when
         this process is gone, and only then.
         """
-        self.copy.part(release=not self.handed_over and not self._at_work)
+        self.copy.part(release=not self.handed_over and not self.at_work)
 
     @property
-    def _at_work(self) -> bool:
+    def at_work(self) -> bool:
+        """Whether the task is in a state in which somebody has to work on it."""
         task = self.copy.task
         return task is not None and task.status.state in RUNNING
 
@@ -156,7 +152,7 @@ class Execution:
     async def join(self, message: hub.Message) -> None:
         """Puts a further message into the history of the task (whose ids it is given), durably."""
         if self.ended:
-            await self.copy.settled()
+            await self.settled()
             raise already_ended(self.task_id)
         try:
             await self.copy.join(message)
@@ -172,11 +168,7 @@ class Execution:
         if ticket.wants is not Wants.OUTCOME and self.copy.task is not None:
             self.settle(ticket)
         if self.producer is None or self.producer.done():
-            producer = self.producer = _spawn(self._work(), f"a2a task {self.task_id}")
-            if producer.done():  # it began at once (see _EAGER) and never had to wait
-                self._producer_done(producer)
-            else:
-                producer.add_done_callback(self._producer_done)
+            self._produce()
 
     def accompany(self, first: Ticket, wants: Wants) -> Ticket:
         """A further ticket for a message whose run is not over."""
@@ -223,6 +215,7 @@ class Execution:
         self.ending = None
         if not done.cancelled():
             done.exception()  # whoever waits gets it; nobody may be left
+        self._next(never=done.cancelled())
         self.tell_idle()
 
     async def halt(self) -> None:
@@ -240,6 +233,13 @@ class Execution:
         producing.fail(self, text)
 
     # ------------------------------------------------------------------ the producer
+
+    def _produce(self) -> None:
+        producer = self.producer = _spawn(self._work(), f"a2a task {self.task_id}")
+        if producer.done():  # it began at once (see _EAGER) and never had to wait
+            self._producer_done(producer)
+        else:
+            producer.add_done_callback(self._producer_done)
 
     async def _work(self) -> None:
         try:
@@ -271,10 +271,18 @@ class Execution:
             return  # the next one has begun already
         if self.current is not None:
             self.current.end()
-        if self.waiting:
-            self._turn_away()
         self.producer = None
+        self._next(never=producer.cancelled())
         self.tell_idle()
+
+    def _next(self, *, never: bool) -> None:
+        """Sees to those who wait and have no producer. never: their turn cannot come."""
+        if not self.waiting or self.producer is not None:
+            return
+        if never or self.stopping or self.ended:
+            self._turn_away()
+        elif self.ending is None:
+            self._produce()  # the last one gave way to a cancellation, which was refused
 
     def _turn_away(self) -> None:
         """The turn of those who wait will not come: the runs were ended while they were let in."""
@@ -330,6 +338,8 @@ class Execution:
     def give_up(self, error: A2AError, *, only_waiting: bool = False) -> None:
         """Tells whoever waits that nothing comes of it. only_waiting: those whose turn has not come."""
         for ticket in self._tickets:
+            if ticket.decided and not self.copy.lost:
+                continue  # the store brings its answer
             if not only_waiting or ticket.begun_at is None or self.task is None:
                 ticket.settle(error)
 
@@ -350,7 +360,7 @@ class Execution:
 
         It was somebody's who is dead, and those who came to it here did not get to working on it.
         """
-        if self._at_work and self.copy.writable and not self.handed_over:
+        if self.at_work and self.copy.writable and not self.handed_over:
             take_up(self)
         return self.busy
 

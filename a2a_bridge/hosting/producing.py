@@ -52,6 +52,7 @@ async def perform(execution: Execution, ticket: Ticket) -> None:
         # The executor's own doing: nobody of us has asked for it.
         _uncancel()
         if execution.canceling:
+            _finished(execution, ticket)
             return
         log.warning("the run of task %s cancelled itself", execution.task_id)
         _broken_off(execution, ticket, CRASHED, internal_error())

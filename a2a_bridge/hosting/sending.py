@@ -7,11 +7,11 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 from typing import NamedTuple
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
-from a2a_bridge.core.messages import RUNNING
 from a2a_bridge.hosting.decorator import Agent
 from a2a_bridge.hosting.execution import Execution, Workshop
 from a2a_bridge.hosting.executions import Elsewhere, Executions
@@ -120,7 +120,9 @@ class Sending:
         wrong = _elsewhere(execution, message)
         if wrong is not None:
             raise wrong
-        if execution.task is not None and execution.task.status.state in RUNNING:
+        while execution.at_work and execution.producer is None and execution.ending is not None:
+            await asyncio.wait({execution.ending})  # nobody works on it, and it may be refused
+        if execution.at_work:
             take_up(execution)
         if execution.ended:
             await execution.settled()

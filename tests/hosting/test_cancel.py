@@ -206,6 +206,103 @@ async def test_a_run_that_ends_for_a_cancellation_that_is_refused_has_failed() -
     await talk.rest()
 
 
+class Refusing:
+    """Asks for input, at once or when it hears of a cancellation; refuses that when its gate opens."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+
+    async def execute(self, run: Run) -> AsyncIterator[Event]:
+        match run.text:
+            case "work":
+                yield run.status("working")
+                await run.wait_cancelled()
+                yield run.status("input-required")
+            case "ask":
+                yield run.status("input-required")
+            case "give up":
+                await run.wait_cancelled()
+                raise asyncio.CancelledError
+            case text:
+                yield run.status("completed", text)
+
+    async def cancel(self, _: Run) -> AsyncIterator[Event]:
+        await self.gate.wait()
+        raise A2AError(Reason.TASK_NOT_CANCELABLE)
+        yield
+
+
+@pytest.mark.parametrize("text", ["work", "ask"])
+async def test_who_waits_has_its_turn_when_a_cancellation_is_refused(text: str) -> None:
+    agent = Refusing()
+    talk = Talk(agent_of(agent.execute, agent.cancel))
+    task = await talk.send(text, configuration=IMMEDIATELY)
+    further = []
+    if text == "work":  # it is queued behind a run
+        further.append(asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-2")))
+        await a_while()
+    cancelling = asyncio.create_task(talk.cancel(task.id))
+    await agent.gate.reached()
+    further.append(asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-3")))
+    await a_while()
+    assert not any(one.done() for one in further)
+    assert (await talk.get(task.id)).status.state == INPUT
+    agent.gate.open()
+    with refused(Reason.TASK_NOT_CANCELABLE):
+        await cancelling
+    assert (await further[0]).status.state == COMPLETED
+    for one in further[1:]:
+        with refused(Reason.UNSUPPORTED_OPERATION):
+            await one
+    await talk.rest()
+
+
+async def test_a_cancellation_that_is_not_refused_tells_who_came_meanwhile() -> None:
+    gate = Gate()
+
+    async def cancel(_: Run) -> AsyncIterator[Event]:
+        await gate.wait()
+        for event in ():
+            yield event
+
+    talk = Talk(agent_of(Refusing().execute, cancel), idempotent_sends=True)
+    task = await talk.send("ask")
+    cancelling = asyncio.create_task(talk.cancel(task.id))
+    await gate.reached()
+    further = asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-2"))
+    await a_while()
+    gate.open()
+    assert (await cancelling).status.state == CANCELED
+    with refused(Reason.UNSUPPORTED_OPERATION):
+        await further
+    await talk.rest()
+    assert talk.engine._repeats is not None
+    await a_while()
+    assert talk.engine._repeats._firsts == {}
+
+
+async def test_a_run_that_breaks_off_for_a_cancellation_that_is_refused_is_answered() -> None:
+    agent = Refusing()
+    talk = Talk(agent_of(agent.execute, agent.cancel))
+    task = await talk.send("ask")
+    further = asyncio.create_task(talk.send("give up", task_id=task.id, message_id="m-2"))
+    await a_while()
+    cancelling = asyncio.create_task(talk.cancel(task.id))
+    await agent.gate.reached()
+    await a_while()
+    agent.gate.open()
+    with refused(Reason.TASK_NOT_CANCELABLE):
+        await cancelling
+    async with asyncio.timeout(PATIENCE):
+        assert (await further).status.state == INPUT
+    await talk.rest()
+
+
+async def a_while() -> None:
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
 async def test_a_cancel_that_crashes_cancels_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
     stuck = Stuck()
 

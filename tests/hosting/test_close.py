@@ -115,6 +115,25 @@ async def test_tasks_that_wait_stay_as_they_are_and_their_readers_are_told(text:
     assert (await talk.get(task.id)).status.state == state
 
 
+async def test_a_message_that_nothing_has_come_of_yet_is_given_up() -> None:
+    gate = Gate()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        if run.task is not None:
+            await gate.wait()
+        yield run.status("input-required")
+
+    talk = Talk(agent_of(execute))
+    task = await talk.send("x")
+    sending = asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-2"))
+    await gate.reached()
+    await talk.close()
+    with refused(Reason.UNAVAILABLE):
+        await sending
+    assert (await talk.get(task.id)).status.state == INPUT
+    await talk.rest()
+
+
 async def test_a_cancellation_under_way_is_waited_for() -> None:
     gate = Gate()
     held = Held()

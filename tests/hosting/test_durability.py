@@ -353,6 +353,33 @@ async def test_a_message_that_is_let_in_while_its_task_is_canceled_is_answered(
     await talk.rest()
 
 
+async def test_a_message_that_is_let_in_while_its_task_ends_and_is_lost_is_refused(
+    store: LateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk = Talk(ScriptedAgent(), store=store)
+    task = await started(store, talk, "input")
+    gate = Gate()
+
+    async def put(*_: Any) -> None:
+        await gate.wait()
+
+    monkeypatch.setattr(store.push_configs, "put", put)
+    config = hub.TaskPushNotificationConfig(url="https://hook.example/")
+    hooked = hub.SendMessageConfiguration(task_push_notification_config=config)
+    sending = asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-2", configuration=hooked))
+    await gate.reached()
+    cancelling = asyncio.create_task(talk.cancel(task.id))
+    await store.given()
+    await _a_while()
+    store.writers[-1].lose()
+    gate.open()
+    with refused(Reason.UNAVAILABLE):
+        await sending
+    with refused(Reason.TASK_NOT_CANCELABLE):
+        await cancelling
+    await talk.rest()
+
+
 @pytest.mark.parametrize("text", ["input", "auth"])
 async def test_a_message_that_is_let_in_while_the_engine_closes_is_answered(
     store: LateStore, text: str

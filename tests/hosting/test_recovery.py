@@ -259,6 +259,37 @@ async def test_a_task_that_was_left_is_taken_up_by_whoever_comes_to_it(
     lasting.gate.open()
 
 
+@pytest.mark.parametrize("resumes", [True, False])
+async def test_a_message_waits_until_it_is_known_whether_a_task_that_was_left_is_canceled(
+    store: LateStore, resumes: bool
+) -> None:
+    asked = Gate()
+
+    async def cancel(_: Run) -> AsyncIterator[Event]:
+        await asked.wait()
+        raise A2AError(Reason.TASK_NOT_CANCELABLE)
+        yield
+
+    lasting, later = Lasting(), Lasting()
+    task = await killed(lasting, store, resumes=resumes)
+    later.cancel = cancel
+    talk = Talk(agent_with(later if resumes else Plays(later.execute, cancel)), store=store)
+    cancelling = asyncio.create_task(talk.cancel(task.id))
+    await asked.reached()
+    sending = asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-2"))
+    for _ in range(30):
+        await asyncio.sleep(0)
+    assert [one.message_id for one in (await talk.get(task.id)).history] == ["m-1"]
+    asked.open()
+    with refused(Reason.TASK_NOT_CANCELABLE):
+        await cancelling
+    with refused(Reason.UNSUPPORTED_OPERATION):  # it has ended when its turn comes
+        await sending
+    assert (await talk.get(task.id)).status.state == (COMPLETED if resumes else FAILED)
+    await talk.close()
+    lasting.gate.open()
+
+
 async def test_what_is_taken_hold_of_while_the_engine_closes_stays_an_orphan(store: LateStore) -> None:
     lasting = Lasting()
     task = await killed(lasting, store, resumes=False)
