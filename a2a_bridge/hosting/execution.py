@@ -121,6 +121,11 @@ class Execution:
             return True
         return self.copy.opening
 
+    @property
+    def vain(self) -> bool:
+        """Whether runs were ended and there is no task that would tell who asks now."""
+        return self.stopping and not (self.task is not None and self.copy.writable)
+
     async def hold(self) -> None:
         """Makes sure that nobody else writes the task. Raises VersionConflict, A2AError UNAVAILABLE."""
         await self.copy.hold(self.tell_idle)

@@ -5,7 +5,8 @@ Rules:
    comes by. The same id with other content is refused.
 2. An id is reserved for good before the executor sees the message. A reservation that came to nothing, because its
    process died before anything was stored, is taken over by whoever sends the message next.
-3. In one process, whoever sends a message that is being worked on waits with whoever sent it first.
+3. In one process, whoever sends a message that is being worked on waits with whoever sent it first. When that work is
+   being thrown away, because all who sent it have gone, the message is worked on anew after that.
 """
 
 from __future__ import annotations
@@ -74,10 +75,17 @@ class Repeats:
             if first.digest != digest:
                 raise used_before()
             accepted = await asyncio.shield(first.accepted)
-            if not accepted.ticket.ended:
+            if not accepted.ticket.ended and not accepted.execution.vain:
                 return self._join(accepted, wants)
-            # Its work is over. What came of it is in the store in a moment.
-            await asyncio.shield(first.stored)
+            # Its work is over, or ends. What came of it is in the store in a moment.
+            await self._over(first, accepted)
+
+    async def _over(self, first: _First, accepted: Accepted) -> None:
+        """Returns when what came of a message is stored. Raises UNAVAILABLE when its run is deaf to being ended."""
+        patience = accepted.execution.workshop.options.patience
+        await asyncio.wait({first.stored}, timeout=None if accepted.ticket.ended else patience)
+        if not accepted.ticket.ended:
+            raise try_again()
 
     async def stored(self, request: hub.SendMessageRequest, context: CallContext) -> None:
         """Returns when the direct answer to a message is stored."""
@@ -104,6 +112,9 @@ class Repeats:
         context: CallContext,
         wants: Wants,
     ) -> Accepted:
+        refusal = self._store.refusal()
+        if refusal is not None:
+            raise refusal
         first = self._firsts[key] = _First(digest)
         try:
             task_id = await self._reserve(key, digest, request)
@@ -131,7 +142,7 @@ class Repeats:
         del self._firsts[key]
         if isinstance(error, asyncio.CancelledError):
             # Whoever waits with it was not cancelled.
-            error = A2AError(Reason.UNAVAILABLE, "try again", blame=Blame.SELF, retry_after=0.0)
+            error = try_again()
         if isinstance(error, Exception):
             first.accepted.set_exception(error)
             first.accepted.exception()  # there may be nobody to look at it
@@ -206,6 +217,11 @@ def digest_of(request: hub.SendMessageRequest) -> bytes:
     seen = as_seen(request)
     message = seen.message if isinstance(seen, hub.SendMessageRequest) else request.message
     return hashlib.sha256(message.SerializeToString(deterministic=True)).digest()
+
+
+def try_again() -> A2AError:
+    """The answer where the first who sent the message has left it."""
+    return A2AError(Reason.UNAVAILABLE, "try again", blame=Blame.SELF, retry_after=0.0)
 
 
 def used_before() -> A2AError:

@@ -97,5 +97,6 @@ async def _expired(execution: Execution, ticket: Ticket, text: str) -> None:
     if execution.task is None:
         execution.copy.shut()
         execution.give_up(too_late(text))
+        ticket.end()  # a deaf run goes on, but whoever sends the message again need not wait for it
     else:
         execution.fail(text)

@@ -16,6 +16,7 @@ from a2a_bridge.hosting.repeats import digest_of
 from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent, SlowAgent
+from tests.hosting.hand_clock import HandClock
 from tests.hosting.late import LateStore
 from tests.hosting.scene import (
     ALICE,
@@ -199,6 +200,75 @@ async def test_a_run_that_all_have_left_is_cancelled_and_may_be_sent_again() -> 
     assert (await again).parts[0].text == "x"
 
 
+class Clearing:
+    """Says nothing until it is stopped, and then takes its time; the second run answers."""
+
+    def __init__(self) -> None:
+        self.begun, self.clearing = Gate(), Gate()
+        self.runs = 0
+
+    async def execute(self, run: Run) -> AsyncIterator[Event]:
+        self.runs += 1
+        if self.runs == 1:
+            try:
+                await self.begun.wait()
+            finally:
+                await self.clearing.wait()
+        yield run.reply(run.text)
+
+
+@pytest.mark.parametrize("first", ["send", "stream"])
+async def test_who_comes_while_a_run_that_all_have_left_is_thrown_away_has_a_run_of_its_own(
+    first: str,
+) -> None:
+    clearing = Clearing()
+    talk = Talk(agent_of(clearing.execute))
+    leaving = asyncio.create_task(getattr(talk, first)("x"))
+    await clearing.begun.reached()
+    leaving.cancel()
+    await clearing.clearing.reached()
+    sending = [asyncio.create_task(talk.send("x")) for _ in range(2)]
+    stream = asyncio.create_task(talk.stream("x"))
+    await settled()
+    assert clearing.runs == 1
+    clearing.clearing.open()
+    answers = [*await asyncio.gather(*sending), *await stream]
+    assert {one.parts[0].text for one in answers} == {"x"}
+    assert len({one.message_id for one in answers}) == 1
+    assert clearing.runs == 2
+    await talk.rest()
+
+
+async def test_who_comes_while_a_deaf_run_that_all_have_left_goes_on_is_refused() -> None:
+    clearing = Clearing()
+    talk = Talk(agent_of(clearing.execute), patience=0.01)
+    leaving = asyncio.create_task(talk.send("x"))
+    await clearing.begun.reached()
+    leaving.cancel()
+    await clearing.clearing.reached()
+    with refused(Reason.UNAVAILABLE):
+        await talk.send("x")
+    clearing.clearing.open()
+    await talk.rest()
+    assert (await talk.send("x")).parts[0].text == "x"
+
+
+async def test_a_deaf_run_that_took_too_long_keeps_nobody_from_sending_again() -> None:
+    clearing, clock = Clearing(), HandClock()
+    talk = Talk(agent_of(clearing.execute), patience=0.01, run_timeout=60.0, clock=clock)
+    sending = asyncio.create_task(talk.send("x"))
+    await clearing.begun.reached()
+    clock.strike()
+    await clearing.clearing.reached()
+    again = asyncio.create_task(talk.send("x"))  # before it is known that the run is deaf
+    with refused(Reason.DEADLINE_EXCEEDED):
+        await sending
+    assert (await again).parts[0].text == "x"
+    assert clearing.runs == 2
+    clearing.clearing.open()
+    await talk.rest()
+
+
 async def test_who_comes_while_a_sign_in_is_awaited_is_told_so() -> None:
     counting = Counting()
     talk = Talk(agent_of(counting.execute))
@@ -357,6 +427,28 @@ async def test_nothing_runs_before_the_reservation_is_stored() -> None:
     gate.open()
     await sending
     assert counting.runs == ["x"]
+
+
+async def test_a_store_that_does_not_work_is_not_asked_to_reserve(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LateStore()
+    talk = Talk(ScriptedAgent(), store=store)
+    task = await _answered(talk, "input")
+    store.fail()
+
+    async def reserve(*_: Any, **__: Any) -> Any:
+        raise AssertionError("it takes long to fail")
+
+    monkeypatch.setattr(store.sends, "reserve", reserve)
+    for call in (
+        talk.send("x", message_id="m-2"),
+        talk.stream("x", message_id="m-2"),
+        talk.send("x", message_id="m-2", task_id=task.id),
+    ):
+        with refused(Reason.UNAVAILABLE) as caught:
+            await call
+        assert caught.value.retry_after == 1.0
+    store.error = None
+    await talk.close()
 
 
 async def test_a_deaf_run_does_not_keep_the_engine_from_closing() -> None:
