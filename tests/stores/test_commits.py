@@ -6,7 +6,8 @@ import asyncio
 import random
 import sqlite3
 import threading
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting.ports import TaskQuery, VersionConflict
 from a2a_bridge.hosting.stores import StoreOptions
 from a2a_bridge.hosting.stores.sql.database import Database
+from a2a_bridge.hosting.stores.sql.janitor import Janitor
 from a2a_bridge.hosting.stores.sql.opened import opened
 from a2a_bridge.hosting.stores.sql.schema import tasks
 from a2a_bridge.testing.store_scene import (
@@ -342,3 +344,101 @@ async def test_what_was_opened_too_late_for_whoever_wanted_it_is_an_orphan(
         assert await store.orphans(9) == []
         author.status(COMPLETED)
         at_work.status(COMPLETED)
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody but the test writes, which would bring along what is forgotten."""
+    monkeypatch.setattr(Janitor, "start", lambda _: None)
+
+
+@contextmanager
+def _slow(store: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No group comes to its end meanwhile."""
+    perform = store._committer.perform
+    go_on = threading.Event()
+
+    def slowly(group: Any) -> None:
+        go_on.wait(PATIENCE)
+        perform(group)
+
+    monkeypatch.setattr(store._committer, "perform", slowly)
+    try:
+        yield
+    finally:
+        go_on.set()
+
+
+@pytest.mark.usefixtures("alone")
+async def test_jobs_that_nobody_waits_for_any_longer_keep_no_other_waiting(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than a group holds."""
+    async with opened(sqlite_url, QUIET) as store:
+        with _slow(store, monkeypatch):
+            Author(store).begin("t").writer.when_synced(lambda _: None)
+            await asyncio.sleep(0)
+            assert store.writer._group is not None
+            given_up = [asyncio.create_task(store.write(lambda _: None)) for _ in range(600)]
+            wanted = asyncio.create_task(store.write(lambda _: "done"))
+            await asyncio.sleep(0)
+            for one in given_up:
+                one.cancel()
+        async with asyncio.timeout(PATIENCE):
+            assert await wanted == "done"
+
+
+@pytest.mark.usefixtures("alone")
+async def test_jobs_that_were_given_up_are_not_kept(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(sqlite_url, StoreOptions(ack_timeout=0.05)) as store:
+        with _slow(store, monkeypatch):
+            Author(store).begin("t").writer.when_synced(lambda _: None)
+            await asyncio.sleep(0)
+            async with asyncio.timeout(PATIENCE):
+                answers = await asyncio.gather(
+                    *(store.write(lambda _: None) for _ in range(10)), return_exceptions=True
+                )
+            assert all(isinstance(one, A2AError) for one in answers)
+            assert not store.writer._jobs
+
+
+@pytest.mark.usefixtures("alone")
+async def test_nobody_waits_for_a_job_that_was_given_up_before_its_group(sqlite_url: str) -> None:
+    async with opened(sqlite_url, QUIET) as store:
+        given_up = asyncio.create_task(store.write(lambda _: None))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        async with asyncio.timeout(PATIENCE):
+            await store.settled()
+
+
+@pytest.mark.usefixtures("alone")
+async def test_a_hurry_is_not_forgotten_by_what_was_to_be_collected_before(sqlite_url: str) -> None:
+    """Whoever is told of a commit gives the next event, and somebody else another one a moment later."""
+    async with opened(sqlite_url, QUIET) as store:
+        author, other = Author(store).begin("t"), Author(store).begin("u")
+        done = asyncio.Event()
+
+        def later() -> None:
+            assert store.writer._group is not None
+            other.chunk("y")
+            other.writer.when_synced(lambda _: done.set())
+
+        def go_on(_: Exception | None) -> None:
+            asyncio.get_running_loop().call_soon(later)
+            author.chunk("x")
+            author.writer.when_synced(lambda _: None)
+
+        author.writer.when_synced(go_on)
+        async with asyncio.timeout(PATIENCE):
+            await done.wait()
+        assert (await found(store, "u")).last == 2
+
+
+@pytest.mark.usefixtures("alone")
+async def test_more_than_a_group_holds_is_written_at_once_all_the_same(sqlite_url: str) -> None:
+    async with opened(sqlite_url, QUIET) as store:
+        before = store.commits
+        authors = [Author(store).begin(f"t{number}") for number in range(1100)]
+        await asyncio.gather(*(author.synced() for author in authors))
+        assert store.commits - before == 3

@@ -68,7 +68,8 @@ class GroupWriter:
         self._patience = ack_timeout
         self._loop = asyncio.get_running_loop()
         self._dirty: list[Hold] = []
-        self._jobs: list[Job] = []
+        #: in their order; whoever does not wait any longer takes its own out
+        self._jobs: dict[Job, None] = {}
         self._group: Group | None = None
         self._sent = 0.0
         #: whether the thread is through with the group: a busy loop may take a while to hear of it
@@ -105,13 +106,15 @@ class GroupWriter:
         if self.closed:
             raise unavailable()
         answer: asyncio.Future[Result] = self._loop.create_future()
-        self._jobs.append(Job(work, answer))
+        job = Job(work, answer)
+        self._jobs[job] = None
         self.hurry()
         timer = self._loop.call_later(self._patience, _give_up, answer)
         try:
             return await answer
         finally:
             timer.cancel()
+            self._jobs.pop(job, None)
 
     def probe(self) -> None:
         """Commits nothing, if there is nothing to commit: so that `refusal` tells of an outage before somebody writes."""
@@ -119,7 +122,7 @@ class GroupWriter:
             return
         answer: asyncio.Future[None] = self._loop.create_future()
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._jobs.append(Job(_nothing, answer))
+        self._jobs[Job(_nothing, answer)] = None
         self.hurry()
 
     def refusal(self) -> A2AError | None:
@@ -137,7 +140,7 @@ class GroupWriter:
 
     async def settled(self) -> None:
         """Waits until all that was given is durable."""
-        while self._group is not None or self._dirty or self._jobs:
+        while self._group is not None or self._waits():
             self.hurry()
             await self.next_group()
 
@@ -200,7 +203,7 @@ class GroupWriter:
         return future
 
     async def next_group(self) -> None:
-        """Waits until a group has been committed."""
+        """Waits until a group has been committed, or there was nothing to commit."""
         if self._turn is None:
             self._turn = self._loop.create_future()
         await asyncio.shield(self._turn)
@@ -213,18 +216,32 @@ class GroupWriter:
 
     # ------------------------------------------------------------------ groups
 
+    def _waits(self) -> bool:
+        """Whether there is anything for the next group."""
+        return any(hold.dirty for hold in self._dirty) or any(not job.answer.done() for job in self._jobs)
+
     def _collect(self) -> None:
-        self._timer = None
-        self._urgent = False
         if self._group is not None:
             return
+        if self._timer is not None:
+            self._timer.cancel()  # it may be what calls this; if not, it would come when the group is under way
+            self._timer = None
         me = self._me()
-        dirty, self._dirty = self._dirty[:_MOST], self._dirty[_MOST:]
-        jobs, self._jobs = self._jobs[:_MOST], self._jobs[_MOST:]
-        changes = [hold.collect(me) for hold in dirty if hold.dirty]
-        jobs = [job for job in jobs if not job.answer.done()]
+        dirty = [hold for hold in self._dirty if hold.dirty]
+        jobs = [job for job in self._jobs if not job.answer.done()]
+        self._dirty, self._jobs = dirty[_MOST:], dict.fromkeys(jobs[_MOST:])
+        self._urgent = self._urgent and bool(self._dirty)
+        changes = [hold.collect(me) for hold in dirty[:_MOST]]
         if changes or jobs:
-            self._send(Group(changes, jobs))
+            self._send(Group(changes, jobs[:_MOST]))
+        else:
+            self._take_turns()
+
+    def _take_turns(self) -> None:
+        """Lets those go on who wait for a group."""
+        if self._turn is not None:
+            self._turn.set_result(None)
+            self._turn = None
 
     def _send(self, group: Group) -> None:
         self._timer = None  # it may be what calls this
@@ -271,9 +288,7 @@ class GroupWriter:
                     job.answer.set_result(job.result)
                 else:
                     job.answer.set_exception(_tellable(job.error))
-        if self._turn is not None:
-            self._turn.set_result(None)
-            self._turn = None
+        self._take_turns()
         if self._urgent or self._jobs:
             self._collect()
         elif self._dirty and self._timer is None:
