@@ -79,6 +79,8 @@ class ListContract(OpensStores):
             ({"state": FAILED}, []),
             ({"since": NOON + 2}, ["d", "c"]),
             ({"since": NOON + 4}, []),
+            ({"since": 2**63 - 2}, []),  # as far as 64 bits reach, and farther
+            ({"since": 253_402_300_799 * 10**9}, []),
             ({"since": 0}, ["d", "c", "b", "a"]),
             ({"state": COMPLETED, "context_id": "y", "since": NOON}, ["c"]),
         ):

@@ -245,3 +245,4 @@ async def test_times_that_no_database_can_hold(url: str, time: int) -> None:
         await Author(store).begin("t", time).synced()
         assert ids(await pages(store)) == ["t"]
         assert (await store.list(HERE, TaskQuery(since=-(10**20)))).total == 1
+        assert (await store.list(HERE, TaskQuery(since=10**20))).total == int(time > 0)

@@ -33,6 +33,8 @@ from a2a_bridge.hosting.stores.sql.schema import counts, tasks
 _BITS = (30, 36, 42, 48, 54)
 #: the level without stretches
 _ALL = len(_BITS)
+#: nanoseconds since the epoch, as far as SQL can hold them
+EARLIEST, LATEST = -(2**63), 2**63 - 1
 
 
 class Place(NamedTuple):
@@ -97,8 +99,9 @@ def total(
         # Up to where a longer stretch begins.
         longer = None if level + 1 == _ALL else ends[level + 1] << _BITS[level + 1] - _BITS[level]
         stretches.append(_stretch(tenant, owner, "", state, level, first, longer))
+    until = ends[0] << _BITS[0]
     return _sum(connection, stretches) + _one_by_one(
-        connection, tenant, owner, "", state, since, ends[0] << _BITS[0]
+        connection, tenant, owner, "", state, since, until if until <= LATEST else None
     )
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.hosting.ports import Scope, Synced, VersionConflict
-from a2a_bridge.hosting.stores.sql.counts import Place
+from a2a_bridge.hosting.stores.sql.counts import EARLIEST, LATEST, Place
 from a2a_bridge.hosting.stores.sql.database import unavailable
 from a2a_bridge.hosting.stores.sql.segments import Segment, pack
 from a2a_bridge.hosting.stores.sql.text import storable
@@ -26,8 +26,6 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 if TYPE_CHECKING:
     from a2a_bridge.hosting.stores.sql.writer import GroupWriter
 
-#: what SQL can hold
-_EARLIEST, _LATEST = -(2**63), 2**63 - 1
 #: what one task may have given that is not durable yet
 _MOST_EVENTS = 1024
 _MOST_BYTES = 4 << 20
@@ -211,7 +209,7 @@ class Hold:
             status = task.status
             ended = status.state in TERMINAL
             stamp = status.timestamp
-            time = min(max(stamp.seconds * 1_000_000_000 + stamp.nanos, _EARLIEST), _LATEST)
+            time = min(max(stamp.seconds * 1_000_000_000 + stamp.nanos, EARLIEST), LATEST)
             context = storable(task.context_id) if before is None else before.context
             self._place = Place(context, status.state, time)
             if self._amended or ended or self._unfolded >= self._body_size:

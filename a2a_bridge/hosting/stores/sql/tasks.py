@@ -17,14 +17,11 @@ from sqlalchemy import ColumnElement, Connection, and_, or_, select
 from a2a_bridge.core.lifecycle import IllegalTransition, advance
 from a2a_bridge.core.messages import RUNNING, TERMINAL
 from a2a_bridge.hosting.ports import Scope, TaskQuery
-from a2a_bridge.hosting.stores.sql.counts import total
+from a2a_bridge.hosting.stores.sql.counts import EARLIEST, LATEST, total
 from a2a_bridge.hosting.stores.sql.schema import bodies, replicas, segments, tasks
 from a2a_bridge.hosting.stores.sql.segments import Segment, unpack
 from a2a_bridge.hosting.stores.sql.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
-
-#: what SQL can hold
-_EARLIEST, _LATEST = -(2**63), 2**63 - 1
 
 
 class Found(NamedTuple):
@@ -113,7 +110,7 @@ def fold(task: hub.Task, events: Iterable[hub.StreamResponse]) -> None:
 def listing(connection: Connection, scope: Scope, query: TaskQuery, after: tuple[int, str] | None) -> Page:
     """A page of tasks, the newest first. after: where the page before ended."""
     context = storable(query.context_id)
-    since = None if query.since is None else min(max(query.since, _EARLIEST), _LATEST)
+    since = None if query.since is None else min(max(query.since, EARLIEST), LATEST)
     where: list[ColumnElement[bool]] = [theirs(scope)]
     if context:
         where.append(tasks.c.context == context)
