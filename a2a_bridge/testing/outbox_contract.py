@@ -16,7 +16,7 @@ from a2a_bridge.core.scope import Scope
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import Parcel, Registered
-from a2a_bridge.testing.store_scene import COMPLETED, ELSEWHERE, HERE, PATIENCE, Author
+from a2a_bridge.testing.store_scene import COMPLETED, ELSEWHERE, HERE, ODD, PATIENCE, Author
 
 #: long enough that nothing of it passes while a test runs
 _LATER = 3600.0
@@ -87,6 +87,36 @@ class OutboxContract(_Opens):
             assert await store.push_configs.get(scope, "t", "p") is None
             await store.push_configs.delete(scope, "t", "p")
         assert await store.push_configs.get(HERE, "t", "p") is not None
+
+    @pytest.mark.parametrize("name", ODD)
+    async def test_any_name_will_do(self, store: Store, name: str) -> None:
+        scope = Scope(name, name)
+        given = [registered(f"{name}{number}") for number in range(2)]
+        for one in given:
+            await store.push_configs.put(scope, one)
+        assert await store.push_configs.list(scope, "t") == given
+        assert await store.push_configs.get(scope, "t", f"{name}1") == given[1]
+        assert await store.push_configs.get(scope, name, name) is None
+        assert await store.push_configs.list(scope, name) == []
+        await store.push_configs.delete(scope, "t", f"{name}1")
+        await store.push_configs.delete(scope, name, name)
+        await written(store, "x", scope=scope)
+        (parcel,) = await due(store)
+        assert (parcel.scope, parcel.registered) == (scope, given[0])
+        await store.outbox.again(parcel, "HTTP 500", 0)
+        (parcel,) = await due(store)
+        await store.outbox.dead(parcel, "HTTP 410")
+        (following,) = await due(store)
+        await store.outbox.sent([following])
+        (letter,) = await store.outbox.letters()
+        assert (letter.scope, letter.task_id, letter.config_id) == (scope, "t", f"{name}0")
+        # And where the task is not one of ours.
+        posted = registered(name, task_id=name)
+        await store.outbox.post(scope, posted, hub.StreamResponse(task=hub.Task(id=name)))
+        (parcel,) = await due(store)
+        assert (parcel.scope, parcel.task_id, parcel.registered) == (scope, name, posted)
+        await store.outbox.sent([parcel])
+        assert await due(store) == []
 
     async def test_a_task_has_so_many_configs_and_no_more(self, store: Store) -> None:
         for number in range(100):

@@ -17,6 +17,9 @@ ELSEWHERE = [Scope("acme", "bob"), Scope("other", "ann"), Scope(), Scope("", "an
 #: nanoseconds since the epoch; an odd number, so that rounding shows
 NOON = 1_700_000_000_123_456_789
 
+#: names that callers may choose, which are trouble for whoever puts them together with others
+ODD = ["nul\0", "\x1b0", "\x1b", "o'hare \"; --", "ünï😀", "%s ? :x"]
+
 SUBMITTED = hub.TASK_STATE_SUBMITTED
 WORKING = hub.TASK_STATE_WORKING
 INPUT = hub.TASK_STATE_INPUT_REQUIRED

@@ -14,6 +14,7 @@ from a2a_bridge.testing.store_scene import (
     COMPLETED,
     ELSEWHERE,
     HERE,
+    ODD,
     Author,
 )
 
@@ -62,6 +63,18 @@ class SendsContract(OpensStores):
         assert await store.sends.reserve(scope, "m", b"2", "u") is None
         await store.sends.forget(scope, "m")
         assert await store.sends.reserve(HERE, "m", b"1", "x") == Sent(b"1", "t")
+
+    @pytest.mark.parametrize("name", ODD)
+    async def test_any_name_will_do_for_messages(self, store: Store, name: str) -> None:
+        scope = Scope(name, name)
+        assert await store.sends.reserve(scope, name, b"1", name) is None
+        known = await store.sends.reserve(scope, name, b"1", name)
+        assert known == Sent(b"1", name)
+        assert await store.sends.reserve(scope, name, b"1", f"{name}2", instead=known) is None
+        await store.sends.answered(scope, name, b"answer")
+        assert await store.sends.reserve(scope, name, b"1", name) == Sent(b"1", f"{name}2", b"answer")
+        await store.sends.forget(scope, name)
+        assert await store.sends.reserve(scope, name, b"2", name) is None
 
 
 class PushContract(OpensStores):

@@ -24,6 +24,7 @@ from a2a_bridge.hosting.ports import Letter, Parcel, Registered, Scope
 from a2a_bridge.hosting.stores.sql import push_configs as configs
 from a2a_bridge.hosting.stores.sql.push_configs import Reads, SqlPushConfigStore, Writes, forget
 from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs, replicas
+from a2a_bridge.hosting.stores.sql.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.lines import Lines
 from a2a_bridge.push.target import target_of
@@ -48,7 +49,7 @@ _SHUT = "the credentials cannot be opened with the keys that are configured"
 _ANYBODY = "*"
 _O = outbox.c
 _C = push_configs.c
-#: task, config
+#: task, config, as they stand in rows
 _Line = tuple[str, str]
 
 
@@ -63,18 +64,19 @@ class Mail(NamedTuple):
 
 def post_events(connection: Connection, mail: Sequence[Mail]) -> int:
     """Puts events in, once for each config of their task. How many that makes. At most three statements."""
-    wanted = select(_C.task, _C.id).where(_C.task.in_([one.task_id for one in mail])).order_by(_C.ordinal)
+    of_tasks = [(storable(one.task_id), one) for one in mail]
+    wanted = select(_C.task, _C.id).where(_C.task.in_([task_id for task_id, _ in of_tasks]))
     receivers: dict[str, list[str]] = {}
-    for task_id, config_id in connection.execute(wanted):
+    for task_id, config_id in connection.execute(wanted.order_by(_C.ordinal)):
         receivers.setdefault(task_id, []).append(config_id)
     if not receivers:
         return 0
     now = time.time()
     rows = [
-        _row(one.task_id, config_id, number, event, now)
-        for one in mail
+        _row(task_id, config_id, number, event, now)
+        for task_id, one in of_tasks
         for number, event in enumerate(one.events, one.first)
-        for config_id in receivers.get(one.task_id, ())
+        for config_id in receivers.get(task_id, ())
     ]
     connection.execute(insert(outbox), rows)
     idle = update(push_configs).where(_C.task.in_(list(receivers)), _C.holder == "")
@@ -150,7 +152,7 @@ class SqlOutbox:
     async def post(self, scope: Scope, registered: Registered, event: hub.StreamResponse, /) -> None:
         values = configs.row_of(scope, registered, self._vault)
         octets = event.SerializeToString()
-        task_id, config_id = registered.config.task_id, registered.config.id
+        task_id, config_id = values["task"], values["id"]
 
         def work(connection: Connection) -> None:
             configs.insert(connection, values, most=None, replace=False)
@@ -281,10 +283,16 @@ class SqlOutbox:
                 self._lines.put(line, target)
                 continue
             event = hub.StreamResponse.FromString(row.event)
-            scope = Scope(row.tenant, row.owner)
             parcels.append(
                 Parcel(
-                    row.number, scope, row.task, row.sequence, event, registered, row.attempts, row.webhook
+                    row.number,
+                    _scope_of(row),
+                    original(row.task),
+                    row.sequence,
+                    event,
+                    registered,
+                    row.attempts,
+                    row.webhook,
                 )
             )
         if shut:
@@ -420,7 +428,7 @@ def letters(
     if dead is not None:
         wanted = wanted.where(_O.dead == dead)
     if task_id:
-        wanted = wanted.where(_O.task == task_id)
+        wanted = wanted.where(_O.task == storable(task_id))
     found: list[Letter] = []
     for row in connection.execute(wanted):
         try:
@@ -430,9 +438,9 @@ def letters(
         found.append(
             Letter(
                 row.number,
-                Scope(row.tenant, row.owner),
-                row.task,
-                row.config,
+                _scope_of(row),
+                original(row.task),
+                original(row.config),
                 row.sequence,
                 url,
                 row.attempts,
@@ -459,4 +467,8 @@ def retry(connection: Connection, numbers: Sequence[int] | None) -> int:
 
 
 def _line_of(parcel: Parcel) -> _Line:
-    return parcel.task_id, parcel.registered.config.id
+    return storable(parcel.task_id), storable(parcel.registered.config.id)
+
+
+def _scope_of(row: Row[Any]) -> Scope:
+    return Scope(original(row.tenant), original(row.owner))

@@ -3,6 +3,7 @@
 Rules:
 1. A row that no key opens is an error of that row: it is missing from lists, and said to be broken when asked for.
 2. A config of another scope is not there, whoever names its task.
+3. Ids and scopes are those of callers outside, and in the rows what `storable` makes of them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, task_not_found
 from a2a_bridge.hosting.ports import Registered, Scope
 from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs
+from a2a_bridge.hosting.stores.sql.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.vault import Unreadable, Vault
 
@@ -54,7 +56,7 @@ class SqlPushConfigStore:
         await self._writer.write(lambda connection: insert(connection, values, most=self._most))
 
     async def get(self, scope: Scope, task_id: str, config_id: str, /) -> Registered | None:
-        wanted = select(push_configs).where(_of(scope, task_id), _C.id == config_id)
+        wanted = select(push_configs).where(_of(scope, task_id), _C.id == storable(config_id))
         row = await self._database.read(lambda connection: connection.execute(wanted).one_or_none())
         if row is None:
             return None
@@ -76,17 +78,18 @@ class SqlPushConfigStore:
         return found
 
     async def delete(self, scope: Scope, task_id: str, config_id: str, /) -> None:
+        task, config = storable(task_id), storable(config_id)
+
         def work(connection: Connection) -> None:
-            gone = delete(push_configs).where(_of(scope, task_id), _C.id == config_id)
+            gone = delete(push_configs).where(_of(scope, task_id), _C.id == config)
             if connection.execute(gone).rowcount:
-                mail = delete(outbox).where(outbox.c.task == task_id, outbox.c.config == config_id)
-                connection.execute(mail)
+                connection.execute(delete(outbox).where(outbox.c.task == task, outbox.c.config == config))
 
         await self._writer.write(work)
 
 
 def forget(connection: Connection, task_ids: Sequence[str]) -> None:
-    """Forgets the configs of tasks and what waits for them, for who removes tasks."""
+    """Forgets the configs of tasks and what waits for them, for who removes tasks: ids as they stand in rows."""
     connection.execute(delete(outbox).where(outbox.c.task.in_(task_ids)))
     connection.execute(delete(push_configs).where(_C.task.in_(task_ids)))
 
@@ -95,10 +98,10 @@ def row_of(scope: Scope, registered: Registered, vault: Vault) -> dict[str, Any]
     """A config as a row, without its place among the others of its task."""
     config = registered.config
     return {
-        "task": config.task_id,
-        "id": config.id,
-        "tenant": scope.tenant,
-        "owner": scope.owner,
+        "task": storable(config.task_id),
+        "id": storable(config.id),
+        "tenant": storable(scope.tenant),
+        "owner": storable(scope.owner),
         "version": registered.version,
         "data": vault.seal(config.SerializeToString()),
         "aside": vault.seal(registered.aside.encode()) if registered.aside else b"",
@@ -117,7 +120,7 @@ def insert(connection: Connection, values: dict[str, Any], *, most: int | None, 
     here = select(_C.tenant, _C.owner, func.count(), func.max(_C.ordinal)).where(_C.task == task_id)
     homes = connection.execute(here.group_by(_C.tenant, _C.owner)).all()
     if any((tenant, owner) != (values["tenant"], values["owner"]) for tenant, owner, *_ in homes):
-        raise task_not_found(task_id)
+        raise task_not_found(original(task_id))
     count, last = (homes[0][2], homes[0][3]) if homes else (0, 0)
     if most is not None and count >= most:
         known = select(_C.id).where(_C.task == task_id, _C.id == values["id"])
@@ -134,7 +137,11 @@ def insert(connection: Connection, values: dict[str, Any], *, most: int | None, 
 
 
 def _of(scope: Scope, task_id: str) -> ColumnElement[bool]:
-    return (_C.task == task_id) & (_C.tenant == scope.tenant) & (_C.owner == scope.owner)
+    return (
+        (_C.task == storable(task_id))
+        & (_C.tenant == storable(scope.tenant))
+        & (_C.owner == storable(scope.owner))
+    )
 
 
 def _complain(row: Row[Any]) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from a2a_bridge.hosting.ports import Scope, Sent
 from a2a_bridge.hosting.stores.sql.schema import replicas, sends
-from a2a_bridge.hosting.stores.sql.text import storable
+from a2a_bridge.hosting.stores.sql.text import original, storable
 from a2a_bridge.hosting.stores.sql.writer import GroupWriter
 
 
@@ -25,7 +25,7 @@ class SqlSends:
     async def reserve(
         self, scope: Scope, message_id: str, digest: bytes, task_id: str, /, *, instead: Sent | None = None
     ) -> Sent | None:
-        mine = _one(scope, message_id)
+        mine, task = _one(scope, message_id), storable(task_id)
         put = False
 
         def work(connection: Connection) -> Sent | None:
@@ -34,9 +34,9 @@ class SqlSends:
             while True:
                 row = connection.execute(select(sends).where(mine)).one_or_none()
                 if row is not None:
-                    if put and (row.task, row.digest, row.holder) == (task_id, digest, self._me()):
+                    if put and (row.task, row.digest, row.holder) == (task, digest, self._me()):
                         return None  # by a commit that was in doubt
-                    known = Sent(row.digest, row.task, row.answer)
+                    known = Sent(row.digest, original(row.task), row.answer)
                     if instead is None or known != instead._replace(holder=""):
                         return known._replace(holder=self._at_work(connection, row.holder))
                     # No other than this one: another replica may have replaced it since it was read.
@@ -54,7 +54,7 @@ class SqlSends:
                     owner=storable(scope.owner),
                     message=storable(message_id),
                     digest=digest,
-                    task=task_id,
+                    task=task,
                     answer=b"",
                     holder=self._me(),
                     created=time.time(),
