@@ -63,7 +63,8 @@ class Execution:
 
     copy: the task. producer: the asyncio task in which the runs live. ending: the one in which something ends them.
     canceling: the executor cleans up after a cancellation, which it may refuse.
-    visits: callers that are about to do something with it. stopping: somebody of us has ended the runs: the
+    visits: callers that are about to do something with it. joining: messages that were let in and are not queued yet.
+    unwritten: those of them that the history does not have yet. stopping: somebody of us has ended the runs: the
     engine's close, a cancellation, a timeout, a store that knows better. handed_over: the task is left for another
     process to go on with, so its hold is kept until this one is gone.
     """
@@ -87,6 +88,8 @@ class Execution:
         self.waiting: deque[Ticket] = deque()
         self.current: Ticket | None = None
         self.visits = 0
+        self.joining = 0
+        self.unwritten = 0
         self.creating = False
         self.stopping = False
         self.canceling = False

@@ -3,6 +3,7 @@
 Rules:
 1. A message to an existing task counts as accepted once the store has it for good in the task's history.
 2. A task that its process left at work is taken up, or fails, before it takes another message.
+3. A message counts against the limits of its task from the moment it is let in, not only when it is stored and queued.
 """
 
 from __future__ import annotations
@@ -99,10 +100,7 @@ class Sending:
         )
         try:
             await self._admit(execution, message)
-            config = await self._push.inline(scope, request, context, execution.task_id)
-            if config is not None:
-                await self._workshop.store.push_configs.put(scope, config)
-            await execution.join(message)
+            await self._join(execution, request, context)
             run = Run(as_seen(request), context, execution.task_id, execution.context_id)
             ticket = Ticket(run, message, wants)
             snapshot, reading = None, None
@@ -113,6 +111,23 @@ class Sending:
             return Accepted(execution, ticket, snapshot, reading)
         finally:
             execution.leave()
+
+    async def _join(
+        self, execution: Execution, request: hub.SendMessageRequest, context: CallContext
+    ) -> None:
+        """Puts a message, and the config that came with it, where they belong. Begins to count it at once."""
+        execution.joining += 1
+        try:
+            execution.unwritten += 1
+            try:
+                config = await self._push.inline(execution.scope, request, context, execution.task_id)
+                if config is not None:
+                    await self._workshop.store.push_configs.put(execution.scope, config)
+            finally:
+                execution.unwritten -= 1
+            await execution.join(request.message)
+        finally:
+            execution.joining -= 1
 
     async def _admit(self, execution: Execution, message: hub.Message) -> None:
         """Raises what speaks against a further message."""
@@ -127,10 +142,13 @@ class Sending:
         if execution.ended:
             await execution.settled()
             raise already_ended(execution.task_id)
-        if len(execution.waiting) >= options.queue > 0:
+        begins = execution.producer is None  # the first of them, at once
+        if len(execution.waiting) + execution.joining - begins >= options.queue > 0:
             raise too_many_waiting()
-        if execution.task is not None and len(execution.task.history) >= options.history > 0:
-            raise history_full(options.history)
+        if execution.task is not None:
+            length = len(execution.task.history) + execution.unwritten
+            if length >= options.history > 0:
+                raise history_full(options.history)
         if execution.producer is None and self._executions.crowded(execution):
             raise too_many_tasks(options.tasks)
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from a2a_bridge.core.errors import Reason
+from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
+from tests.hosting.late import LateStore
 from tests.hosting.scene import (
     AUTH,
     COMPLETED,
@@ -195,6 +197,99 @@ async def test_a_task_keeps_only_so_many_messages_waiting() -> None:
     gate.open()
     await talk.close(PATIENCE)
     assert "m9" not in [one.message_id for one in (await talk.get(task.id)).history]
+
+
+@pytest.mark.parametrize("text", ["work", "ask"])
+async def test_messages_that_come_at_once_find_no_more_room_than_others(text: str) -> None:
+    gate = Gate()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        if run.text == "ask":
+            yield run.status("input-required")
+        else:
+            yield run.status("working")
+            await gate.wait()
+            yield run.status("input-required")
+
+    store = LateStore()
+    store.open_door = True
+    talk = Talk(agent_of(execute), store=store, queue=2)
+    task = await talk.send(text, configuration=IMMEDIATELY)
+    if text == "work":
+        await gate.reached()
+    else:
+        await talk.rest()
+    store.open_door = False
+    members = {"task_id": task.id, "configuration": IMMEDIATELY}
+    sending = [asyncio.create_task(talk.send("more", message_id=f"m{n}", **members)) for n in range(9)]
+    await store.given()
+    await a_while()
+    # None is queued yet: the store has none of them. A task that nobody works on begins with the first at once.
+    taken = [one for one in sending if not one.done()]
+    store.open_door = True
+    store.commit()
+    for one in sending:
+        if one in taken:
+            assert (await one).id == task.id
+        else:
+            with refused(Reason.RESOURCE_EXHAUSTED):
+                await one
+    gate.open()
+    await talk.close(PATIENCE)
+    assert len(taken) == (2 if text == "work" else 3)
+    assert len((await talk.get(task.id)).history) == 1 + len(taken)
+
+
+async def test_messages_that_come_at_once_do_not_overfill_a_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("input-required")
+
+    talk = Talk(agent_of(execute, push_notifications=True), history=3)
+    task = await talk.send("x")
+    gate = Gate()
+    put = talk.store.push_configs.put
+
+    async def slowly(*arguments: Any) -> None:
+        await gate.wait()
+        await put(*arguments)
+
+    monkeypatch.setattr(talk.store.push_configs, "put", slowly)
+    config = hub.TaskPushNotificationConfig(url="https://hook.example/")
+    hooked = hub.SendMessageConfiguration(task_push_notification_config=config)
+    members = {"task_id": task.id, "configuration": hooked}
+    sending = [asyncio.create_task(talk.send("more", message_id=f"m{n}", **members)) for n in range(5)]
+    await gate.reached()
+    await a_while()
+    gate.open()
+    results = await asyncio.gather(*sending, return_exceptions=True)
+    assert len([one for one in results if isinstance(one, hub.Task)]) == 2
+    refusals = [one for one in results if isinstance(one, A2AError)]
+    assert [(one.reason, one.retry_after) for one in refusals] == [(Reason.RESOURCE_EXHAUSTED, None)] * 3
+    assert len((await talk.get(task.id)).history) == 3
+    with refused(Reason.RESOURCE_EXHAUSTED):
+        await talk.send("more", task_id=task.id, message_id="m9")
+
+
+async def test_a_message_that_came_to_nothing_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    talk = Talk(ScriptedAgent(), queue=1, history=4)
+    task = await talk.send("input")
+
+    async def fail(*_: Any) -> None:
+        raise A2AError(Reason.UNAVAILABLE)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(talk.store.push_configs, "put", fail)
+        config = hub.TaskPushNotificationConfig(url="https://hook.example/")
+        hooked = hub.SendMessageConfiguration(task_push_notification_config=config)
+        for number in range(3):
+            with refused(Reason.UNAVAILABLE):
+                await talk.send("x", task_id=task.id, message_id=f"m{number}", configuration=hooked)
+    assert (await talk.send("x", task_id=task.id, message_id="m-2")).status.state == COMPLETED
+
+
+async def a_while() -> None:
+    for _ in range(30):
+        await asyncio.sleep(0)
 
 
 async def test_two_messages_at_once_to_a_task_that_waits_make_two_runs_in_turn() -> None:
