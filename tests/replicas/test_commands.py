@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.hosting.stores.sql.commands import _SWEEP_UP
 from tests.replicas.conftest import BOUND, Fleet, until
 
 
@@ -96,6 +97,48 @@ async def test_who_waits_no_longer_takes_the_question_back(fleet: Fleet) -> None
     go_on.set()
     await asyncio.wait_for(done.wait(), BOUND)  # what was begun goes on all the same
     assert await asyncio.wait_for(one.remote.ask(two.me, b"again", None), BOUND) == b"late"
+
+
+async def test_who_was_taken_for_dead_gets_the_answers_to_what_it_asked_before(fleet: Fleet) -> None:
+    one, heard = await fleet.join()
+    two, _ = await fleet.join()
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(question: bytes) -> bytes:
+        asked.set()
+        await go_on.wait()
+        return b"late"
+
+    two.remote.serve(slow)
+    asking = asyncio.create_task(one.remote.ask(two.me, b"?", None))
+    await asyncio.wait_for(asked.wait(), BOUND)
+    with psycopg.connect(fleet.url, autocommit=True) as connection:
+        connection.execute("DELETE FROM replicas WHERE id = %s", [one.me])
+        await heard.until(lambda: heard.lost == 1)
+        connection.execute(_SWEEP_UP, {"me": two.me})
+    go_on.set()
+    assert await asyncio.wait_for(asking, BOUND) == b"late"
+    assert _rows(fleet.url) == 0
+
+
+async def test_a_question_that_is_not_there_any_more_has_failed(fleet: Fleet) -> None:
+    one, _ = await fleet.join(poll=0.2)
+    two, _ = await fleet.join()
+    asked = asyncio.Event()
+
+    async def never(question: bytes) -> bytes:
+        asked.set()
+        await asyncio.Event().wait()
+        return b""
+
+    two.remote.serve(never)
+    asking = asyncio.create_task(one.remote.ask(two.me, b"?", None))
+    await asyncio.wait_for(asked.wait(), BOUND)
+    with psycopg.connect(fleet.url, autocommit=True) as connection:
+        connection.execute("DELETE FROM commands")
+    with pytest.raises(A2AError) as caught:
+        await asyncio.wait_for(asking, BOUND)
+    assert caught.value.reason is Reason.UNAVAILABLE
 
 
 async def test_a_question_that_breaks_the_answerer_is_answered_with_nothing(

@@ -3,7 +3,8 @@
 Rules:
 1. A question is put only to a replica that lives; when it dies, the question has failed.
 2. Whoever asked and no longer waits takes the question back; if it is being worked on, that goes on.
-3. An answer is read once. What is left of the dead is removed by the living.
+3. An answer is read once. What is left of the dead is removed by the living. A question that is not there any more
+   has failed, too.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ _LOOK = """
         WHERE holder = %(me)s AND answer IS NULL AND number <> ALL(%(doing)s)
         ORDER BY number LIMIT %(room)s
     )
-    SELECT number, answer, true FROM answers UNION ALL SELECT number, request, false FROM questions
+    SELECT number, answer, 'answer' FROM answers
+    UNION ALL SELECT number, request, 'question' FROM questions
+    UNION ALL SELECT mine, NULL, 'gone' FROM unnest(%(asked)s::bigint[]) AS mine
+    WHERE NOT EXISTS (SELECT 1 FROM commands WHERE number = mine)
 """
 _ANSWER = """
     WITH answered AS (UPDATE commands SET answer = %(answer)s WHERE number = %(number)s RETURNING asker)
@@ -174,16 +178,21 @@ class Commands:
     async def _look(self) -> None:
         free = MOST - len(self._doing)
         values = {
-            "names": list(self._names),
+            "names": [*self._names, self._replicas.me],
             "me": self._replicas.me,
             "doing": list(self._doing),
             "room": free,
+            "asked": [number for number, (_, _, waiting) in self._asked.items() if not waiting.done()],
         }
-        for number, content, is_answer in await self._link.run(_LOOK, values):
-            if is_answer:
+        for number, content, what in await self._link.run(_LOOK, values):
+            if what != "question":
                 _, _, waiting = self._asked.get(number, ("", 0.0, None))
-                if waiting is not None and not waiting.done():
+                if waiting is None or waiting.done():
+                    continue
+                if what == "answer":
                     waiting.set_result(content)
+                else:
+                    waiting.set_exception(_HolderGoneError())
             elif number not in self._doing:
                 task = self._doing[number] = asyncio.create_task(self._do(number, content))
                 task.add_done_callback(partial(self._done, number))
@@ -220,7 +229,7 @@ class Commands:
 
 
 class _HolderGoneError(Exception):
-    """Whoever was asked is dead."""
+    """Whoever was asked is dead, or knows nothing of the question any more."""
 
 
 def _silent(text: str) -> A2AError:

@@ -30,7 +30,8 @@ LEASE = 10.0
 _BEATS = 4
 
 _JOIN = """
-    WITH told AS (SELECT pg_notify(%(channel)s, %(joined)s))
+    WITH told AS (SELECT pg_notify(%(channel)s, %(joined)s)),
+    asked AS (UPDATE commands SET asker = %(me)s WHERE asker = %(before)s)
     INSERT INTO replicas (id, beat) SELECT %(me)s, 0 FROM told RETURNING id
 """
 _BEAT = """
@@ -115,10 +116,11 @@ class Replicas:
         self._beating = self._room.on_duty(self._live(), "beat")
         self._orphaned()
 
-    async def _register(self) -> None:
+    async def _register(self, before: str = "") -> None:
+        """before: the name until now, whose questions wait for their answers all the same."""
         began = monotonic()
-        values = {"me": self._name, "channel": CHANNEL, "joined": payload(Kind.JOINED, self._name)}
-        await self._link.run(_JOIN, values)
+        values = {"me": self._name, "before": before, "channel": CHANNEL}
+        await self._link.run(_JOIN, values | {"joined": payload(Kind.JOINED, self._name)})
         self._beaten = began
 
     async def _live(self) -> None:
@@ -183,8 +185,8 @@ class Replicas:
 
     async def _reborn(self) -> None:
         log.error("this replica was taken for dead; what it worked on is no longer its own")
-        self._name = uuid4().hex
-        await self._register()
+        before, self._name = self._name, uuid4().hex
+        await self._register(before)
         self._room.tell(self._rename, self._name)
         self._orphaned()
 
