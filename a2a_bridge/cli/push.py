@@ -124,7 +124,7 @@ def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
     """A transaction beside whoever else uses the store."""
     from a2a_bridge.cli.output import fail
     from a2a_bridge.hosting.stores import CannotOpen
-    from a2a_bridge.hosting.stores.sql.database import parse
+    from a2a_bridge.hosting.stores.sql.database import parse, shown
     from a2a_bridge.hosting.stores.sql.opened import reached
     from a2a_bridge.hosting.stores.sql.upgrading import HEAD, revision
 
@@ -134,7 +134,7 @@ def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
             raise fail(Exit.USAGE, f"there is no file {url.database}", "--store sqlite:///PATH")
         with reached(url) as database, database.connect(writes=writes) as connection, connection.begin():
             if revision(connection) != HEAD:
-                upgrade = f"a2a-bridge db upgrade {url.render_as_string()}"
+                upgrade = f"a2a-bridge db upgrade {shown(url)}"
                 raise fail(Exit.USAGE, "the store has not the tables of this version", upgrade)
             yield connection
     except CannotOpen as error:

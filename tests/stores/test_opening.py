@@ -17,7 +17,9 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
+from typer.testing import CliRunner
 
+from a2a_bridge.cli.push import app
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.ports import TaskQuery
 from a2a_bridge.hosting.stores import CannotOpen, StoreOptions, open_store
@@ -132,6 +134,22 @@ async def test_other_versions_are_refused(url: str, number: str | None, wanted: 
         assert caught.value.remedy.startswith("a2a-bridge db upgrade ")
 
 
+async def test_a_place_is_said_without_secrets(database: str) -> None:
+    with pytest.raises(CannotOpen, match="no tables yet") as caught:
+        async with open_store(f"{database}&password=hidden"):
+            pass
+    assert "hidden" not in caught.value.text + caught.value.remedy
+    # And what is said can be used, where it needs no secrets.
+    assert parse(caught.value.remedy.removeprefix("a2a-bridge db upgrade ")).query == parse(database).query
+
+
+def test_the_command_for_push_says_a_place_without_secrets(database: str) -> None:
+    said = CliRunner().invoke(app, ["list", "--store", f"{database}&password=hidden"])
+    assert said.exit_code == 2
+    assert "a2a-bridge db upgrade postgresql://" in said.stderr
+    assert "hidden" not in said.output + said.stderr
+
+
 async def test_an_empty_postgresql_is_not_filled_by_itself(database: str) -> None:
     with pytest.raises(CannotOpen, match="no tables yet") as caught:
         async with open_store(database):
@@ -167,6 +185,7 @@ async def test_tables_of_something_else_are_refused(tmp_path: Path, database: st
         "mysql://u:hidden@h/d",
         "postgresql://u:hidden@127.0.0.1:1/d",
         "postgresql://u:hidden@/d?host=/nowhere",
+        "postgresql://u@127.0.0.1:1/d?password=hidden&sslpassword=hidden",
         "sqlite:////proc/nowhere/x.db",
     ],
 )

@@ -35,6 +35,9 @@ _CONNECT = 5
 #: seconds that a caller waits for what it reads, and the end for what is still being read
 _READ, _LAST_READS = 20.0, 5.0
 
+#: what a URL may say after the question mark that is no secret
+_PLACES = ("host", "port", "dbname")
+
 _PRAGMAS = (
     "journal_mode=WAL",
     "synchronous=FULL",
@@ -147,6 +150,12 @@ def parse(url: str) -> URL:
     if backend == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")
     raise CannotOpen(f"there is no store {backend}://", "--store sqlite:///PATH or postgresql://…")
+
+
+def shown(url: URL) -> str:
+    """Where a database is, for whoever reads a message: without what may be secret, wherever in the URL that stands."""
+    query = {name: value for name, value in url.query.items() if name in _PLACES}
+    return url.set(drivername=url.get_backend_name(), password=None, query=query).render_as_string()
 
 
 def failed(error: BaseException) -> bool:

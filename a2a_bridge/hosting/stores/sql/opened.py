@@ -24,7 +24,7 @@ from sqlalchemy.exc import OperationalError
 from a2a_bridge.hosting.stores.opening import CannotOpen
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.hosting.stores.sql.alone import Alone
-from a2a_bridge.hosting.stores.sql.database import Database, cause, failed, parse
+from a2a_bridge.hosting.stores.sql.database import Database, cause, failed, parse, shown
 from a2a_bridge.hosting.stores.sql.janitor import Janitor
 from a2a_bridge.hosting.stores.sql.schema import settings
 from a2a_bridge.hosting.stores.sql.store import Beside, SqlStore
@@ -89,7 +89,7 @@ def reached(url: URL) -> Iterator[Database]:
     except Exception as error:
         if not failed(error):
             raise
-        place = url.database if database.sqlite else url.set(drivername="postgresql").render_as_string()
+        place = url.database if database.sqlite else shown(url)
         away = not database.sqlite and isinstance(error, OperationalError)
         raise CannotOpen(f"{place} cannot be used: {cause(error)}", away=away) from None
     finally:
@@ -174,14 +174,14 @@ def _check(connection: Connection, url: URL) -> None:
     found = revision(connection)
     if found == HEAD:
         return
-    shown = url.set(drivername=url.get_backend_name(), password=None).render_as_string()
+    place = shown(url)
     if found is None:
-        raise CannotOpen(f"{shown} holds tables of something else", "--store with a database of its own")
+        raise CannotOpen(f"{place} holds tables of something else", "--store with a database of its own")
     newer = found > HEAD
-    text = f"{shown} has the tables of {'a newer' if newer else 'an older'} version"
+    text = f"{place} has the tables of {'a newer' if newer else 'an older'} version"
     if not found:
-        text = f"{shown} has no tables yet"
-    raise CannotOpen(text, "a newer a2a-bridge" if newer else f"a2a-bridge db upgrade {shown}")
+        text = f"{place} has no tables yet"
+    raise CannotOpen(text, "a newer a2a-bridge" if newer else f"a2a-bridge db upgrade {place}")
 
 
 def _page_key(connection: Connection) -> bytes:
