@@ -114,7 +114,7 @@ class Logs:
 class _Tail:
     """The newest events of one task. base: the number of the event before the first one here.
 
-    last: of the last one that is known to be durable; None until somebody has looked. stale: whether the database
+    last: of the last one that is known to be durable; 0 until somebody has looked. stale: whether the database
     may have more than is known here.
     """
 
@@ -123,6 +123,7 @@ class _Tail:
         "_gone",
         "_size",
         "_sleepers",
+        "_trimming",
         "base",
         "ended",
         "error",
@@ -153,6 +154,7 @@ class _Tail:
         self._database = database
         self._gone = gone
         self._sleepers: list[asyncio.Future[None]] = []
+        self._trimming = False
 
     def add(self, change: Change) -> None:
         first = change.last - len(change.events)
@@ -188,8 +190,15 @@ class _Tail:
             if sleeper in self._sleepers:
                 self._sleepers.remove(sleeper)
 
+    def taken(self) -> None:
+        """A reader has been given something. Once all have who are in this turn of the loop, one looks at all of them."""
+        if not self._trimming:
+            self._trimming = True
+            asyncio.get_running_loop().call_soon(self.trim)
+
     def trim(self) -> None:
         """Drops what all have read."""
+        self._trimming = False
         slowest = min((reader.given for reader in self.readers), default=self.base)
         while self.events and self.base < slowest:
             self._drop()
@@ -245,7 +254,7 @@ class Reader:
                 batch = [event for event, _ in islice(tail.events, start, start + _BATCH)]
             if batch:
                 self.given += len(batch)
-                tail.trim()
+                tail.taken()
                 return batch
             if self.given < tail.last or tail.stale:
                 await self._fetch()

@@ -1,0 +1,42 @@
+"""Many readers of one task: what one event costs for all of them together."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from a2a_bridge.hosting.stores import StoreOptions
+from a2a_bridge.hosting.stores.sql.log import _Tail
+from a2a_bridge.hosting.stores.sql.opened import opened
+from a2a_bridge.testing.store_scene import COMPLETED, PATIENCE, WORKING, Author, rest, take
+
+
+async def test_readers_are_looked_at_once_for_all_who_were_given_an_event(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    trim = _Tail.trim
+
+    def counted(tail: _Tail) -> None:
+        looks.append(len(tail.readers))
+        trim(tail)
+
+    monkeypatch.setattr(_Tail, "trim", counted)
+    async with opened(sqlite_url, StoreOptions()) as store:
+        author = await Author(store).begin("t").synced()
+        readers = [store.subscribe("t", 0) for _ in range(100)]
+        for reader in readers:
+            assert await take(reader, 1) == [("task", WORKING)]
+        await asyncio.sleep(0)
+        looks.clear()
+        reading = [asyncio.ensure_future(take(reader, 1)) for reader in readers]
+        author.chunk("x")
+        async with asyncio.timeout(PATIENCE):
+            assert await asyncio.gather(*reading) == [["x"]] * 100
+        await asyncio.sleep(0)
+        assert len(looks) < 5
+        # And what all have had is gone from here.
+        assert not readers[0]._tail.events
+        author.status(COMPLETED)
+        assert await rest(readers[0]) == [COMPLETED]
