@@ -101,6 +101,19 @@ async def test_tasks_are_kept_unless_asked_otherwise(url: str) -> None:
         assert await store.read(lambda connection: connection.scalar(empty)) == 0
 
 
+async def test_tasks_that_another_replica_throws_away_are_gone_here(postgres_url: str) -> None:
+    options = StoreOptions(tasks_kept=HOUR)
+    async with opened(postgres_url, options) as store, opened(postgres_url, options) as other:
+        await _scene(store, 2)
+        assert (await found(other, "ended1")).task.status.state == COMPLETED
+        for one in (store, other):
+            one._ended._wall = lambda: time.time() + 2 * HOUR
+        await janitor(store, options, 2 * HOUR).round()
+        assert await store.get(HERE, "ended1") is None
+        assert await other.get(HERE, "ended1") is None
+        assert (await found(other, "rests")).task.status.state == INPUT
+
+
 async def test_messages_that_were_sent_are_forgotten(url: str) -> None:
     options = StoreOptions(sends_kept=HOUR)
     async with opened(url, options) as store:

@@ -13,6 +13,7 @@ from a2a_bridge.hosting.stores.sql.segments import Segment, pack, unpack
 from a2a_bridge.hosting.stores.sql.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.store_scene import ELSEWHERE, HERE, made
+from tests.push.test_lines import Clock
 
 
 def event(text: str) -> hub.StreamResponse:
@@ -73,6 +74,20 @@ def test_ended_tasks_at_hand() -> None:
     ended.drop("t")
     ended.drop("t")
     assert ended.get(HERE, "t") is None
+
+
+def test_ended_tasks_that_may_be_gone_are_not_at_hand() -> None:
+    clock = Clock()
+    ended = Ended(10_000, 60.0, wall=clock)
+    for number in range(2):
+        ended.put(HERE, f"t{number}", made("t").SerializeToString(), 1, 1, clock() - number)
+    clock.time += 60.0
+    assert ended.get(HERE, "t0") is not None
+    assert ended.get(HERE, "t1") is None
+    clock.time += 1.0
+    assert ended.get(HERE, "t0") is None
+    assert not ended._entries
+    assert ended._size == 0
 
 
 def test_those_that_nobody_asks_for_go_first() -> None:

@@ -1,8 +1,10 @@
-"""Tasks that have ended, kept at hand: they never change, so the database need not be asked again."""
+"""Tasks that have ended, kept at hand: they never change, so nobody asks the database again until they may be gone."""
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import NamedTuple
 
 from a2a_bridge.hosting.ports import Scope, Stored
@@ -17,16 +19,22 @@ class _Entry(NamedTuple):
     data: bytes
     version: int
     last: int
+    written: float
 
 
 class Ended:
     """The tasks that were asked for, or ended, last.
 
-    most: bytes.
+    most: bytes. kept: seconds after which any replica may delete a task that has ended; None for never. wall: seconds
+    since the epoch.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(
+        self, most: int, kept: float | None = None, *, wall: Callable[[], float] = time.time
+    ) -> None:
         self._most = most
+        self._kept = kept
+        self._wall = wall
         self._size = 0
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
 
@@ -35,16 +43,21 @@ class Ended:
         entry = self._entries.get(task_id)
         if entry is None or entry.scope != scope:
             return None
+        if self._kept is not None and entry.written < self._wall() - self._kept:
+            self.drop(task_id)
+            return None
         self._entries.move_to_end(task_id)
         return Stored(hub.Task.FromString(entry.data), entry.version, entry.last)
 
-    def put(self, scope: Scope, task_id: str, data: bytes, version: int, last: int) -> None:
-        """Keeps a task that has ended, as bytes."""
+    def put(
+        self, scope: Scope, task_id: str, data: bytes, version: int, last: int, written: float = 0.0
+    ) -> None:
+        """Keeps a task that has ended, as bytes. written: when, in seconds since the epoch."""
         size = len(data) + _OVERHEAD
         if size * 8 > self._most:
             return
         self.drop(task_id)
-        self._entries[task_id] = _Entry(scope, data, version, last)
+        self._entries[task_id] = _Entry(scope, data, version, last, written)
         self._size += size
         while self._size > self._most:
             _, oldest = self._entries.popitem(last=False)

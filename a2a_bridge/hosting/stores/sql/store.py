@@ -8,6 +8,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar
@@ -87,7 +88,7 @@ class SqlStore:
         self.sends: SendRegister = SqlSends(self.writer, lambda: beside.me)
         self.remote: Remote | None = beside.remote
         self._logs = Logs(database, self._given)
-        self._ended = Ended(options.cache_bytes)
+        self._ended = Ended(options.cache_bytes, options.tasks_kept)
         self._tokens = PageTokens(page_key)
 
     @property
@@ -189,7 +190,7 @@ class SqlStore:
             return None
         if found.ended:
             data = found.task.SerializeToString()
-            self._ended.put(scope, task_id, data, found.version, found.last)
+            self._ended.put(scope, task_id, data, found.version, found.last, found.written)
         holder = "" if found.holder == self._beside.me else found.holder
         return Stored(found.task, found.version, found.last, holder)
 
@@ -249,9 +250,10 @@ class SqlStore:
 
     def _committed(self, group: Group) -> None:
         self._logs.add(group.changes)
+        now = time.time()
         for change in group.changes:
             if change.ended and change.body is not None:
                 hold = change.hold
-                self._ended.put(hold.scope, hold.task_id, change.body, change.version, change.last)
+                self._ended.put(hold.scope, hold.task_id, change.body, change.version, change.last, now)
         if group.mail:
             self._mail.mail_came()

@@ -26,7 +26,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 class Found(NamedTuple):
     """A task and what its row says. holder: the replica that works on it, if that is alive. ended: whether it will
-    never change.
+    never change. written: when it was changed last.
     """
 
     task: hub.Task
@@ -34,6 +34,7 @@ class Found(NamedTuple):
     last: int
     holder: str
     ended: bool
+    written: float
 
 
 class Position(NamedTuple):
@@ -60,6 +61,7 @@ def fetch(connection: Connection, scope: Scope, task_id: str) -> Found | None:
             tasks.c.last,
             tasks.c.applied,
             tasks.c.state,
+            tasks.c.written,
             bodies.c.data,
             replicas.c.id.label("holder"),
         )
@@ -73,7 +75,7 @@ def fetch(connection: Connection, scope: Scope, task_id: str) -> Found | None:
     task = hub.Task.FromString(row.data)
     if row.applied < row.last:
         fold(task, _events(connection, task_id, row.applied))
-    return Found(task, row.version, row.last, row.holder or "", row.state in TERMINAL)
+    return Found(task, row.version, row.last, row.holder or "", row.state in TERMINAL, row.written)
 
 
 def as_of(connection: Connection, scope: Scope, task_id: str, number: int) -> hub.Task | None:
