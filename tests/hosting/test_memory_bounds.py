@@ -8,7 +8,7 @@ import pytest
 
 from a2a_bridge.hosting.ports import Gap
 from a2a_bridge.hosting.stores import MemoryStore
-from a2a_bridge.testing.store_scene import COMPLETED, INPUT, PATIENCE, WORKING, Author, rest, take
+from a2a_bridge.testing.store_scene import COMPLETED, HERE, INPUT, PATIENCE, WORKING, Author, rest, take
 
 
 async def kept(store: MemoryStore, task_id: str, last: int) -> int:
@@ -69,6 +69,31 @@ async def test_events_of_ended_tasks_are_kept_up_to_so_many_bytes() -> None:
         author.status(COMPLETED)
     assert [await kept(store, f"t{number}", 3) for number in range(10)] == [0] * 7 + [3] * 3
     assert store._parked_bytes <= 10_000
+
+
+async def test_messages_to_a_large_task_are_noted_within_bounds() -> None:
+    """What they make of the task is kept for whoever asks how it was, as far as there is room."""
+    store = MemoryStore(window_bytes=100_000)
+    author = Author(store, push=True).begin("t", state=INPUT)
+    author.chunk("x" * 10_000)
+    for number in range(50):
+        author.amend(f"m{number}")
+    log = store._logs["t"]
+    assert log.bytes < 25_000
+    seen = {author.status(WORKING): author.copy()}
+    for number in range(50):
+        author.amend(f"n{number}")
+        seen[author.status(WORKING)] = author.copy()
+    assert log.bytes < 125_000
+    # All events are still there, and each task is as it was then or, where that is not known any more, as it is now.
+    assert await kept(store, "t", author.writer.last) == author.writer.last
+    tasks = {number: await store.task_at(HERE, "t", number) for number in seen}
+    as_they_were = [number for number in seen if tasks[number] == seen[number]]
+    assert as_they_were == list(seen)[-len(as_they_were) :]
+    assert 5 <= len(as_they_were) <= 10
+    assert all(tasks[number] == author.task for number in seen if number not in as_they_were)
+    author.writer.release()
+    assert store._parked_bytes == log.bytes
 
 
 async def test_reading_an_ended_task_keeps_it() -> None:

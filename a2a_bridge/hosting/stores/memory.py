@@ -120,11 +120,11 @@ class MemoryStore:
         log = self._logs.get(task_id)
         if log is None or not log.base < sequence < log.last:
             return entry.read()
-        notes = [note for note in log.notes if note[0] < sequence]
-        if not notes and log.base:
+        start = log.start(sequence)
+        if start is None:
             return entry.read()
-        start, data = notes[-1] if notes else (0, b"")
-        return _folded(hub.Task.FromString(data), log.after(start, sequence - start))
+        number, data = start
+        return _folded(hub.Task.FromString(data), log.after(number, sequence - number))
 
     async def orphans(self, _limit: int, /) -> Sequence[tuple[Scope, str]]:
         return ()
@@ -191,7 +191,7 @@ class MemoryStore:
         entry = self._entries.get(task_id)
         if entry is not None and entry.held:
             return
-        if not log.bytes:
+        if log.base == log.last:
             del self._logs[task_id]
             return
         self._parked[task_id] = log.bytes
@@ -261,7 +261,7 @@ class MemoryWriter:
             self._entry.version += 1
             self._store.place(self._entry, task)
             if self._push and self._log is not None:
-                self._log.notes.append((self._entry.last, task.SerializeToString()))
+                self._log.note(task)
 
     def when_synced(self, tell: Synced, /) -> None:
         tell(VersionConflict(self._entry.task_id) if self._lost else None)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -24,11 +25,14 @@ _BATCH = 32
 #: how far a window may be exceeded before it is cut, so that not every event cuts it
 _SLACK = 32
 
+#: the number of an event and the task after it, serialized; empty before the first
+Note = tuple[int, bytes]
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Bounds of one task's log. events, bytes: most of them; a single event may exceed the bytes. stall: seconds that a
-    full log waits for its slowest reader.
+    """Bounds of one task's log. events, bytes: most of them; a single event may exceed the bytes, and so may the newest
+    note, of which there may be as many bytes again. stall: seconds that a full log waits for its slowest reader.
     """
 
     events: int
@@ -41,22 +45,23 @@ class Log:
     """The newest events of one task.
 
     base: the number of the event before the first that is kept. last: of the newest. ended: nothing follows it.
-    on_quiet: told when the last reader has gone. notes: the task as a message that is no event left it, serialized,
-    and the number of the event before.
+    on_quiet: told when the last reader has gone.
     """
 
     __slots__ = (
         "_dropped",
         "_ends",
         "_events",
+        "_forgetful",
         "_marks",
         "_movers",
+        "_noted",
+        "_notes",
         "_slowest",
         "_window",
         "base",
         "ended",
         "last",
-        "notes",
         "on_quiet",
         "sleepers",
     )
@@ -66,7 +71,10 @@ class Log:
         self.on_quiet = on_quiet
         self.base = self.last = last
         self.ended = False
-        self.notes: list[tuple[int, bytes]] = []
+        #: the task as messages left it that are no events; their bytes; whether any were thrown away
+        self._notes: deque[Note] = deque()
+        self._noted = 0
+        self._forgetful = False
         self._events: list[hub.StreamResponse] = []
         #: beside each event: the bytes of all events up to it, since the log began; _dropped: of those that went
         self._ends: list[int] = []
@@ -85,7 +93,7 @@ class Log:
     @property
     def bytes(self) -> int:
         """Of all that is kept."""
-        return self._ends[-1] - self._dropped if self._ends else 0
+        return self._noted + (self._ends[-1] - self._dropped if self._ends else 0)
 
     def append(self, event: hub.StreamResponse) -> None:
         ends = self._ends
@@ -99,6 +107,25 @@ class Log:
             self._trim()
         if self.sleepers:
             _wake(self.sleepers)
+
+    def note(self, task: hub.Task) -> None:
+        """Keeps the task as a message left it that is no event."""
+        data = task.SerializeToString()
+        notes = self._notes
+        if notes and notes[-1][0] == self.last:
+            self._forget(notes.pop())  # nothing can be asked about what lies between the two
+        notes.append((self.last, data))
+        self._noted += len(data)
+        while self._noted > self._window.bytes and len(notes) > 1:
+            self._forget(notes.popleft())
+            self._forgetful = True
+
+    def start(self, sequence: int) -> Note | None:
+        """From where events add up to the task as it was after one of them; None when that is not known any more."""
+        for note in reversed(self._notes):
+            if note[0] < sequence:
+                return note
+        return None if self.base or self._forgetful else (0, b"")
 
     def end(self) -> None:
         """Notes that nothing follows."""
@@ -172,9 +199,8 @@ class Log:
 
     def _trim(self) -> None:
         ends = self._ends
-        surplus = (
-            bisect_left(ends, ends[-1] - self._window.bytes) + 1 if self.bytes > self._window.bytes else 0
-        )
+        most = self._window.bytes
+        surplus = bisect_left(ends, ends[-1] - most) + 1 if ends[-1] - self._dropped > most else 0
         count = max(len(ends) - self._window.events, surplus)
         if self._marks:
             count = min(count, self._slowest - self.base)
@@ -182,7 +208,11 @@ class Log:
             self._dropped = ends[count - 1]
             del self._events[:count], ends[:count]
             self.base += count
-            self.notes = [note for note in self.notes if note[0] >= self.base]
+            while self._notes and self._notes[0][0] < self.base:
+                self._forget(self._notes.popleft())
+
+    def _forget(self, note: Note) -> None:
+        self._noted -= len(note[1])
 
     def _drop_slowest(self) -> None:
         text = "the events of the task were read too slowly; subscribe again"
