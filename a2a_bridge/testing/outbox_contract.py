@@ -218,6 +218,13 @@ class OutboxContract(_Opens):
         found = await due(store) or await due(store)
         assert [one.registered.config.url for one in found] == ["https://other.example/p"]
 
+    async def test_a_config_with_another_url_does_not_wait_for_the_old_one(self, store: Store) -> None:
+        await store.push_configs.put(HERE, registered())
+        await written(store)
+        await store.push_configs.put(HERE, registered(host="other"))
+        (parcel,) = await due(store, busy="hook")
+        assert parcel.registered == registered(host="other")
+
     # ------------------------------------------------------------------ targets
 
     async def test_a_busy_target_keeps_nobody_waiting(self, store: Store) -> None:

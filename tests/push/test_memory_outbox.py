@@ -93,6 +93,28 @@ async def test_what_was_dropped_while_it_was_out_is_no_trouble() -> None:
     assert await outbox.wait() is None
 
 
+async def test_what_an_old_url_has_brought_about_ends_with_it() -> None:
+    configs = MemoryPushConfigStore()
+    outbox = MemoryOutbox(configs)
+    told: list[int] = []
+    outbox.on_mail(lambda: told.append(len(told)))
+    await configs.put(HERE, config(URL))
+    outbox.deliver(HERE, "t", 1, event(1))
+    outbox.deliver(HERE, "t", 2, event(2))
+    (parcel,) = await due(outbox)
+    # What is out is not sent a second time.
+    await configs.put(HERE, config("https://second.example/"))
+    assert await due(outbox) == []
+    await outbox.again(parcel, "HTTP 500", 3600.0)
+    # The same receiver is still the one that was to be spared.
+    await configs.put(HERE, config("https://second.example/other"))
+    assert await due(outbox) == []
+    told.clear()
+    await configs.put(HERE, config("https://third.example/"))
+    assert told
+    assert await drained(outbox) == [1, 2]
+
+
 async def test_who_is_sent_again_does_not_overtake_what_is_on_its_way() -> None:
     configs = MemoryPushConfigStore()
     outbox = MemoryOutbox(configs)

@@ -52,6 +52,8 @@ class MemoryPushConfigStore:
         self._tasks: OrderedDict[_Key, dict[str, _Kept]] = OrderedDict()
         #: told which line nobody waits for any more
         self.on_gone: Callable[[_Line], None] | None = None
+        #: told which line may lead elsewhere from now on
+        self.on_changed: Callable[[_Line], None] | None = None
 
     async def put(self, scope: Scope, registered: Registered, /) -> None:
         config = registered.config
@@ -65,7 +67,10 @@ class MemoryPushConfigStore:
                 for config_id in those:
                     self._tell_gone((*gone, config_id))
             self._tasks[key] = configs
+        known = config.id in configs
         configs[config.id] = _Kept(config.SerializeToString(), registered.version, registered.aside)
+        if known and self.on_changed is not None:
+            self.on_changed((*key, config.id))
 
     async def get(self, scope: Scope, task_id: str, config_id: str, /) -> Registered | None:
         return self.now(scope, task_id, config_id)
@@ -151,6 +156,7 @@ class MemoryOutbox:
         self._out: set[_Line] = set()
         self._tell: list[Callable[[], None]] = []
         configs.on_gone = self._forget
+        configs.on_changed = self._redirect
 
     def __len__(self) -> int:
         return self._size
@@ -315,6 +321,12 @@ class MemoryOutbox:
         self._size -= len(self._waits.pop(line, ()))
         for number in [number for number, item in self._dead.items() if item.line == line]:
             del self._dead[number]
+
+    def _redirect(self, line: _Line) -> None:
+        """A line that leads elsewhere waits for nothing that the old target has brought about."""
+        if line in self._lines and line not in self._out and self._lines.target(line) != self._target(line):
+            self._lines.put(line, self._target(line))
+            self._notify()
 
     def _target(self, line: _Line) -> str:
         registered = self._configs.now(*line)
