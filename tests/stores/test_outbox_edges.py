@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, event, text
 
 from a2a_bridge.hosting.stores import open_store
 from a2a_bridge.hosting.stores.sql import push
@@ -94,6 +94,28 @@ async def test_dead_letters_are_bounded(store: Any, monkeypatch: pytest.MonkeyPa
         (parcel,) = await due(store)
         await outbox.dead(parcel, "HTTP 410")
     assert [one.sequence for one in await outbox.letters(dead=True)] == [9, 10, 11]
+
+
+async def test_dead_letters_are_found_however_many_wait(sqlite_url: str) -> None:
+    statements: list[str] = []
+    async with open_store(sqlite_url) as opened:
+        store: Any = opened
+        engine = store._database.engine
+        event.listen(engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+        await store.outbox.letters(dead=True)
+        await store.write(store.outbox._prune)
+        about = [one for one in statements if "outbox.dead = 1" in one]
+        assert len(about) == 2
+
+        def plans(connection: Connection) -> list[str]:
+            return [
+                " | ".join(row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {one}", given))
+                for one in about
+                for given in [(0,) * one.count("?")]
+            ]
+
+        for plan in await store.read(plans):
+            assert "USING INDEX outbox_dead" in plan, plan
 
 
 async def test_tasks_that_are_forgotten_take_configs_and_mail_along(store: Any) -> None:

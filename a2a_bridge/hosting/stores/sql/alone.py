@@ -22,10 +22,6 @@ class Alone:
         connection.execute(delete(replicas))
         connection.execute(insert(replicas).values(id=self.me, beat=0))
 
-    def leave(self, connection: Connection) -> None:
-        """What is still held is an orphan from now on."""
-        connection.execute(delete(replicas).where(replicas.c.id == self.me))
-
     def announce(self, connection: Connection, task_ids: Iterable[str], *, mail: bool = False) -> None:
         """There is nobody to tell."""
 

@@ -33,8 +33,8 @@ _SWEEP = 60.0
 
 _ASK = """
     WITH asked AS (
-        INSERT INTO commands (holder, asker, request, created)
-        SELECT id, %(me)s, %(request)s, extract(epoch FROM now()) FROM replicas WHERE id = %(holder)s
+        INSERT INTO commands (holder, asker, request)
+        SELECT id, %(me)s, %(request)s FROM replicas WHERE id = %(holder)s
         RETURNING number
     )
     SELECT number, pg_notify(%(channel)s, %(told)s) FROM asked

@@ -82,7 +82,6 @@ class Hold:
         "_writer",
         "applied",
         "dirty",
-        "durable",
         "last",
         "let_go_at",
         "lost",
@@ -109,14 +108,13 @@ class Hold:
         self.push = push
         self.tenant, self.owner = storable(scope.tenant), storable(scope.owner)
         self.dirty = False
-        self.last = self.durable = self.applied = self.version = 0
+        self.last = self.applied = self.version = 0
         self._body_size = self._unfolded = self._bytes = 0
         #: the version before a write that only gave it up; else none
         self.let_go_at = -1
         self._place: Place | None = None
         if kept is not None:
             self.version, self.last, self.applied, self._place, self._body_size = kept
-            self.durable = self.last
         self._task: hub.Task | None = None
         self._events: list[hub.StreamResponse] = []
         self._amended = kept is None
@@ -242,7 +240,6 @@ class Hold:
     def settle(self, change: Change) -> None:
         """That was made durable."""
         self._synced = change.given
-        self.durable = change.last
         waiters = self._waiters
         if waiters:
             self._waiters = [waiter for waiter in waiters if waiter[0] > change.given]

@@ -42,11 +42,6 @@ class Room:
         self._thread.start()
 
     @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop of this room."""
-        return self._loop
-
-    @property
     def home(self) -> asyncio.AbstractEventLoop:
         """The loop of the store."""
         return self._home

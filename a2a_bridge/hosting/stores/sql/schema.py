@@ -155,7 +155,7 @@ outbox = Table(
     sqlite_autoincrement=True,
 )
 Index("outbox_lines", outbox.c.task, outbox.c.config, outbox.c.number)
-Index("outbox_due", outbox.c.dead, outbox.c.due)
+Index("outbox_dead", outbox.c.number, sqlite_where=text("dead = 1"), postgresql_where=text("dead"))
 
 #: who is alive: `beat` counts on; what does not count on for a while is dead, whatever anybody's clock says
 replicas = Table(
@@ -174,7 +174,6 @@ commands = Table(
     Column("asker", Text, nullable=False),
     Column("request", LargeBinary, nullable=False),
     Column("answer", LargeBinary, nullable=True),
-    Column("created", Float, nullable=False),
     sqlite_autoincrement=True,
 )
 Index("commands_of_holder", commands.c.holder)

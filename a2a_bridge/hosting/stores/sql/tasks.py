@@ -55,44 +55,33 @@ class Page(NamedTuple):
 
 def fetch(connection: Connection, scope: Scope, task_id: str) -> Found | None:
     """The task, if it is of this scope."""
-    query = (
-        select(
-            tasks.c.version,
-            tasks.c.last,
-            tasks.c.applied,
-            tasks.c.state,
-            tasks.c.written,
-            bodies.c.data,
-            replicas.c.id.label("holder"),
-        )
-        .join_from(tasks, bodies, bodies.c.task == tasks.c.id)
-        .outerjoin(replicas, replicas.c.id == tasks.c.holder)
-        .where(theirs(scope), tasks.c.id == storable(task_id))
-    )
-    row = connection.execute(query).one_or_none()
+    row = _row(connection, scope, task_id)
     if row is None:
         return None
-    task = hub.Task.FromString(row.data)
-    if row.applied < row.last:
-        fold(task, _events(connection, task_id, row.applied))
-    return Found(task, row.version, row.last, row.holder or "", row.state in TERMINAL, row.written)
+    return Found(
+        _folded(connection, row, row.data),
+        row.version,
+        row.last,
+        row.holder or "",
+        row.state in TERMINAL,
+        row.written,
+    )
 
 
 def as_of(connection: Connection, scope: Scope, task_id: str, number: int) -> hub.Task | None:
     """The task as it was after an event, as far as the log says; else as it is."""
-    found = fetch(connection, scope, task_id)
-    if found is None or number >= found.last or number < 1:
-        return None if found is None else found.task
-    query = select(tasks.c.applied, bodies.c.data).join_from(tasks, bodies, bodies.c.task == tasks.c.id)
-    row = connection.execute(query.where(tasks.c.id == task_id)).one()
-    task, applied = hub.Task(), 0
-    if row.applied <= number:
-        task, applied = hub.Task.FromString(row.data), row.applied
-    events = list(_events(connection, task_id, applied, number))
-    if len(events) < number - applied:
-        return found.task
-    fold(task, events)
-    return task
+    row = _row(connection, scope, task_id)
+    if row is None:
+        return None
+    if 0 < number < row.last:
+        # A body that is newer is of no use: then it is all of the log up to there.
+        data, applied = (row.data, row.applied) if row.applied <= number else (b"", 0)
+        events = list(_events(connection, row.id, applied, number))
+        if len(events) == number - applied:
+            task = hub.Task.FromString(data)
+            fold(task, events)
+            return task
+    return _folded(connection, row, row.data)
 
 
 def fold(task: hub.Task, events: Iterable[hub.StreamResponse]) -> None:
@@ -192,13 +181,34 @@ def _whole(connection: Connection, rows: Sequence[Any]) -> list[hub.Task]:
         return []
     query = select(bodies.c.task, bodies.c.data).where(bodies.c.task.in_([row.id for row in rows]))
     data = {row.task: row.data for row in connection.execute(query)}
-    found = []
-    for row in rows:
-        task = hub.Task.FromString(data[row.id])
-        if row.applied < row.last:
-            fold(task, _events(connection, row.id, row.applied))
-        found.append(task)
-    return found
+    return [_folded(connection, row, data[row.id]) for row in rows]
+
+
+def _row(connection: Connection, scope: Scope, task_id: str) -> Any:
+    query = (
+        select(
+            tasks.c.id,
+            tasks.c.version,
+            tasks.c.last,
+            tasks.c.applied,
+            tasks.c.state,
+            tasks.c.written,
+            bodies.c.data,
+            replicas.c.id.label("holder"),
+        )
+        .join_from(tasks, bodies, bodies.c.task == tasks.c.id)
+        .outerjoin(replicas, replicas.c.id == tasks.c.holder)
+        .where(theirs(scope), tasks.c.id == storable(task_id))
+    )
+    return connection.execute(query).one_or_none()
+
+
+def _folded(connection: Connection, row: Any, data: bytes) -> hub.Task:
+    """A body and what came after it."""
+    task = hub.Task.FromString(data)
+    if row.applied < row.last:
+        fold(task, _events(connection, row.id, row.applied))
+    return task
 
 
 def _events(

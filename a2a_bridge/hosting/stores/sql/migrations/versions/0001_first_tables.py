@@ -26,7 +26,6 @@ def upgrade() -> None:
         sa.Column("asker", sa.Text(), nullable=False),
         sa.Column("request", sa.LargeBinary(), nullable=False),
         sa.Column("answer", sa.LargeBinary(), nullable=True),
-        sa.Column("created", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("number"),
         sqlite_autoincrement=True,
     )
@@ -67,7 +66,13 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("number"),
         sqlite_autoincrement=True,
     )
-    op.create_index("outbox_due", "outbox", ["dead", "due"])
+    op.create_index(
+        "outbox_dead",
+        "outbox",
+        ["number"],
+        sqlite_where=sa.text("dead = 1"),
+        postgresql_where=sa.text("dead"),
+    )
     op.create_index("outbox_lines", "outbox", ["task", "config", "number"])
     op.create_table(
         "push_configs",
