@@ -58,6 +58,7 @@ class Counting:
     async def execute(self, run: Run) -> AsyncIterator[Event]:
         self.runs.append(run.text)
         if run.text == "refuse":
+            await self.gate.wait()
             raise A2AError(Reason.RESOURCE_EXHAUSTED, "not now")
         if run.text == "say":
             await self.gate.wait()
@@ -287,14 +288,17 @@ async def test_what_was_refused_may_be_sent_again(text: str) -> None:
     for _ in range(2):
         with refused(reason):
             await talk.send(text)
-    await talk.rest()
+    await talk.close()  # that nothing came of it is noted after the answer
     assert talk.store.sends._sent == {}
 
 
 async def test_all_who_send_at_once_are_refused_together() -> None:
     counting = Counting()
     talk = Talk(agent_of(counting.execute))
-    results = await asyncio.gather(*(talk.send("refuse") for _ in range(3)), return_exceptions=True)
+    sending = [asyncio.create_task(talk.send("refuse")) for _ in range(3)]
+    await settled()
+    counting.gate.open()
+    results = await asyncio.gather(*sending, return_exceptions=True)
     assert {one.reason for one in results if isinstance(one, A2AError)} == {Reason.RESOURCE_EXHAUSTED}
     assert len(results) == 3
     assert counting.runs == ["refuse"]

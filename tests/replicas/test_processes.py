@@ -17,7 +17,7 @@ from tests.durability.callers import Caller, callers
 from tests.durability.serving import Served, Stage
 
 #: seconds: short enough for a test, long enough for a machine that has other things to do
-LEASE = "1.5"
+LEASE = "4"
 BOUND = 60.0
 
 
