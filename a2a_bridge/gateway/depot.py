@@ -34,7 +34,7 @@ _SHELF_LETTERS = 2
 class Configs(Protocol):
     """Where configs are kept: hosting's PushConfigStore."""
 
-    async def put(self, scope: Scope, registered: Registered, /) -> None: ...
+    async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None: ...
 
     async def get(self, scope: Scope, task_id: str, config_id: str, /) -> Registered | None: ...
 
@@ -66,8 +66,8 @@ class Depot:
             made = hub.TaskPushNotificationConfig(
                 task_id=_SECRET, id="secret", token=secrets.token_urlsafe(32)
             )
-            await self._configs.put(_SCOPE, Registered(made))
-        # Another gateway may have done the same at the same time: what lies there is what counts.
+            # Another gateway may do the same at the same time: what lay there first is what counts.
+            await self._configs.put(_SCOPE, Registered(made), replace=False)
         found = await self._configs.get(_SCOPE, _SECRET, "secret")
         if found is None:
             raise A2AError(Reason.UNAVAILABLE, "the store did not keep what was put there")

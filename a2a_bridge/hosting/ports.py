@@ -205,8 +205,8 @@ class SendRegister(Protocol):
 class PushConfigStore(Protocol):
     """Keeps push notification configs by task and id (spec 3.1.7 to 3.1.10)."""
 
-    async def put(self, scope: Scope, registered: Registered, /) -> None:
-        """Stores a config under its task_id and id, in place of an earlier one.
+    async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None:
+        """Stores a config under its task_id and id: in place of an earlier one, or only if there is none.
 
         Raises A2AError RESOURCE_EXHAUSTED when the task has as many as the store allows.
         """

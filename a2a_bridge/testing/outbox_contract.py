@@ -79,6 +79,9 @@ class OutboxContract(_Opens):
         changed = registered("c", host="other")
         await store.push_configs.put(HERE, changed)
         assert await store.push_configs.list(HERE, "t") == [changed, *given[1:]]
+        await store.push_configs.put(HERE, given[0], replace=False)
+        await store.push_configs.put(HERE, registered("d"), replace=False)
+        assert await store.push_configs.list(HERE, "t") == [changed, *given[1:], registered("d")]
 
     async def test_configs_of_others_are_not_there(self, store: Store) -> None:
         await store.push_configs.put(HERE, registered())

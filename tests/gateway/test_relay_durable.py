@@ -200,6 +200,31 @@ async def test_a_deleted_config_is_forgotten_with_what_waits_for_it(tmp_path: Pa
             assert await one.post(registered) == 404
 
 
+class Blind:
+    """Configs of a store that somebody looked at before there was anything."""
+
+    def __init__(self, store: Store) -> None:
+        self._configs = store.push_configs
+        self._looked = False
+        self.put = store.push_configs.put
+
+    async def get(self, *which: Any) -> Any:
+        looked, self._looked = self._looked, True
+        return await self._configs.get(*which) if looked else None
+
+
+async def test_gateways_that_start_together_give_the_same_addresses(tmp_path: Path) -> None:
+    async with open_store(f"sqlite:///{tmp_path / 'x.db'}") as store:
+        depots = [
+            Depot(store.push_configs, store.outbox),
+            Depot(Blind(store), store.outbox),  # type: ignore[arg-type]
+            Depot(store.push_configs, store.outbox),
+        ]
+        for depot in depots:
+            await depot.open()
+        assert len({depot.token("x") for depot in depots}) == 1
+
+
 async def test_a_config_that_another_gateway_deleted_is_kept_when_it_comes_again(tmp_path: Path) -> None:
     agent = Agent()
     gone = hub.DeleteTaskPushNotificationConfigRequest(task_id="t", id="p")

@@ -55,10 +55,12 @@ class MemoryPushConfigStore:
         #: told which line may lead elsewhere from now on
         self.on_changed: Callable[[_Line], None] | None = None
 
-    async def put(self, scope: Scope, registered: Registered, /) -> None:
+    async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None:
         config = registered.config
         key = (scope, config.task_id)
         configs = self._tasks.get(key, {})
+        if config.id in configs and not replace:
+            return
         if config.id not in configs and len(configs) >= self._most_per_task:
             raise A2AError(Reason.RESOURCE_EXHAUSTED, "the task has too many push notification configs")
         if key not in self._tasks:

@@ -51,9 +51,11 @@ class SqlPushConfigStore:
         self._vault = vault or Vault()
         self._most = most_per_task
 
-    async def put(self, scope: Scope, registered: Registered, /) -> None:
+    async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None:
         values = row_of(scope, registered, self._vault)
-        await self._writer.write(lambda connection: insert(connection, values, most=self._most))
+        await self._writer.write(
+            lambda connection: insert(connection, values, most=self._most, replace=replace)
+        )
 
     async def get(self, scope: Scope, task_id: str, config_id: str, /) -> Registered | None:
         wanted = select(push_configs).where(_of(scope, task_id), _C.id == storable(config_id))
