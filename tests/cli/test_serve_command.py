@@ -182,19 +182,19 @@ async def test_runs_are_bounded_and_messages_may_be_sent_twice_when_asked_for(tm
 
 
 @pytest.mark.parametrize(
-    ("store", "told"),
+    ("store", "told", "code"),
     [
-        ("nowhere://x", ["nowhere"]),
-        ("sqlite:///my_agents.py/x.db", ["my_agents.py/x.db"]),
-        ("postgresql://me:secret@127.0.0.1:1/none", ["127.0.0.1"]),
+        ("nowhere://x", ["nowhere"], 2),
+        ("sqlite:///my_agents.py/x.db", ["my_agents.py/x.db"], 2),
+        ("postgresql://me:secret@127.0.0.1:1/none", ["127.0.0.1"], 3),
     ],
 )
 async def test_a_store_that_cannot_be_opened_is_told_in_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str, told: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str, told: list[str], code: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = await command("serve", written(tmp_path, ONE), "--store", store, *ANY_PORT)
-    assert (done.code, done.out) == (2, "")
+    assert (done.code, done.out) == (code, "")
     assert "Traceback" not in done.err
     assert "secret" not in done.err
     for word in told:
