@@ -244,7 +244,8 @@ async def test_a_store_that_does_not_work_takes_no_work_and_is_read(store: LateS
     assert (await talk.send("x", task_id=waiting.id, message_id="m-2")).status.state == COMPLETED
 
 
-async def test_whoever_waits_for_a_store_that_breaks_is_told(store: LateStore) -> None:
+async def in_mid_work(store: LateStore) -> tuple[Talk, Gate, asyncio.Task[Any]]:
+    """An agent that goes on when its gate opens, and somebody who waits for it."""
     gate = Gate()
 
     async def execute(run: Run) -> AsyncIterator[Event]:
@@ -256,6 +257,11 @@ async def test_whoever_waits_for_a_store_that_breaks_is_told(store: LateStore) -
     store.open_door = True
     sending = asyncio.create_task(talk.send("x"))
     await gate.reached()
+    return talk, gate, sending
+
+
+async def test_whoever_waits_for_a_store_that_breaks_is_told(store: LateStore) -> None:
+    talk, gate, sending = await in_mid_work(store)
     (task,) = (await talk.list()).tasks
     store.open_door = False
     gate.open()
@@ -302,17 +308,7 @@ async def test_closing_does_not_wait_for_ever(store: LateStore) -> None:
 
 
 async def test_a_hold_that_is_lost_while_answers_wait(store: LateStore) -> None:
-    gate = Gate()
-
-    async def execute(run: Run) -> AsyncIterator[Event]:
-        yield run.status("working")
-        await gate.wait()
-        yield run.status("completed")
-
-    talk = Talk(agent_of(execute), store=store)
-    store.open_door = True
-    sending = asyncio.create_task(talk.send("x"))
-    await gate.reached()
+    talk, gate, sending = await in_mid_work(store)
     store.open_door = False
     gate.open()
     await store.given()

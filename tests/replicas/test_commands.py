@@ -9,6 +9,7 @@ import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting.stores.sql.commands import _SWEEP_UP
+from a2a_bridge.hosting.stores.sql.neighbours import Neighbours
 from tests.replicas.conftest import BOUND, Fleet, until
 
 
@@ -53,13 +54,11 @@ async def test_who_is_not_there_is_not_asked(fleet: Fleet) -> None:
     assert _rows(fleet.url) == 0
 
 
-@pytest.mark.parametrize("graceful", [True, False])
-async def test_a_question_to_one_that_dies_has_failed(fleet: Fleet, graceful: bool) -> None:
-    one, _ = await fleet.join()
-    two, _ = await fleet.join()
+async def _asked_in_vain(one: Neighbours, two: Neighbours) -> asyncio.Task[bytes]:
+    """A question that is being worked on, for ever."""
     asked = asyncio.Event()
 
-    async def never(question: bytes) -> bytes:
+    async def never(_: bytes) -> bytes:
         asked.set()
         await asyncio.Event().wait()
         return b""
@@ -67,6 +66,14 @@ async def test_a_question_to_one_that_dies_has_failed(fleet: Fleet, graceful: bo
     two.remote.serve(never)
     asking = asyncio.create_task(one.remote.ask(two.me, b"?", None))
     await asyncio.wait_for(asked.wait(), BOUND)
+    return asking
+
+
+@pytest.mark.parametrize("graceful", [True, False])
+async def test_a_question_to_one_that_dies_has_failed(fleet: Fleet, graceful: bool) -> None:
+    one, _ = await fleet.join()
+    two, _ = await fleet.join()
+    asking = await _asked_in_vain(one, two)
     if graceful:
         await two.close()
     else:
@@ -124,16 +131,7 @@ async def test_who_was_taken_for_dead_gets_the_answers_to_what_it_asked_before(f
 async def test_a_question_that_is_not_there_any_more_has_failed(fleet: Fleet) -> None:
     one, _ = await fleet.join(poll=0.2)
     two, _ = await fleet.join()
-    asked = asyncio.Event()
-
-    async def never(question: bytes) -> bytes:
-        asked.set()
-        await asyncio.Event().wait()
-        return b""
-
-    two.remote.serve(never)
-    asking = asyncio.create_task(one.remote.ask(two.me, b"?", None))
-    await asyncio.wait_for(asked.wait(), BOUND)
+    asking = await _asked_in_vain(one, two)
     with psycopg.connect(fleet.url, autocommit=True) as connection:
         connection.execute("DELETE FROM commands")
     with pytest.raises(A2AError) as caught:
