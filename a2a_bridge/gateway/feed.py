@@ -244,7 +244,9 @@ class Feed:
         source = cast("Events", self._service.stream(Call(ops.SUBSCRIBE_TO_TASK, request, context)))
         try:
             async with asyncio.timeout(None if self.heard else _QUIET):
-                await self._fit(source, reply)
+                second = await self._fit(source, reply)
+            if second is not None:
+                await self._take(second, reply.pop(EVENT_PARAMETER, ""))
         except TimeoutError:
             # Some agents forget those who listened when they fail, and never say another word.
             await source.aclose()
@@ -269,8 +271,8 @@ class Feed:
             return None, reply
         return source, reply
 
-    async def _fit(self, source: Events, reply: dict[str, str]) -> None:
-        """Fits the beginning of a new stream to the log. Raises _Lost."""
+    async def _fit(self, source: Events, reply: dict[str, str]) -> hub.StreamResponse | None:
+        """Fits the beginning of a new stream to the log; an event that is still to be taken. Raises _Lost."""
         first = await anext(source)
         id_ = reply.pop(EVENT_PARAMETER, "")
         gap = reply.pop(RESUME_PARAMETER, "") == GAP
@@ -279,7 +281,7 @@ class Feed:
             next(following, "")
             if next(following, "") == id_:
                 self._append(first, id_)
-                return
+                return None
         if not first.HasField("task") or first.task.id != self._log.task_id:
             self._append(first, id_)
         elif synthesised(first.task) != SNAPSHOT:
@@ -288,7 +290,8 @@ class Feed:
             # Made because of the event that follows: where that is a status, it has been written into the task.
             second = await anext(source)
             self._catch_up(first.task, id_, status=not second.HasField("status_update"))
-            await self._take(second, reply.pop(EVENT_PARAMETER, ""))
+            return second
+        return None
 
     async def _settle(self) -> None:
         """Tells how a task ended whose stream was taken up and ended without that, as some agents' do."""

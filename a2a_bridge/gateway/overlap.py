@@ -31,7 +31,11 @@ class Overlap:
     def may_tell(self, event: hub.StreamResponse) -> bool:
         """Whether the snapshot has told what looks like this event."""
         if event.HasField("status_update"):
-            return self._holds(event.status_update.status)
+            update, known = event.status_update, self._snapshot.metadata.fields
+            new = any(
+                name not in known or known[name] != value for name, value in update.metadata.fields.items()
+            )
+            return not new and self._holds(update.status)
         if event.HasField("artifact_update"):
             pieces = self._pieces.get(event.artifact_update.artifact.artifact_id)
             return pieces is not None and pieces.may_hold(event.artifact_update)
@@ -54,6 +58,13 @@ class Overlap:
     def tells(self, event: hub.StreamResponse, now: hub.Task | None) -> bool:
         """Whether an event that it may tell is told by it. now: the task after the event, for a piece of an artifact."""
         if not event.HasField("artifact_update"):
+            # Each was told once; the next one like it is new.
+            said = event.status_update.status
+            self._statuses = [
+                one
+                for one in self._statuses
+                if one != said and not (said.message.message_id and one.message == said.message)
+            ]
             return True
         update = event.artifact_update
         before = _artifact(self._snapshot, update.artifact.artifact_id)

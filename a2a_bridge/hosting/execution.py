@@ -339,9 +339,10 @@ class Execution:
                     self.deliver(ticket, already_ended(self.task_id))
                 else:
                     self.settle(ticket)
-        elif state in INTERRUPTED and self.current is not None:
-            for ticket in self.current.all():
-                self.settle(ticket)
+        elif state in INTERRUPTED:
+            for ticket in self._tickets:
+                if ticket.begun_at is not None:
+                    self.settle(ticket)
 
     def give_up(self, error: A2AError, *, only_waiting: bool = False) -> None:
         """Tells whoever waits that nothing comes of it. only_waiting: those whose turn has not come."""

@@ -145,7 +145,9 @@ def _finished(execution: Execution, ticket: Ticket) -> None:
     elif task.status.state not in RUNNING:
         for one in ticket.all():
             execution.settle(one)
-    elif not execution.canceling:
+    elif not (
+        execution.canceling or execution.stopping
+    ):  # else whoever ended the run says what the task becomes
         fail(execution, UNFINISHED)
 
 
@@ -153,7 +155,7 @@ def _broken_off(execution: Execution, ticket: Ticket, text: str, error: A2AError
     if execution.task is None:
         for one in ticket.all():
             one.settle(error)
-    elif not execution.ended:
+    elif not (execution.ended or execution.stopping):
         fail(execution, text)
 
 

@@ -60,6 +60,18 @@ def test_all_that_was_lost_is_known_again_from_each_event_on(lost: list[hub.Stre
         assert all(is_told(overlap, event, now) for event in lost[start:])
 
 
+def test_what_was_told_once_is_known_again_once() -> None:
+    overlap, now = told([], [became(WORKING)])
+    assert is_told(overlap, became(WORKING), now)
+    assert not overlap.may_tell(became(WORKING))
+    overlap, now = told([], [became(WORKING, 1, "m1")])
+    marked = became(WORKING, 1, "m1")
+    marked.status_update.metadata["progress"] = 2
+    assert not overlap.may_tell(marked)
+    assert is_told(overlap, became(WORKING, 1, "m1"), now)
+    assert not overlap.may_tell(became(WORKING, 1, "m1"))
+
+
 def test_what_comes_after_the_snapshot_is_new() -> None:
     known, lost = [became(WORKING, 1), chunk("a")], [chunk("b"), became(WORKING, 3, "m3")]
     for new in (

@@ -9,6 +9,8 @@ import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Event, Run
+from a2a_bridge.hosting.cancelling import STOPPED
+from a2a_bridge.hosting.ports import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.hosting.scene import (
@@ -186,6 +188,56 @@ async def test_a_run_that_ends_when_it_hears_of_the_cancellation_has_not_failed(
         with refused(Reason.UNSUPPORTED_OPERATION):
             await further
         await talk.rest()
+
+
+@pytest.mark.parametrize("how", ["return", "raise"])
+async def test_a_run_that_swallows_its_cancellation_does_not_say_what_becomes_of_its_task(how: str) -> None:
+    stuck = Stuck()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        try:
+            await stuck.gate.wait()
+        except asyncio.CancelledError:
+            if how == "raise":
+                raise RuntimeError("aborted") from None
+
+    for end in ("cancel", "close"):
+        stuck.gate = Gate()
+        talk = Talk(agent_of(execute))
+        task = await started(talk, stuck)
+        if end == "cancel":
+            assert (await talk.cancel(task.id)).status.state == CANCELED
+        await talk.close()
+        stored = await talk.store.get(Scope(), task.id)
+        assert stored is not None
+        status = stored.task.status
+        if end == "close":
+            assert (status.state, status.message.parts[0].text) == (FAILED, STOPPED)
+        else:
+            assert status.state == CANCELED
+
+
+async def test_a_cancellation_that_asks_and_then_refuses_answers_who_waits() -> None:
+    async def cancel(run: Run) -> AsyncIterator[Event]:
+        for _ in range(10):  # more than the run needs
+            await asyncio.sleep(0)
+        yield run.status("input-required", "really?")
+        raise A2AError(Reason.TASK_NOT_CANCELABLE)
+
+    talk = Talk(agent_of(polite, cancel))
+    events = talk.events("x")
+    task = await anext(events)
+    assert shape(await anext(events)) == WORKING
+    waiting = asyncio.create_task(talk.send("x", message_id="m-2"))
+    async with asyncio.timeout(PATIENCE):
+        while len((await talk.list(status=WORKING)).tasks) < 2:  # noqa: ASYNC110  nobody is told
+            await asyncio.sleep(0)
+    (other,) = [one.id for one in (await talk.list()).tasks if one.id != task.id]
+    with refused(Reason.TASK_NOT_CANCELABLE):
+        await talk.cancel(other)
+    assert (await waiting).status.state == INPUT
+    await talk.close()
 
 
 async def test_a_run_that_ends_for_a_cancellation_that_is_refused_has_failed() -> None:

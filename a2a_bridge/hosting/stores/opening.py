@@ -20,7 +20,7 @@ MEMORY = "memory://"
 class CannotOpen(Exception):  # noqa: N818  what it says is its name
     """A store that cannot be opened. text: why, for people. remedy: what to do, a command line or a flag.
 
-    away: nobody answers where it is said to be, so that another attempt may succeed.
+    away: a server that nobody answers for, or that lets nobody in: starting up, full, another password.
     """
 
     def __init__(self, text: str, remedy: str = "", *, away: bool = False) -> None:

@@ -69,7 +69,8 @@ class Replicas:
         self._on_orphans: list[Callable[[], None]] = []
         self._on_look: list[Callable[[frozenset[str], float], None]] = []
         # For the room's thread only:
-        self._name = self.me
+        #: who this is in the table, and who the store takes it for
+        self._name = self._told = self.me
         self._others: frozenset[str] = frozenset()
         #: of the others: the beat seen last, and when it was new
         self._seen: dict[str, tuple[int, float]] = {}
@@ -155,6 +156,8 @@ class Replicas:
         others = {str(name): int(beat) for name, beat in rows if name != self._name}
         if len(others) == len(rows):
             await self._reborn()
+        elif self._name != self._told:
+            self._renamed()  # by a statement whose answer was lost
         self._beaten, self._doubted = began, False
         await self._watch(others)
         for tell in self._on_look:
@@ -185,8 +188,12 @@ class Replicas:
 
     async def _reborn(self) -> None:
         log.error("this replica was taken for dead; what it worked on is no longer its own")
-        before, self._name = self._name, uuid4().hex
-        await self._register(before)
+        self._name = uuid4().hex
+        await self._register(self._told)
+        self._renamed()
+
+    def _renamed(self) -> None:
+        self._told = self._name
         self._room.tell(self._rename, self._name)
         self._orphaned()
 
