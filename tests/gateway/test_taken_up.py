@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.operations import GET_TASK
+from a2a_bridge.core.operations import GET_TASK, SUBSCRIBE_TO_TASK
+from a2a_bridge.dialects.marks import SNAPSHOT, synthesise
+from a2a_bridge.gateway import feed
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, yielding
 from tests.gateway.sharing_scene import (
@@ -136,6 +138,43 @@ async def test_a_task_that_is_too_large_to_know_does_not_just_end() -> None:
         with pytest.raises(A2AError) as caught:
             await anext(stream)
     assert caught.value.reason is Reason.UNAVAILABLE
+
+
+class Unhurried(Log):
+    """An older agent, whose stream the dialect begins with a snapshot; it takes its time to tell of its task."""
+
+    async def unary(self, call: Any, /) -> Any:
+        loop = asyncio.get_running_loop()
+        late = loop.create_future()
+        loop.call_later(4 * QUIET, late.set_result, None)
+        await late
+        return await super().unary(call)
+
+    async def stream(self, call: Any, /) -> Any:
+        async with aclosing(super().stream(call)) as events:
+            async for event in events:
+                if call.operation is SUBSCRIBE_TO_TASK and event.HasField("task"):
+                    synthesise(event.task, SNAPSHOT)
+                yield event
+
+
+#: seconds in which an agent has to say something, here
+QUIET = 0.05
+
+
+async def test_an_agent_that_takes_its_time_to_tell_whether_a_piece_is_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(feed, "_QUIET", QUIET)
+    events = [begun(), chunk("a"), chunk("b")]
+    log = Unhurried(*events, numbered=False, behind=1)
+    async with sharing(Shaky(log, 2)) as service, aclosing(numbered(service, sending())) as stream:
+        seen = [await anext(stream) for _ in range(3)]
+        log.add(chunk("c"))
+        seen.append(await anext(stream))
+        log.add(became(hub.TASK_STATE_COMPLETED))
+        seen += await rest(stream)
+    assert said(seen) == ["a", "b", "c"]
 
 
 async def test_a_piece_that_may_be_new_is_told() -> None:
