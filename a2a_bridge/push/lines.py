@@ -57,6 +57,14 @@ class Lines(Generic[LineT]):
             self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
             heapq.heapify(self._heap)
 
+    def redirect(self, line: LineT, target: str) -> bool:
+        """Has a line that waits lead to another target, to which it owes no waiting; whether there is such a line."""
+        known = self._targets.get(line)
+        if known is None or known == target or not (line in self._due or line in self._ready.get(known, ())):
+            return False
+        self.put(line, target)
+        return True
+
     def take(self, limit: int, room: Callable[[str], int]) -> list[LineT]:
         """Lines whose turn it is, which are out from now on. room: how many a target can be given at most."""
         self._wake()

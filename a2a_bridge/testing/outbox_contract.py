@@ -224,6 +224,7 @@ class OutboxContract(_Opens):
     async def test_a_config_with_another_url_does_not_wait_for_the_old_one(self, store: Store) -> None:
         await store.push_configs.put(HERE, registered())
         await written(store)
+        assert await due(store, busy="hook") == []
         await store.push_configs.put(HERE, registered(host="other"))
         (parcel,) = await due(store, busy="hook")
         assert parcel.registered == registered(host="other")

@@ -326,8 +326,7 @@ class MemoryOutbox:
 
     def _redirect(self, line: _Line) -> None:
         """A line that leads elsewhere waits for nothing that the old target has brought about."""
-        if line in self._lines and line not in self._out and self._lines.target(line) != self._target(line):
-            self._lines.put(line, self._target(line))
+        if self._lines.redirect(line, self._target(line)):
             self._notify()
 
     def _target(self, line: _Line) -> str:

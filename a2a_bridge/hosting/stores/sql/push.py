@@ -146,8 +146,12 @@ class SqlOutbox:
     def mail_came(self) -> None:
         """Something was put in, here or elsewhere. To be called on the loop, after the commit."""
         self._looking = True
-        for tell in self._tell:
-            tell()
+        self._notify()
+
+    def redirect(self, line: _Line, url: str) -> None:
+        """A config was given another URL: what waits for it here waits for nothing that the old target has brought about."""
+        if self._lines.redirect(line, target_of(url)):
+            self._notify()
 
     async def post(self, scope: Scope, registered: Registered, event: hub.StreamResponse, /) -> None:
         values = configs.row_of(scope, registered, self._vault)

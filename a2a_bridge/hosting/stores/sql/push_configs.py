@@ -50,12 +50,16 @@ class SqlPushConfigStore:
         self._writer = writer
         self._vault = vault or Vault()
         self._most = most_per_task
+        #: told which line leads where from now on
+        self.on_changed: Callable[[tuple[str, str], str], None] | None = None
 
     async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None:
         values = row_of(scope, registered, self._vault)
         await self._writer.write(
             lambda connection: insert(connection, values, most=self._most, replace=replace)
         )
+        if replace and self.on_changed is not None:
+            self.on_changed((values["task"], values["id"]), registered.config.url)
 
     async def get(self, scope: Scope, task_id: str, config_id: str, /) -> Registered | None:
         wanted = select(push_configs).where(_of(scope, task_id), _C.id == storable(config_id))

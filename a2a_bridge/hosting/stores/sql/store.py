@@ -82,8 +82,10 @@ class SqlStore:
             commit_delay=options.commit_delay,
             ack_timeout=options.ack_timeout,
         )
-        self.push_configs: PushConfigStore = SqlPushConfigStore(database, self.writer, vault)
         self._mail = SqlOutbox(database, self.writer, lambda: beside.me, vault)
+        configs = SqlPushConfigStore(database, self.writer, vault)
+        configs.on_changed = self._mail.redirect
+        self.push_configs: PushConfigStore = configs
         self.outbox: Outbox = self._mail
         self.sends: SendRegister = SqlSends(self.writer, lambda: beside.me)
         self.remote: Remote | None = beside.remote
