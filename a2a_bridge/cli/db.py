@@ -79,7 +79,7 @@ def check(store: StoreUrl, *, output: OutputFormat = Output.TEXT) -> None:
 @contextmanager
 def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
     """One transaction. To change tables of a SQLite file nobody else may work with it."""
-    from a2a_bridge.cli.output import fail
+    from a2a_bridge.cli.output import fail, not_opened
     from a2a_bridge.hosting.stores import CannotOpen
     from a2a_bridge.hosting.stores.sql.database import parse
     from a2a_bridge.hosting.stores.sql.opened import locked, reached, touch
@@ -100,8 +100,7 @@ def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
                 yield connection
     except CannotOpen as error:
         # Here the URL is an argument.
-        remedy = error.remedy.removeprefix("--store ")
-        raise fail(Exit.UNREACHABLE if error.away else Exit.USAGE, error.text, remedy) from None
+        raise not_opened(error, error.remedy.removeprefix("--store ")) from None
 
 
 def _of_something_else() -> typer.Exit:

@@ -12,12 +12,15 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from a2a_bridge.cli.options import Exit, Output
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+
+if TYPE_CHECKING:
+    from a2a_bridge.hosting.stores import CannotOpen
 
 #: reason -> exit code; everything else an agent may answer is a protocol error
 _EXITS = {
@@ -55,6 +58,12 @@ def fail(code: Exit, text: str, advice: str = "") -> typer.Exit:
     if advice:
         talk(f"  try: {advice}")
     return typer.Exit(code)
+
+
+def not_opened(error: CannotOpen, remedy: str | None = None) -> typer.Exit:
+    """Says why a store cannot be opened. remedy: in place of the one that the error knows."""
+    code = Exit.UNREACHABLE if error.away else Exit.USAGE
+    return fail(code, error.text, error.remedy if remedy is None else remedy)
 
 
 def exit_code(error: A2AError) -> Exit:

@@ -122,7 +122,7 @@ def key() -> None:
 @contextmanager
 def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
     """A transaction beside whoever else uses the store."""
-    from a2a_bridge.cli.output import fail
+    from a2a_bridge.cli.output import fail, not_opened
     from a2a_bridge.hosting.stores import CannotOpen
     from a2a_bridge.hosting.stores.sql.database import parse, shown
     from a2a_bridge.hosting.stores.sql.opened import reached
@@ -138,7 +138,7 @@ def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
                 raise fail(Exit.USAGE, "the store has not the tables of this version", upgrade)
             yield connection
     except CannotOpen as error:
-        raise fail(Exit.UNREACHABLE if error.away else Exit.USAGE, error.text, error.remedy) from None
+        raise not_opened(error) from None
 
 
 def _tree(letter: Letter) -> dict[str, Any]:

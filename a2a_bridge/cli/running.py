@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanag
 from typing import TYPE_CHECKING, Any
 
 from a2a_bridge.cli.options import Exit, LogLevel
-from a2a_bridge.cli.output import data, fail, talk
+from a2a_bridge.cli.output import data, fail, not_opened, talk
 
 if TYPE_CHECKING:
     from a2a_bridge.cli.counting import Counting
@@ -47,7 +47,7 @@ async def run(
                 usage = await stack.enter_async_context(counting.open())
             server = await opening.__aenter__()
         except CannotOpen as error:
-            raise fail(Exit.UNREACHABLE if error.away else Exit.USAGE, error.text, error.remedy) from error
+            raise not_opened(error) from error
         except OSError as error:
             raise fail(Exit.USAGE, f"cannot listen: {error}", "another port, or port 0 for any") from error
         try:

@@ -213,7 +213,7 @@ def _believed_hub(wire: Any, owner: Any, piece: JsonObject, entries: list[Entry]
         says, _ = _encoded(unit, told, files)
     except (ValueError, TypeError, KeyError):
         return piece
-    known = _plainly(wire)
+    known = _unmarked(wire)
     known.DiscardUnknownFields()
     return patched if _octets(says) == _octets(known) else piece
 
@@ -375,10 +375,6 @@ def _unmarked(unit: Any) -> Any:
     if copy.HasField("metadata") and not copy.metadata.fields:
         copy.ClearField("metadata")
     return copy
-
-
-def _plainly(unit: Any) -> Any:
-    return _unmarked(unit)
 
 
 def _known(unit: Any) -> Any:

@@ -16,7 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -150,6 +151,12 @@ def parse(url: str) -> URL:
     if backend == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")
     raise CannotOpen(f"there is no store {backend}://", "--store sqlite:///PATH or postgresql://…")
+
+
+def inserting(connection: Connection, table: Table) -> Any:
+    """An INSERT that may say what becomes of a conflict, which both databases spell alike and SQLAlchemy does not."""
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    return dialect.insert(table)
 
 
 def shown(url: URL) -> str:

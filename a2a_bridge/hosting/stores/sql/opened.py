@@ -18,13 +18,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 from sqlalchemy import URL, Connection, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import OperationalError
 
 from a2a_bridge.hosting.stores.opening import CannotOpen
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.hosting.stores.sql.alone import Alone
-from a2a_bridge.hosting.stores.sql.database import Database, cause, failed, parse, shown
+from a2a_bridge.hosting.stores.sql.database import Database, cause, failed, inserting, parse, shown
 from a2a_bridge.hosting.stores.sql.janitor import Janitor
 from a2a_bridge.hosting.stores.sql.schema import settings
 from a2a_bridge.hosting.stores.sql.store import Beside, SqlStore
@@ -186,8 +185,7 @@ def _check(connection: Connection, url: URL) -> None:
 
 def _page_key(connection: Connection) -> bytes:
     """What page tokens are signed with, by all replicas."""
-    insert = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert
-    fresh = insert(settings).values(name=_PAGE_KEY, value=secrets.token_bytes(32))
+    fresh = inserting(connection, settings).values(name=_PAGE_KEY, value=secrets.token_bytes(32))
     connection.execute(fresh.on_conflict_do_nothing())
     return bytes(
         connection.execute(select(settings.c.value).where(settings.c.name == _PAGE_KEY)).scalar_one()

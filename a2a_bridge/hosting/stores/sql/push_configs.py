@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, task_not_found
 from a2a_bridge.hosting.ports import Registered, Scope
+from a2a_bridge.hosting.stores.sql.database import inserting
 from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs
 from a2a_bridge.hosting.stores.sql.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -132,8 +132,7 @@ def insert(connection: Connection, values: dict[str, Any], *, most: int | None, 
         known = select(_C.id).where(_C.task == task_id, _C.id == values["id"])
         if connection.execute(known).one_or_none() is None:
             raise A2AError(Reason.RESOURCE_EXHAUSTED, "the task has too many push notification configs")
-    dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
-    putting = dialect.insert(push_configs).values(values | {"ordinal": last + 1})
+    putting = inserting(connection, push_configs).values(values | {"ordinal": last + 1})
     key = [_C.task, _C.id]
     if replace:
         changed = {name: putting.excluded[name] for name in ("version", "data", "aside")}

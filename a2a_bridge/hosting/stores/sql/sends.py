@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from a2a_bridge.hosting.ports import Scope, Sent
+from a2a_bridge.hosting.stores.sql.database import inserting
 from a2a_bridge.hosting.stores.sql.schema import replicas, sends
 from a2a_bridge.hosting.stores.sql.text import original, storable
 from a2a_bridge.hosting.stores.sql.writer import GroupWriter
@@ -30,7 +29,6 @@ class SqlSends:
 
         def work(connection: Connection) -> Sent | None:
             nonlocal put
-            dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
             while True:
                 row = connection.execute(select(sends).where(mine)).one_or_none()
                 if row is not None:
@@ -49,7 +47,7 @@ class SqlSends:
                             sends.c.holder == row.holder,
                         )
                     )
-                putting = dialect.insert(sends).values(
+                putting = inserting(connection, sends).values(
                     tenant=storable(scope.tenant),
                     owner=storable(scope.owner),
                     message=storable(message_id),

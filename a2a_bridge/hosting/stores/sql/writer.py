@@ -244,7 +244,6 @@ class GroupWriter:
             self._turn = None
 
     def _send(self, group: Group) -> None:
-        self._timer = None  # it may be what calls this
         self._group = group
         self._sent = self._loop.time()
         self._back = False
