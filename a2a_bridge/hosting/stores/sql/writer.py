@@ -244,6 +244,7 @@ class GroupWriter:
             self._turn = None
 
     def _send(self, group: Group) -> None:
+        self._timer = None  # of a group that is tried again it is what calls this; left, it would stop the next one
         self._group = group
         self._sent = self._loop.time()
         self._back = False
