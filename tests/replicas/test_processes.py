@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,8 +14,8 @@ import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from tests.durability.callers import Caller, callers
-from tests.durability.serving import Served, Stage
+from tests.durability.callers import Caller, callers, lost
+from tests.durability.serving import Served, Stage, until
 
 #: seconds: short enough for a test, long enough for a machine that has other things to do
 LEASE = "4"
@@ -25,7 +26,8 @@ class Fleet:
     """Processes on one database."""
 
     def __init__(self, url: str, journal: Path, stack: AsyncExitStack) -> None:
-        self._stage = Stage(url, ("--lease", LEASE), {"TRIALS_JOURNAL": str(journal), "TRIALS_PACE": "0.05"})
+        flags = ("--lease", LEASE, "--timeout-graceful-shutdown", "1")
+        self._stage = Stage(url, flags, {"TRIALS_JOURNAL": str(journal), "TRIALS_PACE": "0.05"})
         self._stack = stack
         self.journal = journal
 
@@ -68,12 +70,12 @@ async def test_any_replica_answers_any_call_and_tasks_outlive_the_one_that_works
     count, pieces = 4, 100
     marks = [uuid4().hex for _ in range(count)]
     tasks = [await _send(first[0], f"steady {pieces} {mark}", immediately=True) for mark in marks]
-    lost = await _send(first[0], f"hang {uuid4().hex}", immediately=True)
+    hanging = await _send(first[0], f"hang {uuid4().hex}", immediately=True)
     followers = [
         asyncio.create_task(_followed(third[number % len(third)], task.id))
         for number, task in enumerate(tasks)
     ]
-    unary = asyncio.create_task(_ending(second[0], lost.id))
+    unary = asyncio.create_task(_ending(second[0], hanging.id))
     await _moved_on(third[0], tasks[0].id, 5)
 
     killed.kill()
@@ -93,12 +95,100 @@ async def test_any_replica_answers_any_call_and_tasks_outlive_the_one_that_works
         assert ended.status.state == hub.TASK_STATE_COMPLETED
         assert [part.text for part in ended.artifacts[0].parts] == texts
     resumed = fleet.journalled("resume")
-    assert set(resumed) == {task.id for task in [*tasks, lost]}
+    assert set(resumed) == {task.id for task in [*tasks, hanging]}
     # Each was taken over once from the one that was killed, and some once more from the one that was stopped.
     assert all(times <= 2 for times in resumed.values())
-    assert resumed[lost.id] == 1
+    assert resumed[hanging.id] == 1
     executed = fleet.journalled("execute")
     assert {executed[task_id] for task_id in resumed} == {1}
+
+
+async def test_all_are_replaced_again_and_again_while_everybody_works_on(fleet: Fleet) -> None:
+    """One process after the other. Readers go on where they were, at whoever serves; what was taken is done."""
+    line = [await fleet.join(), await fleet.join()]
+
+    def serving() -> list[Caller]:
+        """Who can be called, the newest first."""
+        return [caller for _, ways in reversed(line) for caller in ways]
+
+    marks = [uuid4().hex for _ in range(3)]
+    tasks = [await _send(line[0][1][0], f"steady 100000 {mark}", immediately=True) for mark in marks]
+    # At the oldest, by each binding, so that each replacement cuts them off.
+    readers = [
+        asyncio.create_task(_wandered(lambda way=way: serving()[way - 3], task.id))
+        for way, task in enumerate(tasks)
+    ]
+    taken: list[str] = []
+    visitors = asyncio.create_task(_visited(serving, taken))
+    for _ in range(3):
+        line.append(await fleet.join())
+        await _more(taken, visitors)
+        oldest, _ = line.pop(0)
+        assert await oldest.stop() == 0
+    for task in tasks:
+        at = len((await serving()[0].get(task.id)).artifacts[0].parts)
+        await _moved_on(serving()[0], task.id, at + 5)
+        await serving()[1].cancel(task.id)
+    visitors.cancel()
+    with suppress(asyncio.CancelledError):
+        await visitors
+
+    async with asyncio.timeout(BOUND):
+        read = await asyncio.gather(*readers)
+    for mark, task, (texts, numbers, cuts) in zip(marks, tasks, read, strict=True):
+        ended = await serving()[2].get(task.id)
+        assert ended.status.state == hub.TASK_STATE_CANCELED
+        assert texts == [part.text for part in ended.artifacts[0].parts]
+        assert texts == [f"{mark}:{number}." for number in range(len(texts))]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        assert cuts > 0
+    done = [await serving()[0].get(task_id) for task_id in taken]
+    assert {task.status.state for task in done} == {hub.TASK_STATE_COMPLETED}
+    executed, resumed = fleet.journalled("execute"), fleet.journalled("resume")
+    assert set(executed.values()) == {1}
+    assert all(resumed[task.id] > 0 for task in tasks)
+
+
+async def _wandered(caller: Callable[[], Caller], task_id: str) -> tuple[list[str], list[int], int]:
+    """Reads a task to its end, at whoever `caller` names: pieces, numbers of events, how often it was cut off."""
+    texts: list[str] = []
+    numbers: list[int] = []
+    for cuts in itertools.count():
+        with _cut_off():
+            async for one in caller().subscribe(task_id, numbers[-1] if numbers else None):
+                numbers.append(one.number)
+                match one.event.WhichOneof("payload"):
+                    case "task":
+                        texts += [part.text for kept in one.event.task.artifacts for part in kept.parts]
+                    case "artifact_update":
+                        texts += [part.text for part in one.event.artifact_update.artifact.parts]
+            return texts, numbers, cuts
+    raise AssertionError
+
+
+async def _visited(serving: Callable[[], list[Caller]], taken: list[str]) -> None:
+    """Sends messages, one at a time to whoever serves; the tasks of those that were taken."""
+    for number in itertools.count():
+        callers = serving()
+        with _cut_off():
+            caller = callers[number % len(callers)]
+            taken.append((await _send(caller, f"quick {uuid4().hex}", immediately=True)).id)
+
+
+async def _more(taken: list[str], visitors: asyncio.Task[None]) -> None:
+    """Waits until some more were taken."""
+    goal = len(taken) + 5
+    await until(lambda: visitors.done() or len(taken) >= goal)
+
+
+@contextmanager
+def _cut_off() -> Iterator[None]:
+    """For what may find that its process has gone."""
+    try:
+        yield
+    except A2AError as error:
+        if not lost(error):
+            raise
 
 
 async def _any_call(owner: Caller, others: list[Caller]) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import struct
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import grpc.aio
@@ -175,6 +176,38 @@ async def test_bare_statuses(code: grpc.StatusCode, reason: Reason, streaming: b
         error = await failing(call)
     words = reason.text if code is grpc.StatusCode.UNKNOWN else "as it says"
     assert (error.reason, error.message, error.blame) == (reason, words, Blame.PEER)
+    assert "phase" not in error.metadata
+
+
+@pytest.mark.parametrize("code", [7, 8], ids=["REFUSED_STREAM", "CANCEL"])
+async def test_a_call_that_the_peer_throws_away_unseen(code: int) -> None:
+    """So ends one that reaches a server while it stops."""
+
+    met: list[asyncio.Task[None]] = []
+    over = asyncio.Event()
+
+    async def resetting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        settings, headers, reset = 4, 1, 3
+        met.append(cast("asyncio.Task[None]", asyncio.current_task()))
+        try:
+            await reader.readexactly(len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))
+            writer.write(struct.pack(">HBBBI", 0, 0, settings, 0, 0))
+            kind = settings
+            while kind != headers:
+                high, low, kind, _, stream = struct.unpack(">BHBBI", await reader.readexactly(9))
+                await reader.readexactly(high << 16 | low)
+            writer.write(struct.pack(">BHBBII", 0, 4, reset, 0, stream, code))
+            await over.wait()
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(resetting, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, dialling(f"127.0.0.1:{port}") as client:
+        error = await failing(client.get_task(REQUEST))
+        over.set()
+        await asyncio.wait_for(asyncio.gather(*met), PATIENCE)
+    assert (error.reason, error.blame) == (Reason.UNAVAILABLE, Blame.PEER)
     assert "phase" not in error.metadata
 
 

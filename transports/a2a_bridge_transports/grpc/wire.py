@@ -210,13 +210,16 @@ def says_unconnected(reply: ErrorReply[bytes]) -> bool:
 
 #: how gRPC's core and its proxies word that a connection broke under a call, with a status that says nothing of it
 _BROKEN = {
-    int(GrpcStatus.UNKNOWN): "stream removed",
-    int(GrpcStatus.INTERNAL): "received rst_stream",
+    int(GrpcStatus.CANCELLED): ("cancelled", "stream removed", "received rst_stream"),
+    int(GrpcStatus.UNKNOWN): ("stream removed",),
+    int(GrpcStatus.INTERNAL): ("received rst_stream",),
 }
 
 
 def broken(reply: ErrorReply[bytes]) -> A2AError | None:
-    """UNAVAILABLE for a status that this side's own gRPC made because the connection broke; None for others."""
+    """UNAVAILABLE for a status that this side's own gRPC made because the connection broke, or because a server that
+    stops threw the call away; None for others.
+    """
     words = _BROKEN.get(reply.status)
     if words is None or reply.body is not None or not reply.text.lower().startswith(words):
         return None

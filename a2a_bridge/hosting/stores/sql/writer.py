@@ -244,7 +244,8 @@ class GroupWriter:
             self._turn = None
 
     def _send(self, group: Group) -> None:
-        self._timer = None  # of a group that is tried again it is what calls this; left, it would stop the next one
+        # It may be what calls this, with a group that is tried again. Left there, it would hold up the next one.
+        self._timer = None
         self._group = group
         self._sent = self._loop.time()
         self._back = False
