@@ -52,11 +52,12 @@ async def bridged(
     dial_options: DialOptions,
     *,
     dial: Dial,
+    resumes: bool = False,
     names: Names | None = None,
 ) -> AsyncIterator[Bridged]:
     """An agent elsewhere while the context is open. Raises CannotOpen, ValueError for options that make no sense.
 
-    dial: how its interfaces are dialled. names: how versions in which callers name their tasks know them.
+    dial: how its interfaces are dialled. resumes: whether its card offers to go on after the ids of events. names: how versions in which callers name their tasks know them.
     """
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(opened(options)) if options.push_relay else None
@@ -64,7 +65,9 @@ async def bridged(
             dialled(candidates, dial_options, discreet=True, dial=dial)
         )
         older = candidates[0].dialect.final_events
-        sharing = Sharing(upstream, options.replay, forward=dial_options.forward, older=older)
+        sharing = Sharing(
+            upstream, options.replay, forward=dial_options.forward, older=older, resumes=resumes
+        )
         service: Service = Router(Route(sharing, candidates[0].interface.tenant))
         receivers: dict[str, Receive] = {}
         documents: Mapping[str, Document] = {}

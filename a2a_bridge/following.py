@@ -49,13 +49,14 @@ class Following:
 
 
 async def followed(
-    service: Service, call: Call[Any, Any], following: Following
+    service: Service, call: Call[Any, Any], following: Following, *, resumes: bool = True
 ) -> AsyncGenerator[hub.StreamResponse, None]:
     """The events of a streaming call, over as many streams as it takes. Raises the error of the last one.
 
+    resumes: whether the agent may go on after its ids; some number the events of each connection, and do not.
     `call.context.reply` has the id of each event, as from one stream.
     """
-    seen = _Seen(call)
+    seen = _Seen(call, resumes)
     reply = call.context.reply
     attempts = 0
     following_up = False
@@ -97,7 +98,8 @@ async def followed(
 class _Seen:
     """How far a stream has been followed."""
 
-    def __init__(self, call: Call[Any, Any]) -> None:
+    def __init__(self, call: Call[Any, Any], resumes: bool) -> None:
+        self._resumes = resumes
         self.state: hub.TaskState = hub.TASK_STATE_UNSPECIFIED
         self.task_id = ""
         self._last = ""
@@ -116,6 +118,7 @@ class _Seen:
             self.task_id, self.state = event.status_update.task_id, event.status_update.status.state
         elif which == "artifact_update":
             self.task_id = event.artifact_update.task_id
+        id_ = id_ if self._resumes else ""
         news = id_ != self._last if id_ else not (first and which == "task")
         self._last = id_ or self._last  # what has no id is no event of the task's, but made up on the way
         return news

@@ -146,7 +146,9 @@ class Peer(Client):
         )
         if follow is False:
             return self.service.stream(call)
-        return followed(self.service, call, Following() if follow is True else follow)
+        # Of an agent without a card nobody knows.
+        resumes = offers_resume(self.card) or not self.card.name
+        return followed(self.service, call, Following() if follow is True else follow, resumes=resumes)
 
 
 def request_of(

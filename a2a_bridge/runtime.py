@@ -33,7 +33,7 @@ from a2a_bridge.bridged import bridged
 from a2a_bridge.cards import Advertisement, Candidate, interface, resolve, select
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.call import CallContext
-from a2a_bridge.core.resume import offer_resume
+from a2a_bridge.core.resume import offer_resume, offers_resume
 from a2a_bridge.core.scope import scope_of
 from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.dialects import KNOWN, V1_0, Dialect, older_versions
@@ -210,10 +210,11 @@ async def serve_gateway(
     remembered = Remembered(declared_dialects(interfaces), visible_to)
     dialling = _dialling(options.list_tasks_memory)
     names = remembered.legacy.names
+    resumes = offers_resume(card)
     if options.replay.tasks:
         card = offer_resume(card)
     async with (
-        bridged(candidates, options, dial_options, dial=dialling, names=names) as one,
+        bridged(candidates, options, dial_options, dial=dialling, resumes=resumes, names=names) as one,
         serve_service(
             one.service,
             card,

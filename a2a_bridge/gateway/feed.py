@@ -46,6 +46,8 @@ Events = AsyncGenerator[hub.StreamResponse, None]
 _LOOK = 10.0
 #: seconds in which an agent without ids has to say something to whoever has subscribed again
 _QUIET = 5.0
+#: seconds after which an agent has saved what it has shown; some show first
+_SAVING = 0.2
 #: states after which a stream has come to rest
 _RESTING = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED}
 
@@ -62,7 +64,8 @@ class Feed:
     """The agent's side of one log.
 
     context: to call the agent with, as the caller that began or last revived the stream; its parameters are those
-    that travel on. theirs: whether the numbers of the log are the agent's. on_growth: told when the log has grown.
+    that travel on. resumes: whether the agent can go on after its ids; else they are passed over. theirs: whether the
+    numbers of the log are the agent's. on_growth: told when the log has grown.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class Feed:
         tenant: str,
         options: ReplayOptions,
         *,
+        resumes: bool,
         theirs: bool,
         heard: str,
         on_growth: Callable[[], None],
@@ -84,6 +88,7 @@ class Feed:
         self._log = log
         self._tenant = tenant
         self._options = options
+        self._resumes = resumes
         self._theirs = theirs
         self._on_growth = on_growth
         self._fruitless = 0
@@ -143,6 +148,8 @@ class Feed:
                 source, reply = await self._taken_up(error)
             if source is None:
                 return
+            if log.full:
+                await log.room()
             try:
                 await self._read(source, reply)
             except A2AError as failure:
@@ -166,7 +173,8 @@ class Feed:
         log = self._log
         async with aclosing(source) as events:
             async for event in events:
-                if await self._take(event, reply.pop(EVENT_PARAMETER, "")) and log.full:
+                self._fruitless = 0
+                if await self._take(event, self._id(reply)) and log.full:
                     await log.room()
 
     async def _take(self, event: hub.StreamResponse, id_: str) -> bool:
@@ -179,16 +187,23 @@ class Feed:
         if overlap.may_tell(event):
             now = None
             if event.HasField("artifact_update"):
-                try:
-                    now = await self._task_now()
-                except A2AError as failure:
-                    logger.debug(
-                        "whether a piece of task %s is new is not known: %s", self._log.task_id, failure
-                    )
+                now = await self._task_after(event.artifact_update, overlap)
             if overlap.tells(event, now):
                 return True
         self._overlap = None
         return False
+
+    async def _task_after(self, piece: hub.TaskArtifactUpdateEvent, overlap: Overlap) -> hub.Task | None:
+        """The task as it is once it holds a piece that has come; None when the agent does not tell."""
+        try:
+            now = await self._task_now()
+            if overlap.as_it_was(piece, now):
+                await asyncio.sleep(_SAVING)
+                now = await self._task_now()
+        except A2AError as failure:
+            logger.debug("whether a piece of task %s is new is not known: %s", self._log.task_id, failure)
+            return None
+        return now
 
     def _append(self, event: hub.StreamResponse, id_: str) -> bool:
         """Adds an event of the agent's. Whether it is time to look for room. Raises _Lost when its id does not follow."""
@@ -197,11 +212,15 @@ class Feed:
             raise self._lost()
         if id_:
             self.heard = id_
-        self._fruitless = 0
         if not log.append(event):
             return False
         self._on_growth()
         return True
+
+    def _id(self, reply: dict[str, str]) -> str:
+        """Takes the agent's id of the event that has come; empty when it gives none of use."""
+        id_ = reply.pop(EVENT_PARAMETER, "")
+        return id_ if self._resumes else ""
 
     def _broke(self, error: A2AError) -> bool:
         if isinstance(error, _Lost) or not self._log.regular:
@@ -242,11 +261,15 @@ class Feed:
         context = self.context.replace(parameters=parameters, deadline=None, origin=IN_PROCESS, reply=reply)
         request = hub.SubscribeToTaskRequest(id=self._log.task_id, tenant=self._tenant)
         source = cast("Events", self._service.stream(Call(ops.SUBSCRIBE_TO_TASK, request, context)))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             async with asyncio.timeout(None if self.heard else _QUIET):
                 second = await self._fit(source, reply)
+            if loop.time() - began > self._options.longest_pause:
+                self._fruitless = 0  # else it may be what is told to each new subscriber, and no progress
             if second is not None:
-                await self._take(second, reply.pop(EVENT_PARAMETER, ""))
+                await self._take(second, self._id(reply))
         except TimeoutError:
             # Some agents forget those who listened when they fail, and never say another word.
             await source.aclose()
@@ -274,13 +297,14 @@ class Feed:
     async def _fit(self, source: Events, reply: dict[str, str]) -> hub.StreamResponse | None:
         """Fits the beginning of a new stream to the log; an event that is still to be taken. Raises _Lost."""
         first = await anext(source)
-        id_ = reply.pop(EVENT_PARAMETER, "")
+        id_ = self._id(reply)
         gap = reply.pop(RESUME_PARAMETER, "") == GAP
         if self.heard and id_ and not gap:
             following = counted_on(self.heard)
             next(following, "")
             if next(following, "") == id_:
                 self._append(first, id_)
+                self._fruitless = 0
                 return None
         if not first.HasField("task") or first.task.id != self._log.task_id:
             self._append(first, id_)

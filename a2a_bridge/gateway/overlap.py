@@ -4,8 +4,9 @@ An agent without ids begins to collect events for a new subscriber before it loo
 missed; what happens in between is in the snapshot, and comes as an event once more. Rules:
 1. Such events come first and in their order. With the first one that the snapshot cannot have told, it is over.
 2. A status is known by its message or its time. Pieces of an artifact have no names: a piece that is the same as one
-   just told may be new. Whoever asks looks at the task again to tell; when in doubt it is new, since a piece that
-   comes twice can be seen, and one that is dropped cannot.
+   just told may be new. Whoever asks looks at the task again to tell, and once more after a moment where it is still
+   as it was, since some agents show an event before they save it. When in doubt it is new: a piece that comes twice
+   can be seen, and one that is dropped cannot.
 """
 
 from __future__ import annotations
@@ -54,6 +55,11 @@ class Overlap:
         # One that was followed by another before the task was looked at. Never an end, in case clocks differ.
         dated = status.HasField("timestamp") and now.HasField("timestamp")
         return status.state in RUNNING and dated and _time(status) < _time(now)
+
+    def as_it_was(self, piece: hub.TaskArtifactUpdateEvent, now: hub.Task) -> bool:
+        """Whether the artifact of a piece is now what it was in the snapshot, so that the piece may not be saved yet."""
+        before, after = (_artifact(task, piece.artifact.artifact_id) for task in (self._snapshot, now))
+        return before is not None and after is not None and list(before.parts) == list(after.parts)
 
     def tells(self, event: hub.StreamResponse, now: hub.Task | None) -> bool:
         """Whether an event that it may tell is told by it. now: the task after the event, for a piece of an artifact."""

@@ -6,8 +6,9 @@ It stands right before the agent. Rules:
 2. A stream of a message, of a task that has ended, or of anything that is not one task, passes as it is.
 3. A caller that leaves does not end the agent's stream for others. The last that leaves ends it, at once where the
    agent can resume it, else after a time in which the caller may come back.
-4. Ids are the agent's where it gives any; what this gateway does not have is then asked of the agent. Else they are
-   ours, and unknown ones are a gap: a marked snapshot stands for what is lost.
+4. Ids are the agent's where its card offers to go on after them; what this gateway does not have is then asked of the
+   agent. Else they are ours, and unknown ones are a gap: a marked snapshot stands for what is lost. Some agents number
+   the events of each connection anew, which says nothing to anybody else.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Sharing:
     """A service whose streams of tasks are shared and resumed. Implements Service.
 
     forward: names of the parameters that travel on. older: whether the agent's version is one whose streams need not
-    begin with a task.
+    begin with a task. resumes: whether the agent's card offers to go on after its ids.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Sharing:
         *,
         forward: Iterable[str] = (),
         older: bool = False,
+        resumes: bool = False,
     ) -> None:
         options = options or ReplayOptions()
         self._service = service
@@ -85,8 +87,9 @@ class Sharing:
         self._forward = tuple(forward)
         self._personal = tuple(sorted(set(self._forward) - _IMPERSONAL - {"authorization"}))
         self._older = older
+        self._resumes = resumes
         self._older_callers = older_versions()
-        self._shelf = Shelf(service, options)
+        self._shelf = Shelf(service, options, resumes=resumes)
         #: subscriptions that the agent has not answered yet
         self._opening: dict[Key, asyncio.Event] = {}
 
@@ -127,8 +130,8 @@ class Sharing:
             if opened.source is not None:
                 told = opened.reply
                 async for event in opened.source:
-                    if EVENT_PARAMETER in told:
-                        reply[EVENT_PARAMETER] = told.pop(EVENT_PARAMETER)
+                    if EVENT_PARAMETER in told and (id_ := self._id(told)):
+                        reply[EVENT_PARAMETER] = id_
                     yield event
             if opened.stream is None or opened.reader is None:
                 return
@@ -163,7 +166,7 @@ class Sharing:
         first, source, reply = await self._first(call, call.context)
         if first is None:
             return _Opened(reply)
-        id_ = reply.pop(EVENT_PARAMETER, "")
+        id_ = self._id(reply)
         task_id = task_id_of(first)
         if not task_id or first.HasField("message") or _state_of(first) in TERMINAL:
             return _Opened(reply, first, id_, source)
@@ -205,7 +208,7 @@ class Sharing:
             place = stream.log.place(after) if after else None
             if place is not None:
                 return self._joined(call, stream, place, _Opened({}, id=after, resumed=True))
-            wanted = not after or self._shelf.ours(after)
+            wanted = not after or self._unknown_to_agent(after)
             snapshot = stream.log.snapshot() if wanted and _joinable(stream) else None
             if snapshot is not None:
                 id_ = stream.log.id(stream.log.last)
@@ -221,7 +224,7 @@ class Sharing:
     async def _asked(self, call: Call[Any, Any], task_id: str, after: str) -> _Opened:
         """A subscription of the agent's."""
         context = asked = call.context
-        ours = bool(after) and self._shelf.ours(after)
+        ours = bool(after) and self._unknown_to_agent(after)
         if after:
             parameters = dict(context.parameters.items())
             parameters.pop(LAST_EVENT_PARAMETER, None)
@@ -238,7 +241,7 @@ class Sharing:
             return await self._ended(call, after, error)
         if first is None:
             return _Opened(reply)
-        id_ = reply.pop(EVENT_PARAMETER, "")
+        id_ = self._id(reply)
         if task_id_of(first) != task_id or first.HasField("message"):
             return _Opened(reply, first, id_, source)
         if after and not ours and id_ and id_ == _following(after) and RESUME_PARAMETER not in reply:
@@ -285,6 +288,15 @@ class Sharing:
             raise
         finally:
             _answer(call.context, reply)
+
+    def _id(self, reply: dict[str, str]) -> str:
+        """Takes the agent's id of an event; empty where it gives none that can be gone on after."""
+        id_ = reply.pop(EVENT_PARAMETER, "")
+        return id_ if self._resumes else ""
+
+    def _unknown_to_agent(self, id_: str) -> bool:
+        """Whether the agent cannot go on after an id."""
+        return not self._resumes or self._shelf.ours(id_)
 
     def _kept(
         self,

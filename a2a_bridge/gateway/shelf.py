@@ -57,10 +57,11 @@ class Stream:
 
 
 class Shelf:
-    """The streams of one agent."""
+    """The streams of one agent. resumes: whether it can go on after its ids."""
 
-    def __init__(self, service: Service, options: ReplayOptions) -> None:
+    def __init__(self, service: Service, options: ReplayOptions, *, resumes: bool) -> None:
         self._service = service
+        self._resumes = resumes
         self._options = options
         self._epoch = f"g{secrets.token_hex(5)}"
         self._serial = count(1)
@@ -112,7 +113,7 @@ class Shelf:
             beginning.task,
             self._options,
             epoch=epoch,
-            base=max(number, 0),
+            base=number,
             whole=beginning.whole,
             history=beginning.history,
         )
@@ -123,6 +124,7 @@ class Shelf:
             context,
             tenant,
             self._options,
+            resumes=self._resumes,
             theirs=theirs,
             heard=beginning.id,
             on_growth=lambda: self._weigh(stream),

@@ -85,11 +85,15 @@ class Shaky:
 
 @asynccontextmanager
 async def sharing(
-    service: Service, options: ReplayOptions = QUICK, *, forward: Iterable[str] = ("authorization",)
+    service: Service,
+    options: ReplayOptions = QUICK,
+    *,
+    forward: Iterable[str] = ("authorization",),
+    resumes: bool = True,
 ) -> AsyncIterator[Sharing]:
     """What a gateway keeps, and nothing is left of it afterwards."""
     before = asyncio.all_tasks()
-    made = Sharing(service, options, forward=forward)
+    made = Sharing(service, options, forward=forward, resumes=resumes)
     try:
         yield made
     finally:

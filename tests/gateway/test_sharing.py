@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from a2a_bridge.core.call import RESUME_PARAMETER, CallContext
+from a2a_bridge.core.call import EVENT_PARAMETER, RESUME_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.lifecycle import advance
-from a2a_bridge.core.resume import GAP, RESUME_URI, GapMark, gap_of
+from a2a_bridge.core.resume import GAP, RESUME_URI, GapMark, asked_after, gap_of
 from a2a_bridge.gateway import ReplayOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, holding, yielding
@@ -29,7 +30,7 @@ from tests.gateway.sharing_scene import (
     sharing,
     subscribing,
 )
-from tests.resume.scripted import Log, became, begun, chunk, whole
+from tests.resume.scripted import Anew, Log, became, begun, chunk, whole
 
 numberings = pytest.mark.parametrize("own", [True, False], ids=["agent's ids", "our ids"])
 
@@ -260,6 +261,49 @@ async def test_the_agents_ids_are_passed_on_and_asked_for() -> None:
             rest = await read(service, subscribing(log.id(number)))
             assert contents(rest) == events[number:]
             assert agent.streams[-1].context.parameters["last-event-id"] == log.id(number)
+
+
+async def test_numbers_of_connections_are_no_ids() -> None:
+    """Who comes back finds its place, whatever the agent has called it in another connection."""
+    events = [begun(), became(hub.TASK_STATE_WORKING), *map(chunk, "abcdef")]
+    log = Anew(*events[:3])
+    async with sharing(log, resumes=False) as service:
+        seen = await read(service, sending(), 3)
+        log.add(*events[3:5])
+        async with aclosing(numbered(service, subscribing())) as other:
+            await anext(other)
+            log.add(*events[5:])
+            while (await anext(other))[1] != events[-1]:
+                pass
+            log.add(became(hub.TASK_STATE_COMPLETED))
+            call = subscribing(seen[-1][0])
+            rest = await read(service, call)
+            assert contents(seen + rest) == log.events
+            assert RESUME_PARAMETER not in call.context.reply
+        # What it once called something is asked of nobody.
+        call = subscribing("1")
+        (_, task), *_ = await read(service, call)
+        assert gap_of(task) is not None
+        assert task.task.artifacts == log.task().artifacts
+
+
+async def test_ids_that_begin_at_0() -> None:
+    """The first event is an update: what was before it has no number."""
+    events = [became(hub.TASK_STATE_WORKING), chunk("a"), became(hub.TASK_STATE_COMPLETED)]
+
+    async def stream(call: Call[Any, Any], /) -> AsyncGenerator[hub.StreamResponse, None]:
+        after = asked_after(call.context)
+        for number in range(int(after) + 1 if after else 0, len(events)):
+            call.context.reply[EVENT_PARAMETER] = str(number)
+            yield events[number]
+
+    agent = Probe()
+    agent.on_stream = stream
+    for breaks in range(1, len(events)):
+        async with sharing(Shaky(agent, breaks)) as service:
+            seen = await read(service, sending())
+        assert contents(seen) == events
+        assert [id_ for id_, _ in seen] == ["0", "1", "2"]
 
 
 async def test_the_agents_gap_is_passed_on() -> None:

@@ -76,8 +76,11 @@ async def test_broken_after_each_event_of_a_task_that_went_on_meanwhile(own: boo
 
 
 @pytest.mark.parametrize("texts", ["abcd", "aaaa", "abab", "abbb"])
-async def test_events_that_the_snapshot_has_told_do_not_come_twice(texts: str) -> None:
+async def test_events_that_the_snapshot_has_told_do_not_come_twice(
+    texts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An agent collects events for a subscriber before it looks at the task that it shows first."""
+    monkeypatch.setattr(feed, "_SAVING", 0)
     events = [
         begun(),
         became(hub.TASK_STATE_WORKING),
@@ -191,6 +194,28 @@ async def test_a_piece_that_may_be_new_is_told() -> None:
     assert said(seen) == ["x", "x", "x"]
 
 
+class Lagging(Log):
+    """It shows what happens before it saves it: not in the first look at the task since."""
+
+    saved = 2
+
+    async def unary(self, call: Any, /) -> Any:
+        task = Log(*self.events[: self.saved]).task()
+        self.saved = len(self.events)
+        return task
+
+
+async def test_a_piece_that_is_shown_before_it_is_saved_is_told() -> None:
+    log = Lagging(begun(), chunk("x"), numbered=False)
+    agent = Shaky(log, 1)
+    async with sharing(agent) as service, aclosing(numbered(service, sending())) as stream:
+        seen = [await anext(stream), await anext(stream)]
+        await agent.until_open(1, begun=2)
+        log.add(chunk("x"), became(hub.TASK_STATE_COMPLETED))
+        seen += await rest(stream)
+    assert said(seen) == ["x", "x"]
+
+
 @numberings
 async def test_broken_after_each_event_of_a_task_that_ended_meanwhile(own: bool) -> None:
     events = whole(4)
@@ -276,6 +301,41 @@ async def test_a_stream_that_breaks_again_and_again_without_an_event_ends() -> N
             await into(seen, numbered(service, sending()))
     assert contents(seen) == log.events
     assert len(agent.streams) == 1 + QUICK.attempts
+
+
+class Greeting(Log):
+    """To each subscriber it tells the status once more, and then the connection breaks."""
+
+    async def stream(self, call: Any, /) -> Any:
+        if call.operation is SUBSCRIBE_TO_TASK:
+            yield became(hub.TASK_STATE_WORKING)
+            raise broken()
+        yield begun()
+        raise broken()
+
+
+async def test_what_is_told_to_each_new_subscriber_is_no_progress() -> None:
+    agent = Shaky(Greeting(begun(), numbered=False))
+    # What comes later than the longest pause would be.
+    async with sharing(agent, replace(QUICK, longest_pause=PATIENCE)) as service:
+        seen: list[Seen] = []
+        with pytest.raises(A2AError):
+            await into(seen, numbered(service, sending()))
+    assert len(agent.streams) == len(seen) == 1 + QUICK.attempts
+
+
+async def test_what_subscriptions_begin_with_waits_for_readers_too() -> None:
+    agent = Shaky(Greeting(begun(), numbered=False))
+    options = replace(QUICK, attempts=100, window=4)
+    async with sharing(agent, options) as service, aclosing(numbered(service, sending())) as stream:
+        await anext(stream)
+        await agent.until_open(1, begun=1 + options.window)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await agent.until_open(1, begun=2 + options.window)
+        for _ in range(options.window):
+            await anext(stream)
+        await agent.until_open(1, begun=2 + options.window)
 
 
 @pytest.mark.parametrize("reason", [Reason.TASK_NOT_FOUND, Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED])

@@ -10,6 +10,7 @@ from a2a_bridge.bindings import DialOptions, find
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.resume import offer_resume
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.gateway import ReplayOptions
@@ -54,16 +55,16 @@ async def bridged(
     caller: Dialect = V1_0,
     agent: Dialect = V1_0,
     replay: ReplayOptions | None = None,
+    resumes: bool = True,
 ) -> AsyncIterator[Bridge]:
-    """The client, `near`, the gateway, `far`, the agent."""
+    """The client, `near`, the gateway, `far`, the agent. resumes: whether its card offers that."""
     probe = Probe()
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(listening(probe, upstream, agent))
         far = await stack.enter_async_context(cutting(address.host, address.port))
-        async with reached(front, [far.address], upstream, caller=caller, agent=agent, replay=replay) as (
-            service,
-            near,
-        ):
+        agents = [far.address]
+        through = reached(front, agents, upstream, caller=caller, agent=agent, replay=replay, resumes=resumes)
+        async with through as (service, near):
             yield Bridge(probe, service, near, far)
 
 
@@ -76,6 +77,7 @@ async def reached(
     caller: Dialect = V1_0,
     agent: Dialect = V1_0,
     replay: ReplayOptions | None = None,
+    resumes: bool = True,
 ) -> AsyncIterator[tuple[Service, Cutter]]:
     """A client side of a gateway to an agent, and what lies between them."""
     candidates = [
@@ -87,7 +89,8 @@ async def reached(
     options = ServeOptions(grace=0, replay=replay or ReplayOptions(pause=0.02))
     async with AsyncExitStack() as stack:
         served = [interface(front, version=caller.version)]
-        server = await stack.enter_async_context(serve_gateway(CARD, candidates, served, options))
+        card = offer_resume(CARD) if resumes else CARD
+        server = await stack.enter_async_context(serve_gateway(card, candidates, served, options))
         here = server.grpc if front == "GRPC" else server.http
         assert here is not None
         near = await stack.enter_async_context(cutting(here.host, here.port))

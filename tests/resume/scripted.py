@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from a2a_bridge.core import operations as ops
@@ -127,3 +129,17 @@ class Log:
     def _number(self, reply: dict[str, str], number: int) -> None:
         if self.numbered:
             reply[EVENT_PARAMETER] = self.id(number)
+
+
+class Anew(Log):
+    """It numbers the events of each connection from 0 on, as some SDKs do, and cannot go on after any of them."""
+
+    def __init__(self, *events: hub.StreamResponse) -> None:
+        super().__init__(*events, numbered=False)
+
+    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+        ids = itertools.count()
+        async with aclosing(super().stream(call)) as events:
+            async for event in events:
+                call.context.reply[EVENT_PARAMETER] = str(next(ids))
+                yield event

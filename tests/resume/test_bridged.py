@@ -16,7 +16,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.resume.bridged import Bridge, bridged, sending
 from tests.resume.reading import Caller, resumed
 from tests.resume.scene import BINDINGS, Seen, numbered, read_until_cut, subscribing
-from tests.resume.scripted import TASK, Log, whole
+from tests.resume.scripted import TASK, Anew, Log, whole
 
 fronts = pytest.mark.parametrize("front", BINDINGS)
 upstreams = pytest.mark.parametrize("upstream", BINDINGS)
@@ -216,6 +216,19 @@ async def test_the_agent_is_cut_off_for_several_readers_at_once(upstream: str) -
         assert found[0] == found[1] == found[2]
         assert contents(found[0])[1:] == plain(events[2:])
         assert streams(bridge) == 2
+
+
+@pytest.mark.parametrize(
+    ("upstream", "version"), [("JSONRPC", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "1.0")]
+)
+async def test_an_agent_that_numbers_the_events_of_each_connection(upstream: str, version: str) -> None:
+    """Nothing in its card says that it goes on after them, so they are no ids."""
+    events = whole(CHUNKS)
+    async with bridged("JSONRPC", upstream, agent=dialect(version), resumes=False) as bridge:
+        for place in range(1, len(events) - 1):
+            log = bridge.play(Anew(*events[: place + 1]))
+            seen = await cut_behind(bridge, sending(), place, log, *events[place + 1 :], subscribed=True)
+            assert alike(seen, events)
 
 
 @pytest.mark.parametrize("version", ["0.3", "0.2.5"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import EVENT_PARAMETER, CallContext
+from a2a_bridge.core.call import EVENT_PARAMETER, LAST_EVENT_PARAMETER, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.resume import RESUME_URI, gap_of
 from a2a_bridge.following import Following
@@ -19,7 +19,7 @@ from a2a_bridge.peer import Peer
 from a2a_bridge.testing.probe import Probe
 from tests.resume.cutting import PATIENCE, Cutter
 from tests.resume.scene import BINDINGS, through_a_cutter
-from tests.resume.scripted import TASK, Log, became, begun, chunk, whole
+from tests.resume.scripted import TASK, Anew, Log, became, begun, chunk, whole
 
 bindings = pytest.mark.parametrize("binding", BINDINGS)
 #: no waiting in tests
@@ -30,15 +30,35 @@ OFFERING = hub.AgentCard(
 
 
 @asynccontextmanager
-async def cut_off(log: Any, binding: str) -> AsyncIterator[tuple[Peer, Cutter]]:
+async def cut_off(
+    log: Any, binding: str, card: hub.AgentCard = OFFERING
+) -> AsyncIterator[tuple[Peer, Cutter]]:
     async with asyncio.timeout(PATIENCE), through_a_cutter(log, binding) as (service, cutter):
-        yield Peer(service, OFFERING), cutter
+        yield Peer(service, card), cutter
 
 
 @asynccontextmanager
 async def following(log: Any, binding: str) -> AsyncIterator[tuple[AsyncGenerator[Any, None], Cutter]]:
     async with cut_off(log, binding) as (peer, cutter), aclosing(peer.stream("go", follow=AT_ONCE)) as events:
         yield events, cutter
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+async def test_numbers_of_connections_are_no_ids(binding: str) -> None:
+    log = Anew(*whole(4)[:3])
+    card = hub.AgentCard(name="Numbers", capabilities=hub.AgentCapabilities(streaming=True))
+    async with (
+        cut_off(log, binding, card) as (peer, cutter),
+        aclosing(peer.stream("go", follow=AT_ONCE)) as events,
+    ):
+        for _ in range(3):
+            await anext(events)
+        cutter.cut()
+        snapshot = await anext(events)
+        assert snapshot.task == log.task()
+        log.add(became(hub.TASK_STATE_COMPLETED))
+        assert [one async for one in events] == log.events[-1:]
+    assert LAST_EVENT_PARAMETER not in log.calls[-1].context.parameters
 
 
 @bindings
