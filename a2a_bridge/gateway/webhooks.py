@@ -58,10 +58,15 @@ _LONGEST_ID = 64
 _LOOK = 5.0
 
 
+#: of whom, for which task and under which id the agent has a config
+_Name = tuple[Scope, str, str]
+
+
 @dataclass(slots=True, eq=False)
 class _Relayed:
     """What a caller registered. key: what is the same when it is repeated, where no depot tells. token: ours. service,
-    context: to ask for the task as that caller, which nobody can who learned of the config from a depot.
+    context: to ask for the task as that caller, which nobody can who learned of the config from a depot. named: as what
+    the agent has shown it last.
     """
 
     key: tuple[Scope, str, bytes] | None
@@ -69,7 +74,7 @@ class _Relayed:
     token: str
     service: Service | None = None
     context: CallContext | None = None
-    named: tuple[str, str] = ("", "")
+    named: _Name | None = None
 
 
 #: why nothing may be sent to a config; None when it may
@@ -114,6 +119,8 @@ class Relay:
         self._older = older_versions()
         self._relayed: OrderedDict[str, _Relayed] = OrderedDict()
         self._ids: dict[tuple[Scope, str, bytes], str] = {}
+        #: what has which name; no more than are remembered, because each has one at most
+        self._shown: dict[_Name, str] = {}
 
     def __len__(self) -> int:
         return len(self._relayed)
@@ -177,19 +184,19 @@ class Relay:
         if relayed is None or relayed.kept.scope != scope:
             return
         said = masked(relayed.kept.config)
-        relayed.named = config.task_id, config.id
+        self._name(config.url.removeprefix(self._base), (scope, config.task_id, config.id))
         config.url, config.token = said.url, said.token
         config.ClearField("authentication")
         if said.HasField("authentication"):
             config.authentication.CopyFrom(said.authentication)
 
     async def unmasked(
-        self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig, service: Service
+        self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig, task_id: str, service: Service
     ) -> hub.TaskPushNotificationConfig:
-        """A caller's config with the credentials that a mask in it stands for. Raises INVALID_PARAMS."""
+        """A caller's config for a task with the credentials that a mask in it stands for. Raises INVALID_PARAMS."""
         if not is_masked(config):
             return config
-        _, known = await self._named(call, config.task_id, config.id, service)
+        _, known = await self._named(call, task_id, config.id, service)
         made = hub.TaskPushNotificationConfig()
         made.CopyFrom(config)
         refusal = unmask(made, None if known is None else known.kept.config)
@@ -210,11 +217,11 @@ class Relay:
     ) -> tuple[str, _Relayed | None]:
         """The address of a config that the caller has registered, and what it said; None when there is none."""
         scope = visible_to(call.request, call.context)
-        for relay_id, relayed in self._relayed.items():
-            if relayed.named == (task_id, config_id) and relayed.kept.scope == scope:
-                return relay_id, relayed
-        if self._depot is None or not config_id:
-            return "", None
+        relay_id = self._shown.get((scope, task_id, config_id), "")
+        known = self._relayed.get(relay_id)
+        if self._depot is None or not task_id or not config_id:
+            return relay_id, known
+        # Another gateway on that depot may have set it since it was shown here: the agent knows.
         request = hub.GetTaskPushNotificationConfigRequest(
             task_id=task_id, id=config_id, tenant=call.request.tenant
         )
@@ -224,7 +231,7 @@ class Relay:
             found = await self._of(config)
         except A2AError as error:
             logger.debug("whether the config %s is relayed is unknown: %s", config_id, error)
-            return "", None
+            return relay_id, known
         if found is None or found.kept.scope != scope:
             return "", None
         return config.url.removeprefix(self._base), found
@@ -253,6 +260,18 @@ class Relay:
         self._remember(relay_id, relayed)
         return relayed
 
+    def _name(self, relay_id: str, name: _Name) -> None:
+        # Who had that name is not forgotten: what the agent posted before it was told of another may yet arrive, and
+        # what has the same address may be there under other names. It goes as all that is not used does.
+        before = self._shown.get(name)
+        if before is not None:
+            self._relayed[before].named = None
+        relayed = self._relayed[relay_id]
+        if relayed.named is not None:
+            self._shown.pop(relayed.named, None)
+        relayed.named = name
+        self._shown[name] = relay_id
+
     def _remember(self, relay_id: str, relayed: _Relayed) -> None:
         before = self._relayed.get(relay_id)
         if before is not None:
@@ -262,9 +281,11 @@ class Relay:
             self._drop(next(iter(self._relayed)))
 
     def _drop(self, relay_id: str) -> None:
-        key = self._relayed.pop(relay_id).key
-        if key is not None:
-            del self._ids[key]
+        gone = self._relayed.pop(relay_id)
+        if gone.key is not None:
+            del self._ids[gone.key]
+        if gone.named is not None:
+            del self._shown[gone.named]
 
     # ------------------------------------------------------------------ what agents post
 
@@ -333,7 +354,8 @@ class _Relaying:
         scope = visible_to(call.request, call.context)
         gone = ""
         if operation is ops.CREATE_PUSH_CONFIG:
-            request: Any = await self._relay.unmasked(call, cast("Any", call.request), self._service)
+            given: Any = call.request
+            request: Any = await self._relay.unmasked(call, given, given.task_id, self._service)
             refusal = await self._relay.refusal(request)
             if refusal is not None:
                 raise refusal
@@ -365,8 +387,14 @@ class _Relaying:
         """The call with the config inside its message replaced by ours. Raises INVALID_PARAMS."""
         given: Any = call.request
         config = given.configuration.task_push_notification_config
-        refusal = await self._relay.refusal(config)
+        try:
+            config = await self._relay.unmasked(call, config, given.message.task_id, self._service)
+            refusal = await self._relay.refusal(config)
+        except A2AError as error:
+            refusal = error
         if refusal is not None:
+            if not refusal.violations:
+                raise refusal
             wrong = refusal.violations[0]
             raise invalid_params((_INLINE + wrong.field).rstrip("."), wrong.description)
         request: Any = type(given)()

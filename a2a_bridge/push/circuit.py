@@ -4,7 +4,8 @@ Rules:
 1. A target that fails several times in a row is given nothing for a while. Then one notification is tried; if it
    fails the while gets longer, if not everything is as before.
 2. A target that has failed for longer than anybody wants to wait is hopeless: what waits for it gets one attempt each,
-   and nothing is kept for it any more.
+   and nothing is kept for it any more. That counts only while it is tried: when its last failure is longer ago than
+   anything pauses between two attempts, nobody knows how it fared since, and with the next failure it begins anew.
 3. Of more than `most` targets, the one whose last failure is the oldest is forgotten, unless it is busy: whoever may
    register webhooks may have as many names as it likes.
 4. Times are those of a clock that never jumps.
@@ -20,6 +21,9 @@ from dataclasses import dataclass
 
 #: targets of which something is known
 MOST = 10_000
+#: seconds that an attempt may come later than pauses make it: twice the hour that receivers may ask for, since what is
+#: asked for may come on top of a pause, and attempts take their time
+SLACK = 2 * 3600.0
 
 
 @dataclass(slots=True)
@@ -29,6 +33,11 @@ class _Circuit:
     opened: int = 0
     open_until: float | None = None
     failing_since: float | None = None
+    failed_at: float | None = None
+
+    def begin_anew(self) -> None:
+        self.failures = self.opened = 0
+        self.open_until = self.failing_since = self.failed_at = None
 
 
 class Circuits:
@@ -79,7 +88,7 @@ class Circuits:
         circuit = self._circuits.get(target)
         if circuit is None or circuit.failing_since is None or circuit.open_until is None:
             return False
-        return self._now() - circuit.failing_since > self._patience
+        return not self._is_stale(circuit) and self._now() - circuit.failing_since > self._patience
 
     def begin(self, target: str) -> None:
         """It is given one."""
@@ -93,7 +102,10 @@ class Circuits:
         if fine is False:
             now = self._now()
             self._circuits.move_to_end(target)
+            if self._is_stale(circuit):
+                circuit.begin_anew()
             circuit.failures += 1
+            circuit.failed_at = now
             if circuit.failing_since is None:
                 circuit.failing_since = now
             if circuit.failures >= self._trip and (circuit.open_until is None or now >= circuit.open_until):
@@ -103,8 +115,7 @@ class Circuits:
                 circuit.open_until = now + pause * (0.5 + 0.5 * self._chance())
                 circuit.opened = min(circuit.opened + 1, 30)
         elif fine:
-            circuit.failures = circuit.opened = 0
-            circuit.open_until = circuit.failing_since = None
+            circuit.begin_anew()
         if circuit.going == 0 and circuit.failures == 0:
             del self._circuits[target]
         elif len(self._circuits) > self._most:
@@ -120,6 +131,10 @@ class Circuits:
             if one.open_until is not None and one.going == 0 and one.open_until > now
         ]
         return min(times, default=None)
+
+    def _is_stale(self, circuit: _Circuit) -> bool:
+        """Whether its last failure tells nothing about now, because nobody can have waited for it all the while."""
+        return circuit.failed_at is not None and self._now() - circuit.failed_at > self._longest + SLACK
 
     def _forget_one(self) -> None:
         # Busy ones are few, so this does not look far.

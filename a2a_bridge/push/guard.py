@@ -27,7 +27,8 @@ Network = IPv4Network | IPv6Network
 PORTS = frozenset({80, 443, 8080, 8443})
 SCHEMES = frozenset({"http", "https"})
 
-#: of IPv4 what is not for everybody (RFC 6890 and its successors), multicast, and what leads to IPv4 by a detour
+#: of IPv4 what is not for everybody (RFC 6890 and its successors), multicast, and what leads to IPv4 by a detour; and
+#: Azure's WireServer, which looks public but is every machine's own, like the metadata below 169.254
 _CLOSED_4 = tuple(
     IPv4Network(text)
     for text in (
@@ -35,6 +36,7 @@ _CLOSED_4 = tuple(
         "10.0.0.0/8",
         "100.64.0.0/10",
         "127.0.0.0/8",
+        "168.63.129.16/32",
         "169.254.0.0/16",
         "172.16.0.0/12",
         "192.0.0.0/24",

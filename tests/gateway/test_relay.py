@@ -22,7 +22,7 @@ from a2a_bridge.hosting import Engine
 from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions, Webhook, pushing
-from a2a_bridge.push.masking import masked
+from a2a_bridge.push.masking import MASK, masked
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.push.receiver import Receiver, receiving
 
@@ -173,6 +173,79 @@ async def test_a_deleted_config_is_forgotten() -> None:
         assert len(links.relay) == 0
 
 
+@pytest.mark.parametrize("moved", [False, True])
+async def test_a_config_that_was_set_again_is_the_one_that_its_mask_and_its_deletion_mean(
+    moved: bool,
+) -> None:
+    async with bridge() as links, receiving() as another:
+        where = another if moved else links.receiver
+        task_id = await paused(links)
+        first = hook(links.receiver, task_id=task_id, id="p")
+        await links.near.create_task_push_notification_config(first)
+        rotated = hook(where, task_id=task_id, id="p")
+        rotated.authentication.credentials = "rotated"
+        await links.near.create_task_push_notification_config(rotated)
+        asked = hub.GetTaskPushNotificationConfigRequest(task_id=task_id, id="p")
+        shown = await links.near.get_task_push_notification_config(asked)
+        shown.token = "changed"  # noqa: S105
+        await links.near.create_task_push_notification_config(shown)
+        await finish(links, task_id)
+        posted = await where.arrived(3)
+        assert {one.headers["authorization"] for one in posted} == {"Bearer rotated"}
+        assert {one.headers["x-a2a-notification-token"] for one in posted} == {"changed"}
+        # What was set first again is the newest.
+        await links.near.create_task_push_notification_config(first)
+        known = await links.agent.get_task_push_notification_config(asked)
+        gone = hub.DeleteTaskPushNotificationConfigRequest(task_id=task_id, id="p")
+        await links.near.delete_task_push_notification_config(gone)
+        path = known.url.removeprefix(links.base)
+        assert await links.post(path, NOTE, **{"X-A2A-Notification-Token": known.token}) == 404
+
+
+async def test_what_the_agent_posts_to_a_config_that_was_set_again_meanwhile_is_passed_on() -> None:
+    async with bridge() as links:
+        path, token = await registered(links)
+        [relayed] = links.relay._relayed.values()
+        changed = hook(links.receiver, task_id=relayed.kept.config.task_id, id="p")
+        changed.authentication.credentials = "rotated"
+        await links.near.create_task_push_notification_config(changed)
+        assert await links.post(path, NOTE, **{"X-A2A-Notification-Token": token}) == 200
+        assert links.receiver.posted[0].headers["authorization"] == "Bearer secret"
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_a_mask_within_a_message_that_stands_for_nothing_is_named_where_it_stands(
+    streaming: bool,
+) -> None:
+    async with bridge() as links:
+        sent = request("task x", masked(hook(links.receiver, id="p")))
+        near = links.near
+        sending: Any = anext(near.send_streaming_message(sent)) if streaming else near.send_message(sent)
+        with pytest.raises(A2AError) as caught:
+            await sending
+        field = "configuration.taskPushNotificationConfig.authentication.credentials"
+        assert caught.value.reason is Reason.INVALID_PARAMS
+        assert [(one.field, one.description) for one in caught.value.violations] == [
+            (field, "is the mask of credentials that are not known here")
+        ]
+        assert len(links.relay) == 0
+
+
+async def test_a_mask_within_a_message_keeps_what_it_stands_for() -> None:
+    async with bridge() as links:
+        task_id = await paused(links)
+        given = hook(links.receiver, task_id=task_id, id="p")
+        shown = await links.near.create_task_push_notification_config(given)
+        assert shown.authentication.credentials == MASK
+        shown.token = "changed"  # noqa: S105
+        sent = request("done", shown, task_id=task_id)
+        await links.near.send_message(sent)
+        posted = await links.receiver.arrived(3)
+        assert {one.headers["authorization"] for one in posted} == {"Bearer secret"}
+        assert {one.headers["x-a2a-notification-token"] for one in posted} == {"changed"}
+        assert sent.configuration.task_push_notification_config == shown
+
+
 NOTE = json.dumps(
     {"statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state": COMPLETED}}}
 ).encode()
@@ -238,7 +311,7 @@ async def test_the_memory_is_bounded() -> None:
             await links.near.create_task_push_notification_config(
                 hook(links.receiver, task_id=task_id, id=name)
             )
-        assert len(links.relay) == 2
+        assert len(links.relay) == len(links.relay._shown) == 2
         # What was forgotten is shown as the agent has it.
         asked = hub.GetTaskPushNotificationConfigRequest(task_id=task_id, id="a")
         shown = await links.near.get_task_push_notification_config(asked)

@@ -239,6 +239,58 @@ async def test_a_config_that_another_gateway_deleted_is_kept_when_it_comes_again
         assert len(await one.store.outbox.letters()) == 3
 
 
+@pytest.mark.parametrize("mute", [False, True])
+async def test_what_another_gateway_has_set_again_is_what_a_mask_and_a_deletion_mean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mute: bool
+) -> None:
+    agent = Agent()
+    async with receiving() as receiver, gateway(tmp_path, agent) as one:
+        await one.call(*created(hook(receiver, task_id="t", id="p")))
+        setting = one if mute else await one.beside()
+        rotated = hook(receiver, task_id="t", id="p")
+        rotated.authentication.credentials = "rotated"
+        shown = await setting.call(*created(rotated))
+        if mute:  # then what was shown here last is all that is known
+            unary = agent.unary
+
+            async def deaf(call: Call[Any, Any], /) -> Any:
+                if call.operation is ops.GET_PUSH_CONFIG:
+                    raise A2AError(Reason.UNAVAILABLE)
+                return await unary(call)
+
+            monkeypatch.setattr(agent, "unary", deaf)
+        shown.token = "changed"  # noqa: S105
+        await one.call(*created(shown))
+        assert await one.post(agent.configs["t", "p"]) == 200
+        posted = (await receiver.arrived(1))[0].headers
+        assert posted["authorization"] == "Bearer rotated"
+        assert posted["x-a2a-notification-token"] == "changed"
+        await setting.call(*created(rotated))
+        last = agent.configs["t", "p"]
+        await one.call(
+            ops.DELETE_PUSH_CONFIG, hub.DeleteTaskPushNotificationConfigRequest(task_id="t", id="p")
+        )
+        assert await (await one.beside()).post(last) == 404
+
+
+async def test_a_mask_within_a_message_to_a_gateway_that_was_started_anew(tmp_path: Path) -> None:
+    agent = Agent()
+    async with receiving() as receiver:
+        async with gateway(tmp_path, agent, delivers=False) as one:
+            shown = await one.call(*created(hook(receiver, task_id="t", id="p")))
+        sent = hub.SendMessageRequest(message=hub.Message(message_id="m", task_id="t"))
+        sent.configuration.task_push_notification_config.CopyFrom(shown)
+        async with gateway(tmp_path, agent) as one:
+            await one.call(ops.SEND_MESSAGE, sent)
+            assert await one.post(agent.sent[0]) == 200
+            assert (await receiver.arrived(1))[0].headers["authorization"] == "Bearer secret"
+            with pytest.raises(A2AError) as caught:
+                await one.call(ops.SEND_MESSAGE, sent, who="bob")
+            assert caught.value.violations[0].field == (
+                "configuration.taskPushNotificationConfig.authentication.credentials"
+            )
+
+
 async def test_a_config_that_is_looked_up_while_it_is_registered(tmp_path: Path) -> None:
     agent = Agent()
     async with receiving() as receiver, gateway(tmp_path, agent, delivers=False) as one:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.push.circuit import MOST, Circuits
+from a2a_bridge.push.circuit import MOST, SLACK, Circuits
+from a2a_bridge.push.options import PushOptions
 from tests.docs.pages import DOCS
 from tests.push.test_lines import Clock
 
@@ -100,6 +101,52 @@ def test_what_has_failed_for_too_long_is_hopeless_and_gets_everything_once() -> 
     ours.end("x", fine=True)
     assert not ours.hopeless("x")
     assert len(ours) == 0
+
+
+@pytest.mark.parametrize("failures", [2, 3])
+def test_a_target_that_nobody_has_tried_for_long_begins_anew(failures: int) -> None:
+    clock = Clock()
+    ours = circuits(clock, patience=24 * 3600.0)
+    fail(ours, failures)
+    clock.time += 25 * 3600
+    assert not ours.hopeless("x")
+    assert ours.room("x") > 0
+    for _ in range(2):
+        fail(ours)
+        assert not ours.hopeless("x")
+        assert ours.room("x") == 4
+    ours.begin("x")
+    assert ours.end("x", fine=False)  # opened for the first time again, so its pause is the first
+    assert not ours.hopeless("x")
+    assert ours.wait() == pytest.approx(10)
+
+
+@pytest.mark.parametrize("between", [PushOptions().longest, PushOptions().longest_wish, 300.0 + SLACK])
+def test_what_was_tried_all_the_while_stays_hopeless(between: float) -> None:
+    clock = Clock()
+    ours = circuits(clock, patience=24 * 3600.0)
+    fail(ours, 3)
+    while clock.time <= 1000 + 24 * 3600:
+        assert not ours.hopeless("x")
+        clock.time += between
+        fail(ours)
+    assert ours.hopeless("x")
+    assert ours.room("x") == 4
+
+
+def test_what_tells_nothing_makes_nothing_hopeless_that_nobody_has_tried_for_long() -> None:
+    clock = Clock()
+    ours = circuits(clock)
+    fail(ours, 3)
+    clock.time += 25 * 3600
+    ours.begin("x")
+    ours.end("x", fine=None)
+    assert not ours.hopeless("x")
+
+
+def test_a_pause_that_a_receiver_asked_for_is_no_end_of_trying() -> None:
+    options = PushOptions()
+    assert options.longest_wish + options.timeout < SLACK
 
 
 def test_targets_do_not_come_back_together() -> None:
