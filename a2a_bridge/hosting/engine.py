@@ -34,7 +34,7 @@ from a2a_bridge.hosting.remote import Colleagues
 from a2a_bridge.hosting.repeats import Known, Repeats
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.seen import as_seen
-from a2a_bridge.hosting.sending import Accepted, Sending
+from a2a_bridge.hosting.sending import Accepted, Sending, check_names
 from a2a_bridge.hosting.shape import Misbehaviour, direct_answer
 from a2a_bridge.hosting.stores.memory import MemoryStore
 from a2a_bridge.hosting.ticket import Wants
@@ -123,6 +123,7 @@ class Engine:
         limit = history_limit(request.configuration, "configuration.historyLength")
         if self._closing:
             raise closing()
+        check_names(request, context)
         if request.HasField("configuration"):
             await self._sending.check(request)
         if self._reply is not None and not request.message.task_id:
@@ -163,6 +164,7 @@ class Engine:
         limit = history_limit(request.configuration, "configuration.historyLength")
         if self._closing:
             raise closing()
+        check_names(request, context)
         if request.HasField("configuration"):
             await self._sending.check(request)
         if self._reply is not None and not request.message.task_id:

@@ -3,7 +3,8 @@
 Rules:
 1. A message to an existing task counts as accepted once the store has it for good in the task's history.
 2. A task that its process left at work is taken up, or fails, before it takes another message.
-3. A message counts against the limits of its task from the moment it is let in, not only when it is stored and queued.
+3. Names that a caller gives are bounded here, for all stores alike: databases index them, and not in any length.
+4. A message counts against the limits of its task from the moment it is let in, not only when it is stored and queued.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ from a2a_bridge.hosting.ticket import Ticket, Wants
 from a2a_bridge.hosting.working_copy import Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
+#: characters of the names that a message may have
+LONGEST_ID = 512
+LONGEST_TENANT = 256
+
 
 class Accepted(NamedTuple):
     """A message that is being worked on.
@@ -41,6 +46,21 @@ class Accepted(NamedTuple):
     ticket: Ticket
     snapshot: Shown | None = None
     reading: Reading | None = None
+
+
+def check_names(request: hub.SendMessageRequest, context: CallContext) -> None:
+    """Raises INVALID_PARAMS naming what is too long to be kept."""
+    message, tenant = request.message, context.tenant or request.tenant
+    message_id, context_id = message.message_id, message.context_id
+    if len(message_id) + len(context_id) + len(tenant) <= LONGEST_TENANT:
+        return
+    for name, text, most in (
+        ("message.messageId", message_id, LONGEST_ID),
+        ("message.contextId", context_id, LONGEST_ID),
+        ("tenant", tenant, LONGEST_TENANT),
+    ):
+        if len(text) > most:
+            raise invalid_params(name, f"is longer than {most} characters")
 
 
 class Sending:

@@ -12,6 +12,20 @@ from a2a_bridge.hosting.stores.sql.opened import opened
 from a2a_bridge.testing.store_scene import COMPLETED, PATIENCE, WORKING, Author, rest, take
 
 
+@pytest.mark.parametrize("after", [0, 5])
+async def test_readers_who_begin_together_each_look_into_the_database(sqlite_url: str, after: int) -> None:
+    """After a restart nobody here knows the task yet."""
+    async with opened(sqlite_url, StoreOptions()) as store:
+        author = Author(store).begin("t")
+        for number in range(8):
+            author.chunk(str(number))
+        await author.synced()
+    async with opened(sqlite_url, StoreOptions()) as store:
+        readers = [store.subscribe("t", after) for _ in range(3)]
+        told = await asyncio.gather(*(take(reader, 9 - after) for reader in readers))
+        assert told == [[("task", WORKING), *"01234567"][after:]] * 3
+
+
 async def test_readers_are_looked_at_once_for_all_who_were_given_an_event(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,8 +74,7 @@ class Logs:
         for task_id in task_ids:
             tail = self._tails.get(task_id)
             if tail is not None and self._given(task_id) is None:
-                tail.stale = True
-                tail.wake()
+                tail.outdated()
 
     async def close(self) -> None:
         """Stops looking for what others have written."""
@@ -99,8 +98,7 @@ class Logs:
                 for task_id, position in (await self._database.read(partial(ends, task_ids=some))).items():
                     tail = self._tails.get(task_id)
                     if tail is not None and (position.last > tail.last or position.ended > tail.ended):
-                        tail.stale = True
-                        tail.wake()
+                        tail.outdated()
         except A2AError:
             log.debug("what others have written is looked for again later")
         finally:
@@ -121,6 +119,7 @@ class _Tail:
     __slots__ = (
         "_database",
         "_gone",
+        "_news",
         "_size",
         "_sleepers",
         "_trimming",
@@ -151,6 +150,8 @@ class _Tail:
         self.readers: set[Reader] = set()
         self.given = given
         self._size = 0
+        #: how often it was said that the database has more
+        self._news = 0
         self._database = database
         self._gone = gone
         self._sleepers: list[asyncio.Future[None]] = []
@@ -172,6 +173,12 @@ class _Tail:
         self.ended = change.ended
         while len(self.events) > _WINDOW or (self._size > _WINDOW_BYTES and len(self.events) > 1):
             self._drop()
+        self.wake()
+
+    def outdated(self) -> None:
+        """The database has more than is known here."""
+        self.stale = True
+        self._news += 1
         self.wake()
 
     def wake(self) -> None:
@@ -210,14 +217,12 @@ class _Tail:
 
     async def fetch(self, after: int) -> list[Segment]:
         """Segments of the database after a number."""
-        self.stale = False  # what is written from now on makes it so again
-        try:
-            position, found = await self._database.read(
-                lambda connection: stretch(connection, self.task_id, after, _FETCH)
-            )
-        except BaseException:
-            self.stale = True
-            raise
+        before = self._news
+        position, found = await self._database.read(
+            lambda connection: stretch(connection, self.task_id, after, _FETCH)
+        )
+        # Until here, whoever else reads this task has to look for itself.
+        self.stale = self._news != before
         if position is not None:
             self.last = max(self.last, position.last)
             self.ended = self.ended or position.ended
