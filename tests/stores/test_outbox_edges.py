@@ -1,18 +1,24 @@
-"""What seldom happens to an outbox in a database: strays, a replica that was taken for dead, too many dead letters."""
+"""What seldom happens to an outbox in a database: strays, claims whose result is lost, a replica that was taken for dead,
+too many dead letters.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, event, text
 
+from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.stores import open_store
 from a2a_bridge.hosting.stores.sql import push
 from a2a_bridge.hosting.stores.sql.push import SqlOutbox
 from a2a_bridge.testing.outbox_contract import due, registered, told, written
-from a2a_bridge.testing.store_scene import HERE
+from a2a_bridge.testing.store_scene import HERE, PATIENCE
 from tests.push.test_lines import Clock
 
 
@@ -60,6 +66,131 @@ async def test_a_config_that_was_let_go_is_looked_at_soon(store: Any) -> None:
         assert await due(store) == []
         clock.time += push.POLL
     assert told(await due(store)) == [("t", "p", 2)]
+
+
+async def test_a_claim_that_is_made_after_nobody_waits_for_it_is_not_lost(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "ab":
+        await store.push_configs.put(HERE, registered(name))
+    author = await written(store)
+    await store.settled()
+    perform = store.writer._committer.perform
+    works = threading.Event()
+
+    def slowly(group: Any) -> None:
+        works.wait(PATIENCE)
+        perform(group)
+
+    with monkeypatch.context() as patching:
+        patching.setattr(store.writer._committer, "perform", slowly)
+        patching.setattr(store.writer, "_patience", 0.05)
+        try:
+            with pytest.raises(A2AError):
+                await due(store)
+        finally:
+            works.set()
+    async with asyncio.timeout(PATIENCE):
+        await store.settled()
+    author.chunk("x")
+    await author.synced()
+    parcels = await due(store)
+    assert told(parcels) == [("t", "a", 1), ("t", "b", 1)]
+    assert await due(store) == []
+    await store.outbox.sent(parcels)
+    assert told(await due(store)) == [("t", "a", 2), ("t", "b", 2)]
+
+
+async def test_a_claim_whose_commit_was_in_doubt_is_not_lost(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.push_configs.put(HERE, registered())
+    await written(store)
+    await store.settled()
+    committer = store.writer._committer
+    commit = committer.commit
+    losses = [sqlite3.OperationalError("the connection is lost")]
+
+    def lossy(group: Any) -> None:
+        commit(group)
+        if losses:
+            committer.close()
+            group.doubtful = True
+            raise losses.pop()
+
+    monkeypatch.setattr(committer, "commit", lossy)
+    assert told(await due(store)) == [("t", "p", 1)]
+    assert losses == []
+    assert await due(store) == []
+
+
+async def test_a_config_that_is_ours_in_its_row_alone_is_found(store: Any) -> None:
+    clock = Clock()
+    store.outbox = outbox = SqlOutbox(store._database, store.writer, lambda: store._beside.me, now=clock)
+    for name in "ab":
+        await store.push_configs.put(HERE, registered(name))
+    author = await written(store)
+    before = await due(store)
+    await outbox.sent([one for one in before if one.registered.config.id == "b"])
+    author.chunk("x")
+    await author.synced()
+    await done(store, "UPDATE push_configs SET holder = (SELECT holder FROM push_configs WHERE id = 'a')")
+    assert await due(store) == []
+    clock.time += push.SWEEP
+    # What is being sent is not given out again.
+    assert told(await due(store)) == [("t", "b", 2)]
+    clock.time += push.SWEEP
+    assert await due(store) == []
+    assert not outbox._unsure  # else each look would write
+
+
+@pytest.mark.parametrize("when", ["claimed", "given out", "sent"])
+async def test_mail_that_comes_in_while_a_config_is_let_go_is_told_of(
+    store: Any, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Another replica commits it after the config was seen to be empty, and before that is written."""
+    let_go = push._let_go
+
+    def late(connection: Connection, lines: Any, me: str) -> Any:
+        monkeypatch.setattr(push, "_let_go", let_go)
+        push.post_events(connection, [push.Mail(HERE, "t", 2, [b""])])
+        return let_go(connection, lines, me)
+
+    tells: list[int] = []
+    store.outbox.on_mail(lambda: tells.append(1))
+    await store.push_configs.put(HERE, registered())
+    await written(store)
+    if when == "claimed":
+        await done(store, "DELETE FROM outbox")
+        monkeypatch.setattr(push, "_let_go", late)
+    else:
+        (parcel,) = await due(store)
+        monkeypatch.setattr(push, "_let_go", late)
+        if when == "sent":
+            tells.clear()
+            await store.outbox.sent([parcel])
+        else:
+            await store.outbox.again(parcel, "HTTP 500", 0)
+            await done(store, "DELETE FROM outbox")
+            tells.clear()
+            assert await due(store) == []
+        assert tells
+    assert told(await due(store)) == [("t", "p", 2)]
+    assert await due(store) == []
+
+
+async def test_what_is_another_s_by_now_is_not_given_out(store: Any) -> None:
+    """It was let go and claimed while nobody here heard of it."""
+    await store.push_configs.put(HERE, registered())
+    await written(store)
+    (parcel,) = await due(store)
+    await done(store, "INSERT INTO replicas (id, beat) VALUES ('other', 1)")
+    await done(store, "UPDATE push_configs SET holder = 'other'")
+    await store.outbox.again(parcel, "HTTP 500", 0)
+    assert await due(store) == []
+    await done(store, "DELETE FROM replicas WHERE id = 'other'")
+    store.outbox.mail_came()
+    assert told(await due(store)) == [("t", "p", 1)]
 
 
 async def test_a_replica_that_was_taken_for_dead_begins_anew(store: Any) -> None:

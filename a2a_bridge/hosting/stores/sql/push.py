@@ -7,6 +7,7 @@ Rules:
    somebody else has left, and a delay is never longer than LONGEST there, whatever any clock says.
 3. No locks beyond a statement's own. Mail that comes in while a config is let go may find it belonging to nobody: it is
    looked for a little later, and all over every now and then.
+4. What is ours in the rows is in `_lines`. Where a claim's result was lost it is not: the next claim finds that again.
 """
 
 from __future__ import annotations
@@ -134,6 +135,8 @@ class SqlOutbox:
         self._look_at = now()
         self._sweep_at = now()
         self._buried = 0
+        #: whether there was a claim whose result has not arrived; set by the writer's thread, as the claim is made
+        self._unsure = False
         #: lines that were let go since the last look, and before it
         self._freed: list[_Line] = []
         self._freed_before: list[_Line] = []
@@ -181,7 +184,7 @@ class SqlOutbox:
         if not lines:
             return []
         try:
-            rows = await self._database.read(lambda connection: _heads(connection, lines))
+            rows = await self._database.read(lambda connection: _heads(connection, lines, self._who))
             return await self._parcels(lines, rows)
         except BaseException:
             for line in lines:
@@ -236,8 +239,11 @@ class SqlOutbox:
         try:
             if await self._database.read(lambda connection: _lost(connection, gone, sweep=sweep)):
                 await self._writer.write(lambda connection: _offer(connection, gone, sweep=sweep))
-            if await self._database.read(lambda connection: _free(connection, me)):
+            if sweep and await self._database.read(lambda connection: bool(self._mislaid(connection, me))):
+                self._unsure = True
+            if self._unsure or await self._database.read(lambda connection: _free(connection, me)):
                 heads = await self._writer.write(lambda connection: self._take_over(connection, me))
+                self._unsure = False
                 for line, url, seconds in heads:
                     if line not in self._lines:
                         self._lines.put(line, target_of(url), seconds)
@@ -252,19 +258,31 @@ class SqlOutbox:
             self._sweep_at = self._now() + SWEEP
 
     def _take_over(self, connection: Connection, me: str) -> list[_Head]:
-        wanted = select(_C.task, _C.id).where(_is_free(me)).limit(_CLAIM).with_for_update(skip_locked=True)
-        lines = [tuple(row) for row in connection.execute(wanted)]
+        # Who asked may be gone before this is committed, and it may be done again although it was committed: until a
+        # result has arrived, the rows tell what was claimed.
+        lines = self._mislaid(connection, me) if self._unsure else []
+        self._unsure = True
+        wanted = select(_C.task, _C.id).where(_is_free(me)).limit(max(0, _CLAIM - len(lines)))
+        free = [(row.task, row.id) for row in connection.execute(wanted.with_for_update(skip_locked=True))]
+        if free:
+            connection.execute(update(push_configs).where(_among(free)).values(holder=me))
+            lines += free
         if not lines:
             return []
-        connection.execute(update(push_configs).where(_among(lines)).values(holder=me))
-        rows = _heads(connection, lines)
+        rows = _heads(connection, lines, me)
         if len(rows) < len(lines):
-            left = [line for line in lines if line not in {(row.task, row.id) for row in rows}]
-            _let_go(connection, left, me)
+            found = {(row.task, row.id) for row in rows}
+            kept = _let_go(connection, [line for line in lines if line not in found], me)
+            rows = [*rows, *_heads(connection, list(kept), me)]
         now = self._wall()
         return [
             _Head((row.task, row.id), self._url(row), min(max(0.0, row.due - now), LONGEST)) for row in rows
         ]
+
+    def _mislaid(self, connection: Connection, me: str) -> list[_Line]:
+        """What is ours in the rows, and nothing to us. In a thread: somebody may just be done with some of it."""
+        held = select(_C.task, _C.id).where(_C.holder != "", _C.holder == me)
+        return [(task, name) for task, name in connection.execute(held) if (task, name) not in self._lines]
 
     async def _parcels(self, lines: Sequence[_Line], rows: Sequence[Any]) -> list[Parcel]:
         parcels: list[Parcel] = []
@@ -272,8 +290,7 @@ class SqlOutbox:
         shut: list[int] = []
         for line in lines:
             row = waiting.get(line)
-            if row is None:  # the config was deleted, or there is nothing for it any more
-                self._drop(line)
+            if row is None:
                 continue
             try:
                 registered = configs.registered_of(row, self._vault)
@@ -303,8 +320,9 @@ class SqlOutbox:
             said = update(outbox).where(_O.number.in_(shut)).values(error=_SHUT)
             await self._writer.write(lambda connection: connection.execute(said).rowcount)
         empty = [line for line in lines if line not in waiting]
-        if empty:
-            await self._writer.write(lambda connection: _let_go(connection, empty, self._who))
+        if empty:  # the config was deleted, or is not ours, or there is nothing for it any more
+            left = await self._writer.write(lambda connection: _let_go(connection, empty, self._who))
+            self._go_on(empty, left)
         return parcels
 
     async def _settle(self, parcels: Sequence[Parcel], change: Any) -> None:
@@ -317,11 +335,12 @@ class SqlOutbox:
             more = select(_O.task, _O.config).where(tuple_(_O.task, _O.config).in_(lines), ~_O.dead)
             left = {(task_id, config_id) for task_id, config_id in connection.execute(more.distinct())}
             empty = [line for line in lines if line not in left]
-            if empty:
-                _let_go(connection, empty, me)
-            return left
+            return left | _let_go(connection, empty, me) if empty else left
 
-        left = await self._writer.write(work)
+        self._go_on(lines, await self._writer.write(work))
+
+    def _go_on(self, lines: Sequence[_Line], left: set[_Line]) -> None:
+        """Has lines that are out wait for their turn again where something is left in them."""
         for line in lines:
             if line in left and line in self._lines:
                 self._lines.put(line, self._lines.target(line))
@@ -389,8 +408,8 @@ def _strays(lines: Sequence[_Line], *, sweep: bool) -> Any:
     return found if sweep else found.where(_among(lines))
 
 
-def _heads(connection: Connection, lines: Sequence[Any]) -> Sequence[Any]:
-    """The oldest notification of each line, with its config."""
+def _heads(connection: Connection, lines: Sequence[Any], me: str) -> Sequence[Any]:
+    """The oldest notification of each line that is ours, with its config."""
     first = select(func.min(_O.number)).where(tuple_(_O.task, _O.config).in_(lines), ~_O.dead)
     first = first.group_by(_O.task, _O.config)
     wanted = select(
@@ -408,13 +427,21 @@ def _heads(connection: Connection, lines: Sequence[Any]) -> Sequence[Any]:
         _C.data,
         _C.aside,
     )
-    return connection.execute(wanted.join(push_configs, _belongs).where(_O.number.in_(first))).all()
+    wanted = wanted.join(push_configs, _belongs).where(_O.number.in_(first), _C.holder == me)
+    return connection.execute(wanted).all()
 
 
-def _let_go(connection: Connection, lines: Sequence[_Line], me: str) -> None:
-    """Lines with nothing in them are nobody's. What comes in at this moment is looked for later: rule 3."""
+def _let_go(connection: Connection, lines: Sequence[_Line], me: str) -> set[_Line]:
+    """Lines with nothing in them are nobody's. What comes in at this moment is looked for later: rule 3.
+
+    Those that stay ours: something came in for them since they were seen to be empty.
+    """
     waits = exists().where(_O.task == _C.task, _O.config == _C.id, ~_O.dead)
-    connection.execute(update(push_configs).where(_among(lines), _C.holder == me, ~waits).values(holder=""))
+    empty = update(push_configs).where(_among(lines), _C.holder == me, ~waits)
+    if connection.execute(empty.values(holder="")).rowcount == len(lines):
+        return set()
+    held = select(_C.task, _C.id).where(_among(lines), _C.holder == me)
+    return {(task_id, config_id) for task_id, config_id in connection.execute(held)}
 
 
 def letters(
