@@ -6,20 +6,21 @@ import asyncio
 import random
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, create_engine, select, text
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting.ports import TaskQuery, VersionConflict
 from a2a_bridge.hosting.stores import StoreOptions
+from a2a_bridge.hosting.stores.sql import commit
 from a2a_bridge.hosting.stores.sql.database import Database
 from a2a_bridge.hosting.stores.sql.janitor import Janitor
 from a2a_bridge.hosting.stores.sql.opened import opened
-from a2a_bridge.hosting.stores.sql.schema import tasks
+from a2a_bridge.hosting.stores.sql.schema import sends, tasks
 from a2a_bridge.testing.store_scene import (
     COMPLETED,
     HERE,
@@ -135,11 +136,64 @@ async def test_what_cannot_be_stored_keeps_nobody_else(
         )
         bad, good = Author(store).begin("bad"), Author(store).begin("good")
         results = await asyncio.gather(bad.writer.synced(), good.writer.synced(), return_exceptions=True)
-        assert isinstance(results[0], VersionConflict)
+        assert isinstance(results[0], A2AError)
+        assert results[0].reason is Reason.INTERNAL_ERROR
         assert results[1] is None
         assert (bad.lost, good.lost) == (1, 0)
         assert ids(await pages(store)) == ["good"]
         assert store.refusal() is None
+
+
+async def test_what_is_too_long_for_an_index_keeps_nobody_else(postgres_url: str) -> None:
+    """PostgreSQL compresses, so it has to be random."""
+    long = random.Random(1).randbytes(3000).hex()
+    async with opened(postgres_url, QUIET) as store:
+        bad, good = Author(store).begin("bad", context_id=long), Author(store).begin("good")
+        async with asyncio.timeout(PATIENCE):
+            results = await asyncio.gather(
+                bad.writer.synced(),
+                good.writer.synced(),
+                store.sends.reserve(HERE, long, b"1", "good"),
+                store.sends.reserve(HERE, "m", b"1", "good"),
+                return_exceptions=True,
+            )
+        for refused in results[0], results[2]:
+            assert isinstance(refused, A2AError)
+            assert refused.reason is Reason.INTERNAL_ERROR
+        assert results[1] is results[3] is None
+        assert (bad.lost, good.lost) == (1, 0)
+        assert store.refusal() is None
+        good.status(COMPLETED)
+        await good.synced()
+        assert ids(await pages(store)) == ["good"]
+
+
+async def test_a_server_that_has_no_numbers_for_transactions_left_loses_nothing(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It calls that by the name of what is too long. Here a function plays it, which every write asks for its number."""
+    monkeypatch.setattr(commit, "_NUMBER", "numbers()")
+    async with opened(postgres_url, StoreOptions(ack_timeout=0.1)) as store:
+        engine = create_engine(store._database.url, isolation_level="AUTOCOMMIT")
+        with closing(engine.connect()) as other:
+            other.execute(
+                text(
+                    "CREATE FUNCTION numbers() RETURNS xid8 LANGUAGE plpgsql AS $$ BEGIN"
+                    " IF EXISTS (SELECT FROM settings WHERE name = 'none left') THEN"
+                    " RAISE 'wraparound' USING ERRCODE = '54000'; END IF;"
+                    " RETURN pg_current_xact_id(); END $$"
+                )
+            )
+            author = await Author(store).begin("t").synced()
+            other.execute(text("INSERT INTO settings VALUES ('none left', '')"))
+            author.chunk("x")
+            with pytest.raises(A2AError) as caught:
+                await author.synced()
+            assert caught.value.reason is Reason.UNAVAILABLE
+            other.execute(text("DELETE FROM settings WHERE name = 'none left'"))
+        engine.dispose()
+        assert await take(store.subscribe("t", 1), 1) == ["x"]
+        assert author.lost == 0
 
 
 async def test_jobs_share_a_transaction_and_fail_alone(url: str) -> None:
@@ -176,12 +230,12 @@ async def test_a_commit_in_doubt_is_looked_up_and_not_repeated(
     async with opened(url, QUIET) as store:
         await store.settled()
         committer = store._committer
-        commit = committer.commit
+        true = committer.commit
         modes = ["after", "before"]
 
         def lossy(group: Any) -> None:
             if not modes:
-                commit(group)
+                true(group)
                 return
             transaction = committer._transaction
             committer._transaction = None
@@ -203,6 +257,101 @@ async def test_a_commit_in_doubt_is_looked_up_and_not_repeated(
         assert author.lost == 0
         assert await rest(store.subscribe("t", 0)) == [("task", WORKING), "x", COMPLETED]
         assert [page.total for page in await pages(store)] == [1]
+
+
+def _in_doubt(store: Any, monkeypatch: pytest.MonkeyPatch, end: Callable[[Any], None]) -> None:
+    """The next commit ends with a lost connection, and otherwise as `end` will have it, which gets the transaction.
+
+    Not one of what the store asks for by itself.
+    """
+    committer = store._committer
+    true = committer.commit
+
+    def lossy(group: Any) -> None:
+        if not group.changes and all(job.work.__name__ != "work" for job in group.jobs):
+            true(group)
+            return
+        monkeypatch.setattr(committer, "commit", true)
+        transaction = committer._transaction
+        committer._transaction = None
+        group.doubtful = True
+        end(transaction)
+        committer.close()
+        raise sqlite3.OperationalError("the connection is lost")
+
+    monkeypatch.setattr(committer, "commit", lossy)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+async def test_a_commit_in_doubt_is_not_taken_for_what_another_replica_has_written_since(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, *, committed: bool
+) -> None:
+    async with opened(postgres_url, QUIET) as store:
+        await store.settled()
+        author = await Author(store).begin("t").synced()
+        engine = create_engine(store._database.url)
+
+        def overtaken(transaction: Any) -> None:
+            if committed:
+                transaction.commit()
+            else:
+                transaction.rollback()
+            with engine.begin() as other:  # takes the task, and ends it
+                other.execute(tasks.update().values(version=tasks.c.version + 2, holder=""))
+
+        _in_doubt(store, monkeypatch, overtaken)
+        author.status(COMPLETED)
+        async with asyncio.timeout(PATIENCE):
+            results = await asyncio.gather(
+                author.writer.synced(), store.sends.reserve(HERE, "m", b"1", "t"), return_exceptions=True
+            )
+        engine.dispose()
+        if committed:
+            assert results == [None, None]
+        else:
+            assert isinstance(results[0], VersionConflict)
+            assert results[1] is None
+        assert author.lost == (not committed)
+        sent = await store.read(lambda connection: connection.scalar(select(sends.c.message)))
+        assert sent == "m"
+
+
+async def test_a_server_that_gives_a_number_of_a_transaction_twice_makes_no_commit_of_none(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it may after a crash."""
+    async with opened(postgres_url, QUIET) as store:
+        await store.settled()
+        _in_doubt(store, monkeypatch, lambda transaction: transaction.rollback())
+        monkeypatch.setattr(store._committer, "_outcome", lambda *_: "committed")
+        async with asyncio.timeout(PATIENCE):
+            await Author(store).begin("t").synced()
+        assert (await found(store, "t")).last == 1
+
+
+@pytest.mark.parametrize("what", ["task", "job"])
+async def test_a_connection_that_its_server_does_not_know_to_be_lost_blocks_nobody(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """The COMMIT did not get there, and what it was to commit is locked meanwhile."""
+    async with opened(postgres_url, QUIET) as store:
+        await store.settled()
+        left: list[Any] = []
+
+        def leave(_: Any) -> None:
+            left.append(store._committer._connection)
+            store._committer._connection = None
+
+        _in_doubt(store, monkeypatch, leave)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                if what == "task":
+                    await Author(store).begin("t").synced()
+                else:
+                    assert await store.sends.reserve(HERE, "m", b"1", "t") is None
+        finally:
+            left[0].invalidate()
+            left[0].close()
 
 
 async def test_what_was_given_during_an_outage_is_written_though_nobody_waits(

@@ -24,6 +24,7 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.ports import TaskQuery
 from a2a_bridge.hosting.stores import CannotOpen, StoreOptions, open_store
 from a2a_bridge.hosting.stores.sql import migrations
+from a2a_bridge.hosting.stores.sql import opened as opening_sql
 from a2a_bridge.hosting.stores.sql.database import Database, parse
 from a2a_bridge.hosting.stores.sql.schema import metadata
 from a2a_bridge.hosting.stores.sql.upgrading import HEAD, upgrade
@@ -163,6 +164,15 @@ async def test_an_empty_postgresql_is_not_filled_by_itself(database: str) -> Non
         assert [await program.wait() for program in programs] == [0, 0]
     async with open_store(database) as store:
         assert (await store.list(HERE, TaskQuery())).total == 0
+
+
+async def test_an_old_postgresql_is_refused(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening_sql, "_OLDEST", 99)
+    with pytest.raises(CannotOpen) as caught:
+        async with open_store(postgres_url):
+            pass
+    assert " is PostgreSQL 1" in caught.value.text
+    assert caught.value.remedy == "PostgreSQL 99 or newer"
 
 
 async def test_tables_of_something_else_are_refused(tmp_path: Path, database: str) -> None:

@@ -4,8 +4,10 @@ Rules:
 1. All of a group is committed, or nothing. Where a task was written by somebody else meanwhile, the group is undone,
    that task is taken out, and the rest is tried again.
 2. When the connection breaks during the commit nobody knows whether it took place. Before the group is tried again
-   one looks at one of its tasks: its version tells.
-3. Jobs of others share the transaction, each in a savepoint. They may be done twice, so they must not mind.
+   its tasks are looked at: their versions tell. Where others have written them all since, PostgreSQL is asked for the
+   transaction itself. It is not asked alone: after a crash it may give the same number to another transaction.
+3. Jobs of others share the transaction, each in a savepoint. They may be done twice, so they must not mind. A group of
+   nothing else is, after a doubt: nothing that it wrote is known here, and a number alone is no proof (rule 2).
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import Connection, NestedTransaction, Table, Transaction, select
-from sqlalchemy.exc import DataError, IntegrityError, NotSupportedError, ProgrammingError
+from sqlalchemy import Connection, NestedTransaction, Transaction, select, text
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from a2a_bridge.hosting.stores.sql.counts import Counted, deltas
 from a2a_bridge.hosting.stores.sql.database import Database, failed
@@ -34,6 +37,19 @@ log = logging.getLogger("a2a_bridge.store")
 #: how often a group may be taken apart before it is a mistake of this module
 _TRIES = 10
 
+#: errors about what a database is given, and not about its state
+_REFUSALS = {"IntegrityError", "DataError", "ProgrammingError", "NotSupportedError"}
+
+_NUMBER = "pg_current_xact_id()"
+_SESSION = text("SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()")
+_END = text(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = :process AND backend_start = :began"
+)
+#: a server that has not got that far was put in the place of the one that had
+_OUTCOME = text(
+    f"SELECT CASE WHEN CAST(:number AS xid8) < {_NUMBER}"
+    " THEN pg_xact_status(CAST(:number AS xid8)) ELSE 'aborted' END"
+)
 
 #: puts mail into the outbox, in a transaction of ours; how many notifications that are
 Post = Callable[[Connection, Sequence[Mail]], int]
@@ -60,17 +76,28 @@ class Job:
     error: Exception | None = None
 
 
+class Session(NamedTuple):
+    """What PostgreSQL knows a connection by."""
+
+    process: int
+    began: datetime
+
+
 @dataclass(slots=True, eq=False)
 class Group:
-    """What one transaction writes. lost: what turned out to be somebody else's. doubtful: whether it may have been
-    committed although that was not said. mail: how many notifications were put in.
+    """What one transaction writes. lost: what turned out to be somebody else's. refused: what the database will never
+    take. doubtful: whether it may have been committed although that was not said. mail: how many notifications were
+    put in. session, number: where the last try was made, and of its transaction, on PostgreSQL.
     """
 
     changes: list[Change]
     jobs: list[Job]
     lost: list[Change] = field(default_factory=list)
+    refused: list[Change] = field(default_factory=list)
     doubtful: bool = False
     mail: int = 0
+    session: Session | None = None
+    number: str | None = None
 
 
 class Committer:
@@ -85,6 +112,7 @@ class Committer:
         self._post = post
         self._stripe = stripe
         self._connection: Connection | None = None
+        self._session: Session | None = None
         self._transaction: Transaction | None = None
 
     def perform(self, group: Group) -> None:
@@ -96,6 +124,7 @@ class Committer:
         """Everything but the commit. Whether one is needed."""
         try:
             connection = self._open()
+            self._end(connection, group.session)
             if group.doubtful and self._is_committed(connection, group):
                 log.warning("a commit that was in doubt has taken place")
                 group.doubtful = False
@@ -156,12 +185,16 @@ class Committer:
         if self._connection is None:
             self._connection = self._database.connect(writes=True)
             self._database.hasten(self._connection)
+            if not self._database.sqlite:
+                with self._connection.begin():
+                    self._session = Session(*self._connection.execute(_SESSION).one())
         return self._connection
 
     def _execute(self, connection: Connection, group: Group) -> bool:
         changes = group.changes
+        group.session, group.number = self._session, None
         if changes:
-            if not self._write(connection, changes):
+            if not self._write(connection, group):
                 return False
             mail = [
                 Mail(
@@ -179,23 +212,27 @@ class Committer:
             self._do(connection, job)
         return True
 
-    def _write(self, connection: Connection, changes: Sequence[Change]) -> bool:
+    def _write(self, connection: Connection, group: Group) -> bool:
+        changes = group.changes
         now = time.time()
         rows = [_row(change, now) for change in changes]
         write = self._inserting(connection)
         with self._at_once(connection):
-            guarded = write(tasks, rows)
+            # In a statement of its own the number took a tenth of the time that a small group takes.
+            guarded = write(tasks, rows, returning="" if self._database.sqlite else _NUMBER)
             write(bodies, [(one.hold.task_id, one.body) for one in changes if one.body is not None])
             write(segments, [(one.hold.task_id, *segment) for one in changes for segment in one.segments])
             moves = (Counted(one.hold.tenant, one.hold.owner, one.before, one.place) for one in changes)
             write(counts, self._counters(moves))
+        if not self._database.sqlite and (row := guarded[0].fetchone()):
+            group.number = row[0]
         changed: int = sum(cursor.rowcount for cursor in guarded)
         return changed == len(rows)
 
     def _counters(self, changes: Iterable[Counted]) -> list[tuple[Any, ...]]:
         return [(*key, self._stripe, number) for key, number in deltas(changes)]
 
-    def _inserting(self, connection: Connection) -> Callable[[Table, Sequence[Sequence[Any]]], list[Any]]:
+    def _inserting(self, connection: Connection) -> Callable[..., list[Any]]:
         driver = connection.connection.driver_connection
         if driver is None:
             raise RuntimeError("the connection is closed")
@@ -216,44 +253,81 @@ class Committer:
             if failed(error) and not _poison(error):
                 raise
             point.rollback()
+            self._require_numbers(connection, error)
             job.error = error
 
     def _is_committed(self, connection: Connection, group: Group) -> bool:
-        for change in group.changes:
-            query = select(tasks.c.version, tasks.c.holder).where(tasks.c.id == change.hold.task_id)
-            with connection.begin():
-                row = connection.execute(query).one_or_none()
-            # Later versions are somebody else's, who can only have come after a task that we had let go of.
-            return row is not None and (
-                (row.version == change.version and row.holder == change.holder)
-                or (row.version > change.version and not change.holder)
-            )
-        return False
+        if not group.changes:
+            return False
+        with connection.begin():
+            found = dict(_written(connection, [change.hold.task_id for change in group.changes]))
+        rows = [found.get(change.hold.task_id, (0, "")) for change in group.changes]
+        if any(row == (one.version, one.holder) for row, one in zip(rows, group.changes, strict=True)):
+            return True
+        if any(version <= one.version for (version, _), one in zip(rows, group.changes, strict=True)):
+            return False
+        outcome = self._outcome(connection, group.number)
+        if outcome is not None:
+            return outcome == "committed"
+        # Later versions are somebody else's, who can as a rule only have come after a task that we had let go of.
+        return not group.changes[0].holder
+
+    def _end(self, connection: Connection, session: Session | None) -> None:
+        """Sees to it that a connection that broke will not commit any more, and locks nothing. Raises until then.
+
+        Its server may notice only after hours that nobody is there.
+        """
+        if session is None or session == self._session:
+            return
+        with connection.begin():
+            if connection.execute(_END, session._asdict()).all():
+                raise SQLAlchemyError("the server still has the connection that broke")
+
+    def _outcome(self, connection: Connection, number: str | None) -> str | None:
+        """What became of a transaction that is over. None where the database does not know any more."""
+        if number is None:
+            return None
+        with connection.begin():
+            outcome: str | None = connection.scalar(_OUTCOME, {"number": number})
+        return outcome
 
     def _weed(self, connection: Connection, group: Group) -> bool:
         """Takes out what was written by somebody else. Whether there was any."""
         with connection.begin():
-            found = dict(_versions(connection, [change.hold.task_id for change in group.changes]))
-        lost = [one for one in group.changes if found.get(one.hold.task_id, 0) != one.version - 1]
+            found = dict(_written(connection, [change.hold.task_id for change in group.changes]))
+        versions = [found.get(one.hold.task_id, (0, ""))[0] for one in group.changes]
+        pairs = list(zip(group.changes, versions, strict=True))
+        lost = [one for one, version in pairs if version != one.version - 1]
         group.lost += lost
-        group.changes = [one for one in group.changes if found.get(one.hold.task_id, 0) == one.version - 1]
+        group.changes = [one for one, version in pairs if version == one.version - 1]
         return bool(lost)
 
     def _part(self, connection: Connection, group: Group) -> None:
         """Takes out what cannot be stored at all, by trying one after another."""
         kept: list[Change] = []
         for change in group.changes:
-            trial = connection.begin()
             try:
-                self._write(connection, [change])
+                self._try(connection, [change])
                 kept.append(change)
             except Exception as error:
                 if not _poison(error):
                     raise
-                group.lost.append(change)
-            finally:
-                trial.rollback()
+                with connection.begin():
+                    self._require_numbers(connection, error)
+                group.refused.append(change)
         group.changes = kept
+
+    def _try(self, connection: Connection, changes: list[Change]) -> None:
+        trial = connection.begin()
+        try:
+            self._write(connection, Group(changes, []))
+        finally:
+            trial.rollback()
+
+    def _require_numbers(self, connection: Connection, error: Exception) -> None:
+        """PostgreSQL without numbers for transactions calls that too large as well, whatever it is given. Raises then."""
+        if _too_large(error):
+            connection.exec_driver_sql(f"SELECT {_NUMBER}")
 
 
 def _row(change: Change, now: float) -> tuple[Any, ...]:
@@ -273,19 +347,23 @@ def _row(change: Change, now: float) -> tuple[Any, ...]:
     )
 
 
-def _versions(connection: Connection, task_ids: Sequence[str]) -> Iterable[tuple[str, int]]:
+def _written(connection: Connection, task_ids: Sequence[str]) -> Iterable[tuple[str, tuple[int, str]]]:
+    """Which of these tasks there are, at which version, and whose."""
     for start in range(0, len(task_ids), 500):
         some = task_ids[start : start + 500]
-        for row in connection.execute(select(tasks.c.id, tasks.c.version).where(tasks.c.id.in_(some))):
-            yield row.id, row.version
+        query = select(tasks.c.id, tasks.c.version, tasks.c.holder).where(tasks.c.id.in_(some))
+        for row in connection.execute(query):
+            yield row.id, (row.version, row.holder)
 
 
 def _poison(error: BaseException) -> bool:
     """Whether the database refuses what it was given, and will again."""
+    # The drivers' cursors are used directly, too; their errors have the same names as SQLAlchemy's (PEP 249).
     names = {one.__name__ for one in type(error).__mro__}
-    if isinstance(error, IntegrityError | DataError | ProgrammingError | NotSupportedError):
-        return True
-    # Those of the drivers, whose cursors are used directly, have the same names (PEP 249).
-    return failed(error) and bool(
-        names & {"IntegrityError", "DataError", "ProgrammingError", "NotSupportedError"}
-    )
+    return failed(error) and (bool(names & _REFUSALS) or _too_large(error))
+
+
+def _too_large(error: BaseException) -> bool:
+    """Whether PostgreSQL says that something exceeds its limits. psycopg counts that among the outages."""
+    origin = error.orig if isinstance(error, DBAPIError) else error
+    return (getattr(origin, "sqlstate", None) or "").startswith("54")

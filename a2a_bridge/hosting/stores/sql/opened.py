@@ -31,6 +31,8 @@ from a2a_bridge.hosting.stores.sql.upgrading import HEAD, revision, upgrade
 from a2a_bridge.push.vault import Vault
 
 _PAGE_KEY = "page_key"
+#: the first PostgreSQL that tells what became of a transaction
+_OLDEST = 13
 
 
 @asynccontextmanager
@@ -165,6 +167,10 @@ def _prepare(database: Database, path: Path, me: Alone) -> bytes:
 
 def _look(database: Database) -> bytes:
     with database.connect() as connection, connection.begin():
+        version = connection.dialect.server_version_info
+        if version is not None and int(version[0]) < _OLDEST:
+            place = shown(database.url)
+            raise CannotOpen(f"{place} is PostgreSQL {version[0]}", f"PostgreSQL {_OLDEST} or newer")
         _check(connection, database.url)
         return _page_key(connection)
 

@@ -34,23 +34,27 @@ _TAILS = {
 }
 
 
-def insert(driver: Any, mark: str, table: Table, rows: Sequence[Sequence[Any]]) -> list[Any]:
+def insert(
+    driver: Any, mark: str, table: Table, rows: Sequence[Sequence[Any]], *, returning: str = ""
+) -> list[Any]:
     """Inserts rows, or changes those that are there. The cursors, whose `rowcount` says how many that were.
 
     driver: the connection of the driver. mark: how it marks a value. rows: values in the order of the columns.
+    returning: an expression; the cursors give its value for each of those rows.
     """
     cursors = []
     for start in range(0, len(rows), _MOST):
         some = rows[start : start + _MOST]
         cursor = driver.cursor()
-        cursor.execute(_text(table, len(some), mark), tuple(chain.from_iterable(some)))
+        cursor.execute(_text(table, len(some), mark, returning), tuple(chain.from_iterable(some)))
         cursors.append(cursor)
     return cursors
 
 
 @lru_cache(maxsize=1024)
-def _text(table: Table, rows: int, mark: str) -> str:
+def _text(table: Table, rows: int, mark: str, returning: str) -> str:
     names = [column.name for column in table.columns]
     row = f"({','.join([mark] * len(names))})"
+    tail = _TAILS[table.name] + (returning and f" RETURNING {returning}")
     # Names and marks are this module's and the schema's; values are never part of the text.
-    return f"INSERT INTO {table.name} ({','.join(names)}) VALUES {','.join([row] * rows)}{_TAILS[table.name]}"  # noqa: S608
+    return f"INSERT INTO {table.name} ({','.join(names)}) VALUES {','.join([row] * rows)}{tail}"  # noqa: S608

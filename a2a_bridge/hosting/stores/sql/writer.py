@@ -274,7 +274,10 @@ class GroupWriter:
             self._failing = False
             self._wait = _SOON
             log.warning("the store works again")
-        for change in group.lost:
+        for change in group.refused:
+            # First, since whoever loses a task is told that somebody else has it.
+            change.hold.expire(math.inf, internal_error())
+        for change in (*group.lost, *group.refused):
             change.hold.lose()
             self.forget(change.hold)
         self._on_committed(group)
