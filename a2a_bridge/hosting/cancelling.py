@@ -64,7 +64,7 @@ async def _cancel(execution: Execution, run: Run) -> None:
         producer = execution.producer
         execution.canceling = True
         try:
-            await _cleaned_up(execution, clean_up(run))
+            await _cleaned_up(execution, clean_up, run)
         except A2AError:
             if producer is not None and producer.done():  # for a cancellation that is refused now
                 producing.unfinished(execution)
@@ -81,10 +81,12 @@ async def _cancel(execution: Execution, run: Run) -> None:
         producing.take(execution, status, None)
 
 
-async def _cleaned_up(execution: Execution, events: AsyncIterator[Event]) -> None:
+async def _cleaned_up(
+    execution: Execution, clean_up: Callable[[Run], AsyncIterator[Event]], run: Run
+) -> None:
     """Lets the executor's `cancel` do its work, for so many seconds. Raises its A2AError, and Moved."""
     # In a task of its own, because it may be deaf to being cancelled, and the task is to end all the same.
-    work = asyncio.create_task(_clean_up(execution, events), name=f"a2a clean up {execution.task_id}")
+    work = asyncio.create_task(_clean_up(execution, clean_up, run), name=f"a2a clean up {execution.task_id}")
     try:
         await asyncio.wait({work}, timeout=execution.workshop.options.cancel_timeout or None)
     finally:
@@ -106,8 +108,8 @@ async def _cleaned_up(execution: Execution, events: AsyncIterator[Event]) -> Non
         log.exception("cancelling task %s: the executor's cancel failed; its run is ended", execution.task_id)
 
 
-async def _clean_up(execution: Execution, events: AsyncIterator[Event]) -> None:
-    async for event in events:
+async def _clean_up(execution: Execution, clean_up: Callable[[Run], AsyncIterator[Event]], run: Run) -> None:
+    async for event in clean_up(run):
         if execution.stopping or execution.copy.lost:
             break  # it is too late
         producing.take(execution, event, None)

@@ -195,7 +195,10 @@ class Engine:
                 await accepted.execution.settled()
                 cut_history(snapshot.task, limit)
                 context.reply[EVENT_PARAMETER] = event_id(snapshot.last)
+                asked = accepted.asked
                 yield hub.StreamResponse(task=snapshot.task)
+                if asked:
+                    return
             async for event in reading.events(context, accepted.ticket):
                 yield event if limit is None else with_history(event, limit)
         finally:

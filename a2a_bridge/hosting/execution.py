@@ -66,7 +66,8 @@ class Execution:
     visits: callers that are about to do something with it. joining: messages that were let in and are not queued yet.
     unwritten: those of them that the history does not have yet. stopping: somebody of us has ended the runs: the
     engine's close, a cancellation, a timeout, a store that knows better. handed_over: the task is left for another
-    process to go on with, so its hold is kept until this one is gone.
+    process to go on with, so its hold is kept until this one is gone. asked_at: the number of the last event here that
+    left the task waiting for input; 0 for none.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Execution:
         self.visits = 0
         self.joining = 0
         self.unwritten = 0
+        self.asked_at = 0
         self.creating = False
         self.stopping = False
         self.canceling = False

@@ -143,6 +143,7 @@ def _finished(execution: Execution, ticket: Ticket) -> None:
         for one in ticket.all():
             one.settle(ticket.said or broken("the agent ended without an answer"))
     elif task.status.state not in RUNNING:
+        _tell_streams(execution, ticket, task)
         for one in ticket.all():
             execution.settle(one)
     elif not (
@@ -151,11 +152,27 @@ def _finished(execution: Execution, ticket: Ticket) -> None:
         fail(execution, UNFINISHED)
 
 
+def _tell_streams(execution: Execution, ticket: Ticket, task: hub.Task) -> None:
+    """Ends streams of a run that leaves the task waiting and has not said so: for them it is said once more."""
+    silent = ticket.begun_at is not None and execution.asked_at <= ticket.begun_at
+    silent = silent and not (execution.canceling or execution.stopping)
+    if (
+        silent
+        and task.status.state == hub.TASK_STATE_INPUT_REQUIRED
+        and any(one.wants is Wants.STREAM for one in ticket.all())
+    ):
+        status = hub.TaskStatusUpdateEvent()
+        status.status.state = hub.TASK_STATE_INPUT_REQUIRED
+        take(execution, status, None)
+
+
 def _broken_off(execution: Execution, ticket: Ticket, text: str, error: A2AError) -> None:
     if execution.task is None:
         for one in ticket.all():
+            one.said = None  # what came before the failure is no answer, to nobody who sends the message again either
             one.settle(error)
-    elif not (execution.ended or execution.stopping):
+    # While the executor cleans up after a cancellation, that decides: it may be what broke the run off.
+    elif not (execution.ended or execution.stopping or execution.canceling):
         fail(execution, text)
 
 
@@ -200,6 +217,7 @@ def take(execution: Execution, event: Event, ticket: Ticket | None) -> None:
             status = response.status_update
             own_status(status, execution.task_id, execution.context_id, execution.workshop.clock)
             copy.advance(response, status)
+            _note_question(execution)
             execution.settle_by_state()
         case hub.Task():
             task = hub.Task()
@@ -209,6 +227,7 @@ def take(execution: Execution, event: Event, ticket: Ticket | None) -> None:
                 _create(execution, task)
             else:
                 copy.advance_to(task)
+                _note_question(execution)
                 execution.settle_by_state()
         case hub.Message():
             if copy.task is not None or ticket is None:
@@ -216,6 +235,12 @@ def take(execution: Execution, event: Event, ticket: Ticket | None) -> None:
             ticket.said = direct_answer(event, execution.task_id, execution.context_id)
         case _:
             raise Misbehaviour(f"{type(event).__name__} is not an event")
+
+
+def _note_question(execution: Execution) -> None:
+    task = execution.copy.task
+    if task is not None and task.status.state == hub.TASK_STATE_INPUT_REQUIRED:
+        execution.asked_at = execution.copy.last
 
 
 def _begin(execution: Execution) -> None:
@@ -240,6 +265,7 @@ def _create(execution: Execution, task: hub.Task) -> None:
         own.CopyFrom(message)
     own.task_id, own.context_id = execution.task_id, execution.context_id
     execution.copy.begin(task)
+    _note_question(execution)
     for one in ticket.all():
         if one.wants is not Wants.OUTCOME:
             execution.settle(one)

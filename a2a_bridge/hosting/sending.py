@@ -47,6 +47,14 @@ class Accepted(NamedTuple):
     snapshot: Shown | None = None
     reading: Reading | None = None
 
+    @property
+    def asked(self) -> bool:
+        """Whether the snapshot holds the question with which the message's run ends its streams."""
+        begun, snapshot = self.ticket.begun_at, self.snapshot
+        if begun is None or snapshot is None or snapshot.task.status.state != hub.TASK_STATE_INPUT_REQUIRED:
+            return False
+        return begun < self.execution.asked_at <= snapshot.last
+
 
 def check_names(request: hub.SendMessageRequest, context: CallContext) -> None:
     """Raises INVALID_PARAMS naming what is too long to be kept."""

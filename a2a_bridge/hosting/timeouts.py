@@ -96,6 +96,7 @@ async def _expired(execution: Execution, ticket: Ticket, text: str) -> None:
     await execution.halt()
     if execution.task is None:
         execution.copy.shut()
+        ticket.said = None
         execution.give_up(too_late(text))
         ticket.end()  # a deaf run goes on, but whoever sends the message again need not wait for it
     else:

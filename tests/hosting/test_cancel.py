@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -367,6 +368,43 @@ async def test_a_cancel_that_crashes_cancels_all_the_same(caplog: pytest.LogCapt
     assert (await talk.cancel(task.id)).status.state == CANCELED
     assert stuck.stopped
     assert "a secret of the agent" in caplog.text
+
+
+@pytest.mark.parametrize("wrong", [lambda _run, _queue: None, lambda _run: None])
+async def test_a_cancel_that_is_none_cancels_all_the_same(
+    wrong: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that is not to be called like this, and one that yields nothing."""
+    stuck = Stuck()
+    agent = agent_of(stuck.execute)
+    agent.executor.cancel = wrong  # type: ignore[attr-defined]
+    talk = Talk(agent)
+    task = await started(talk, stuck)
+    assert (await talk.cancel(task.id)).status.state == CANCELED
+    assert stuck.stopped
+    assert "the executor's cancel failed" in caplog.text
+
+
+async def test_a_run_that_the_cancellation_breaks_off_is_canceled() -> None:
+    gate = Gate()
+    connection = asyncio.get_running_loop().create_future()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        gate.open()
+        await connection
+
+    async def cancel(run: Run) -> AsyncIterator[Event]:
+        connection.set_exception(ConnectionError("closed"))
+        while talk.engine._executions.get(Scope("", ""), run.task_id).producer is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        yield run.artifact("cleaned up")
+
+    talk = Talk(agent_of(execute, cancel))
+    task = await talk.send("x", configuration=IMMEDIATELY)
+    await gate.wait()
+    async with asyncio.timeout(PATIENCE):
+        assert (await talk.cancel(task.id)).status.state == CANCELED
 
 
 async def test_a_task_that_completes_first_was_not_canceled() -> None:

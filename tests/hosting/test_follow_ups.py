@@ -320,6 +320,24 @@ async def test_an_error_of_a_later_run_fails_the_task() -> None:
     assert (await talk.send("two", task_id=task.id)).status.state == FAILED
 
 
+@pytest.mark.parametrize("says", [[], ["x"]])
+async def test_a_stream_ends_with_its_run_though_that_asks_nothing_new(says: list[str]) -> None:
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        if run.task is None:
+            yield run.status("input-required", "which?")
+            return
+        for one in says:
+            yield run.artifact(one)
+
+    talk = Talk(agent_of(execute))
+    task = await talk.send("one")
+    seen = await talk.stream("two", task_id=task.id, message_id="m-2")
+    assert shapes(seen) == [("task", INPUT), *says, INPUT]
+    ended = await talk.get(task.id)
+    assert ended.status.state == INPUT
+    assert [one.parts[0].text for one in ended.history] == ["one", "which?", "two"]
+
+
 async def test_a_run_that_has_nothing_to_say_leaves_a_waiting_task_waiting() -> None:
     async def execute(run: Run) -> AsyncIterator[Event]:
         if run.task is None:

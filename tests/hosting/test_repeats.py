@@ -511,3 +511,35 @@ async def _answered(talk: Talk, text: str) -> hub.Task:
     await talk.rest()
     talk.store.open_door = False
     return task
+
+
+async def test_a_stream_that_is_asked_for_again_after_its_question_ends_with_that() -> None:
+    gate = Gate()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("input-required", "which?")
+        await gate.wait()  # it tidies up
+
+    talk = Talk(agent_of(execute))
+    first = await talk.stream("x")
+    await gate.reached()
+    again = await talk.stream("x")
+    assert shapes(first)[-1] == INPUT
+    assert shapes(again) == [("task", INPUT)]
+    gate.open()
+
+
+async def test_what_was_said_before_a_failure_is_no_answer_to_who_sends_the_message_again() -> None:
+    runs: list[str] = []
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        runs.append(run.text)
+        yield run.reply(f"answer {len(runs)}")
+        if len(runs) == 1:
+            raise ValueError("half-way")
+
+    talk = Talk(agent_of(execute))
+    with refused(Reason.INTERNAL_ERROR):
+        await talk.send("x")
+    assert shape(await talk.send("x")) == ("message", "answer 2")
+    assert shape(await talk.send("x")) == ("message", "answer 2")
