@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.resume import RESUME_URI
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import Server
 from a2a_bridge.testing.probe import Probe, answering, waiting, yielding
@@ -356,7 +357,7 @@ async def test_a_stream_that_breaks_is_followed_when_that_is_wanted(binding: str
         async with cutting(there.host, there.port) as cutter:
             card = {
                 "name": "cut",
-                "capabilities": {"streaming": True},
+                "capabilities": {"streaming": True, "extensions": [{"uri": RESUME_URI}]},
                 "supportedInterfaces": [
                     {
                         "url": cutter.address if binding == "GRPC" else f"http://{cutter.address}",
