@@ -119,6 +119,19 @@ class Feed:
         # Else it finds out when it begins: cancelled before that, it would not even close the stream.
         return task
 
+    async def moved(self) -> bool:
+        """Whether the task has left the state in which the agent's stream ended. False if the agent does not tell."""
+        log = self._log
+        before = log.snapshot()
+        try:
+            now = (await self._task_now()).status
+        except A2AError as failure:
+            logger.debug("whether task %s has gone on is not known: %s", log.task_id, failure)
+            return False
+        if before is None:
+            return now.state != log.state
+        return (now.state, now.timestamp) != (before.status.state, before.status.timestamp)
+
     # ------------------------------------------------------------------ reading
 
     async def _run(self, source: Events | None, reply: dict[str, str]) -> None:
@@ -153,7 +166,7 @@ class Feed:
             try:
                 await self._read(source, reply)
             except A2AError as failure:
-                if log.state in _RESTING:
+                if log.state in TERMINAL or (log.state in _RESTING and not await self.moved()):
                     logger.debug("a stream broke after it had come to rest: %s", failure)
                     return
                 if not self._broke(failure):

@@ -141,7 +141,9 @@ class Sharing:
             while True:
                 events = await reader.take()
                 if not events:
-                    if not opened.resumed or log.ended or (log.rested and opened.id != log.id(log.last)):
+                    if not opened.resumed or log.ended:
+                        return
+                    if log.rested and opened.id != log.id(log.last) and not await opened.stream.feed.moved():
                         return
                     opened.resumed = False
                     opened.stream.feed.context = self._travelling(call.context)

@@ -3,6 +3,8 @@
 Rules:
 1. Each event goes with its id, a snapshot with that of the last event it holds (see `core.resume`).
 2. What is lost is said, and a snapshot stands for it; then the events go on.
+3. A subscription ends with the event that ends the task, or with a request for input that is the task's last event.
+   The stream of a message ends with the first request for input of its run.
 """
 
 from __future__ import annotations
@@ -97,7 +99,9 @@ class Reading:
                             number += 1
                             reply[EVENT_PARAMETER] = str(number)
                             yield event
-                            if rests(event, number, ticket):
+                            if rests(event, number, ticket) and (
+                                ticket is not None or await self._is_last(event, number)
+                            ):
                                 return
                         self._asked = str(number)
                     if subscription is not None:
@@ -117,6 +121,13 @@ class Reading:
         except A2AError:
             reply.pop(EVENT_PARAMETER, None)
             raise
+
+    async def _is_last(self, event: hub.StreamResponse, number: int) -> bool:
+        """Whether an event that rests is the task's last one. A question that was answered since is not."""
+        if state_of(event) in TERMINAL:
+            return True
+        _, last = await self._readers.shown(self._scope, self._task_id)
+        return last <= number
 
     async def rested(self) -> None:
         """Returns when the task has come to rest since, or may have."""

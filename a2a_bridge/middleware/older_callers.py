@@ -2,7 +2,8 @@
 
 Rules:
 1. A 0.x stream ends with an event that says `final`: nothing follows it, and where none came one is made up, with
-   the status known last and a mark (see `dialects.marks`).
+   the status known last and a mark (see `dialects.marks`). In a stream that is resumed a request for input is final
+   only if the task still waits for that input.
 2. A snapshot that a bridge made up for 1.0 callers is dropped again; its status counts.
 3. Getting a push config without an id means the first one, or the one whose id is the task's (what agents of the
    time called it). Lists of push configs have no pages.
@@ -20,6 +21,7 @@ from typing import Any, cast
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import asked_after
 from a2a_bridge.core.service import Middleware, Service
@@ -89,16 +91,22 @@ class _OlderCallers:
         self, call: Call[Any, Any], is_final: Finality
     ) -> AsyncGenerator[hub.StreamResponse, None]:
         known = _LastKnown(call.request)
-        resumed = call.operation is ops.SUBSCRIBE_TO_TASK and asked_after(call.context)
+        resumed = call.operation is ops.SUBSCRIBE_TO_TASK and bool(asked_after(call.context))
+        replayed = resumed
         async with aclosing(self._service.stream(call)) as events:
             async for event in events:
                 which = known.note(event)
-                resumed = ""
+                resumed = False
                 if which == "task" and synthesised(event.task) == SNAPSHOT:
                     continue
-                yield event
                 if which == "status_update" and is_final(event.status_update):
-                    return
+                    if not replayed or await self._is_current(call, event.status_update):
+                        yield event
+                        return
+                    passed = hub.StreamResponse(status_update=event.status_update)
+                    say_final(passed.status_update, False)
+                    event = passed  # noqa: PLW2901  shared with other readers
+                yield event
         # Whoever has seen the last event has seen that it is final: after it there is nothing to say.
         if known.spoke_of_task and not resumed:
             yield hub.StreamResponse(status_update=await self._closing(call, known, is_final))
@@ -126,6 +134,17 @@ class _OlderCallers:
             logger.debug("the status of task %s is unknown: %s", known.task_id, error)
         else:
             known.status = task.status
+
+    async def _is_current(self, call: Call[Any, Any], update: hub.TaskStatusUpdateEvent) -> bool:
+        """Whether a status still holds. One that the agent does not tell about counts as current."""
+        if update.status.state in TERMINAL:
+            return True
+        known = _LastKnown(call.request)
+        await self._ask(call, known)
+        if known.status is None:
+            return True
+        now, then = known.status, update.status
+        return (now.state, now.timestamp) == (then.state, then.timestamp)
 
     async def _first_config(self, call: Call[Any, Any]) -> hub.TaskPushNotificationConfig:
         request = call.request

@@ -184,6 +184,42 @@ async def test_resumed_at_each_event_after_the_end() -> None:
             assert await read(service, subscribing(id_)) == seen[place + 1 :]
 
 
+class Asking(Log):
+    """Its streams end with a request for input, as long as that is the last event."""
+
+    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+        async with aclosing(super().stream(call)) as events:
+            async for event in events:
+                yield event
+                if event == self.events[-1] == became(hub.TASK_STATE_INPUT_REQUIRED):
+                    return
+
+
+async def test_a_question_that_was_answered_ends_no_resumed_stream() -> None:
+    asked = [begun(), became(hub.TASK_STATE_WORKING), became(hub.TASK_STATE_INPUT_REQUIRED)]
+    log = Asking(*asked, numbered=False)
+    async with sharing(Shaky(log)) as service:
+        seen = await read(service, sending())
+        assert contents(seen) == asked
+        assert await read(service, subscribing(seen[0][0])) == seen[1:]
+        # Answered by a call that this gateway keeps no stream of.
+        log.add(became(hub.TASK_STATE_WORKING), chunk("done"), became(hub.TASK_STATE_COMPLETED))
+        again = await read(service, subscribing(seen[0][0]))
+        assert again[:2] == seen[1:]
+        assert folded([seen[0][1], *contents(again)]) == log.task()
+
+
+@numberings
+async def test_a_stream_that_breaks_at_a_question_that_was_answered_is_taken_up(own: bool) -> None:
+    asked = [begun(), became(hub.TASK_STATE_WORKING), became(hub.TASK_STATE_INPUT_REQUIRED)]
+    rest = [became(hub.TASK_STATE_WORKING), chunk("done"), became(hub.TASK_STATE_COMPLETED)]
+    log = Log(*asked, *rest, numbered=own)
+    async with sharing(Shaky(log, 3)) as service:
+        seen = await read(service, sending())
+        assert contents(seen)[:3] == asked
+        assert folded(contents(seen)) == log.task()
+
+
 @pytest.mark.parametrize("after", ["99", "other-3", "never"])
 async def test_an_unknown_id_is_a_gap(after: str) -> None:
     events = whole(4)

@@ -65,10 +65,12 @@ class Scene:
 
 
 @asynccontextmanager
-async def served(store: Store, dialects: tuple[Dialect, ...] = (V1_0,)) -> AsyncIterator[Scene]:
-    """The agent over a store."""
+async def served(
+    store: Store, dialects: tuple[Dialect, ...] = (V1_0,), agent: Agent | None = None
+) -> AsyncIterator[Scene]:
+    """The agent over a store. agent: another one than that of `Steps`."""
     steps = Steps()
-    agent = Agent(steps, name="steps")
+    agent = agent or Agent(steps, name="steps")
     declared = [
         interface(binding, version=dialect.version)
         for dialect in dialects
@@ -105,6 +107,22 @@ async def begun(service: Service) -> str:
     request = hub.SendMessageRequest(message=message, configuration=configuration)
     response = await answered(service, Call(ops.SEND_MESSAGE, request, CallContext()))
     return str(response.task.id)
+
+
+async def answered_question(service: Service) -> str:
+    """A task of ScriptedAgent that asked, was answered and completed, in six events; its id."""
+    message = hub.Message(message_id="m-1", role=hub.ROLE_USER, parts=[hub.Part(text="input name?")])
+    for text in ("Ada", ""):
+        request = hub.SendMessageRequest(message=message)
+        task = (await answered(service, Call(ops.SEND_MESSAGE, request, CallContext()))).task
+        message = hub.Message(
+            message_id="m-2",
+            role=hub.ROLE_USER,
+            parts=[hub.Part(text=text)],
+            task_id=task.id,
+            context_id=task.context_id,
+        )
+    return str(task.id)
 
 
 async def ended(service: Service, task_id: str) -> hub.Task:

@@ -11,12 +11,13 @@ import pytest
 
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
-from a2a_bridge.hosting.stores import open_store
+from a2a_bridge.hosting.stores import MemoryStore, open_store
+from a2a_bridge.testing.agents import ScriptedAgent
 from tests.resume.bridged import reached
 from tests.resume.cutting import Cutter
-from tests.resume.hosted import EVENTS, Scene, log_of, sending, served
+from tests.resume.hosted import EVENTS, Scene, answered_question, log_of, sending, served
 from tests.resume.reading import Caller, resumed
-from tests.resume.scene import BINDINGS, dialling, read_until_cut
+from tests.resume.scene import BINDINGS, dialling, read, read_until_cut, subscribing
 
 PATIENCE = 30.0
 stores = pytest.mark.parametrize("kind", ["memory", "sqlite"])
@@ -81,3 +82,14 @@ async def test_cut_on_both_sides_while_the_task_goes_on(tmp_path: Path, kind: st
                 seen += await resumed(service, task_id, seen[-1].id, most=1, cutter=near)
             assert await resumed(service, task_id, seen[-1].id) == []
             assert seen == await log_of(direct, task_id)
+
+
+async def test_a_question_that_was_answered_ends_no_resumed_stream() -> None:
+    async with (
+        served(MemoryStore(), agent=ScriptedAgent()) as scene,
+        reached("JSONRPC", [scene.cutter("GRPC").address], "GRPC") as (service, _),
+    ):
+        task_id = await answered_question(service)
+        whole = await read(service, subscribing(task_id, "0"))
+        assert [one.id for one in whole] == ["1", "2", "3", "4", "5", "6"]
+        assert await read(service, subscribing(task_id, "1")) == whole[1:]

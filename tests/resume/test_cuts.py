@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.hosting.stores.sql.janitor import Janitor
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
+from a2a_bridge.testing.agents import ScriptedAgent
 from tests.resume.cutting import PATIENCE
-from tests.resume.hosted import EVENTS, begun, ended, log_of, sending, served
+from tests.resume.hosted import EVENTS, answered_question, begun, ended, log_of, sending, served
 from tests.resume.scene import (
     AGAIN,
     BINDINGS,
@@ -133,6 +134,47 @@ async def test_callers_of_older_versions(binding: str, dialect: Dialect) -> None
             await ended(service, task_id)
             seen += await read_on(service, task_id, seen[-1].id)
             assert seen == await log_of(service, task_id)
+
+
+def states(seen: list[Seen]) -> list[tuple[str, int]]:
+    """The ids of events, each with the state that it leaves the task in; 0 for an artifact."""
+    found = []
+    for one in seen:
+        content = one.content
+        status = content.task.status if content.HasField("task") else content.status_update.status
+        found.append((one.id, status.state))
+    return found
+
+
+@stores
+async def test_a_question_that_was_answered_ends_no_resumed_stream(kind: str, tmp_path: Path) -> None:
+    expected = [
+        ("1", hub.TASK_STATE_SUBMITTED),
+        ("2", hub.TASK_STATE_WORKING),
+        ("3", hub.TASK_STATE_INPUT_REQUIRED),
+        ("4", hub.TASK_STATE_WORKING),
+        ("5", hub.TASK_STATE_UNSPECIFIED),
+        ("6", hub.TASK_STATE_COMPLETED),
+    ]
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(opened(kind, tmp_path))
+        scene = await stack.enter_async_context(served(store, KNOWN, ScriptedAgent()))
+        dialled = [(binding, V1_0) for binding in BINDINGS]
+        dialled += [mark.values for mark in older.args[1]]
+        for binding, dialect in dialled:
+            service = await stack.enter_async_context(scene.dial(binding, dialect))
+            task_id = await answered_question(service)
+            for after in (0, 2, 3):
+                seen = await read(service, subscribing(task_id, str(after)))
+                assert states(seen) == expected[after:], (binding, dialect)
+
+
+@bindings
+async def test_a_question_that_is_open_ends_a_resumed_stream(binding: str) -> None:
+    asking = ScriptedAgent()
+    async with served(MemoryStore(), agent=asking) as scene, scene.dial(binding, V1_0) as service:
+        seen = await read(service, sending("input name?"))
+        assert await read(service, subscribing(seen[0].content.task.id, "1")) == seen[1:]
 
 
 @bindings
