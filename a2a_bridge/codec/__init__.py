@@ -8,9 +8,19 @@ from a2a_bridge.codec.decode import Rounded, decode_bytes, decoder, rounded
 from a2a_bridge.codec.encode import encoder
 from a2a_bridge.codec.errors import DecodeError, EncodeError, InexactNumber, JsonSyntaxError, Violation
 from a2a_bridge.codec.required import missing_required, required
-from a2a_bridge.codec.text import ExactFloat, Json, JsonObject, dumps, dumps_ascii, loads, loads_exact
+from a2a_bridge.codec.text import (
+    DEEPEST_EXACT,
+    ExactFloat,
+    Json,
+    JsonObject,
+    dumps,
+    dumps_ascii,
+    loads,
+    loads_exact,
+)
 
 __all__ = [
+    "DEEPEST_EXACT",
     "DecodeError",
     "EncodeError",
     "ExactFloat",

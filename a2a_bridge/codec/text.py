@@ -3,7 +3,7 @@ r"""JSON text to Python trees and back, by the grammar of RFC 8259 to the letter
 Policy where RFC 8259 leaves a choice:
 
 * duplicate keys of one object: the last one wins;
-* nesting: refused beyond what the parser supports (about 1000 levels);
+* nesting: refused beyond 1024 levels by `loads`, and beyond `DEEPEST_EXACT` levels by `loads_exact`;
 * a byte order mark: refused;
 * numbers too large for a double (1e400) and halves of surrogate pairs (`"\ud800"`): read as they stand, the number
   as an `ExactFloat`. Decoders for messages that cannot hold them refuse them, and can say where they are.
@@ -27,11 +27,17 @@ JsonObject: TypeAlias = dict[str, Any]
 DOUBT_ABOVE = 2.0**64
 DOUBT_BELOW = -(2.0**63)
 
+#: Levels of nesting that `loads_exact` takes. The standard library's own limit differs between Python versions: 3.11
+#: counts levels as Python frames (1000, less the stack of the caller), 3.12 and newer take tens of thousands.
+DEEPEST_EXACT = 500
+
 _MOST_DIGITS = 4000
 """Python refuses to read longer integers, since that takes a time that grows with the square of the length."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_ASCII = re.compile("[^\x00-\x7f]")
+# A string, or one bracket. The closing quote is optional and nothing is given back, so that a search takes linear time.
+_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?+|[\[\]{}]', re.DOTALL)
 
 
 class ExactFloat(float):
@@ -75,7 +81,7 @@ def loads_exact(data: bytes | bytearray | memoryview | str) -> Json:
     """Read one JSON document as `loads` does, but with numbers as they were written.
 
     Integers of any size are integers, and everything with a fraction or an exponent is an `ExactFloat`. Some ten
-    times slower than `loads`.
+    times slower than `loads`. Text with more than `DEEPEST_EXACT` levels is refused on every Python version.
     """
     return _thorough(data)
 
@@ -168,6 +174,8 @@ def _thorough(data: bytes | bytearray | memoryview | str) -> Json:
         raise JsonSyntaxError("the JSON is not valid UTF-8") from None
     if not text.isascii() and _SURROGATE.search(text):
         raise JsonSyntaxError("the JSON is not valid UTF-8")
+    if _deeper_than(text, DEEPEST_EXACT):
+        raise JsonSyntaxError("the JSON is nested too deeply")
     try:
         tree: Json = _parse(text)
     except json.JSONDecodeError as error:
@@ -179,6 +187,22 @@ def _thorough(data: bytes | bytearray | memoryview | str) -> Json:
     except _NoConstant:
         raise JsonSyntaxError("invalid JSON: not a number") from None
     return tree
+
+
+def _deeper_than(text: str, levels: int) -> bool:
+    """Whether JSON text opens more than `levels` lists and objects within each other."""
+    if text.count("[") + text.count("{") <= levels:
+        return False
+    depth = 0
+    for match in _BRACKET.finditer(text):
+        bracket = match[0]
+        if bracket in "[{":
+            depth += 1
+            if depth > levels:
+                return True
+        elif bracket in "]}":
+            depth -= 1
+    return False
 
 
 class _NoConstant(Exception):  # noqa: N818 - control flow, never seen outside

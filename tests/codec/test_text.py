@@ -138,11 +138,27 @@ def test_exact_numbers_can_be_copied_and_pickled() -> None:
     assert codec.ExactFloat(0.5).text == "0.5"
 
 
-def test_the_exact_reader_survives_what_only_the_standard_library_finds_too_deep() -> None:
-    depth = 1024  # what orjson takes; the standard library counts Python's recursion limit
-    text = b"[" * depth + b"]" * depth
-    assert codec.loads(text)
-    with pytest.raises(codec.JsonSyntaxError):
+def nested(levels: int) -> bytes:
+    return (
+        b'[{"a":' * (levels // 2) + b"[" * (levels % 2) + b"1" + b"]" * (levels % 2) + b"}]" * (levels // 2)
+    )
+
+
+def test_each_reader_has_one_depth_limit_on_every_python() -> None:
+    for read, deepest in ((codec.loads, 1024), (codec.loads_exact, codec.DEEPEST_EXACT)):
+        assert codec.dumps(read(nested(deepest))) == nested(deepest)
+        with pytest.raises(codec.JsonSyntaxError):
+            read(nested(deepest + 1))
+
+
+def test_brackets_in_strings_are_not_nesting() -> None:
+    text = b'["' + b'[{\\"' * 2000 + b'"]'
+    assert codec.loads_exact(text) == codec.loads(text)
+
+
+def test_the_depth_of_an_unfinished_string_is_found_in_linear_time() -> None:
+    text = b"[]" * 1000 + b'"' + b'\\"' * 500_000
+    with pytest.raises(codec.JsonSyntaxError):  # quadratic time would be hours
         codec.loads_exact(text)
 
 
