@@ -150,6 +150,8 @@ class _Client:
         try:
             answer = await read()
             received = await rpc.initial_metadata()
+            if answer is eof and not received:
+                received = await rpc.trailing_metadata()  # the end may overtake the headers of an empty stream
             numbers = None
             if received:
                 call.context.reply.update(reply_parameters(received, self._dialect))

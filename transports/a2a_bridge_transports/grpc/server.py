@@ -223,7 +223,10 @@ class _Side:
                     # Waits until the transport took it, which is the backpressure, and gives way to others.
                     await write(encode(event))
             if reply and not started:
-                await context.send_initial_metadata(self._metadata(context, reply))
+                # A client of grpcio that sees the end of an empty stream before its headers drops the headers.
+                metadata = self._metadata(context, reply)
+                context.set_trailing_metadata(metadata)
+                await context.send_initial_metadata(metadata)
 
         return handle
 
