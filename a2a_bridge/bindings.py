@@ -91,6 +91,7 @@ class DialOptions:
     tls: None decides by the URL; True/False force it; or an ssl.SSLContext / grpc credentials.
     base64_files: agents of 0.x that were made with a2a-sdk want base64 text where the bytes of a file belong, over
         gRPC and HTTP+JSON.
+    exact: a URL whose own path shows no card has none; else the card of its origin is taken.
     tap: is shown every frame, credentials included; must not raise.
     """
 
@@ -104,6 +105,7 @@ class DialOptions:
     max_message: int = 64 * MIB
     tls: Any = None
     base64_files: bool = False
+    exact: bool = False
     tap: Callable[[Frame], None] | None = None
 
 

@@ -55,7 +55,8 @@ async def bridged(
     resumes: bool = False,
     names: Names | None = None,
 ) -> AsyncIterator[Bridged]:
-    """An agent elsewhere while the context is open. Raises CannotOpen, ValueError for options that make no sense.
+    """An agent elsewhere while the context is open. Raises CannotOpen, ValueError for options that make no sense, and
+    UNSUPPORTED_OPERATION when none of the interfaces can be dialled.
 
     dial: how its interfaces are dialled. resumes: whether its card offers to go on after the ids of events. names: how versions in which callers name their tasks know them.
     """
@@ -64,16 +65,18 @@ async def bridged(
         upstream = await stack.enter_async_context(
             dialled(candidates, dial_options, discreet=True, dial=dial)
         )
-        older = candidates[0].dialect.final_events
+        await upstream.open()
+        first = upstream.upstreams[0].candidate
+        older = first.dialect.final_events
         sharing = Sharing(
             upstream, options.replay, forward=dial_options.forward, older=older, resumes=resumes
         )
-        service: Service = Router(Route(sharing, candidates[0].interface.tenant))
+        service: Service = Router(Route(sharing, first.interface.tenant))
         receivers: dict[str, Receive] = {}
         documents: Mapping[str, Document] = {}
         close: Callable[[float], Awaitable[None]] = _nothing
         if options.push_relay:
-            version = candidates[0].dialect.version
+            version = first.dialect.version
             relay, documents, close = await _relay(stack, options, store, version, names)
             service = relay.wrap(service)
             receivers[RELAY_PATH] = relay.receive

@@ -30,7 +30,7 @@ from a2a_bridge.bindings import (
     names,
 )
 from a2a_bridge.bridged import bridged
-from a2a_bridge.cards import Advertisement, Candidate, interface, resolve, select
+from a2a_bridge.cards import Advertisement, Candidate, interface, locate, select
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.resume import offer_resume, offers_resume
@@ -419,7 +419,15 @@ async def _card_of(target: str, options: DialOptions) -> hub.AgentCard:
     scheme = target.partition("://")[0].lower() if "://" in target else ""
     if scheme in ("http", "https"):
         async with http_fetch(options) as fetch:
-            return await resolve(target, fetch)
+            found = await locate(target, fetch, exact=options.exact)
+        if found.fallback:
+            _log.warning(
+                "%s shows no card of its own; this is the agent %r of %s",
+                target,
+                found.card.name,
+                found.location,
+            )
+        return found.card
     if scheme in ("", "grpc", "grpcs", "dns", "unix"):
         return hub.AgentCard(supported_interfaces=[interface("GRPC", target)])
     raise ValueError(f"{target!r} is neither an http(s) URL nor a gRPC address")

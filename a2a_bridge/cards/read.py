@@ -5,7 +5,9 @@ Rules:
    1.0, `protocolVersion` one of that version. A card with neither is of the version that claims it, else of 0.2.
 2. A card of several versions is one of 1.0. What its 1.0 members leave open is taken from the others: schemes that
    have a `type` only, `security`, interfaces that `supportedInterfaces` does not list.
-3. A card without interfaces is of no use to anybody.
+3. An interface of `supportedInterfaces` without a version is of the card's own `protocolVersion`, else of 1.0. In a
+   card that has the members of 0.x too, `protocolVersion` is one of those and says nothing about the list of 1.0.
+4. A card without interfaces is of no use to anybody.
 """
 
 from __future__ import annotations
@@ -58,10 +60,19 @@ def _parse(tree: Json, location: str) -> hub.AgentCard:
         card = old.card.decode(tree)
     else:
         card = _dual(tree, old)
+    for one in card.supported_interfaces:
+        if not one.protocol_version:
+            one.protocol_version = _own_version(tree, old)
     if card.supported_interfaces:
         return card
     text = f"the card at {location} names no interface"
     raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+
+
+def _own_version(tree: JsonObject, old: Dialect | None) -> str:
+    """The version of an interface that names none: the card's own, else 1.0."""
+    said = tree.get("protocolVersion")
+    return said if old is None and type(said) is str and by_version(said) is not None else V1_0.version
 
 
 def _old(tree: JsonObject) -> Dialect | None:

@@ -2,7 +2,8 @@
 
 Rules (spec 8.2, 8.6):
 1. A URL that names a document (its path ends in .json, or it has a query) is fetched as it is. Any other is a
-   base: its own well-known path is tried first, then the well-known path of its origin.
+   base: its own well-known path is tried first, then the well-known path of its origin, unless `exact`. The card of
+   the origin may be that of another agent, so callers are told where a card was found.
 2. A card is remembered for its max-age and asked for again with If-None-Match and If-Modified-Since.
 3. Cards are public, so callers' credentials are never sent; what an operator gave the Fetch for a guarded card is.
 """
@@ -21,9 +22,20 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-__all__ = ["Resolver", "card_locations", "parse", "parse_bytes", "parse_tree", "resolve"]
+__all__ = ["Located", "Resolver", "card_locations", "locate", "parse", "parse_bytes", "parse_tree", "resolve"]
 
 _MAX_AGE = re.compile(r"(?:^|[,\s])max-age=(\d{1,9})")
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A card and where it was found."""
+
+    card: hub.AgentCard
+    #: the URL of the document
+    location: str
+    #: whether the path that was asked for has no card, so that this is the card of its origin
+    fallback: bool = False
 
 
 @dataclass(slots=True)
@@ -48,8 +60,16 @@ class Resolver:
         Raises A2AError: UNAVAILABLE when nobody answers, UNAUTHENTICATED or PERMISSION_DENIED when
         the card is guarded, INVALID_AGENT_RESPONSE when what is there is not a card.
         """
+        return (await self.locate(url)).card
+
+    async def locate(self, url: str, *, exact: bool = False) -> Located:
+        """The card behind a base URL or card URL, and where it was found. Raises A2AError as `resolve` does.
+
+        exact: do not fall back to the card of the origin.
+        """
         tried: list[str] = []
-        *earlier, last = card_locations(url)
+        own = card_locations(url, exact=True)
+        *earlier, last = own if exact else card_locations(url)
         for location in earlier:
             try:
                 card = await self._at(location, tried)
@@ -60,10 +80,10 @@ class Resolver:
                 tried.append(error.message)
             else:
                 if card is not None:
-                    return card
+                    return Located(card, location, location not in own)
         card = await self._at(last, tried)
         if card is not None:
-            return card
+            return Located(card, last, last not in own)
         raise A2AError(
             Reason.INVALID_AGENT_RESPONSE, f"no agent card at {url}: {'; '.join(tried)}", blame=Blame.PEER
         )
@@ -102,13 +122,18 @@ async def resolve(url: str, fetch: Fetch) -> hub.AgentCard:
     return await Resolver(fetch).resolve(url)
 
 
-def card_locations(url: str) -> list[str]:
-    """Where the card of `url` may be, in the order to try."""
+async def locate(url: str, fetch: Fetch, *, exact: bool = False) -> Located:
+    """The card behind a URL and where it was found, fetched once. See `Resolver.locate`."""
+    return await Resolver(fetch).locate(url, exact=exact)
+
+
+def card_locations(url: str, *, exact: bool = False) -> list[str]:
+    """Where the card of `url` may be, in the order to try. exact: without the places of its origin."""
     parts = urlsplit(url)
     if parts.query or parts.path.endswith(".json"):
         return [url]
     bases = [parts.path.rstrip("/")]
-    if bases[0]:
+    if bases[0] and not exact:
         bases.append("")
     paths = [path for dialect in KNOWN for path in dialect.card.paths]
     return [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, names
-from a2a_bridge.cards import interface, select
+from a2a_bridge.cards import interface, select, unusable
 from a2a_bridge.cli.listening import Listening
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import fail, talk
@@ -34,8 +34,11 @@ async def bridge(
             f"a2a-bridge serve {target.place}",
         )
     card = card_file(file) if file is not None else await card_of(target, options, version)
+    shown = upstream_card(target, card, file is not None, binding, version)
+    for text in unusable(shown, known=names()):
+        talk(f"warning: the card's interface {text}; it is not used", "yellow")
     candidates = select(
-        upstream_card(target, card, file is not None, binding, version),
+        shown,
         known=names(),
         binding=binding,
         version=version,

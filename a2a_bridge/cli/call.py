@@ -13,6 +13,7 @@ from a2a_bridge.cli.options import (
     A2aVersion,
     Base64Files,
     ConnectTimeout,
+    Exact,
     Header,
     Output,
     OutputFormat,
@@ -41,6 +42,7 @@ def call(
     ] = "",
     a2a_version: A2aVersion = "",
     base64_files: Base64Files = False,
+    exact: Exact = False,
     task: Annotated[str, typer.Option(metavar="ID", help="The task to continue.")] = "",
     context: Annotated[str, typer.Option(metavar="ID", help="The context to continue.")] = "",
     immediate: Annotated[
@@ -89,6 +91,7 @@ def call(
         parameters=parameters(header),
         version=version_of(a2a_version),
         base64_files=base64_files,
+        exact=exact,
         verbose=verbose,
         output=output,
     )

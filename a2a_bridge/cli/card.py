@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from a2a_bridge.cli.options import ConnectTimeout, Header, Output, OutputFormat, parameters
+from a2a_bridge.cli.options import ConnectTimeout, Exact, Header, Output, OutputFormat, parameters
 
 if TYPE_CHECKING:
     from a2a_bridge.bindings import DialOptions
@@ -24,6 +24,7 @@ def card(
     binding: Annotated[
         str, typer.Option(metavar="BINDING", help="The binding to ask over, with --extended.")
     ] = "",
+    exact: Exact = False,
     connect_timeout: ConnectTimeout = 10.0,
     header: Header = None,
     output: OutputFormat = Output.TEXT,
@@ -41,7 +42,7 @@ def card(
     from a2a_bridge.cli.target import parse
     from a2a_bridge.dialects import V1_0
 
-    options = DialOptions(connect_timeout=connect_timeout, parameters=parameters(header))
+    options = DialOptions(connect_timeout=connect_timeout, exact=exact, parameters=parameters(header))
     with guarded(target, output):
         found = asyncio.run(_fetch(parse(target), extended, binding, options))
         if output is Output.JSON:

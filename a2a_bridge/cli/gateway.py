@@ -22,6 +22,7 @@ from a2a_bridge.cli.options import (
     A2aVersion,
     Base64Files,
     ConnectTimeout,
+    Exact,
     ForwardedAllowIps,
     GatewayStore,
     Grace,
@@ -73,6 +74,7 @@ def gateway(
     ] = "",
     a2a_version: A2aVersion = "",
     base64_files: Base64Files = False,
+    exact: Exact = False,
     push_relay: Annotated[
         str,
         typer.Option(
@@ -180,6 +182,7 @@ def gateway(
         timeout=None,
         connect_timeout=connect_timeout,
         base64_files=base64_files,
+        exact=exact,
         parameters=parameters(header),
         forward=known.forward | {name.lower() for name in forward or ()},
     )

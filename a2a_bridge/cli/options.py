@@ -132,6 +132,14 @@ Versions = Annotated[
         help="The protocol versions to serve: any of 1.0, 0.3, 0.2.5 and 0.1.",
     ),
 ]
+Exact = Annotated[
+    bool,
+    typer.Option(
+        "--exact",
+        envvar=PREFIX + "EXACT",
+        help="Take the card of this very path, never that of its origin.",
+    ),
+]
 #: 0.1 has to be asked for: it needs memory of its callers' ids
 ALL_VERSIONS = "1.0,0.3,0.2.5"
 LenientVersions = Annotated[

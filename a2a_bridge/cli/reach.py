@@ -9,7 +9,7 @@ from typing import Any
 
 from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, http_fetch
-from a2a_bridge.cards import interface, resolve
+from a2a_bridge.cards import interface, locate
 from a2a_bridge.cards.resolve import parse_bytes
 from a2a_bridge.cli.loading import load
 from a2a_bridge.cli.options import known_dialect
@@ -39,7 +39,14 @@ async def card_of(target: Target, options: DialOptions, version: str = "") -> hu
     """
     if target.sort is Sort.URL:
         async with http_fetch(options) as fetch:
-            return await resolve(target.place, fetch)
+            found = await locate(target.place, fetch, exact=options.exact)
+        if found.fallback:
+            talk(
+                f"note: {target.place} shows no card of its own; this is the agent {found.card.name!r} of "
+                f"{found.location}; --exact refuses it",
+                "yellow",
+            )
+        return found.card
     if target.sort is Sort.CARD:
         return card_file(Path(target.place))
     if target.sort is Sort.GRPC:

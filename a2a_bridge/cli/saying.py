@@ -39,7 +39,7 @@ class Said:
 class How:
     """How to call and how to print. Times in seconds. version: of the protocol; empty for the card's choice.
 
-    base64_files: see DialOptions. follow: whether a stream that breaks is taken up again.
+    base64_files, exact: see DialOptions. follow: whether a stream that breaks is taken up again.
     """
 
     stream: bool
@@ -51,6 +51,7 @@ class How:
     output: Output
     version: str = ""
     base64_files: bool = False
+    exact: bool = False
     follow: bool = False
 
     def options(self) -> DialOptions:
@@ -62,6 +63,7 @@ class How:
             connect_timeout=self.connect_timeout,
             parameters=self.parameters,
             base64_files=self.base64_files,
+            exact=self.exact,
             tap=show if self.verbose else None,
         )
 

@@ -4,6 +4,8 @@ Rules:
 1. Messages pass by reference; nothing here reads, copies or changes them.
 2. Another interface is tried only when a connection could not be made, so no agent ever sees a call twice.
 3. Closing a stream closes the one below it; so does cancelling a call.
+4. An interface that its binding refuses to dial (a URL that is none, a version without that binding) counts as one
+   that takes no connection.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 from a2a_bridge.bindings import DialOptions, find
 from a2a_bridge.cards.select import Candidate
@@ -81,7 +83,9 @@ class Upstream:
         return f"<Upstream {interface.protocol_binding} {interface.protocol_version} {interface.url}>"
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
-        service = self._service or await self._dialled()
+        if self._service is None:
+            await self.open()
+        service = cast("Service", self._service)
         _withdraw(call)
         try:
             response = await service.unary(call)
@@ -93,7 +97,9 @@ class Upstream:
         return response
 
     async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
-        service = self._service or await self._dialled()
+        if self._service is None:
+            await self.open()
+        service = cast("Service", self._service)
         _withdraw(call)
         async with aclosing(service.stream(call)) as events:
             try:
@@ -105,6 +111,15 @@ class Upstream:
                 self._note(error)
                 raise
 
+    async def open(self) -> None:
+        """Makes the client side, which does not connect yet. Raises UNAVAILABLE when its binding refuses that."""
+        if self._service is None:
+            try:
+                await self._dialled()
+            except A2AError as error:
+                self._note(error)
+                raise
+
     async def aclose(self) -> None:
         """Hangs up. Calls that are running fail."""
         self._service = None
@@ -112,7 +127,13 @@ class Upstream:
 
     async def _dialled(self) -> Service:
         # Entering does not connect, so two first calls at once cost at most a spare client side.
-        service = await self._stack.enter_async_context(self._dial(self.candidate, self._options))
+        try:
+            service = await self._stack.enter_async_context(self._dial(self.candidate, self._options))
+        except (ValueError, LookupError) as error:
+            text = f"this interface cannot be used: {error}"
+            raise A2AError(
+                Reason.UNAVAILABLE, text, metadata={"phase": "connect"}, blame=Blame.PEER
+            ) from error
         self._service = self._service or service
         return self._service
 
@@ -175,6 +196,24 @@ class Failover:
                 else:
                     return
         raise self._unreachable(failures)
+
+    async def open(self) -> None:
+        """Drops the interfaces that cannot be dialled at all, and logs why.
+
+        Raises UNSUPPORTED_OPERATION when none is left.
+        """
+        usable, failures = [], []
+        for upstream in self.upstreams:
+            try:
+                await upstream.open()
+            except A2AError as error:
+                failures.append(f"{upstream!r}: {error.message}")
+            else:
+                usable.append(upstream)
+        if not usable:
+            text = f"no interface of the agent can be used: {'; '.join(failures)}"
+            raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)
+        self.upstreams = tuple(usable)
 
     async def aclose(self) -> None:
         """Hangs up on all of them."""

@@ -264,3 +264,33 @@ def test_a_card_that_is_shown_is_read_back() -> None:
     assert spoken(dialect.card.encode(made)) == ["0.2.5"]
     made.supported_interfaces[0].protocol_version = "1.0"
     assert spoken(V1_0.card.encode(made)) == ["1.0"]
+
+
+@pytest.mark.parametrize(
+    ("more", "version"),
+    [
+        ({}, "1.0"),
+        ({"protocolVersion": "1.0"}, "1.0"),
+        ({"protocolVersion": "0.3.0"}, "0.3"),
+        ({"protocolVersion": "9"}, "1.0"),
+        # Microsoft's agent-framework 1.23: the members of 0.x are beside, and speak of themselves.
+        ({"protocolVersion": "0.3.0", "url": "http://a.example/1", "preferredTransport": "JSONRPC"}, "1.0"),
+    ],
+)
+def test_an_interface_without_a_version_is_of_the_cards_own_else_of_1_0(
+    more: dict[str, Any], version: str
+) -> None:
+    tree = {
+        **NEW,
+        "supportedInterfaces": [{"url": "http://a.example/1", "protocolBinding": "JSONRPC"}],
+        **more,
+    }
+    assert spoken(tree)[0] == version
+    assert spoken(tree, version=version) == [version]
+
+
+@pytest.mark.parametrize("authentication", [{"required": False}, {"schemes": None}, {}])
+def test_authentication_without_schemes_asks_for_nothing(authentication: dict[str, Any]) -> None:
+    card = parse_bytes(dumps(old(protocolVersion=..., authentication=authentication)), HERE)
+    assert not card.security_schemes
+    assert not card.security_requirements

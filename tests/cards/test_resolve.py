@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge.bindings import Fetched
-from a2a_bridge.cards import Resolver, resolve
+from a2a_bridge.cards import Resolver, locate, resolve
 from a2a_bridge.cards.resolve import card_locations
 from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -252,3 +252,17 @@ async def test_what_is_no_card_in_the_newer_place_does_not_hide_the_older_one() 
     error = await failure({HERE: b"<html>"})
     assert "not JSON" in error.message
     assert f"{OLD} answered 404" in error.message
+
+
+async def test_whether_the_card_is_that_of_the_path_or_of_the_origin() -> None:
+    web = Web({HERE: card("root"), f"http://a.example/x{WELL_KNOWN}": card("x")})
+    own = await locate("http://a.example/x", web.fetch, exact=True)
+    assert (own.card.name, own.location, own.fallback) == ("x", f"http://a.example/x{WELL_KNOWN}", False)
+    other = await locate("http://a.example/y", web.fetch)
+    assert (other.card.name, other.location, other.fallback) == ("root", HERE, True)
+    for url in ("http://a.example/", HERE):
+        assert not (await locate(url, web.fetch, exact=True)).fallback
+    with pytest.raises(A2AError) as caught:
+        await locate("http://a.example/y", web.fetch, exact=True)
+    assert caught.value.reason is Reason.INVALID_AGENT_RESPONSE
+    assert HERE not in caught.value.message

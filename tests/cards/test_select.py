@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from a2a_bridge.cards import interface, select
+from a2a_bridge.cards import interface, select, unusable
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import V1_0, by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -21,7 +21,9 @@ CARD = card(
     interface("GRPC", "g3", version="0.3"),
     interface("GRPC", "g"),
     interface("JSONRPC", "j", version="1.0.1"),
-    interface("JSONRPC", "odd", version=""),
+    interface("JSONRPC", "bare", version=""),
+    interface("GRPC", "old", version="0.1"),
+    interface("JSONRPC", "odd", version="7.0"),
     interface("HTTP+JSON", "h"),
     interface("JSONRPC", "j2"),
 )
@@ -37,18 +39,26 @@ def chosen(**options: str) -> list[str]:
 
 def test_the_agents_order_is_kept_and_what_is_unknown_skipped() -> None:
     found = select(CARD, known=KNOWN)
-    assert [one.interface.url for one in found] == ["g3", "g", "j", "h", "j2"]
+    assert [one.interface.url for one in found] == ["g3", "g", "j", "bare", "h", "j2"]
     assert {one.dialect for one in found[1:]} == {V1_0}
     assert found[0].dialect is by_version("0.3")
 
 
 def test_what_is_asked_for() -> None:
-    assert chosen(binding="JSONRPC") == ["j", "j2"]
-    assert chosen(version="1.0") == ["g", "j", "h", "j2"]
+    assert chosen(binding="JSONRPC") == ["j", "bare", "j2"]
+    assert chosen(version="1.0") == ["g", "j", "bare", "h", "j2"]
     assert chosen(version="1.0.7", binding="GRPC") == ["g"]
     assert chosen(version="0.3") == ["g3"]
     assert chosen(version="0.3.0", binding="GRPC") == ["g3"]
     assert [one.interface.url for one in select(CARD, known=["QUEUE"])] == ["q"]
+
+
+def test_why_interfaces_cannot_be_used() -> None:
+    assert unusable(CARD, known=KNOWN) == [
+        "QUEUE 1.0 q: the binding 'QUEUE' is unknown",
+        "GRPC 0.1 old: version 0.1 has no GRPC",
+        "JSONRPC 7.0 odd: the version '7.0' is unknown",
+    ]
 
 
 @pytest.mark.parametrize(

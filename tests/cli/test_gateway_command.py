@@ -142,6 +142,44 @@ async def test_a_card_file_stands_in_for_the_card(probe: Probe, tmp_path: Path) 
             assert shown["name"] == "From a file"
 
 
+async def test_unusable_interfaces_of_a_card_are_skipped_with_a_warning(probe: Probe, tmp_path: Path) -> None:
+    file = tmp_path / "card.json"
+    async with agent(probe, "JSONRPC") as upstream:
+        own = card()
+        for binding, version in (("GRPC", "0.1"), ("QUEUE", "1.0"), ("JSONRPC", "7.0")):
+            own.supported_interfaces.add(
+                url=f"http://{upstream.http}/", protocol_binding=binding, protocol_version=version
+            )
+        file.write_bytes(dumps(encoder(hub.AgentCard)(own)))
+        refused = await command("gateway", str(file), *ANY_PORT)
+        own.supported_interfaces.add(url=f"http://{upstream.http}/", protocol_binding="JSONRPC")
+        file.write_bytes(dumps(encoder(hub.AgentCard)(own)))
+        async with serving("gateway", str(file), *ANY_PORT) as gateway:
+            async with connect(gateway.http) as peer:
+                assert (await peer.send("hi")).text == "hello"
+            gateway.signal()
+            done = await gateway.ended()
+    for text in ("version 0.1 has no GRPC", "the binding 'QUEUE' is unknown", "the version '7.0' is unknown"):
+        assert text in done.err
+        assert text in refused.err
+    assert "Traceback" not in done.err + refused.err
+    assert (refused.code, refused.out) == (4, "")
+
+
+async def test_the_card_of_the_origin_is_taken_with_a_note_or_refused(probe: Probe) -> None:
+    async with agent(probe, "JSONRPC") as upstream:
+        wrong = f"http://{upstream.http}/agents/other"
+        async with serving("gateway", wrong, *ANY_PORT) as gateway:
+            gateway.signal()
+            done = await gateway.ended()
+        assert f"{wrong} shows no card of its own; this is the agent 'Probe'" in done.err
+        for verb in (("gateway", wrong, *ANY_PORT), ("card", wrong), ("call", wrong, "hi")):
+            refused = await command(*verb, "--exact")
+            assert refused.code == 4
+            assert "no agent card at" in refused.err
+            assert refused.out == ""
+
+
 async def test_headers_go_upstream_and_those_of_the_caller_if_they_are_named(probe: Probe) -> None:
     flags = ("-H", "X-Key: secret", "--forward", "X-User")
     async with (

@@ -14,9 +14,10 @@ from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.operations import GET_TASK, SEND_STREAMING_MESSAGE
-from a2a_bridge.dialects import V1_0
+from a2a_bridge.dialects import V1_0, by_version
 from a2a_bridge.gateway import Failover, Upstream, dialled, failed_to_connect
 from a2a_bridge.gateway.upstream import COOL_DOWN
+from a2a_bridge.gateway.upstream import dial as upstream_dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 OPTIONS = DialOptions()
@@ -111,6 +112,60 @@ async def test_the_next_interface_answers_when_the_first_takes_no_connection() -
     async with dialled(candidates(down, up), OPTIONS, dial=agents_by_url(down, up)) as service:
         assert (await service.unary(get_task())).id == "up"
         assert await ids(service.stream(streaming())) == ["up0", "up1", "up2"]
+
+
+async def test_an_interface_that_cannot_be_dialled_is_left_out_and_the_next_one_answers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    old, good = interface("GRPC", "127.0.0.1:1/path"), interface("JSONRPC", "up")
+    agent = Agent("up")
+    by_url = agents_by_url(agent)
+
+    def dial(candidate: Candidate, options: DialOptions) -> Any:
+        one = candidate.interface
+        return (
+            upstream_dial(candidate, options)
+            if one.protocol_binding == "GRPC"
+            else by_url(candidate, options)
+        )
+
+    offered = [Candidate(old, V1_0), Candidate(good, V1_0)]
+    async with dialled(offered, OPTIONS, dial=dial) as service:
+        assert (await service.unary(get_task())).id == "up"
+        assert await ids(service.stream(streaming())) == ["up0", "up1", "up2"]
+    assert "host and port alone" in caplog.text
+    async with dialled(offered, OPTIONS, dial=dial) as service:
+        await service.open()
+        assert [one.candidate for one in service.upstreams] == offered[1:]
+    async with dialled(offered[:1], OPTIONS, dial=dial) as service:
+        with pytest.raises(
+            A2AError, match=r"no interface of the agent can be used.*host and port alone"
+        ) as caught:
+            await service.open()
+    assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
+
+
+@pytest.mark.parametrize(
+    ("binding", "version", "url"),
+    [
+        ("JSONRPC", "1.0", "ftp://a"),
+        ("HTTP+JSON", "1.0", ""),
+        ("GRPC", "0.1", "a:1"),
+        ("HTTP+JSON", "0.1", "http://a"),
+    ],
+)
+async def test_what_every_binding_refuses_to_dial_is_no_internal_error(
+    binding: str, version: str, url: str
+) -> None:
+    dialect = by_version(version)
+    assert dialect is not None
+    one = Candidate(interface(binding, url, version=version), dialect)
+    async with dialled([one], OPTIONS) as service:
+        with pytest.raises(A2AError) as caught:
+            await service.unary(get_task())
+        assert failed_to_connect(caught.value)
+        with pytest.raises(A2AError, match="no interface of the agent can be used"):
+            await service.open()
 
 
 @pytest.mark.parametrize(

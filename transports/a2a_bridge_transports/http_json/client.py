@@ -42,6 +42,7 @@ class HttpJsonClient(ClientSide):
         super().__init__(HTTP_JSON, interface, dialect, options, exchanger)
         self._accept = ACCEPT if dialect.declares else CONTENT_TYPE
         self._base = url_of(interface.url, options.tls).rstrip("/")
+        parsed(self._base)  # a URL that is none is refused here, before any call
         # A path with a verb may be taken for a task's id by an agent that has the verb for another method only.
         self._wrong = (
             frozenset({Reason.METHOD_NOT_FOUND})

@@ -7,8 +7,6 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, cast
 
-from yarl import URL
-
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.codec import InexactNumber, Json, JsonSyntaxError, loads_exact
 from a2a_bridge.core.call import Call
@@ -38,8 +36,7 @@ class JsonRpcClient(ClientSide):
         self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions, exchanger: Exchanger
     ) -> None:
         super().__init__(JSONRPC, interface, dialect, options, exchanger)
-        self._address = url_of(interface.url, options.tls)
-        self._url: URL | None = None
+        self._url = parsed(url_of(interface.url, options.tls))
         self._ids = itertools.count(1)
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
@@ -50,7 +47,7 @@ class JsonRpcClient(ClientSide):
         id_, headers, body = self._request(row, call)
         headers["Accept"] = "application/json"
         timeout = self.exchanger.remaining(call.context, self.options.timeout)
-        fetched = await self.exchanger.call("POST", self._target(), headers, body, timeout)
+        fetched = await self.exchanger.call("POST", self._url, headers, body, timeout)
         self.answered(call.context, fetched.headers)
         self._check_status(row, fetched.status, fetched.headers, fetched.body)
         return cast("Res", self._read(row, call, id_, fetched.status, fetched.body))
@@ -61,7 +58,7 @@ class JsonRpcClient(ClientSide):
         headers["Accept"] = "text/event-stream, application/json"
         headers |= STREAM_HEADERS
         timeout = self.exchanger.remaining(call.context, None)
-        async with self.exchanger.stream("POST", self._target(), headers, body, timeout) as response:
+        async with self.exchanger.stream("POST", self._url, headers, body, timeout) as response:
             self.answered(call.context, response.headers)
             if response.content_type != "text/event-stream":
                 data = await self.exchanger.whole(response)
@@ -86,7 +83,7 @@ class JsonRpcClient(ClientSide):
         """Fetches what an older version answers beside the URL."""
         headers = self.headers(call)
         headers["Accept"] = "application/json"
-        url = self._target()
+        url = self._url
         url = url.with_path(wire.beside(url.raw_path, path), encoded=True)
         timeout = self.exchanger.remaining(call.context, self.options.timeout)
         fetched = await self.exchanger.call("GET", url, headers, None, timeout)
@@ -104,12 +101,6 @@ class JsonRpcClient(ClientSide):
             text = text_of(fetched.body)
             raise self.form.decode_error(ErrorReply(fetched.status, tree, text, row.operation))
         return self.decoded(row, tree, call.context)
-
-    def _target(self) -> URL:
-        url = self._url
-        if url is None:
-            url = self._url = parsed(self._address)
-        return url
 
     def _read(self, row: Row[str, Any], call: Call[Any, Any], id_: int, status: int, data: bytes) -> Any:
         """The result in a response. Raises the error it holds, or INVALID_AGENT_RESPONSE."""
