@@ -30,7 +30,8 @@ from a2a_bridge.bindings import (
     names,
 )
 from a2a_bridge.bridged import bridged
-from a2a_bridge.cards import Advertisement, Candidate, interface, locate, select
+from a2a_bridge.cards import Advertisement, Candidate, interface, select
+from a2a_bridge.cards.resolve import locate
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.resume import offer_resume, offers_resume

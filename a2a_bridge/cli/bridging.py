@@ -6,7 +6,8 @@ from pathlib import Path
 
 from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, names
-from a2a_bridge.cards import interface, select, unusable
+from a2a_bridge.cards import interface, select
+from a2a_bridge.cards.select import unusable
 from a2a_bridge.cli.listening import Listening
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import fail, talk

@@ -9,8 +9,8 @@ from typing import Any
 
 from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, http_fetch
-from a2a_bridge.cards import interface, locate
-from a2a_bridge.cards.resolve import parse_bytes
+from a2a_bridge.cards import interface
+from a2a_bridge.cards.resolve import locate, parse_bytes
 from a2a_bridge.cli.loading import load
 from a2a_bridge.cli.options import known_dialect
 from a2a_bridge.cli.output import talk

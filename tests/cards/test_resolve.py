@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from a2a_bridge.bindings import Fetched
-from a2a_bridge.cards import Resolver, locate, resolve
-from a2a_bridge.cards.resolve import card_locations
+from a2a_bridge.cards import Resolver, resolve
+from a2a_bridge.cards.resolve import card_locations, locate
 from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import V1_0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from a2a_bridge.cards import interface, select, unusable
+from a2a_bridge.cards import interface, select
+from a2a_bridge.cards.select import unusable
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import V1_0, by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.operations import GET_TASK, SEND_STREAMING_MESSAGE
-from a2a_bridge.dialects import V1_0, by_version
+from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.gateway import Failover, Upstream, dialled, failed_to_connect
 from a2a_bridge.gateway.upstream import COOL_DOWN
 from a2a_bridge.gateway.upstream import dial as upstream_dial
@@ -146,21 +147,18 @@ async def test_an_interface_that_cannot_be_dialled_is_left_out_and_the_next_one_
 
 
 @pytest.mark.parametrize(
-    ("binding", "version", "url"),
+    ("binding", "url", "dialect"),
     [
-        ("JSONRPC", "1.0", "ftp://a"),
-        ("HTTP+JSON", "1.0", ""),
-        ("GRPC", "0.1", "a:1"),
-        ("HTTP+JSON", "0.1", "http://a"),
+        ("JSONRPC", "ftp://a", V1_0),
+        ("HTTP+JSON", "", V1_0),
+        ("GRPC", "a:1", replace(V1_0, forms={})),
+        ("HTTP+JSON", "http://a", replace(V1_0, forms={})),
     ],
 )
 async def test_what_every_binding_refuses_to_dial_is_no_internal_error(
-    binding: str, version: str, url: str
+    binding: str, url: str, dialect: Dialect
 ) -> None:
-    dialect = by_version(version)
-    assert dialect is not None
-    one = Candidate(interface(binding, url, version=version), dialect)
-    async with dialled([one], OPTIONS) as service:
+    async with dialled([Candidate(interface(binding, url), dialect)], OPTIONS) as service:
         with pytest.raises(A2AError) as caught:
             await service.unary(get_task())
         assert failed_to_connect(caught.value)

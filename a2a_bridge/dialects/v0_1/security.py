@@ -32,6 +32,9 @@ def decode_authentication(authentication: Any) -> Unit:
     if type(authentication) is not dict:
         raise DecodeError("authentication", "expected an object")
     names = authentication.get("schemes")
+    if names is None:
+        # Required by its schema, and left out by agents that require nothing.
+        return {}
     if type(names) is not list:
         raise DecodeError("authentication.schemes", "expected an array")
     for place, name in enumerate(names):
