@@ -151,7 +151,9 @@ class _Client:
             answer = await read()
             received = await rpc.initial_metadata()
             if answer is eof and not received:
-                received = await rpc.trailing_metadata()  # the end may overtake the headers of an empty stream
+                received = (
+                    await rpc.trailing_metadata()
+                )  # the end may overtake the headers of an empty stream
             numbers = None
             if received:
                 call.context.reply.update(reply_parameters(received, self._dialect))
