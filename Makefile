@@ -23,7 +23,7 @@ PRESENT = $(wildcard $(SOURCES))
 MAKEFLAGS += --no-print-directory
 
 .PHONY: help install demo test check bench generate checkgenerate format checkformat lint breaking types layers \
-	docs dist compat lock clean peers matrix crash soak
+	docs dist compat interpreters lock clean peers matrix crash soak
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -61,7 +61,11 @@ demo: install ## bridge agents of the official SDK and compare every version and
 	$(BIN)/python examples/demo.py
 
 test: install peers ## run the tests
+	@$(BIN)/python -c 'import sys; print("testing on Python", sys.version.split()[0], "of", sys.base_prefix)'
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+
+interpreters: install ## the fast part of the tests on every other supported Python of this machine
+	$(BIN)/python tests/interpreters.py
 
 matrix: install peers ## every client version and binding through a gateway to every agent's, as a grid
 	$(BIN)/python -m tests.matrix

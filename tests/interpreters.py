@@ -1,0 +1,85 @@
+"""Runs the fast part of the tests on every other supported Python of this machine; CI does after `make check`.
+
+An interpreter counts when it is `python3.N` on the PATH or one of pyenv's versions, starts, and is 3.11 or newer. Each
+gets an environment of its own from requirements.lock. The version of `.venv`, on which all tests run, is left out.
+A machine without any other interpreter has nothing to run, which is said and is no failure.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / ".build" / "interpreters"
+
+#: minor versions of Python 3 that are tried; requirements.lock has wheels for them
+SUPPORTED = range(11, 14)
+
+#: the tests that depend most on the interpreter (asyncio, json, typing) and need no other environment
+SUITES = (
+    "core",
+    "hosting",
+    "runtime",
+    "codec/test_text.py",
+    "transports/test_sse.py",
+    "transports/test_grpc_server.py",
+)
+
+
+def candidates(minor: int) -> list[Path]:
+    """Programs that may be Python 3.`minor`."""
+    on_path = shutil.which(f"python3.{minor}")
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = sorted(pyenv.glob(f"3.{minor}.*/bin/python3.{minor}"), reverse=True)
+    return [*([Path(on_path)] if on_path else []), *found]
+
+
+def starts(program: Path, minor: int) -> bool:
+    """Whether a program is Python 3.`minor` with venv. Shims of pyenv exist for versions that are not selected."""
+    check = f"import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, {minor}))"
+    done = subprocess.run([str(program), "-c", check], check=False, capture_output=True, timeout=60)
+    return done.returncode == 0
+
+
+def environment(minor: int, program: Path) -> Path:
+    """Makes the environment of one interpreter, or finds it as it should be; returns its Python."""
+    folder = FOLDER / f"3.{minor}"
+    python, stamp = folder / "bin" / "python", folder / "requirements.lock"
+    lock = (ROOT / "requirements.lock").read_bytes() + (ROOT / "pyproject.toml").read_bytes()
+    if not stamp.exists() or stamp.read_bytes() != lock:
+        print(f"making {folder.relative_to(ROOT)}", flush=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([str(program), "-m", "venv", str(folder)], check=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "--require-hashes", "-r", str(ROOT / "requirements.lock")], check=True)
+        subprocess.run([*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)], check=True)
+        stamp.write_bytes(lock)
+    return python
+
+
+def main() -> int:
+    """Runs the fast part on each interpreter; 0 only if it passes on every one."""
+    failed = []
+    for minor in SUPPORTED:
+        if minor == sys.version_info.minor:
+            continue
+        program = next((one for one in candidates(minor) if starts(one, minor)), None)
+        if program is None:
+            print(f"== Python 3.{minor}: not on this machine, skipped", flush=True)
+            continue
+        python = environment(minor, program)
+        subprocess.run([str(python), "-c", "import sys; print('==', sys.version, flush=True)"], check=True)
+        suites = [str(ROOT / "tests" / name) for name in SUITES]
+        command = [str(python), "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", *suites]
+        if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
+            failed.append(f"3.{minor}")
+    print(f"interpreters: {f'failed on {failed}' if failed else 'no failure'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
