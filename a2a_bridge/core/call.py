@@ -39,6 +39,25 @@ EVENT_PARAMETER = "a2a-event-id"
 RESUME_PARAMETER = "a2a-resume"
 
 
+def relayable(parameters: dict[str, str]) -> tuple[dict[str, str], list[str]]:
+    """What of a peer's parameters every binding can pass on, and the names of those that lost something.
+
+    That is printable ASCII. Of a list of extensions the other entries stay.
+    """
+    if all(value.isascii() and value.isprintable() for value in parameters.values()):
+        return parameters, []
+    kept, lossy = {}, []
+    for name, value in parameters.items():
+        if value.isascii() and value.isprintable():
+            kept[name] = value
+            continue
+        lossy.append(name)
+        parts = value.split(",") if name == EXTENSIONS_PARAMETER else []
+        if rest := ",".join(part for part in parts if part.isascii() and part.isprintable()).strip():
+            kept[name] = rest
+    return kept, lossy
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """Who calls, as an authenticator established it. `name` is unique within the server."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import EVENT_PARAMETER, Call, CallContext
+from a2a_bridge.core.call import EVENT_PARAMETER, Call, CallContext, relayable
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import LAST_EVENT_ID, asked_after
 from a2a_bridge.dialects import Dialect, Form, Kind, Row
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.parameters import request_headers, response_parameters
 from a2a_bridge_transports._http.session import Exchanger
+
+_log = logging.getLogger("a2a_bridge.http")
 
 #: events are small and late ones are useless: nothing between us and the agent shall hold them back
 STREAM_HEADERS = {"Accept-Encoding": "identity", "Cache-Control": "no-store"}
@@ -91,5 +94,10 @@ class ClientSide:
             context.reply.pop(EVENT_PARAMETER, None)
 
     def answered(self, context: CallContext, headers: Mapping[str, str]) -> None:
-        """Takes over what an answer says in its headers."""
-        context.reply.update(response_parameters(headers, self.dialect))
+        """Takes over what an answer says in its headers, without what other bindings cannot pass on."""
+        found = response_parameters(headers, self.dialect)
+        if found:
+            found, lossy = relayable(found)
+            for name in lossy:
+                _log.warning("the agent's header %s is no printable ASCII; it is not passed on whole", name)
+            context.reply.update(found)

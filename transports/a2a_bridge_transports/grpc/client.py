@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -23,6 +24,7 @@ from a2a_bridge.core.call import (
     VERSION_PARAMETER,
     Call,
     CallContext,
+    relayable,
 )
 from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason
 from a2a_bridge.core.operations import Operation, Req, Res
@@ -33,6 +35,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports.grpc.tap import tapped
 from a2a_bridge_transports.grpc.vigil import Vigil
 from a2a_bridge_transports.grpc.wire import (
+    Metadata,
     Pairs,
     broken,
     error_reply,
@@ -43,6 +46,8 @@ from a2a_bridge_transports.grpc.wire import (
     target_of,
     too_large,
 )
+
+log = logging.getLogger("a2a_bridge.grpc")
 
 _MAX_METADATA = 64 * 1024
 
@@ -138,7 +143,7 @@ class _Client:
             raise self._cut_off(rpc) from None
         received = await rpc.initial_metadata()
         if received:
-            call.context.reply.update(reply_parameters(received, self._dialect))
+            self._take(call.context, received)
         if row.aside_response is not None:
             call.context.reply.update(row.aside_response(answer))
         return cast("Res", row.decode_response(answer))
@@ -156,7 +161,7 @@ class _Client:
                 )  # the end may overtake the headers of an empty stream
             numbers = None
             if received:
-                call.context.reply.update(reply_parameters(received, self._dialect))
+                self._take(call.context, received)
                 first = first_event(received)
                 numbers = _Numbers(call.context.reply, first) if first else None
             while answer is not eof:
@@ -211,10 +216,19 @@ class _Client:
         except ValueError as error:
             raise A2AError(Reason.INVALID_PARAMS, str(error)) from None
 
+    def _take(self, context: CallContext, metadata: Metadata) -> None:
+        """Takes over what metadata says to the caller, without what other bindings cannot pass on."""
+        found = reply_parameters(metadata, self._dialect)
+        if found:
+            found, lossy = relayable(found)
+            for name in lossy:
+                log.warning("the agent's metadata %s is no printable ASCII; it is not passed on whole", name)
+            context.reply.update(found)
+
     def _fail(self, error: Any, call: Call[Any, Any]) -> NoReturn:
         """Raises what a status means; `reply` gets what came with it."""
-        call.context.reply.update(reply_parameters(error.initial_metadata(), self._dialect))
-        call.context.reply.update(reply_parameters(error.trailing_metadata(), self._dialect))
+        self._take(call.context, error.initial_metadata())
+        self._take(call.context, error.trailing_metadata())
         number: int = error.code().value[0]
         reply = error_reply(number, error.details(), error.trailing_metadata(), call.operation)
         raised = too_large(reply) or broken(reply) or self._form.decode_error(reply)
