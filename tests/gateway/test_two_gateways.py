@@ -126,6 +126,15 @@ def oddities(side: Side) -> dict[str, str]:
     return {name: text for name, text in ODDITIES.items() if name not in alike}
 
 
+def expected(side: Side, text: str) -> Any:
+    """What arrives: what was sent, and beyond a side of 1.0 the defaults of 1.0 written out."""
+    given: Any = loads_exact(text)
+    if side in NEW_SIDES:
+        said = given.get("configuration") or {}
+        given["configuration"] = {"acceptedOutputModes": [], "blocking": True, **said}
+    return given
+
+
 @between
 async def test_all_that_is_sent_arrives_and_comes_back(side: Side) -> None:
     wrong = []
@@ -134,7 +143,7 @@ async def test_all_that_is_sent_arrives_and_comes_back(side: Side) -> None:
             agent.asked.clear()
             result = await client.call("message/send", text)
             [asked] = agent.asked
-            if not same(asked, loads_exact(text)):
+            if not same(asked, expected(side, text)):
                 wrong.append(f"{name}: {text} arrived as {dumps(asked)!r}")
             shown = agent.answer("message/send", asked)
             if not same(result, shown):
@@ -150,7 +159,7 @@ async def test_all_that_is_streamed_comes_back(side: Side) -> None:
             events = await client.call("message/stream", text)
             asked = agent.asked[-1]
             shown = agent.answer("message/stream", asked)
-            if not (same(asked, loads_exact(text)) and same(events, shown)):
+            if not (same(asked, expected(side, text)) and same(events, shown)):
                 wrong.append(f"{name}: {dumps(shown)!r} came back as {dumps(events)!r}")
     assert not wrong, "\n".join(wrong)
 
@@ -202,3 +211,15 @@ async def test_whatever_is_said_of_a_request_for_a_task_arrives(side: Side, meth
     async with chained(side) as (client, agent):
         await client.call(method, text)
     assert same(agent.asked[-1], loads_exact(text))
+
+
+@pytest.mark.parametrize("version", ["0.3", "0.2.5"])
+async def test_agents_of_0_x_are_told_to_wait_where_a_caller_of_1_0_says_nothing(version: str) -> None:
+    async with chained(("1.0", "GRPC"), agent=(version, "JSONRPC")) as (client, agent):
+        for told, heard in (
+            ("", {"acceptedOutputModes": [], "blocking": True}),
+            ('"blocking":false', {"acceptedOutputModes": [], "blocking": False}),
+            ('"acceptedOutputModes":["a/b"]', {"acceptedOutputModes": ["a/b"], "blocking": True}),
+        ):
+            await client.call("message/send", configured(told) if told else message())
+            assert agent.asked[-1]["configuration"] == heard

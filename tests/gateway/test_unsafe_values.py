@@ -52,7 +52,9 @@ async def gateway(agent: Agent) -> AsyncIterator[Server]:
     served = await asyncio.start_server(agent.handle, "127.0.0.1", 0)
     async with served:
         port = served.sockets[0].getsockname()[1]
-        card = hub.AgentCard(name="raw", supported_interfaces=[interface("JSONRPC", f"http://127.0.0.1:{port}/")])
+        card = hub.AgentCard(
+            name="raw", supported_interfaces=[interface("JSONRPC", f"http://127.0.0.1:{port}/")]
+        )
         card.capabilities.streaming = True
         candidates = select(card, known=KNOWN)
         async with serve_gateway(card, candidates, [interface(kind) for kind in KNOWN]) as server:

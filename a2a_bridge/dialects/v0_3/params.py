@@ -2,7 +2,8 @@
 their results.
 
 Rules:
-1. `blocking` is the reverse of `returnImmediately`; a request that does not say waits, in both versions.
+1. `blocking` is the reverse of `returnImmediately`. A request that does not say waits in 1.0; in 0.x some agents do
+   not, so it is written out for callers of 1.0.
 2. historyLength goes through as it is, 0 included; what is larger than the hub can say is as much as it can say.
    A negative one is for the agent to refuse: the schema allows it.
 3. Requests with metadata in the hub are units, with their residue there. What the others cannot hold is told aside.
@@ -127,6 +128,15 @@ def encode_send(request: Any) -> JsonObject:
         if KEY in metadata:  # residue
             return restored(SEND, tree)  # residue
     return tree
+
+
+def explicit_send(tree: Any) -> Any:
+    """MessageSendParams of a caller of 1.0, whose defaults not all agents of 0.x share.
+
+    a2akit 0.0.32 does not wait unless told to. fasta2a 0.6 answers 500 to a configuration without media types.
+    """
+    said = tree.get("configuration")
+    return {**tree, "configuration": {"acceptedOutputModes": [], "blocking": True, **(said or {})}}
 
 
 def _encode_configuration(configuration: Any) -> JsonObject:

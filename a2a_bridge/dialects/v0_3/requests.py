@@ -207,8 +207,14 @@ _PUSH_CONFIG = (encode_push_config, decode_push_config)
 _ABOUT_CONFIG = {"aside_response": aside_push_config, "recall_response": recall_push_config}
 
 ROWS: tuple[Row[str, Any], ...] = (
-    _row(ops.SEND_MESSAGE, "message/send", _SEND, (encode_result, decode_result)),
-    _row(ops.SEND_STREAMING_MESSAGE, "message/stream", _SEND, _EVENT),
+    _row(
+        ops.SEND_MESSAGE,
+        "message/send",
+        _SEND,
+        (encode_result, decode_result),
+        explicit=params.explicit_send,
+    ),
+    _row(ops.SEND_STREAMING_MESSAGE, "message/stream", _SEND, _EVENT, explicit=params.explicit_send),
     _row(
         ops.GET_TASK,
         "tasks/get",

@@ -12,12 +12,14 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import EVENT_PARAMETER, Call, CallContext, relayable
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import LAST_EVENT_ID, asked_after
-from a2a_bridge.dialects import Dialect, Form, Kind, Row
+from a2a_bridge.dialects import Dialect, Form, Kind, Row, older_versions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.parameters import request_headers, response_parameters
 from a2a_bridge_transports._http.session import Exchanger
 
 _log = logging.getLogger("a2a_bridge.http")
+
+_OLDER = older_versions()
 
 #: events are small and late ones are useless: nothing between us and the agent shall hold them back
 STREAM_HEADERS = {"Accept-Encoding": "identity", "Cache-Control": "no-store"}
@@ -75,6 +77,8 @@ class ClientSide:
     def encoded(self, row: Row[Any, Any], call: Call[Any, Any]) -> Any:
         """The request on the wire, with what came beside it where the row has a place for that."""
         wire = row.encode_request(self.addressed(call.request))
+        if row.explicit is not None and call.context.origin.version not in _OLDER:
+            wire = row.explicit(wire)
         if row.recall is not None and call.context.parameters:
             return row.recall(wire, call.context.parameters)
         return wire
