@@ -16,7 +16,7 @@ from a2a_bridge.hosting import Agent, AgentExecutor, Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: seconds after which something that a test should have released counts as forgotten
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 _Step = Callable[[Run, str], AsyncIterator[Event]]
 

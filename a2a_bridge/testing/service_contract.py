@@ -26,7 +26,7 @@ from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yieldin
 from a2a_bridge.testing.samples import every_error, full, minimal, samples
 
 #: seconds that anything may take before a test counts it as lost
-PATIENCE = 15.0
+PATIENCE = 120.0
 
 UNARY: list[ops.Operation[Any, Any]] = [one for one in ops.ALL if isinstance(one, ops.Unary)]
 STREAMING: list[ops.Operation[Any, Any]] = [one for one in ops.ALL if isinstance(one, ops.Streaming)]

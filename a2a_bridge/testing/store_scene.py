@@ -11,7 +11,7 @@ from a2a_bridge.hosting.ports import Scope, Store, Stored, Subscription, TaskPag
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: seconds after which something counts as hanging
-PATIENCE = 20.0
+PATIENCE = 120.0
 HERE = Scope("acme", "ann")
 ELSEWHERE = [Scope("acme", "bob"), Scope("other", "ann"), Scope(), Scope("", "ann"), Scope("acme", "")]
 #: nanoseconds since the epoch; an odd number, so that rounding shows

@@ -9,6 +9,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from tests.patience import PATIENCE
+
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 #: Folders with Python source of ours.
@@ -39,6 +41,6 @@ def run(*command: object, cwd: Path = ROOT, **environment: str) -> subprocess.Co
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
     )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import a2a_bridge
+from tests.patience import PATIENCE
 
 PUBLIC = {
     "a2a_bridge": [
@@ -75,6 +76,6 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_importing_the_package_loads_no_transport() -> None:
     code = "import sys, a2a_bridge; print([m for m in ('grpc', 'aiohttp', 'google.protobuf') if m in sys.modules])"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     assert done.stdout.strip() == "[]"

@@ -15,6 +15,7 @@ from a2a_bridge.bindings import ListenAddress
 from a2a_bridge.cards import Advertisement, Mounted, interface
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.samples import full
+from tests.patience import PATIENCE
 
 HTTP = ListenAddress("127.0.0.1", 8080)
 GRPC = ListenAddress("127.0.0.1", 50051)
@@ -131,7 +132,7 @@ def test_the_sdks_of_0_3_and_0_2_read_the_card(generation: str, path: str, kinds
         input=json.dumps(document(path)),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]

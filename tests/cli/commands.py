@@ -16,9 +16,7 @@ from a2a_bridge.cards import interface
 from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import Server, serve_service
-
-#: seconds that a process may take for anything, also on a busy machine
-PATIENCE = 60.0
+from tests.patience import PATIENCE
 
 #: for tests that serve from a folder of their own: tasks are kept in files there, as they are for users
 FILES = {"A2A_BRIDGE_STORE": ""}

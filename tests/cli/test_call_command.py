@@ -312,7 +312,7 @@ async def test_text_from_standard_input(probe: Probe) -> None:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        out, _ = await asyncio.wait_for(process.communicate(b"from a pipe"), 60)
+        out, _ = await asyncio.wait_for(process.communicate(b"from a pipe"), PATIENCE)
     assert out == b"hello\n"
     assert probe.last.request.message.parts[0].text == "from a pipe"
 
@@ -321,7 +321,7 @@ async def test_a_reader_that_goes_away_is_no_crash(probe: Probe) -> None:
     async with agent(probe) as server:
         script = f"'{sys.executable}' -m a2a_bridge call {url(server)} hi --stream -o json | head -n 0"
         process = await asyncio.create_subprocess_shell(script, stderr=subprocess.PIPE)
-        _, err = await asyncio.wait_for(process.communicate(), 60)
+        _, err = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert b"Traceback" not in err
 
 

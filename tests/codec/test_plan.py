@@ -13,6 +13,7 @@ from a2a_bridge import codec
 from a2a_bridge.codec.plan import plan_of
 from a2a_bridge.pb import google_protobuf, google_rpc
 from a2a_bridge.pb import lf_a2a_v1 as a2a
+from tests.patience import PATIENCE
 
 FIELD = descriptor_pb2.FieldDescriptorProto
 SCALARS = {
@@ -182,7 +183,7 @@ def work(number):
 with ThreadPoolExecutor(12) as pool:
     assert all(pool.map(work, range(48)))
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=PATIENCE)
 
 
 def test_functions_are_made_once() -> None:

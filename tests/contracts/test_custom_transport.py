@@ -17,6 +17,7 @@ from a2a_bridge.runtime import connect, serve_agent
 from a2a_bridge.testing.agents import EchoAgent
 from a2a_bridge.testing.contracts import BindingContract
 from examples.custom_transport.a2a_tcp import BINDING
+from tests.patience import PATIENCE
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "custom_transport"
 
@@ -48,7 +49,7 @@ def test_the_example_runs_as_its_readme_says() -> None:
         env=os.environ | {"PYTHONPATH": str(EXAMPLE)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

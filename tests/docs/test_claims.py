@@ -18,6 +18,7 @@ from a2a_bridge.hosting.stores import open_store
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions
 from tests.docs.pages import DOCS, blocks
+from tests.patience import PATIENCE
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks"}
 
@@ -92,7 +93,7 @@ async def test_a_report_goes_on_where_its_log_ends(tmp_path: Path) -> None:
     async with (
         serve(names["report"], [interface("JSONRPC")], ServeOptions(store=url)) as server,
         connect(server.card) as peer,
-        asyncio.timeout(15),
+        asyncio.timeout(PATIENCE),
     ):
         events = [event async for event in peer.subscribe("t", after="1")]
         ended = await peer.get_task(hub.GetTaskRequest(id="t"))

@@ -14,6 +14,7 @@ from a2a_bridge import middleware
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cli.frames import SECRET
 from tests.docs.pages import DOCS, PAGES, ROOT, name, prose, section, table
+from tests.patience import PATIENCE
 
 
 def test_the_headers_a_gateway_passes_on() -> None:
@@ -60,7 +61,7 @@ def test_the_pages_can_be_rendered(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -21,10 +21,9 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.durability.serving import Served
 from tests.interop.sdk_client import sdk_client
+from tests.patience import PATIENCE
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
-#: seconds for one answer, also on a busy machine
-PATIENCE = 60.0
 
 
 class Shown(NamedTuple):

@@ -22,9 +22,7 @@ from tests.durability.callers import Caller
 from tests.durability.comparing import Comparison
 from tests.durability.ledger import Ledger
 from tests.durability.serving import Served, until
-
-#: seconds in which anything must have happened, also on a busy machine
-PATIENCE = 30.0
+from tests.patience import PATIENCE
 
 
 @dataclass

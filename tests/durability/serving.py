@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.patience import PATIENCE
+
 ROOT = Path(__file__).resolve().parents[2]
 AGENT = Path(__file__).with_name("agent.py")
-#: seconds that a process may take for anything, also on a busy machine
-PATIENCE = 60.0
 #: how much of what a process says on standard error is kept
 _KEPT = 1000
 

@@ -16,6 +16,7 @@ import httpx
 from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V1_0, ErrorReply
+from tests.patience import PATIENCE
 
 VERSION = {"A2A-Version": "1.0"}
 SERVICE = "/lf.a2a.v1.A2AService/"
@@ -38,7 +39,7 @@ class RawHttp:
     """HTTP requests to one listener."""
 
     def __init__(self, base: str) -> None:
-        self._client = httpx.AsyncClient(base_url=base, timeout=20)
+        self._client = httpx.AsyncClient(base_url=base, timeout=PATIENCE)
 
     async def close(self) -> None:
         await self._client.aclose()

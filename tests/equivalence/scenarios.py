@@ -13,6 +13,7 @@ from uuid import uuid4
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.equivalence.talk import Talk, finished, message, sending
+from tests.patience import PATIENCE
 
 Scenario = Callable[[Talk], Awaitable[None]]
 
@@ -128,7 +129,7 @@ async def immediate_and_subscribed(talk: Talk) -> None:
     task_id = sent.task.id
     await talk.ask("get", client.get_task(hub.GetTaskRequest(id=task_id)))
     events = client.subscribe_to_task(hub.SubscribeToTaskRequest(id=task_id))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         talk.note("snapshot", await anext(events))
     await talk.ask("free", client.send_message(sending(f"free {gate}", "say freed")))
     await talk.watch("rest", events)
@@ -143,7 +144,7 @@ async def two_subscribers(talk: Talk) -> None:
     sent = await talk.ask("send", client.send_message(sending(*script, immediately=True)))
     request = hub.SubscribeToTaskRequest(id=sent.task.id)
     streams = [client.subscribe_to_task(request) for _ in range(2)]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         for stream in streams:
             talk.note("snapshot", await anext(stream))
     await talk.ask("free", client.send_message(sending(f"free {gate}", "say freed")))
@@ -160,7 +161,7 @@ async def a_subscriber_leaves(talk: Talk) -> None:
     )
     request = hub.SubscribeToTaskRequest(id=sent.task.id)
     leaving, staying = client.subscribe_to_task(request), client.subscribe_to_task(request)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await anext(leaving)
         await anext(staying)
         await leaving.aclose()

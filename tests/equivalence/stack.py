@@ -14,6 +14,7 @@ from a2a_bridge.hosting import Agent
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions, Server, connect, serve_agent
 from tests.equivalence.agent import scripted_agent
+from tests.patience import PATIENCE
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 
@@ -46,7 +47,7 @@ async def dialled(card: hub.AgentCard) -> AsyncIterator[dict[str, Service]]:
         for interface in card.supported_interfaces:
             binding: Any = find(interface.protocol_binding)
             services[binding.kind.name] = await stack.enter_async_context(
-                binding.dial(interface, V1_0, DialOptions(timeout=20))
+                binding.dial(interface, V1_0, DialOptions(timeout=PATIENCE))
             )
         yield services
 

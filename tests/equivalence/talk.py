@@ -18,9 +18,7 @@ from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.interop.script import PREFIX
-
-#: seconds that one exchange may take
-PATIENCE = 20.0
+from tests.patience import PATIENCE
 
 #: JSON member -> the family its value is numbered in
 NUMBERED = {

@@ -11,8 +11,7 @@ from a2a_bridge.core.call import Call, CallContext, Origin, Principal
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params, task_not_found
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
-
-PATIENCE = 5.0
+from tests.patience import PATIENCE
 
 
 class Agent:

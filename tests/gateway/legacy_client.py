@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-PATIENCE = 10.0
+from tests.patience import PATIENCE
 
 #: what the schema of 0.1 has, for `check`
 STATES = {"submitted", "working", "input-required", "completed", "canceled", "failed", "unknown"}

@@ -15,8 +15,8 @@ from a2a_bridge.codec import dumps, loads_exact
 from a2a_bridge.dialects import by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import serve_gateway
+from tests.patience import PATIENCE
 
-PATIENCE = 20.0
 Side = tuple[str, str]
 """A version and a binding."""
 

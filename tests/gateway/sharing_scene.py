@@ -13,11 +13,11 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.service import Service
 from a2a_bridge.gateway import ReplayOptions, Sharing
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.patience import PATIENCE
 from tests.resume.scripted import TASK
 
 #: nothing here waits for a clock longer than it must
 QUICK = ReplayOptions(pause=0.001, longest_pause=0.002)
-PATIENCE = 10.0
 
 Seen = tuple[str, hub.StreamResponse]
 

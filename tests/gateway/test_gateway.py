@@ -23,6 +23,7 @@ from a2a_bridge.gateway import ReplayOptions, failed_to_connect
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions, Server, connect, serve_gateway, serve_service
 from a2a_bridge.testing.probe import Probe, answering, holding
+from tests.patience import PATIENCE
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 EXTENSION = "https://extension.example/1"
@@ -244,7 +245,7 @@ async def test_an_agent_that_comes_back_answers_again(
 
 async def answered(client: Client, request: hub.GetTaskRequest) -> hub.Task:
     """The answer, asked for until the way to the agent is found again, which may take a moment but no more."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 return await client.get_task(request)
@@ -315,7 +316,7 @@ async def test_an_integer_beyond_doubles_is_rounded_and_that_is_said_once(
         for _ in range(2):
             reader, writer = await asyncio.open_connection(bridge.http.host, bridge.http.port)
             writer.write(head.encode() + body)
-            assert b" 200 " in await asyncio.wait_for(reader.read(), 20)
+            assert b" 200 " in await asyncio.wait_for(reader.read(), PATIENCE)
             writer.close()
             await writer.wait_closed()
     assert probe.last.request.message.metadata["n"] == 2.0**53

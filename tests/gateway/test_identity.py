@@ -26,6 +26,7 @@ from tests.gateway.identity_scene import (
     send_streaming,
     subscribe,
 )
+from tests.patience import PATIENCE
 
 
 def callers(service: Any) -> LegacyCallers:
@@ -33,7 +34,7 @@ def callers(service: Any) -> LegacyCallers:
 
 
 async def events_of(service: Any, call: Call[Any, Any]) -> list[hub.StreamResponse]:
-    async with asyncio.timeout(5), aclosing(service.stream(call)) as events:
+    async with asyncio.timeout(PATIENCE), aclosing(service.stream(call)) as events:
         return [event async for event in events]
 
 
@@ -164,9 +165,9 @@ async def test_who_uses_a_name_while_its_task_is_being_made_waits_and_gets_that_
     service = callers(agent)
     agent.gate.clear()
     calls = [asyncio.create_task(service.unary(one)) for one in (send("c"), send("c"), get("c"))]
-    await asyncio.wait_for(agent.called.wait(), 5)
+    await asyncio.wait_for(agent.called.wait(), PATIENCE)
     agent.gate.set()
-    first, second, third = await asyncio.wait_for(asyncio.gather(*calls), 5)
+    first, second, third = await asyncio.wait_for(asyncio.gather(*calls), PATIENCE)
     assert (first.task.id, second.task.id, third.id) == ("c", "c", "c")
     assert list(agent.tasks) == ["T1"]
 
@@ -176,12 +177,12 @@ async def test_who_waits_too_long_for_a_name_is_told_to_come_back() -> None:
     service = LegacyCallers(agent, patience=0.01)
     agent.gate.clear()
     first = asyncio.create_task(service.unary(send("c")))
-    await asyncio.wait_for(agent.called.wait(), 5)
+    await asyncio.wait_for(agent.called.wait(), PATIENCE)
     with pytest.raises(A2AError) as raised:
-        await asyncio.wait_for(service.unary(get("c")), 5)
+        await asyncio.wait_for(service.unary(get("c")), PATIENCE)
     assert (raised.value.reason, raised.value.retry_after) == (Reason.UNAVAILABLE, 1.0)
     agent.gate.set()
-    await asyncio.wait_for(first, 5)
+    await asyncio.wait_for(first, PATIENCE)
 
 
 async def test_a_caller_that_leaves_frees_the_name() -> None:
@@ -189,12 +190,12 @@ async def test_a_caller_that_leaves_frees_the_name() -> None:
     service = callers(agent)
     agent.gate.clear()
     first = asyncio.create_task(service.unary(send("c")))
-    await asyncio.wait_for(agent.called.wait(), 5)
+    await asyncio.wait_for(agent.called.wait(), PATIENCE)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
     agent.gate.set()
-    assert (await asyncio.wait_for(service.unary(send("c")), 5)).task.id == "c"
+    assert (await asyncio.wait_for(service.unary(send("c")), PATIENCE)).task.id == "c"
 
 
 async def test_references_to_other_tasks_are_translated_both_ways() -> None:
@@ -315,7 +316,7 @@ async def test_the_name_is_known_as_soon_as_the_first_event_came() -> None:
     agent = Agent()
     agent.events = updates(hub.TASK_STATE_WORKING, hub.TASK_STATE_COMPLETED)
     service = callers(agent)
-    async with asyncio.timeout(5), aclosing(service.stream(send_streaming("c"))) as events:
+    async with asyncio.timeout(PATIENCE), aclosing(service.stream(send_streaming("c"))) as events:
         await anext(events)
         assert (await service.unary(get("c"))).id == "c"
 
@@ -485,7 +486,7 @@ async def test_an_event_may_be_faster_than_the_answer_that_tells_the_name(told_b
         asyncio.create_task(service.unary(send(one, f"session {one}", message_id=f"m {one}")))
         for one in ("a", "b")
     ]
-    await asyncio.wait_for(agent.called.wait(), 5)
+    await asyncio.wait_for(agent.called.wait(), PATIENCE)
     assert len(agent.calls) == 2
     task = hub.Task(id="T2", context_id="session b" if told_by == "session" else "K")
     if told_by == "history":
@@ -494,7 +495,7 @@ async def test_an_event_may_be_faster_than_the_answer_that_tells_the_name(told_b
     assert known.id == ("T2" if told_by == "nothing" else "b")
     assert as_known(Scope("", "bob"), hub.StreamResponse(task=task)).task.id == "T2"
     agent.gate.set()
-    answers = await asyncio.wait_for(asyncio.gather(*sent), 5)
+    answers = await asyncio.wait_for(asyncio.gather(*sent), PATIENCE)
     assert [one.task.id for one in answers] == ["a", "b"]
     assert as_known(Scope(), hub.StreamResponse(task=hub.Task(id="T1"))).task.id == "a"
 

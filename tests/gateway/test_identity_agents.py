@@ -20,6 +20,7 @@ from a2a_bridge.gateway.identity_agents import LegacyAgent, agents
 from a2a_bridge.gateway.legacy import dialling
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.identity_scene import get, refusal, send, send_streaming, subscribe
+from tests.patience import PATIENCE
 
 
 class Old:
@@ -80,7 +81,7 @@ def client(agent: Old, most: int = 10) -> LegacyAgent:
 
 
 async def events_of(service: LegacyAgent, call: Call[Any, Any]) -> list[hub.StreamResponse]:
-    async with asyncio.timeout(5), aclosing(service.stream(call)) as events:
+    async with asyncio.timeout(PATIENCE), aclosing(service.stream(call)) as events:
         return [event async for event in events]
 
 

@@ -26,12 +26,12 @@ from a2a_bridge.runtime import Server, connect, serve_agent, serve_gateway
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.gateway.legacy_agent import LegacyAgent, served, session
 from tests.gateway.legacy_client import Failed, LegacyClient, sending
+from tests.patience import PATIENCE
 
 VERSIONS = ("1.0", "0.3", "0.1")
 OPTIONS = ServeOptions(
     http=ListenAddress("127.0.0.1", 0), grace=0.0, push_options=PushOptions(allow=("127.0.0.1",))
 )
-PATIENCE = 10.0
 
 
 @asynccontextmanager

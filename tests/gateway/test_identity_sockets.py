@@ -28,10 +28,10 @@ from a2a_bridge.testing.agents import ScriptedAgent
 from a2a_bridge_transports.jsonrpc import BINDING
 from tests.gateway.legacy_agent import PARTS, LegacyAgent, served, session
 from tests.gateway.legacy_client import Failed, LegacyClient, sending
+from tests.patience import PATIENCE
 
 V0_1 = by_version("0.1")
 assert V0_1 is not None
-PATIENCE = 10.0
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ from a2a_bridge.middleware.older_callers import older_callers
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, waiting, yielding
 from tests.gateway.test_polyfill import OLD, agent_of
+from tests.patience import PATIENCE
 
 WORKING = hub.TASK_STATE_WORKING
 COMPLETED = hub.TASK_STATE_COMPLETED
@@ -76,7 +77,7 @@ class Agent:
         operation: Any = ops.SEND_STREAMING_MESSAGE if sending else ops.SUBSCRIBE_TO_TASK
         call = Call(operation, request, CallContext(origin=Origin("JSONRPC", version)))
         service = compose(agent_of(self.probe).service, older_callers([OLD]))
-        async with asyncio.timeout(10), aclosing(service.stream(call)) as events:
+        async with asyncio.timeout(PATIENCE), aclosing(service.stream(call)) as events:
             return [event async for event in events]
 
 

@@ -22,8 +22,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Timestamp
 from a2a_bridge.testing.agents import ScriptedAgent
 from a2a_bridge.testing.probe import Probe, answering, yielding
-
-PATIENCE = 10.0
+from tests.patience import PATIENCE
 
 
 def lacking(*operations: Any) -> Dialect:

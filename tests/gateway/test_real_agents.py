@@ -15,6 +15,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V0_3
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.test_versions import asking, events_of
+from tests.patience import PATIENCE
 from tests.peers.processes import Agent, peer_agents
 from tests.push.version_scene import bridged
 
@@ -33,7 +34,9 @@ async def client_of(agents: Agents, binding: str, version: str = "1.0") -> Async
     upstream = Candidate(interface(binding, agents(RELEASE).url(binding), version="0.3"), V0_3)
     async with bridged(upstream) as front:
         near = front.candidate(version)
-        async with find("JSONRPC").dial(near.interface, near.dialect, DialOptions(timeout=30)) as service:
+        async with find("JSONRPC").dial(
+            near.interface, near.dialect, DialOptions(timeout=PATIENCE)
+        ) as service:
             yield Client(service)
 
 

@@ -24,9 +24,9 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions, Webhook, pushing
 from a2a_bridge.push.masking import MASK, masked
 from a2a_bridge.testing.agents import ScriptedAgent
+from tests.patience import PATIENCE
 from tests.push.receiver import Receiver, receiving
 
-PATIENCE = 10.0
 COMPLETED = "TASK_STATE_COMPLETED"
 
 

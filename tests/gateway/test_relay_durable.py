@@ -23,6 +23,7 @@ from a2a_bridge.hosting.stores import open_store
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions, Webhook, pushing
 from a2a_bridge.push.masking import MASK
+from tests.patience import PATIENCE
 from tests.push.receiver import Receiver, receiving
 
 BASE = "https://gateway.example"
@@ -298,7 +299,7 @@ async def test_a_config_that_is_looked_up_while_it_is_registered(tmp_path: Path)
         await one.call(*created(config), version="0.3")
         registered = agent.configs["t", "p"]
         other = await one.beside()
-        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
             for _ in range(20):
                 group.create_task(other.post(registered))
                 group.create_task(other.call(*created(config), version="0.3"))

@@ -24,6 +24,7 @@ from a2a_bridge.push import PushOptions
 from a2a_bridge.runtime import ServeOptions, Server, serve_agent
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.gateway.raw_echo import chained
+from tests.patience import PATIENCE
 from tests.push.receiver import receiving
 
 EVERYTHING = [
@@ -143,7 +144,7 @@ async def test_errors_have_their_names_for_every_client_of_ours(version: str, bi
         )
         dialect = by_version(version)
         assert dialect is not None
-        async with find(binding).dial(there, dialect, DialOptions(timeout=10)) as service:
+        async with find(binding).dial(there, dialect, DialOptions(timeout=PATIENCE)) as service:
             with pytest.raises(A2AError) as caught:
                 await Client(service).get_task(hub.GetTaskRequest(id="none"))
     assert caught.value.reason == Reason.TASK_NOT_FOUND

@@ -421,7 +421,7 @@ async def test_the_deadline_of_the_first_caller_is_not_that_of_others() -> None:
             return
         for event in events[:3]:
             yield event
-        await asyncio.wait_for(joined.wait(), 10)
+        await asyncio.wait_for(joined.wait(), PATIENCE)
         raise deadline
 
     joined = asyncio.Event()

@@ -20,6 +20,7 @@ from a2a_bridge.gateway import Failover, Upstream, dialled, failed_to_connect
 from a2a_bridge.gateway.upstream import COOL_DOWN
 from a2a_bridge.gateway.upstream import dial as upstream_dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.patience import PATIENCE
 
 OPTIONS = DialOptions()
 
@@ -266,7 +267,7 @@ async def test_cancelling_a_call_cancels_the_one_below() -> None:
     slow = Slow("slow")
     async with dialled(candidates(slow), OPTIONS, dial=agents_by_url(slow)) as service:
         task = asyncio.create_task(service.unary(get_task()))
-        await asyncio.wait_for(reached.wait(), 5)
+        await asyncio.wait_for(reached.wait(), PATIENCE)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

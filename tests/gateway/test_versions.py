@@ -21,6 +21,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import ScriptedAgent
 from a2a_bridge.testing.probe import Probe, yielding
 from tests.hosting.scene import agent_of
+from tests.patience import PATIENCE
 from tests.push.version_scene import Front, bridged, hosted, served
 
 WORKING = hub.TASK_STATE_WORKING
@@ -228,7 +229,7 @@ async def old_agent(probe: Probe) -> AsyncIterator[Front]:
 @asynccontextmanager
 async def caller(front: Front, version: str = "1.0") -> AsyncIterator[Client]:
     candidate = front.candidate(version)
-    dialling = find(front.kind).dial(candidate.interface, candidate.dialect, DialOptions(timeout=10))
+    dialling = find(front.kind).dial(candidate.interface, candidate.dialect, DialOptions(timeout=PATIENCE))
     async with dialling as service:
         yield Client(service)
 

@@ -11,6 +11,7 @@ from a2a_bridge.hosting.ports import Scope, Stored, Synced, VersionConflict
 from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.hosting.stores.memory import MemoryWriter
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.patience import PATIENCE
 
 
 def out_of_order() -> A2AError:
@@ -70,7 +71,7 @@ class LateStore(MemoryStore):
 
     async def given(self) -> None:
         """Returns when there is something to commit."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not self.pending:  # noqa: ASYNC110  nobody is told
                 await asyncio.sleep(0)
 

@@ -18,9 +18,7 @@ from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.hosting.ports import Scope, Store
 from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
-
-#: seconds after which something counts as hanging
-PATIENCE = 10.0
+from tests.patience import PATIENCE
 
 SUBMITTED = hub.TASK_STATE_SUBMITTED
 WORKING = hub.TASK_STATE_WORKING

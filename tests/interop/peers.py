@@ -20,7 +20,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 AGENT = Path(__file__).with_name("sdk_agent.py")
 ALL_BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 #: seconds in which a process must say that it is ready, also on a busy machine
-START = 60.0
+START = 240.0
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import Any
 
 PREFIX = "script:"
 #: seconds after which an agent gives up on a `hold`, so that a failed test does not leave it waiting
-PATIENCE = 60.0
+PATIENCE = 240.0
 #: seconds between two events of a `tick`
 TICK = 0.05
 

@@ -26,6 +26,7 @@ from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
+from tests.patience import PATIENCE
 
 #: operations that the SDK names otherwise than we do
 _METHODS = {**METHODS, ops.SUBSCRIBE_TO_TASK: "subscribe"}
@@ -103,7 +104,7 @@ async def sdk_client(card: Any, binding: str) -> AsyncIterator[SdkService]:
     """The official client for one binding of a card (hub's or SDK's class)."""
     theirs = card if isinstance(card, a2a_pb2.AgentCard) else to_sdk(card)
     # Nothing here speaks TLS, and loading the certificates takes longer than a call.
-    async with httpx.AsyncClient(timeout=20, verify=False) as http:  # noqa: S501
+    async with httpx.AsyncClient(timeout=PATIENCE, verify=False) as http:  # noqa: S501
         clients = [
             ClientFactory(
                 ClientConfig(

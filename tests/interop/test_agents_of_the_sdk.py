@@ -18,6 +18,7 @@ from tests.interop import deviations as known
 from tests.interop.deviations import Deviation, Lines, differences
 from tests.interop.peers import ALL_BINDINGS, Peer
 from tests.interop.sdk_client import sdk_client
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.sdk
 
@@ -35,7 +36,7 @@ ACROSS_CLIENTS: dict[str, list[Deviation]] = {
 
 
 def ours(peer: Peer, binding: str) -> AbstractAsyncContextManager[Service]:
-    return find(binding).dial(peer.interface(binding), V1_0, DialOptions(timeout=20))
+    return find(binding).dial(peer.interface(binding), V1_0, DialOptions(timeout=PATIENCE))
 
 
 async def transcript(opened: AbstractAsyncContextManager[Any], name: str) -> Lines:

@@ -26,6 +26,7 @@ from tests.interop.deviations import CLIENT_DROPS_DETAILS, Lines, differences
 from tests.interop.peers import ALL_BINDINGS, Peer
 from tests.interop.sdk_client import sdk_client
 from tests.matrix.versions import CLIENTS, OURS, Side, expected_differences
+from tests.patience import PATIENCE
 from tests.peers.callers import LACKING, BareCaller, Caller, PeerCaller, ServiceCaller
 from tests.peers.faults import differences as older_differences
 from tests.peers.faults import without_residues
@@ -116,7 +117,9 @@ async def client_by_address(
         # Not `connect`, which answers like 1.0 whatever is spoken.
         async with http_fetch(DialOptions()) as fetch:
             best = select(await resolve(origin, fetch), known=[side.binding], version=side.version)[0]
-        async with find(side.binding).dial(best.interface, best.dialect, DialOptions(timeout=40)) as service:
+        async with find(side.binding).dial(
+            best.interface, best.dialect, DialOptions(timeout=PATIENCE)
+        ) as service:
             yield ServiceCaller(service, "0.3" if side.version == "1.0" else side.version)
     elif side.who == "1.3.0":
         async with httpx.AsyncClient(verify=False) as http:  # noqa: S501  no TLS here
@@ -139,7 +142,7 @@ async def test_an_older_agent_with_one_binding_is_reached_by_clients_of_every_ve
     agent = Side(release, AGENTS[release].speaks, "JSONRPC")
     extended = f"{running.http}/agent/authenticatedExtendedCard" if release == "0.2.16" else ""
     async with (
-        httpx.AsyncClient(timeout=40, verify=False) as http,  # noqa: S501  no TLS here
+        httpx.AsyncClient(timeout=PATIENCE, verify=False) as http,  # noqa: S501  no TLS here
         serving("gateway", running.http, *ANY_PORT) as gateway,
     ):
         expected = await settled(BareCaller(http, running.url("JSONRPC"), extended), OLDER_CONVERSATIONS)

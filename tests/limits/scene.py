@@ -15,10 +15,9 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
 from a2a_bridge.peer import Peer
 from a2a_bridge.runtime import ServeOptions, Server
+from tests.patience import PATIENCE
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
-#: seconds after which something counts as hanging
-PATIENCE = 15.0
 
 
 class Waiting:

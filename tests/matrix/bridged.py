@@ -18,6 +18,7 @@ from a2a_bridge.runtime import Server, connect, serve_agent, serve_gateway
 from tests.equivalence.agent import card, scripted_agent
 from tests.interop.sdk_client import sdk_client
 from tests.matrix.versions import BINDINGS, OURS, VERSIONS, Deviation, Side, expected_differences
+from tests.patience import PATIENCE
 from tests.peers.callers import LACKING, BareCaller, Caller, PeerCaller, ServiceCaller
 from tests.peers.faults import Fault, differences
 from tests.peers.processes import Agent, PeerClient
@@ -29,7 +30,7 @@ EVERYWHERE = [
 ]
 #: clients that talk side by side; the SDKs' agents spend most of the time waiting
 AT_ONCE = 4
-OPTIONS = DialOptions(timeout=40)
+OPTIONS = DialOptions(timeout=PATIENCE)
 #: for agents of the SDKs, which at 0.x take files as base64 text where a2a.v1 says bytes
 BASE64 = replace(OPTIONS, base64_files=True)
 
@@ -80,7 +81,7 @@ async def upstream(side: Side, peers: Peers) -> AsyncIterator[Upstream]:
             dialled = find("GRPC").dial(plain, by_version("1.0"), OPTIONS)
             yield Upstream(there, ServiceCaller(await stack.enter_async_context(dialled)))
             return
-        http = await stack.enter_async_context(httpx.AsyncClient(timeout=40, verify=False))  # noqa: S501  no TLS
+        http = await stack.enter_async_context(httpx.AsyncClient(timeout=PATIENCE, verify=False))  # noqa: S501  no TLS
         extended = f"{running.http}/agent/authenticatedExtendedCard" if side.version == "0.2.5" else ""
         yield Upstream(there, BareCaller(http, running.url("JSONRPC"), extended), BASE64)
 

@@ -26,12 +26,12 @@ from a2a_bridge.testing.samples import every_error, full, samples
 from a2a_bridge.testing.service_contract import assert_same_error, invoke
 from tests.equivalence.agent import card
 from tests.matrix.cells import BINDINGS, of
+from tests.patience import PATIENCE
 
 CELLS = [
     pytest.param(front, upstream, id=f"{front}-{upstream}") for front, upstream in product(BINDINGS, BINDINGS)
 ]
 cells = pytest.mark.parametrize(("front", "upstream"), CELLS)
-PATIENCE = 15.0
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ async def chain(front: str, upstream: str) -> AsyncIterator[Chain]:
         candidate = Candidate(of(agent.card, upstream), V1_0)
         async with serve_gateway(agent.card, [candidate]) as gateway:
             interface = of(gateway.card, front)
-            async with find(front).dial(interface, V1_0, DialOptions(timeout=20)) as near:
+            async with find(front).dial(interface, V1_0, DialOptions(timeout=PATIENCE)) as near:
                 yield Chain(probe, agent, gateway, near)
 
 

@@ -21,6 +21,7 @@ from tests.interop.deviations import Lines, differences
 from tests.interop.peers import Peer
 from tests.interop.sdk_client import sdk_client
 from tests.matrix.cells import CELLS, Cell, deviations, of
+from tests.patience import PATIENCE
 from tests.peers.faults import without_residues
 
 pytestmark = pytest.mark.sdk
@@ -56,8 +57,8 @@ async def test_a_gateway_changes_nothing(cell: Cell, sdk_agents: Callable[..., P
         if cell.client == "sdk":
             near = sdk_client(fronts, cell.front)
         else:
-            near = find(cell.front).dial(of(fronts, cell.front), V1_0, DialOptions(timeout=20))
-        direct = find(cell.upstream).dial(upstream, V1_0, DialOptions(timeout=20))
+            near = find(cell.front).dial(of(fronts, cell.front), V1_0, DialOptions(timeout=PATIENCE))
+        direct = find(cell.upstream).dial(upstream, V1_0, DialOptions(timeout=PATIENCE))
         expected = await transcripts(await stack.enter_async_context(direct))
         got = await transcripts(await stack.enter_async_context(near))
     for told in (expected, got):

@@ -10,9 +10,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
-
-#: seconds after which something counts as hanging
-PATIENCE = 10.0
+from tests.patience import PATIENCE
 
 TASK = hub.Task(id="t-1", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import grpc_tools
 
+from tests.patience import PATIENCE
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -39,7 +41,12 @@ def generate(folder: Path) -> ModuleType:
     # The plugin stands beside the interpreter, whether or not its environment is activated.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     subprocess.run(
-        command, cwd=protos, env={**os.environ, "PATH": path}, check=True, timeout=120, capture_output=True
+        command,
+        cwd=protos,
+        env={**os.environ, "PATH": path},
+        check=True,
+        timeout=PATIENCE,
+        capture_output=True,
     )
     sys.path.insert(0, str(folder))
     try:

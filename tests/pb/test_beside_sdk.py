@@ -8,6 +8,8 @@ import textwrap
 
 import pytest
 
+from tests.patience import PATIENCE
+
 OURS = "from a2a_bridge.pb import _pool, google_protobuf, google_rpc, lf_a2a_v1 as ours"
 THEIRS = "from a2a.types import a2a_pb2 as theirs"
 
@@ -52,7 +54,11 @@ print("both work")
 def test_both_work_in_one_process(imports: tuple[str, str]) -> None:
     script = "\n".join(imports) + textwrap.dedent(SCRIPT)
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-W", "error", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert done.stderr == ""
     assert done.stdout == "both work\n"
@@ -70,6 +76,6 @@ for name in ("lf/a2a/v1/a2a.proto", "google/rpc/status.proto", "google/api/http.
     raise SystemExit(name + " is in the default pool")
 """
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")

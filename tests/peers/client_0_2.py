@@ -109,7 +109,7 @@ class GrpcClient:
 
 async def opened(binding: str, url: str, origin: str) -> JsonRpcClient | GrpcClient:
     # Nothing here speaks TLS, and loading the certificates takes longer than a call.
-    http = httpx.AsyncClient(timeout=30, verify=False)  # noqa: S501
+    http = httpx.AsyncClient(timeout=240, verify=False)  # noqa: S501
     card = await A2ACardResolver(http, origin).get_agent_card() if origin else None
     if binding == "JSONRPC":
         return JsonRpcClient(http, A2AClient(http, agent_card=card, url=url))

@@ -78,7 +78,7 @@ def bare_card(url: str) -> types.AgentCard:
 
 async def opened(binding: str, url: str, origin: str) -> Client:
     # Nothing here speaks TLS, and loading the certificates takes longer than a call.
-    http = httpx.AsyncClient(timeout=30, verify=False)  # noqa: S501
+    http = httpx.AsyncClient(timeout=240, verify=False)  # noqa: S501
     if origin:
         card = await A2ACardResolver(http, origin).get_agent_card()
         config = ClientConfig(

@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 #: seconds in which a process must say that it is ready, also on a busy machine
-START = 60.0
-#: seconds in which a client must say something about a request
-PATIENCE = 30.0
+START = 240.0
 
 JSONRPC, HTTP_JSON, GRPC = "JSONRPC", "HTTP+JSON", "GRPC"
 

@@ -32,7 +32,7 @@ from a2a.utils.errors import ServerError
 
 PREFIX = "script:"
 #: seconds after which an agent gives up on a `hold`
-PATIENCE = 60.0
+PATIENCE = 240.0
 #: seconds between two events of a `tick`, so that who subscribes knows that it is heard
 TICK = 0.05
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
+from tests.patience import PATIENCE
 from tests.peers.callers import BareCaller, PeerCaller
 from tests.peers.faults import AGENT, CLIENT, FAULTS, WITHOUT_MEDIA_TYPES, differences, faults_of, nothing
 from tests.peers.processes import AGENTS, CLIENTS, Agent, PeerClient
@@ -31,7 +32,7 @@ PAIRS = [
 async def bare(agent: Agent) -> AsyncIterator[BareCaller]:
     """JSON-RPC of 0.3 as it is on the wire."""
     card = f"{agent.http}/agent/authenticatedExtendedCard" if agent.release == "0.2.16" else ""
-    async with httpx.AsyncClient(timeout=30, verify=False) as http:  # noqa: S501  no TLS here
+    async with httpx.AsyncClient(timeout=PATIENCE, verify=False) as http:  # noqa: S501  no TLS here
         yield BareCaller(http, agent.url("JSONRPC"), card)
 
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-PATIENCE = 10.0
+from tests.patience import PATIENCE
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import Gatekeeper, PushOptions
 from a2a_bridge.push.gatekeeper import is_own
+from tests.patience import PATIENCE
 from tests.push.receiver import receiving
 
 
@@ -100,7 +101,7 @@ async def test_our_own_public_addresses_are_refused() -> None:
 
 @asynccontextmanager
 async def posting(keeper: Gatekeeper) -> AsyncIterator[Post]:
-    async with http_post(DialOptions(timeout=10), keeper.resolve) as post:
+    async with http_post(DialOptions(timeout=PATIENCE), keeper.resolve) as post:
         yield post
 
 

@@ -15,6 +15,7 @@ from a2a_bridge.bindings import HostOptions, ListenAddress, asgi_host, find
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge.testing.probe import Probe
+from tests.patience import PATIENCE
 
 PATH = "/.hooks"
 both = pytest.mark.parametrize("kind", ["socket", "asgi"])
@@ -47,7 +48,7 @@ async def receiving(kind: str, receive: Any) -> AsyncIterator[httpx.AsyncClient]
             yield client
         return
     await host.start()
-    async with httpx.AsyncClient(base_url=f"http://{host.address}", timeout=10) as client:
+    async with httpx.AsyncClient(base_url=f"http://{host.address}", timeout=PATIENCE) as client:
         yield client
     await host.drain(0)
 
@@ -80,7 +81,7 @@ async def test_what_is_raised_becomes_a_status(
     kind: str, raised: Exception, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR, "a2a_bridge.http"):
-        async with asyncio.timeout(10), receiving(kind, Received(raised)) as client:
+        async with asyncio.timeout(PATIENCE), receiving(kind, Received(raised)) as client:
             reply = await client.post(f"{PATH}/a", content=b"{}", headers={"X-Token": "t"})
     assert reply.status_code == status
     assert b"secret" not in reply.content

@@ -21,8 +21,8 @@ from a2a_bridge.middleware import validate
 from a2a_bridge.middleware.older_callers import older_callers
 from a2a_bridge.middleware.push_memory import push_memory
 from a2a_bridge.push import PushOptions, Registrations, Webhook, pushing
+from tests.patience import PATIENCE
 
-PATIENCE = 10.0
 #: the receivers of tests are on this machine
 ALLOWED = PushOptions(allow=("127.0.0.1",), first=0.001)
 BOTH = (V1_0, V0_3)

@@ -9,18 +9,18 @@ from sqlalchemy import create_engine
 
 from a2a_bridge.hosting.stores.sql.neighbours import Neighbours
 from a2a_bridge.hosting.stores.sql.schema import metadata
+from tests.patience import PATIENCE
 from tests.stores.conftest import _postgres_template, postgres_url
 
 __all__ = ["_postgres_template", "postgres_url"]
 
 #: seconds: short enough for a test, long enough for a machine that has other things to do
 LEASE = 1.5
-BOUND = 30.0
 
 
 async def until(condition: Callable[[], object]) -> None:
     """Waits for something that only the database knows. The condition may block."""
-    async with asyncio.timeout(BOUND):
+    async with asyncio.timeout(PATIENCE):
         while not await asyncio.to_thread(condition):  # noqa: ASYNC110  it tells nobody
             await asyncio.sleep(0.02)
 
@@ -52,7 +52,7 @@ class Heard:
         self._tell()
 
     async def until(self, condition) -> None:
-        async with asyncio.timeout(BOUND), self._changed:
+        async with asyncio.timeout(PATIENCE), self._changed:
             await self._changed.wait_for(condition)
 
     def _tell(self) -> None:

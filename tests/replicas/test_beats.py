@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.postgres import Postgres
-from tests.replicas.conftest import BOUND, LEASE, Fleet, fleet_on, make_tables, until
+from tests.replicas.conftest import LEASE, PATIENCE, Fleet, fleet_on, make_tables, until
 
 
 def _alive(url: str) -> set[str]:
@@ -80,7 +80,7 @@ async def test_a_busy_loop_is_not_death(fleet: Fleet) -> None:
 
     watcher = threading.Thread(target=asyncio.run, args=(watch(),))
     watcher.start()
-    watcher.join(BOUND)  # which keeps the loop of `one` from doing anything
+    watcher.join(PATIENCE)  # which keeps the loop of `one` from doing anything
     assert watching.is_set()
     assert not dead.is_set()
     assert _alive(fleet.url) == {before} == {one.me}

@@ -10,7 +10,7 @@ import pytest
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting.stores.sql.commands import _SWEEP_UP
 from a2a_bridge.hosting.stores.sql.neighbours import Neighbours
-from tests.replicas.conftest import BOUND, Fleet, until
+from tests.replicas.conftest import PATIENCE, Fleet, until
 
 
 def _rows(url: str) -> int:
@@ -27,7 +27,7 @@ async def test_a_question_is_answered_and_nothing_is_left(fleet: Fleet) -> None:
     two, _ = await fleet.join()
     two.remote.serve(_echo)
     answers = await asyncio.wait_for(
-        asyncio.gather(*(one.remote.ask(two.me, b"%d" % number, None) for number in range(50))), BOUND
+        asyncio.gather(*(one.remote.ask(two.me, b"%d" % number, None) for number in range(50))), PATIENCE
     )
     assert answers == [b"re: %d" % number for number in range(50)]
     assert _rows(fleet.url) == 0
@@ -42,13 +42,13 @@ async def test_both_may_ask_each_other_meanwhile(fleet: Fleet) -> None:
 
     one.remote.serve(_echo)
     two.remote.serve(relay)
-    assert await asyncio.wait_for(one.remote.ask(two.me, b"\x00\xff", None), BOUND) == b"two:re: \x00\xff"
+    assert await asyncio.wait_for(one.remote.ask(two.me, b"\x00\xff", None), PATIENCE) == b"two:re: \x00\xff"
 
 
 async def test_who_is_not_there_is_not_asked(fleet: Fleet) -> None:
     one, _ = await fleet.join()
     with pytest.raises(A2AError) as caught:
-        await asyncio.wait_for(one.remote.ask("nobody", b"", None), BOUND)
+        await asyncio.wait_for(one.remote.ask("nobody", b"", None), PATIENCE)
     assert caught.value.reason is Reason.UNAVAILABLE
     assert caught.value.retry_after
     assert _rows(fleet.url) == 0
@@ -65,7 +65,7 @@ async def _asked_in_vain(one: Neighbours, two: Neighbours) -> asyncio.Task[bytes
 
     two.remote.serve(never)
     asking = asyncio.create_task(one.remote.ask(two.me, b"?", None))
-    await asyncio.wait_for(asked.wait(), BOUND)
+    await asyncio.wait_for(asked.wait(), PATIENCE)
     return asking
 
 
@@ -79,7 +79,7 @@ async def test_a_question_to_one_that_dies_has_failed(fleet: Fleet, graceful: bo
     else:
         two._room._loop.call_soon_threadsafe(two._replicas._beating.cancel)
     with pytest.raises(A2AError) as caught:
-        await asyncio.wait_for(asking, BOUND)
+        await asyncio.wait_for(asking, PATIENCE)
     assert caught.value.reason is Reason.UNAVAILABLE
     assert _rows(fleet.url) == 0
 
@@ -99,11 +99,11 @@ async def test_who_waits_no_longer_takes_the_question_back(fleet: Fleet) -> None
     with pytest.raises(A2AError) as caught:
         await one.remote.ask(two.me, b"?", 0.5)
     assert caught.value.reason is Reason.UNAVAILABLE
-    await asyncio.wait_for(asked.wait(), BOUND)
+    await asyncio.wait_for(asked.wait(), PATIENCE)
     await until(lambda: _rows(fleet.url) == 0)
     go_on.set()
-    await asyncio.wait_for(done.wait(), BOUND)  # what was begun goes on all the same
-    assert await asyncio.wait_for(one.remote.ask(two.me, b"again", None), BOUND) == b"late"
+    await asyncio.wait_for(done.wait(), PATIENCE)  # what was begun goes on all the same
+    assert await asyncio.wait_for(one.remote.ask(two.me, b"again", None), PATIENCE) == b"late"
 
 
 async def test_who_was_taken_for_dead_gets_the_answers_to_what_it_asked_before(fleet: Fleet) -> None:
@@ -118,13 +118,13 @@ async def test_who_was_taken_for_dead_gets_the_answers_to_what_it_asked_before(f
 
     two.remote.serve(slow)
     asking = asyncio.create_task(one.remote.ask(two.me, b"?", None))
-    await asyncio.wait_for(asked.wait(), BOUND)
+    await asyncio.wait_for(asked.wait(), PATIENCE)
     with psycopg.connect(fleet.url, autocommit=True) as connection:
         connection.execute("DELETE FROM replicas WHERE id = %s", [one.me])
         await heard.until(lambda: heard.lost == 1)
         connection.execute(_SWEEP_UP, {"me": two.me})
     go_on.set()
-    assert await asyncio.wait_for(asking, BOUND) == b"late"
+    assert await asyncio.wait_for(asking, PATIENCE) == b"late"
     assert _rows(fleet.url) == 0
 
 
@@ -135,7 +135,7 @@ async def test_a_question_that_is_not_there_any_more_has_failed(fleet: Fleet) ->
     with psycopg.connect(fleet.url, autocommit=True) as connection:
         connection.execute("DELETE FROM commands")
     with pytest.raises(A2AError) as caught:
-        await asyncio.wait_for(asking, BOUND)
+        await asyncio.wait_for(asking, PATIENCE)
     assert caught.value.reason is Reason.UNAVAILABLE
 
 
@@ -149,7 +149,7 @@ async def test_a_question_that_breaks_the_answerer_is_answered_with_nothing(
         raise RuntimeError
 
     two.remote.serve(broken)
-    assert await asyncio.wait_for(one.remote.ask(two.me, b"?", None), BOUND) == b""
+    assert await asyncio.wait_for(one.remote.ask(two.me, b"?", None), PATIENCE) == b""
     assert "could not be done" in caplog.text
 
 
@@ -159,7 +159,7 @@ async def test_questions_and_answers_that_nobody_hints_at_are_found(fleet: Fleet
     two.remote.serve(_echo)
     one._listener._handlers.clear()
     two._listener._handlers.clear()
-    assert await asyncio.wait_for(one.remote.ask(two.me, b"x", None), BOUND) == b"re: x"
+    assert await asyncio.wait_for(one.remote.ask(two.me, b"x", None), PATIENCE) == b"re: x"
 
 
 async def test_a_connection_that_is_cut_in_between_is_made_again(fleet: Fleet) -> None:
@@ -175,10 +175,10 @@ async def test_a_connection_that_is_cut_in_between_is_made_again(fleet: Fleet) -
 
     two.remote.serve(slow)
     asking = asyncio.create_task(one.remote.ask(two.me, b"x", None))
-    await asyncio.wait_for(asked.wait(), BOUND)
+    await asyncio.wait_for(asked.wait(), PATIENCE)
     with psycopg.connect(fleet.url, autocommit=True) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'a2a-bridge commands'"
         )
     go_on.set()
-    assert await asyncio.wait_for(asking, BOUND) == b"x"
+    assert await asyncio.wait_for(asking, PATIENCE) == b"x"

@@ -27,7 +27,7 @@ from tests.hosting.scene import (
     request,
     shapes,
 )
-from tests.replicas.conftest import BOUND, LEASE
+from tests.replicas.conftest import LEASE, PATIENCE
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ async def test_the_ids_of_events_are_those_of_the_log(beside: Any) -> None:
     task_id = await _begun(one, steps)
     context = CallContext()
     numbers = []
-    async with asyncio.timeout(BOUND):
+    async with asyncio.timeout(PATIENCE):
         asked = request("more", message_id="m-2", task_id=task_id)
         async for _ in two.client.send_streaming_message(asked, context):
             numbers.append(context.reply[EVENT_PARAMETER])
@@ -415,7 +415,7 @@ def _bury(url: str, name: str) -> None:
 
 async def _joined(talk: Talk, task_id: str, message_id: str, context: CallContext | None = None) -> None:
     """Returns when a message stands in the history of a task."""
-    async with asyncio.timeout(BOUND):
+    async with asyncio.timeout(PATIENCE):
         while True:
             with suppress(A2AError):  # before it is there
                 history = (await talk.get(task_id, context=context)).history

@@ -8,7 +8,7 @@ import psycopg
 from sqlalchemy import create_engine
 
 from a2a_bridge.hosting.stores.sql.notify import Kind, payload, payloads
-from tests.replicas.conftest import BOUND, Fleet
+from tests.replicas.conftest import PATIENCE, Fleet
 
 
 def _announce(one, url: str, task_ids: list[str], *, mail: bool = False, fail: bool = False) -> None:
@@ -44,7 +44,7 @@ async def test_who_is_alone_says_nothing_until_somebody_joins(fleet: Fleet) -> N
     await fleet.join(lease=60)
     with psycopg.connect(fleet.url, autocommit=True) as listening:
         listening.execute("LISTEN a2a_bridge")
-        async with asyncio.timeout(BOUND):
+        async with asyncio.timeout(PATIENCE):
             while one._replicas.alone:  # noqa: ASYNC110  nobody is told
                 await asyncio.sleep(0)
         _announce(one, fleet.url, ["t"])

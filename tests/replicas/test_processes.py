@@ -16,10 +16,10 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.durability.callers import Caller, callers, lost
 from tests.durability.serving import Served, Stage, until
+from tests.patience import PATIENCE
 
 #: seconds: short enough for a test, long enough for a machine that has other things to do
 LEASE = "4"
-BOUND = 60.0
 
 
 class Fleet:
@@ -53,7 +53,7 @@ async def fleet(postgres_url: str, tmp_path: Path) -> AsyncIterator[Fleet]:
 
 
 async def _send(caller: Caller, text: str, task_id: str = "", *, immediately: bool = False) -> hub.Task:
-    async with asyncio.timeout(BOUND):
+    async with asyncio.timeout(PATIENCE):
         answer = await caller.send(text, uuid4().hex, task_id=task_id, immediately=immediately)
     return answer.task
 
@@ -80,14 +80,14 @@ async def test_any_replica_answers_any_call_and_tasks_outlive_the_one_that_works
 
     killed.kill()
     await killed.ended()
-    async with asyncio.timeout(BOUND):
+    async with asyncio.timeout(PATIENCE):
         # Said by `resume`, which knows steady work only.
         assert (await unary).status.message.parts[0].text == "it was not steady work"
     at = len((await third[0].get(tasks[0].id)).artifacts[0].parts)
     await _moved_on(third[0], tasks[0].id, at + 5)
 
     assert await stopped.stop() == 0
-    async with asyncio.timeout(BOUND):
+    async with asyncio.timeout(PATIENCE):
         told = await asyncio.gather(*followers)
     for mark, task, texts in zip(marks, tasks, told, strict=True):
         assert texts == [f"{mark}:{number}." for number in range(pieces)]
@@ -133,7 +133,7 @@ async def test_all_are_replaced_again_and_again_while_everybody_works_on(fleet: 
     with suppress(asyncio.CancelledError):
         await visitors
 
-    async with asyncio.timeout(BOUND):
+    async with asyncio.timeout(PATIENCE):
         read = await asyncio.gather(*readers)
     for mark, task, (texts, numbers, cuts) in zip(marks, tasks, read, strict=True):
         ended = await serving()[2].get(task.id)
@@ -210,7 +210,7 @@ async def _any_call(owner: Caller, others: list[Caller]) -> None:
         await _told(owner, hanging.id, 2)
         canceled = await other.cancel(hanging.id)
         assert canceled.status.state == hub.TASK_STATE_CANCELED
-        async with asyncio.timeout(BOUND):
+        async with asyncio.timeout(PATIENCE):
             assert [one.event.status_update.status.state async for one in events][-1] == canceled.status.state
             streamed = await more
         assert streamed[0].event.task.id == hanging.id
@@ -243,7 +243,7 @@ async def _ending(caller: Caller, task_id: str) -> hub.Task:
 
 
 async def _moved_on(caller: Caller, task_id: str, pieces: int) -> None:
-    async with asyncio.timeout(BOUND):
+    async with asyncio.timeout(PATIENCE):
         while True:
             task = await caller.get(task_id)
             if task.artifacts and len(task.artifacts[0].parts) >= pieces:
@@ -252,7 +252,7 @@ async def _moved_on(caller: Caller, task_id: str, pieces: int) -> None:
 
 
 async def _told(caller: Caller, task_id: str, messages: int) -> None:
-    async with asyncio.timeout(BOUND):
+    async with asyncio.timeout(PATIENCE):
         while True:
             task = await caller.get(task_id)
             if len([message for message in task.history if message.role == hub.ROLE_USER]) >= messages:

@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-PATIENCE = 60.0
+from tests.patience import PATIENCE
+
 _HTTP_2 = b"PRI * HTTP/2.0"
 _HEAD_END = b"\r\n\r\n"
 _DATA, _HEADERS, _END_STREAM = 0, 1, 1

@@ -11,10 +11,9 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.patience import PATIENCE
 from tests.resume.cutting import Cutter
 from tests.resume.scene import Seen, numbered, read, read_until_cut, subscribing
-
-PATIENCE = 20.0
 
 
 class Caller:

@@ -13,6 +13,7 @@ from a2a_bridge.core.call import RESUME_PARAMETER
 from a2a_bridge.core.resume import GAP, gap_of
 from a2a_bridge.dialects import V1_0, Dialect, by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.patience import PATIENCE
 from tests.resume.bridged import Bridge, bridged, sending
 from tests.resume.reading import Caller, resumed
 from tests.resume.scene import BINDINGS, Seen, numbered, read_until_cut, subscribing
@@ -22,7 +23,6 @@ fronts = pytest.mark.parametrize("front", BINDINGS)
 upstreams = pytest.mark.parametrize("upstream", BINDINGS)
 numberings = pytest.mark.parametrize("own", [True, False], ids=["agent's ids", "our ids"])
 CHUNKS = 3
-PATIENCE = 20.0
 
 
 def contents(seen: list[Seen]) -> list[bytes]:

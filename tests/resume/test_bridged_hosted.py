@@ -13,13 +13,13 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.hosting.stores import MemoryStore, open_store
 from a2a_bridge.testing.agents import ScriptedAgent
+from tests.patience import PATIENCE
 from tests.resume.bridged import reached
 from tests.resume.cutting import Cutter
 from tests.resume.hosted import EVENTS, Scene, answered_question, log_of, sending, served
 from tests.resume.reading import Caller, resumed
 from tests.resume.scene import BINDINGS, dialling, read, read_until_cut, subscribing
 
-PATIENCE = 30.0
 stores = pytest.mark.parametrize("kind", ["memory", "sqlite"])
 upstreams = pytest.mark.parametrize("upstream", BINDINGS)
 

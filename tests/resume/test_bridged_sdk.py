@@ -17,6 +17,7 @@ from a2a_bridge.core.lifecycle import advance
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0, by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.patience import PATIENCE
 from tests.peers.processes import Agent, peer_agents
 from tests.resume.bridged import reached, sending
 from tests.resume.cutting import Cutter, cutting
@@ -27,7 +28,6 @@ __all__ = ["peer_agents"]
 
 pytestmark = pytest.mark.sdk
 
-PATIENCE = 30.0
 Agents = Callable[..., Agent]
 upstreams = pytest.mark.parametrize("upstream", BINDINGS)
 

@@ -13,9 +13,8 @@ import uvicorn
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Agent, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.patience import PATIENCE
 
-#: seconds after which something counts as hanging
-PATIENCE = 15.0
 WELL_KNOWN = "/.well-known/agent-card.json"
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 EXTENSION = "https://ext.example/one"

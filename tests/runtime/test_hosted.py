@@ -21,8 +21,8 @@ from a2a_bridge.hosting.stores import CannotOpen, MemoryStore, open_store
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import Pushing
 from a2a_bridge.runtime import ServeOptions
+from tests.patience import PATIENCE
 
-PATIENCE = 15.0
 HERE = Scope("", "")
 
 

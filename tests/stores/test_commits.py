@@ -24,7 +24,6 @@ from a2a_bridge.hosting.stores.sql.schema import sends, tasks
 from a2a_bridge.testing.store_scene import (
     COMPLETED,
     HERE,
-    PATIENCE,
     WORKING,
     Author,
     found,
@@ -33,12 +32,13 @@ from a2a_bridge.testing.store_scene import (
     rest,
     take,
 )
+from tests.patience import PATIENCE
 
-QUIET = StoreOptions(commit_delay=3600.0)
+QUIET = StoreOptions(commit_delay=3600.0, ack_timeout=PATIENCE)
 
 
 async def test_a_stream_of_a_hundred_chunks_costs_a_few_transactions(url: str) -> None:
-    async with opened(url, StoreOptions()) as store:
+    async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:
         await store.settled()  # what the janitor does at the start
         before = store.commits
         reader = store.subscribe("t", 0)
@@ -66,7 +66,7 @@ async def test_many_tasks_share_a_transaction(url: str) -> None:
 
 
 async def test_what_nobody_waits_for_is_written_after_the_delay(url: str) -> None:
-    async with opened(url, StoreOptions(commit_delay=0.01)) as store:
+    async with opened(url, StoreOptions(commit_delay=0.01, ack_timeout=PATIENCE)) as store:
         reader = store.subscribe("t", 0)
         Author(store).begin("t")
         assert await take(reader, 1) == [("task", WORKING)]
@@ -357,7 +357,7 @@ async def test_a_connection_that_its_server_does_not_know_to_be_lost_blocks_nobo
 async def test_what_was_given_during_an_outage_is_written_though_nobody_waits(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(url, StoreOptions()) as store:
+    async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:
         author = await Author(store).begin("t").synced()
         reader = store.subscribe("t", 1)
         perform = store._committer.perform
@@ -381,7 +381,7 @@ async def test_what_was_given_during_an_outage_is_written_though_nobody_waits(
 async def test_groups_of_anything_add_up(url: str, seed: int) -> None:
     """Many tasks at once, in all interleavings: each log is gapless, each task is what its log adds up to."""
     choose = random.Random(seed)
-    async with opened(url, StoreOptions(commit_delay=0.001)) as store:
+    async with opened(url, StoreOptions(commit_delay=0.001, ack_timeout=PATIENCE)) as store:
 
         async def one(name: str) -> Author:
             author = Author(store).begin(name)

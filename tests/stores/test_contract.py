@@ -11,6 +11,7 @@ import pytest
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.stores import StoreOptions, open_store
 from a2a_bridge.testing.contracts import DurableStoreContract, SharedStoreContract
+from tests.patience import PATIENCE
 
 
 class TestSqliteStore(DurableStoreContract):
@@ -37,7 +38,7 @@ class TestPostgresStore(SharedStoreContract):
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Store]:
-        async with open_store(self.url, StoreOptions(lease=60.0)) as store:
+        async with open_store(self.url, StoreOptions(lease=600.0, ack_timeout=PATIENCE)) as store:
             yield store
 
     @asynccontextmanager
@@ -45,10 +46,10 @@ class TestPostgresStore(SharedStoreContract):
         # What somebody does who has not seen it beat for the lease.
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute("DELETE FROM replicas")
-        async with open_store(self.url, StoreOptions(lease=60.0)) as other:
+        async with open_store(self.url, StoreOptions(lease=600.0, ack_timeout=PATIENCE)) as other:
             yield other
 
     @asynccontextmanager
     async def beside(self, store: Store) -> AsyncIterator[Store]:
-        async with open_store(self.url, StoreOptions(lease=60.0)) as other:
+        async with open_store(self.url, StoreOptions(lease=600.0, ack_timeout=PATIENCE)) as other:
             yield other

@@ -79,9 +79,9 @@ async def test_many_logs_go_in_batches(sqlite_url: str) -> None:
 
 
 async def test_tasks_are_kept_unless_asked_otherwise(url: str) -> None:
-    async with opened(url, StoreOptions()) as store:
+    async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:
         await _scene(store, 3)
-        await janitor(store, StoreOptions(), 10**9).round()
+        await janitor(store, StoreOptions(ack_timeout=PATIENCE), 10**9).round()
         assert {page.total for page in await pages(store)} == {5}
         options = StoreOptions(tasks_kept=HOUR)
         config = hub.TaskPushNotificationConfig(task_id="ended1", id="p", url="https://hook.example/")
@@ -163,12 +163,12 @@ async def test_the_janitor_minds_no_failure(sqlite_url: str, monkeypatch: pytest
 
     monkeypatch.setattr(module, "_ROUND", 0.001)
     monkeypatch.setattr(Janitor, "round", failing)
-    async with opened(sqlite_url, StoreOptions()) as store:
+    async with opened(sqlite_url, StoreOptions(ack_timeout=PATIENCE)) as store:
         async with asyncio.timeout(PATIENCE):
             await done.wait()
         assert store.refusal() is None
     with pytest.raises(A2AError):
-        await janitor(store, StoreOptions(), 0).round()
+        await janitor(store, StoreOptions(ack_timeout=PATIENCE), 0).round()
 
 
 def test_nothing_is_left_out() -> None:

@@ -30,6 +30,7 @@ from a2a_bridge.hosting.stores.sql.schema import metadata
 from a2a_bridge.hosting.stores.sql.upgrading import HEAD, upgrade
 from a2a_bridge.push.vault import new_key
 from a2a_bridge.testing.store_scene import COMPLETED, HERE, Author, found, rest
+from tests.patience import PATIENCE
 
 
 def test_the_steps_lead_to_the_tables(url: str) -> None:
@@ -97,7 +98,7 @@ async def test_a_file_is_one_process_at_a_time(tmp_path: Path) -> None:
     )
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             assert await process.stdout.readline() == b"open\n"
         with pytest.raises(CannotOpen, match="another process"):
             async with open_store(url):
@@ -160,7 +161,7 @@ async def test_an_empty_postgresql_is_not_filled_by_itself(database: str) -> Non
         await asyncio.create_subprocess_exec(sys.executable, "-m", "a2a_bridge", "db", "upgrade", database)
         for _ in range(2)
     ]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         assert [await program.wait() for program in programs] == [0, 0]
     async with open_store(database) as store:
         assert (await store.list(HERE, TaskQuery())).total == 0
@@ -235,7 +236,7 @@ async def test_keys_are_looked_at(sqlite_url: str) -> None:
 
 
 async def test_closing_writes_what_was_given(url: str) -> None:
-    async with open_store(url, StoreOptions(commit_delay=3600.0)) as store:
+    async with open_store(url, StoreOptions(commit_delay=3600.0, ack_timeout=PATIENCE)) as store:
         author = Author(store).begin("t")
         author.status(COMPLETED)
     async with open_store(url) as store:
@@ -247,7 +248,7 @@ async def test_a_closed_store_keeps_nobody_waiting(sqlite_url: str) -> None:
     async with open_store(sqlite_url) as store:
         author = await Author(store).begin("t").synced()
     author.chunk("x")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(A2AError):
             await author.writer.synced()
         with pytest.raises(A2AError):

@@ -30,13 +30,14 @@ from a2a_bridge.testing.store_scene import (
     made,
     pages,
 )
+from tests.patience import PATIENCE
 
 SECOND = 10**9
 
 
 async def test_pages_have_what_stays_where_it_is_once(url: str) -> None:
     """Others come and change between two pages: what does not is on exactly one page, in order."""
-    async with opened(url, StoreOptions()) as store:
+    async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:
         authors = [Author(store).begin(f"t{number:03}", NOON + number) for number in range(60)]
         await asyncio.gather(*(author.synced() for author in authors))
         seen: list[str] = []
@@ -63,7 +64,7 @@ async def test_pages_have_what_stays_where_it_is_once(url: str) -> None:
 async def test_totals_are_what_counting_gives(url: str, seed: int) -> None:
     choose = random.Random(seed)
     spans = [1, 1000, SECOND, 70 * SECOND, 5000 * SECOND, 300_000 * SECOND, 10**8 * SECOND]
-    async with opened(url, StoreOptions(commit_delay=0.001)) as store:
+    async with opened(url, StoreOptions(commit_delay=0.001, ack_timeout=PATIENCE)) as store:
         authors: list[Author] = []
         for number in range(80):
             scope = choose.choice([HERE, ELSEWHERE[0]])
@@ -113,7 +114,7 @@ async def test_tasks_that_end_in_the_group_that_made_them_cost_few_counters() ->
 async def test_what_a_page_costs_depends_on_no_total(url: str) -> None:
     """Every statement of a page is answered from an index, and reads no more rows than the page has."""
     statements: list[tuple[str, Any]] = []
-    async with opened(url, StoreOptions()) as store:
+    async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:
         many = 3000
         await store.write(lambda connection: _fill(connection, many))
         engine = store._database.engine
@@ -181,7 +182,7 @@ def _look_at_plans(connection: Connection, queries: list[tuple[str, Any]]) -> No
 
 async def test_stretches_of_every_length_add_up(url: str) -> None:
     """A million seconds of tasks, ten minutes apart."""
-    async with opened(url, StoreOptions()) as store:
+    async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:
 
         def fill(connection: Connection) -> None:
             connection.execute(counts.delete())
@@ -226,7 +227,7 @@ async def test_tokens_are_good_on_every_replica(postgres_url: str) -> None:
 @pytest.mark.parametrize("name", ODD)
 async def test_any_name_will_do(url: str, name: str) -> None:
     scope = Scope(name, name)
-    async with opened(url, StoreOptions()) as store:
+    async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:
         await Author(store, scope).begin("t", context_id=name).synced()
         for context in (name, ""):
             page = await store.list(scope, TaskQuery(context_id=context))
@@ -242,7 +243,7 @@ async def test_any_name_will_do(url: str, name: str) -> None:
 
 @pytest.mark.parametrize("time", [-(10**19), 0, 10**19])
 async def test_times_that_no_database_can_hold(url: str, time: int) -> None:
-    async with opened(url, StoreOptions()) as store:
+    async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:
         await Author(store).begin("t", time).synced()
         assert ids(await pages(store)) == ["t"]
         assert (await store.list(HERE, TaskQuery(since=-(10**20)))).total == 1

@@ -15,12 +15,12 @@ from a2a_bridge.testing.store_scene import COMPLETED, PATIENCE, WORKING, Author,
 @pytest.mark.parametrize("after", [0, 5])
 async def test_readers_who_begin_together_each_look_into_the_database(sqlite_url: str, after: int) -> None:
     """After a restart nobody here knows the task yet."""
-    async with opened(sqlite_url, StoreOptions()) as store:
+    async with opened(sqlite_url, StoreOptions(ack_timeout=PATIENCE)) as store:
         author = Author(store).begin("t")
         for number in range(8):
             author.chunk(str(number))
         await author.synced()
-    async with opened(sqlite_url, StoreOptions()) as store:
+    async with opened(sqlite_url, StoreOptions(ack_timeout=PATIENCE)) as store:
         readers = [store.subscribe("t", after) for _ in range(3)]
         told = await asyncio.gather(*(take(reader, 9 - after) for reader in readers))
         assert told == [[("task", WORKING), *"01234567"][after:]] * 3
@@ -37,7 +37,7 @@ async def test_readers_are_looked_at_once_for_all_who_were_given_an_event(
         trim(tail)
 
     monkeypatch.setattr(_Tail, "trim", counted)
-    async with opened(sqlite_url, StoreOptions()) as store:
+    async with opened(sqlite_url, StoreOptions(ack_timeout=PATIENCE)) as store:
         author = await Author(store).begin("t").synced()
         readers = [store.subscribe("t", 0) for _ in range(100)]
         for reader in readers:

@@ -18,9 +18,9 @@ from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.pb import google_rpc
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports.grpc import BINDING, GrpcHost
+from tests.patience import PATIENCE
 
 SERVICE = "lf.a2a.v1.A2AService"
-PATIENCE = 10.0
 
 
 @asynccontextmanager

@@ -19,8 +19,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.host import HttpHost
 from a2a_bridge_transports.http_json import BINDING as HTTP_JSON_BINDING
 from a2a_bridge_transports.jsonrpc import BINDING as JSONRPC_BINDING
+from tests.patience import PATIENCE
 
-PATIENCE = 10.0
 BINDINGS = {"JSONRPC": JSONRPC_BINDING, "HTTP+JSON": HTTP_JSON_BINDING}
 MESSAGE = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
 

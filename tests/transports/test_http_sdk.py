@@ -14,6 +14,7 @@ from a2a.utils import errors as sdk_errors
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
+from tests.patience import PATIENCE
 from tests.transports.http_scene import BINDINGS, Scripted, hosting, update
 
 pytestmark = [pytest.mark.sdk, pytest.mark.parametrize("kind", list(BINDINGS))]
@@ -32,7 +33,7 @@ async def client(url: str, kind: str, *, streaming: bool = False) -> AsyncIterat
             streaming=True, push_notifications=True, extended_agent_card=True
         ),
     )
-    async with httpx.AsyncClient(timeout=10) as http:
+    async with httpx.AsyncClient(timeout=PATIENCE) as http:
         config = ClientConfig(streaming=streaming, supported_protocol_bindings=[kind], httpx_client=http)
         async with ClientFactory(config).create(card) as sdk:
             yield sdk

@@ -14,6 +14,7 @@ from a2a_bridge import A2AError, Reason
 from a2a_bridge.core.errors import Violation
 from a2a_bridge.dialects.v0_3 import models
 from tests.dialects.v0_3.schema import ENUMS, ERRORS, METHODS, OBJECTS, TOLERATED, UNIONS, table
+from tests.patience import PATIENCE
 
 MESSAGE = {"kind": "message", "messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
 TASK = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "working"}}
@@ -399,7 +400,7 @@ def test_the_bridge_does_without_pydantic() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=PATIENCE,
         env={"PYTHONPATH": "transports"},
     )
     assert done.stdout.strip() == "False"

@@ -14,6 +14,7 @@ from a2a_bridge.codec import decoder, dumps, loads_exact
 from a2a_bridge.core import operations as ops
 from a2a_bridge.dialects.v0_3 import forms, proto_card
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.patience import PATIENCE
 
 HERE = Path(__file__).parent
 PYTHON = HERE.parents[2] / ".build" / "peers" / "0.3" / "bin" / "python"
@@ -30,7 +31,7 @@ def sdk(**job: Any) -> Any:
         input=json.dumps(job),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr
