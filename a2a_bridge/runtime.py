@@ -139,11 +139,13 @@ def guarded(
     options: ServeOptions,
     dialects: Sequence[Dialect] = (V1_0,),
     remembered: Remembered | None = None,
+    *,
+    elsewhere: bool = False,
 ) -> Service:
     """A service behind the middleware that every served one gets: checks that no binding should repeat.
 
     dialects: the versions it is served in; what older callers need is there only with them. remembered: what is
-    known of those callers, where others have to know it too.
+    known of those callers, where others have to know it too. elsewhere: see `validate`.
     """
     rounded.on_first = _log_rounding
     bounds = options.limits
@@ -160,7 +162,7 @@ def guarded(
         access_log(),
         deadline(),
         *older,
-        validate(),
+        validate(elsewhere=elsewhere),
         extensions(card),
         *options.middleware,
         # Inside the middleware of options, which may be what knows who calls.
@@ -280,7 +282,7 @@ async def serve_service(
         carries=rewrites_card,
     )
     service = compose(service, _addressed(advertisement, only_missing=not rewrites_card))
-    service = guarded(service, card, options, dialects_of(plan), remembered)
+    service = guarded(service, card, options, dialects_of(plan), remembered, elsewhere=rewrites_card)
     for (family, address, path), group in grouped(plan).items():
         host = hosts.get((family, address))
         for kind, dialects in group.items():

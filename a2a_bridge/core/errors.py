@@ -49,8 +49,9 @@ class Blame(Enum):
 class Reason(Enum):
     """Why a call failed: (JSON-RPC code, gRPC status, HTTP status, default text, level).
 
-    `level` tells how JSON-RPC carries it: "a2a" and "rpc" errors ride on HTTP 200, "http" errors use their
-    HTTP status there too, because credentials, limits and outages concern intermediaries as well.
+    `level` says where it arises: "a2a" and "rpc" in the protocols themselves, "http" before a request is read as
+    JSON-RPC (credentials, size, rate), "call" while a call is running. JSON-RPC carries "http" errors with their HTTP
+    status; all others with 200, because some clients drop the body of any other status.
     The value in ErrorInfo.reason is the member's name.
     """
 
@@ -108,9 +109,9 @@ class Reason(Enum):
     RESOURCE_EXHAUSTED = (-32603, GrpcStatus.RESOURCE_EXHAUSTED, 429, "Too many requests", "http")
     UNAUTHENTICATED = (-32603, GrpcStatus.UNAUTHENTICATED, 401, "Authentication is required", "http")
     PERMISSION_DENIED = (-32603, GrpcStatus.PERMISSION_DENIED, 403, "Permission denied", "http")
-    DEADLINE_EXCEEDED = (-32603, GrpcStatus.DEADLINE_EXCEEDED, 504, "The deadline has passed", "http")
-    CANCELLED = (-32603, GrpcStatus.CANCELLED, 499, "The call was cancelled", "http")
-    UNAVAILABLE = (-32603, GrpcStatus.UNAVAILABLE, 503, "The agent is not available", "http")
+    DEADLINE_EXCEEDED = (-32603, GrpcStatus.DEADLINE_EXCEEDED, 504, "The deadline has passed", "call")
+    CANCELLED = (-32603, GrpcStatus.CANCELLED, 499, "The call was cancelled", "call")
+    UNAVAILABLE = (-32603, GrpcStatus.UNAVAILABLE, 503, "The agent is not available", "call")
 
     code: int
     grpc: GrpcStatus
@@ -124,6 +125,11 @@ class Reason(Enum):
         self.http = http
         self.text = text
         self.level = level
+
+    @property
+    def jsonrpc_http(self) -> int:
+        """The HTTP status of a JSON-RPC answer with this error."""
+        return self.http if self.level == "http" else 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +195,12 @@ def invalid_params(field: str, description: str) -> A2AError:
     """INVALID_PARAMS with one violation; the message names the field (`field` may be empty for the whole)."""
     text = f"{field}: {description}" if field else description
     return A2AError(Reason.INVALID_PARAMS, text, violations=(Violation(field, description),))
+
+
+def missing_members(paths: Sequence[str]) -> A2AError:
+    """INVALID_PARAMS that names every absent REQUIRED member by its JSON path."""
+    violations = [Violation(path, "is required") for path in paths]
+    return A2AError(Reason.INVALID_PARAMS, f"{', '.join(paths)}: required", violations=violations)
 
 
 def task_not_found(task_id: str) -> A2AError:

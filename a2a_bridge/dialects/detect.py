@@ -49,7 +49,7 @@ def detect(
     if text:
         spoken = [dialect for dialect in offered if _is(dialect, text)]
         if not spoken:
-            raise version_not_supported(text, offered)
+            raise version_not_supported(_unknown(text), offered)
     else:
         spoken = [dialect for dialect in offered if not dialect.declares]
     for dialect in spoken:
@@ -59,7 +59,7 @@ def detect(
     if elsewhere and lenient:
         return elsewhere[0]
     if not spoken or (elsewhere and not text):
-        raise version_not_supported(text, offered)
+        raise version_not_supported(_undeclared(offered, elsewhere), offered)
     return spoken[0]
 
 
@@ -72,7 +72,7 @@ def detect_among(declared: str | None, group: Sequence[Dialect], offered: Iterab
     for dialect in group:
         if not text or _is(dialect, text):
             return dialect
-    raise version_not_supported(text, offered)
+    raise version_not_supported(_unknown(text), offered)
 
 
 def presumed(declared: str | None, offered: Sequence[Dialect], having: Collection[Dialect] = ()) -> Dialect:
@@ -88,15 +88,34 @@ def presumed(declared: str | None, offered: Sequence[Dialect], having: Collectio
     return (spoken or addressed or silent or list(offered))[0]
 
 
-def version_not_supported(declared: str, offered: Iterable[Dialect]) -> A2AError:
-    """VERSION_NOT_SUPPORTED that says what was asked for and what is offered."""
+def version_not_supported(problem: str, offered: Iterable[Dialect]) -> A2AError:
+    """VERSION_NOT_SUPPORTED that says what is wrong with the request's version and what is offered."""
     supported = ", ".join(dialect.version for dialect in offered)
-    asked = f"version {declared[:32]!r}" if declared else f"no A2A-Version, which means {DEFAULT_VERSION},"
     return A2AError(
         Reason.VERSION_NOT_SUPPORTED,
-        f"{asked} is not supported here; supported: {supported}",
+        f"{problem}; supported: {supported}",
         metadata={"supportedVersions": supported},
     )
+
+
+def _unknown(declared: str) -> str:
+    return f"version {declared[:32]!r} is not supported here"
+
+
+def _undeclared(offered: Collection[Dialect], elsewhere: Sequence[Dialect]) -> str:
+    """What is wrong with a request that declares no version, and the header that mends it.
+
+    elsewhere: the offered versions that have the method or path, all of which have to be declared.
+    """
+    read_as = f"without the header A2A-Version a request is read as {DEFAULT_VERSION}"
+    if elsewhere:
+        version = elsewhere[0].version
+        return (
+            f"this method or path belongs to version {version}, and {read_as}; send the header 'A2A-Version: "
+            f"{version}' (a server that is started with --lenient-versions does not need it)"
+        )
+    version = next(iter(offered)).version
+    return f"{read_as}, which is not served here; send the header 'A2A-Version: {version}'"
 
 
 def _is(dialect: Dialect, text: str) -> bool:

@@ -7,21 +7,22 @@ from typing import Any
 
 from a2a_bridge.codec import missing_required
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.errors import A2AError, Reason, Violation
+from a2a_bridge.core.errors import missing_members
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service, refused_stream
 from a2a_bridge.dialects import KNOWN, Dialect, older_versions
 
-#: what 0.x requires to be there and lets be empty, which is one thing in the hub
+#: what 0.x requires to be present but lets be empty; in the hub empty and absent are the same
 _MAY_BE_EMPTY = frozenset({"message.parts"})
 
 
-def validate(dialects: Iterable[Dialect] = KNOWN) -> Middleware:
+def validate(dialects: Iterable[Dialect] = KNOWN, *, elsewhere: bool = False) -> Middleware:
     """Middleware that raises INVALID_PARAMS naming every absent REQUIRED member (spec 1.4, field_behavior).
 
-    dialects: those that may be spoken; callers of older ones may say less.
+    elsewhere: the agent runs elsewhere and may be of 0.x itself, so that it decides about what only 0.x lets be empty.
+    dialects: those that may be spoken; of older ones such requests pass.
     """
-    older = older_versions(dialects)
+    older = older_versions(dialects) if elsewhere else frozenset()
 
     def wrap(service: Service) -> Service:
         return _Validate(service, older)
@@ -37,13 +38,13 @@ class _Validate:
     async def unary(self, call: Call[Req, Res], /) -> Res:
         missing = self._missing(call)
         if missing:
-            raise _refusal(missing)
+            raise missing_members(missing)
         return await self._service.unary(call)
 
     def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
         missing = self._missing(call)
         if missing:
-            return refused_stream(_refusal(missing))
+            return refused_stream(missing_members(missing))
         return self._service.stream(call)
 
     def _missing(self, call: Call[Any, Any]) -> list[str]:
@@ -51,9 +52,3 @@ class _Validate:
         if missing and call.context.origin.version in self._older:
             return [path for path in missing if path not in _MAY_BE_EMPTY]
         return missing
-
-
-def _refusal(missing: list[str]) -> A2AError:
-    violations = [Violation(path, "is required") for path in missing]
-    text = f"{', '.join(missing)}: required"
-    return A2AError(Reason.INVALID_PARAMS, text, violations=violations)

@@ -29,7 +29,7 @@ def test_the_errors() -> None:
             str(reason.code),
             f"{reason.grpc.name} ({int(reason.grpc)})",
             str(reason.http),
-            str(reason.http if reason.level == "http" else 200),
+            str(reason.jsonrpc_http),
             reason.text,
         ]
         for reason in Reason

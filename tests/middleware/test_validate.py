@@ -70,22 +70,25 @@ async def test_what_has_all_that_is_required_passes(operation: Any, probe: Probe
 
 
 @pytest.mark.parametrize(
-    ("version", "allowed"), [("0.3", True), ("0.2.5", True), ("1.0", False), ("", False)]
+    ("version", "elsewhere"),
+    [("0.3", True), ("0.2.5", True), ("1.0", True), ("", True), ("0.3", False), ("0.2.5", False)],
 )
-async def test_what_older_versions_let_be_empty_passes_for_their_callers(
-    version: str, allowed: bool, probe: Probe
+async def test_an_agent_elsewhere_decides_about_what_older_versions_let_be_empty(
+    version: str, elsewhere: bool, probe: Probe
 ) -> None:
+    allowed = elsewhere and version.startswith("0.")
+    checked = validate(elsewhere=elsewhere)(probe)
     context = CallContext(origin=Origin("JSONRPC", version))
     message = hub.Message(message_id="m", role=hub.ROLE_USER)
     call: Any = Call(ops.SEND_MESSAGE, hub.SendMessageRequest(message=message), context)
     if allowed:
-        await ask(validate()(probe), call)
+        await ask(checked, call)
     else:
         with pytest.raises(A2AError) as caught:
-            await ask(validate()(probe), call)
+            await ask(checked, call)
         assert refusal(caught.value) == (Reason.INVALID_PARAMS, ["message.parts"])
     assert len(probe.calls) == allowed
     call = Call(ops.SEND_MESSAGE, hub.SendMessageRequest(), context)
     with pytest.raises(A2AError) as caught:
-        await ask(validate()(probe), call)
+        await ask(checked, call)
     assert refusal(caught.value) == (Reason.INVALID_PARAMS, ["message"])

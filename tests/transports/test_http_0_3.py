@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.codec import dumps
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
@@ -234,7 +235,8 @@ async def test_a_stream_that_is_refused_is_a_stream_of_one_error(method: str, pa
         yield
 
     async with hosting(Scripted(on_stream=stream), dialects=KNOWN) as host:
-        answer = await ask(host, request("POST", "/", frame(method, params), version=""))
+        raw = request("POST", "/", frame(method, params), version="", Accept="text/event-stream")
+        answer = await ask(host, raw)
         assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
         [event] = events(answer)
         expected = -32602 if params["id"] == 5 else -32001
@@ -244,6 +246,90 @@ async def test_a_stream_that_is_refused_is_a_stream_of_one_error(method: str, pa
             with pytest.raises(A2AError) as caught:
                 await anext(near.stream(call))
             assert caught.value.reason is Reason.TASK_NOT_FOUND
+
+
+EVENTS, BOTH = "text/event-stream", "application/json, text/event-stream"
+
+
+@pytest.mark.parametrize(
+    ("version", "headers", "media"),
+    [
+        ("", {"Accept": EVENTS}, EVENTS),
+        ("", {"Accept": f"{EVENTS};q=0.9, text/plain", "User_Agent": "python-httpx/0.28"}, EVENTS),
+        ("", {"Accept": BOTH}, "application/json"),
+        ("", {"Accept": f"{EVENTS}, */*;q=0.1"}, "application/json"),
+        ("", {"Accept": "*/*"}, "application/json"),
+        ("", {}, "application/json"),
+        ("1.0", {"Accept": EVENTS}, EVENTS),
+        ("1.0", {"Accept": EVENTS, "User_Agent": "Go-http-client/1.1"}, EVENTS),
+        ("1.0", {"Accept": EVENTS, "User_Agent": "python-httpx/0.28"}, "application/json"),
+        ("1.0", {"Accept": BOTH, "User_Agent": "Go-http-client/1.1"}, "application/json"),
+        ("1.0", {"Accept": BOTH}, "application/json"),
+        ("1.0", {}, "application/json"),
+    ],
+)
+async def test_what_a_stream_that_is_refused_looks_like(
+    version: str, headers: dict[str, str], media: str
+) -> None:
+    async def stream(_: Call[Any, Any]) -> Any:
+        raise A2AError(Reason.TASK_NOT_FOUND)
+        yield
+
+    method = "SubscribeToTask" if version else "tasks/resubscribe"
+    async with hosting(Scripted(on_stream=stream), dialects=KNOWN) as host:
+        raw = request("POST", "/", frame(method, {"id": "t"}), version=version, **headers)
+        answer = await ask(host, raw)
+        assert (answer.status, answer.headers["content-type"]) == (200, media)
+        tree = events(answer)[0] if media == EVENTS else answer.json()
+        assert tree["error"]["code"] == -32001
+        # What is no stream is never answered as one.
+        unary = frame("GetTask" if version else "tasks/get", {"id": 5})
+        answer = await ask(host, request("POST", "/", unary, version=version, **headers))
+        assert (answer.headers["content-type"], answer.json()["error"]["code"]) == (
+            "application/json",
+            -32602,
+        )
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"method": "Nothing"}, -32601),
+        ({"method": "GetTask", "params": {"id": 5}}, -32602),
+        ({"method": "GetTask", "params": {}}, -32602),
+        ({"method": "GetTask", "params": []}, -32602),
+        ({"method": "GetTask", "params": {"id": "t"}}, -32600),
+        ({"method": "message/send", "params": {"message": 5}}, -32602),
+        ({"method": "message/send", "params": {"message": KIND}}, -32600),
+        ({"method": "message/stream", "params": {"message": KIND}}, -32600),
+    ],
+    ids=str,
+)
+async def test_a_request_without_an_id_is_refused_after_all_else(body: dict[str, Any], code: int) -> None:
+    service = Scripted()
+    async with hosting(service, dialects=KNOWN) as host:
+        version = "" if "/" in body["method"] else "1.0"
+        raw = request("POST", "/", dumps({"jsonrpc": "2.0", **body}), version=version)
+        answer = (await ask(host, raw)).json()
+        assert (answer["id"], answer["error"]["code"]) == (None, code)
+    assert not service.calls
+
+
+async def test_a_method_of_1_0_without_a_version_is_told_which_header_to_send() -> None:
+    message = {"role": "ROLE_USER", "parts": [{"text": "Hello"}], "messageId": "1"}
+    async with hosting(Scripted(), dialects=KNOWN) as host:
+        raw = request("POST", "/", frame("SendMessage", {"message": message}), version="")
+        error = (await ask(host, raw)).json()["error"]
+        rest = (
+            await ask(host, request("POST", "/message:send", dumps({"message": message}), version=""))
+        ).json()
+    assert error["code"] == -32009
+    assert error["message"] == f"{rest['error']['message']}, 0.1", "0.1 is not spoken over HTTP+JSON"
+    assert error["message"] == (
+        "this method or path belongs to version 1.0, and without the header A2A-Version a request is read as 0.3; "
+        "send the header 'A2A-Version: 1.0' (a server that is started with --lenient-versions does not need it); "
+        "supported: 1.0, 0.3, 0.2.5, 0.1"
+    )
 
 
 async def test_credentials_and_outages_keep_their_status_where_a_stream_was_asked_for() -> None:

@@ -22,7 +22,7 @@ def test_ids_come_back(token: str) -> None:
     body = f'{{"jsonrpc":"2.0","id":{token},"method":"M","params":{{}}}}'
     parsed = wire.parse(body.encode())
     assert json.loads(parsed.id) == json.loads(token)
-    assert parsed[1:] == ("M", {})
+    assert parsed[1:] == ("M", {}, True)
 
 
 @pytest.mark.parametrize("token", ["1.5", "1.0", "1e2", "true", "[]", "{}", '"%s"' % ("x" * 2000)])
@@ -71,7 +71,6 @@ def test_what_is_no_json(body: bytes) -> None:
         (b'{"id":1,"method":"M"}', Reason.INVALID_REQUEST, b"1"),
         (b'{"jsonrpc":"1.0","id":1,"method":"M"}', Reason.INVALID_REQUEST, b"1"),
         (b'{"jsonrpc":2.0,"id":1,"method":"M"}', Reason.INVALID_REQUEST, b"1"),
-        (b'{"jsonrpc":"2.0","method":"M"}', Reason.INVALID_REQUEST, b"null"),
         (b'{"jsonrpc":"2.0","id":1}', Reason.INVALID_REQUEST, b"1"),
         (b'{"jsonrpc":"2.0","id":1,"method":""}', Reason.INVALID_REQUEST, b"1"),
         (b'{"jsonrpc":"2.0","id":1,"method":5}', Reason.INVALID_REQUEST, b"1"),
@@ -91,7 +90,12 @@ def test_params_may_be_absent_or_null() -> None:
 
 def test_of_duplicate_keys_the_last_counts() -> None:
     body = b'{"jsonrpc":"2.0","id":1,"id":2,"method":"A","method":"B","params":{"a":1,"a":2}}'
-    assert wire.parse(body) == (b"2", "B", {"a": 2})
+    assert wire.parse(body) == (b"2", "B", {"a": 2}, True)
+
+
+def test_a_request_without_an_id_is_told_from_one_with_null() -> None:
+    assert wire.parse(b'{"jsonrpc":"2.0","method":"M"}') == (b"null", "M", None, False)
+    assert wire.parse(b'{"jsonrpc":"2.0","id":null,"method":"M"}') == (b"null", "M", None, True)
 
 
 def test_unknown_members_are_ignored() -> None:

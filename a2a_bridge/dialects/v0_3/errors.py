@@ -28,8 +28,10 @@ from a2a_bridge.dialects.v1_0.errors import (
     BY_GRPC,
     BY_HTTP,
     BY_TEXT,
+    STATUS_TELLS,
     from_details,
     json_details,
+    underlying,
 )
 
 #: reason → the type's name, which gRPC servers put before the message
@@ -114,15 +116,15 @@ class Spelling:
     known: frozenset[Reason] = KNOWN
 
     def encode_jsonrpc(self, error: A2AError) -> ErrorReply[Any]:
-        """The JSON-RPC error object; HTTP 200 except for what concerns intermediaries (level "http")."""
+        """The JSON-RPC error object; HTTP 200 except for what is refused before JSON-RPC (level "http")."""
         reason = error.reason
         info, *rest = json_details(error)
         body: dict[str, Any] = {"code": error.code, "message": _own_text(reason, error.message)}
-        reply: ErrorReply[Any] = ErrorReply(reason.http if reason.level == "http" else 200, body)
+        reply: ErrorReply[Any] = ErrorReply(reason.jsonrpc_http, body)
         if rest:
             body["data"] = _data(rest)
         if reason not in self.known or not _same(self.decode_jsonrpc(reply), error):
-            body["data"] = [info, *rest]
+            body["data"] = [info, *rest, *underlying(error)]
         return reply
 
     def encode_http_json(self, error: A2AError) -> ErrorReply[Any]:
@@ -160,7 +162,7 @@ class Spelling:
             return _hub_text(_by_status(reply, message, details))
         by_status = BY_HTTP.get(reply.status)
         # Several reasons share a number and differ in the status, with which they then travel.
-        telling = by_status is not None and by_status.level == "http" and by_status.code == code
+        telling = by_status is not None and by_status.level in STATUS_TELLS and by_status.code == code
         by_code = by_status if telling else None
         return _hub_text(_by_number(code, message, details, by_code))
 

@@ -35,6 +35,9 @@ BY_GRPC = {
     GrpcStatus.UNAUTHENTICATED: Reason.UNAUTHENTICATED,
 }
 
+#: levels of reasons that share a JSON-RPC number, so that a peer's HTTP status tells more than the number
+STATUS_TELLS = ("http", "call")
+
 #: a JSON-RPC number as the metadata of an ErrorInfo carries it; none is longer than 32 bits
 _NUMBER = re.compile(r"-?[0-9]{1,10}")
 
@@ -62,9 +65,9 @@ BY_HTTP = {
 
 
 def encode_jsonrpc(error: A2AError) -> ErrorReply[Any]:
-    """The JSON-RPC error object; HTTP 200 except for what concerns intermediaries (level "http")."""
-    body = {"code": error.code, "message": error.message, "data": json_details(error)}
-    return ErrorReply(error.reason.http if error.reason.level == "http" else 200, body)
+    """The JSON-RPC error object; HTTP 200 except for what is refused before JSON-RPC (level "http")."""
+    body = {"code": error.code, "message": error.message, "data": json_details(error) + underlying(error)}
+    return ErrorReply(error.reason.jsonrpc_http, body)
 
 
 def encode_http_json(error: A2AError) -> ErrorReply[Any]:
@@ -102,7 +105,7 @@ def decode_jsonrpc(reply: ErrorReply[Any]) -> A2AError:
     if code is None:
         return from_details(message, details, fallback=by_status or Reason.INTERNAL_ERROR, aside=reply.text)
     # Several reasons share a number and differ in the status, with which they then travel.
-    telling = by_status is not None and by_status.level == "http" and by_status.code == code
+    telling = by_status is not None and by_status.level in STATUS_TELLS and by_status.code == code
     return from_details(message, details, code=code, by_code=by_status if telling else BY_CODE.get(code))
 
 
@@ -152,6 +155,15 @@ def json_details(error: A2AError) -> list[Any]:
     return found
 
 
+def underlying(error: A2AError) -> list[Any]:
+    """A second ErrorInfo with the reason of an error that has another name, where JSON-RPC's number and status do not
+    tell that reason.
+    """
+    if error.name in _BY_NAME or error.reason.level != "call":
+        return []
+    return [{"@type": any_details.ERROR_INFO, "reason": error.reason.name, "domain": DOMAIN}]
+
+
 #: levels of a detail that are passed on: some readers give up far earlier than writers
 _DEEPEST = 200
 _LEFT_OUT = any_details.value("a detail that JSON cannot carry was left out")
@@ -190,7 +202,7 @@ def from_details(
     aside: what the peer said outside of any error format, such as an HTML page or a stack trace. It may give the
     reason away but goes no further than a note on the exception, which no binding sends.
     """
-    info, violations, retry_after, rest = _sort(details)
+    info, beneath, violations, retry_after, rest = _sort(details)
     name = _text(info.get("reason"))
     raw = info.get("metadata")
     metadata = {str(key): _metadatum(value) for key, value in raw.items()} if isinstance(raw, Mapping) else {}
@@ -199,7 +211,7 @@ def from_details(
     if code is None and name.startswith("A2A_") and _NUMBER.fullmatch(metadata.get("code", "")):
         code = int(metadata["code"])
         by_code = BY_CODE.get(code)
-    by_name = _BY_NAME.get(name) or _BY_NAME.get(name.removesuffix("_ERROR"))
+    by_name = _BY_NAME.get(name) or _BY_NAME.get(name.removesuffix("_ERROR")) or beneath
     reason = by_name or by_code or _by_text(message or aside, texts) or fallback
     if reason in (Reason.INTERNAL_ERROR, Reason.INVALID_PARAMS) and not name:
         # Peers that use one number for everything still say in words what happened.
@@ -207,7 +219,7 @@ def from_details(
     if code is not None and by_name is None and code not in BY_CODE:
         name = name or f"A2A_{abs(code)}"
         metadata.setdefault("code", str(code))
-    if by_name is None and _text(info.get("domain")) not in ("", DOMAIN):
+    if name not in _BY_NAME and _text(info.get("domain")) not in ("", DOMAIN):
         metadata.setdefault("domain", info["domain"])
     error = A2AError(
         reason or Reason.INTERNAL_ERROR,
@@ -227,8 +239,9 @@ def from_details(
 
 def _sort(
     details: list[Any],
-) -> tuple[Mapping[str, Any], list[Violation], float | None, list[Mapping[str, Any]]]:
+) -> tuple[Mapping[str, Any], Reason | None, list[Violation], float | None, list[Mapping[str, Any]]]:
     info: Mapping[str, Any] = {}
+    beneath: Reason | None = None
     violations: list[Violation] = []
     retry_after: float | None = None
     rest: list[Mapping[str, Any]] = []
@@ -236,6 +249,8 @@ def _sort(
         kind = _text(detail.get("@type")).rpartition("/")[2]
         if kind == "google.rpc.ErrorInfo" and not info:
             info = detail
+        elif kind == "google.rpc.ErrorInfo" and detail.get("domain") == DOMAIN and beneath is None:
+            beneath = _BY_NAME.get(_text(detail.get("reason")))
         elif kind == "google.rpc.BadRequest" and isinstance(detail.get("fieldViolations"), list):
             violations += [
                 Violation(_text(item.get("field")), _text(item.get("description")))
@@ -246,7 +261,7 @@ def _sort(
             retry_after = _seconds(detail.get("retryDelay"))
         else:
             rest.append(detail)
-    return info, violations, retry_after, rest
+    return info, beneath, violations, retry_after, rest
 
 
 def _by_text(message: str, texts: Mapping[str, Reason]) -> Reason | None:

@@ -58,9 +58,9 @@ TABLE = {
     "RESOURCE_EXHAUSTED": (-32603, 429, 429, 8, ""),
     "UNAUTHENTICATED": (-32603, 401, 401, 16, ""),
     "PERMISSION_DENIED": (-32603, 403, 403, 7, ""),
-    "DEADLINE_EXCEEDED": (-32603, 504, 504, 4, ""),
-    "CANCELLED": (-32603, 499, 499, 1, ""),
-    "UNAVAILABLE": (-32603, 503, 503, 14, ""),
+    "DEADLINE_EXCEEDED": (-32603, 200, 504, 4, ""),
+    "CANCELLED": (-32603, 200, 499, 1, ""),
+    "UNAVAILABLE": (-32603, 200, 503, 14, ""),
 }
 reasons = pytest.mark.parametrize("reason", list(Reason), ids=[reason.name for reason in Reason])
 
@@ -119,7 +119,7 @@ def test_numbers_and_statuses(reason: Reason) -> None:
 
 @reasons
 def test_jsonrpc_says_only_what_the_number_does_not(reason: Reason) -> None:
-    explained = reason.level == "http" or TABLE[reason.name][0] in (-32008, -32009)
+    explained = reason.level in ("http", "call") or TABLE[reason.name][0] in (-32008, -32009)
     assert ("data" in OWN.encode_jsonrpc(A2AError(reason)).body) == explained
     if reason is Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED:
         assert OLDER.encode_jsonrpc(A2AError(reason)).body["data"][0]["reason"] == reason.name

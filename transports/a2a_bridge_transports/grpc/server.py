@@ -242,7 +242,7 @@ class _Side:
         """Answers a caller of the A2A service in a package, and so a version, that is not served here."""
 
         async def handle(_wire: bytes, _context: Any, _call_context: CallContext) -> None:
-            raise version_not_supported("", self.offered)
+            raise version_not_supported("this version of the A2A service is not served here", self.offered)
 
         await self._guarded(handle)(b"", context)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from a2a_bridge.codec import InexactNumber, Json, dumps
+from a2a_bridge.codec import InexactNumber, Json, dumps, missing_required
 from a2a_bridge.core.call import EVENT_PARAMETER, SPELLING_PARAMETER, Call, CallContext
-from a2a_bridge.core.errors import A2AError, Reason, invalid_params
+from a2a_bridge.core.errors import A2AError, Reason, invalid_params, missing_members
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, Form, Row
+from a2a_bridge.dialects.callers import reads_events_only
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.exchange import (
     EVENT_STREAM,
@@ -44,6 +45,12 @@ def _check_structure(params: Json) -> None:
         raise invalid_params("", "params has to be an object")
 
 
+def _refuse_notification(message: Any) -> None:
+    """Raises INVALID_PARAMS for a request that lacks members, else INVALID_REQUEST for one without an id."""
+    missing = missing_required(message)
+    raise missing_members(missing) if missing else wire.not_a_request()
+
+
 class JsonRpcServer(ServerSide[Rows]):
     """A service at one URL.
 
@@ -71,7 +78,7 @@ class JsonRpcServer(ServerSide[Rows]):
             check_content_type(request.headers)
             body = await request.read()
             frame = wire.parse(body)
-            token, name, params = frame
+            token, name, params, identified = frame
             spoken = self.usual.get(declared_version(request.headers, request.query))
             row = spoken.index.get(name) if spoken is not None else None
             if row is None or spoken is None:
@@ -93,6 +100,8 @@ class JsonRpcServer(ServerSide[Rows]):
                 message = row.decode_request(params)
                 if row.aside is not None:
                     beside = row.aside(params)
+            if not identified:
+                _refuse_notification(message)
             context = self.context(request, table, message.tenant, beside)
             call = Call(row.operation, message, context)
             if row.streaming:
@@ -195,7 +204,11 @@ class JsonRpcServer(ServerSide[Rows]):
         status = error_status(error, encoded.status)
         headers = error_headers(error) + parameters
         body = wire.error(token, encoded.body)
-        if table.older and status == 200 and row is not None and row.streaming:
-            # Callers of those versions read nothing but events where they asked for a stream.
+        streaming = row is None or row.streaming
+        if (
+            streaming
+            and status == 200
+            and reads_events_only(request.headers, declares=table.dialect.declares)
+        ):
             return Reply(status, EVENT_STREAM + headers, sse.encode(body))
         return Reply(status, JSON + headers, body)

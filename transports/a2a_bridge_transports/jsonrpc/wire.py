@@ -2,7 +2,8 @@
 
 Rules (JSON-RPC 2.0; A2A 1.0.1 section 9):
 1. A request has a string or integer id, or null. One without an id would be a notification, which A2A does not
-   have: it is refused, and so nothing happens unanswered. Fractions and ids above 1 KiB are refused.
+   have: after method and params have been checked it is refused, and so nothing happens unanswered. Fractions and ids
+   above 1 KiB are refused.
 2. There are no batches.
 3. An address is a method's name, or `GET` and a path relative to the URL for what is no JSON-RPC: a document.
 4. Ids go back as they came, integers of any size included. Where none could be read, the answer's id is null.
@@ -19,15 +20,17 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 MAX_ID = 1024
 NULL = b"null"
 
-_ABSENT = object()
-
 
 class Frame(NamedTuple):
-    """A request: the id as JSON text, the method, and params of whatever type (None when absent)."""
+    """A request: the id as JSON text, the method, and params of whatever type (None when absent).
+
+    identified: whether there is an id; without one `id` is that of the answer, null.
+    """
 
     id: bytes
     method: str
     params: Json
+    identified: bool = True
 
 
 class Malformed(Exception):  # noqa: N818  it carries an error and is none of its own
@@ -57,13 +60,18 @@ def parse(body: bytes) -> Frame:
     if type(tree) is not dict:
         text = "batches are not part of A2A" if type(tree) is list else "a request is a JSON object"
         raise Malformed(A2AError(Reason.INVALID_REQUEST, text))
-    token = _token(tree.get("id", _ABSENT), body)
+    token = _token(tree.get("id"), body)
     if tree.get("jsonrpc") != "2.0":
         raise Malformed(A2AError(Reason.INVALID_REQUEST, 'jsonrpc has to be "2.0"'), token)
     method = tree.get("method")
     if type(method) is not str or not method or not _is_unicode(method):
         raise Malformed(A2AError(Reason.INVALID_REQUEST, "method has to be a string"), token)
-    return Frame(token, method, tree.get("params"))
+    return Frame(token, method, tree.get("params"), "id" in tree)
+
+
+def not_a_request() -> A2AError:
+    """INVALID_REQUEST for a request without an id, which has nothing else wrong with it."""
+    return A2AError(Reason.INVALID_REQUEST, "a request needs an id; A2A has no notifications")
 
 
 def exact_params(body: bytes) -> Json:
@@ -150,7 +158,5 @@ def _token(value: object, body: bytes) -> bytes:
         return b"%d" % value
     elif value is None:
         return NULL
-    if value is _ABSENT:
-        raise Malformed(A2AError(Reason.INVALID_REQUEST, "a request needs an id; A2A has no notifications"))
     text = f"id has to be a string of at most {MAX_ID} bytes, an integer or null"
     raise Malformed(A2AError(Reason.INVALID_REQUEST, text))
