@@ -47,7 +47,7 @@ class ServeOptions:
     middleware: tuple[Middleware, ...] = ()
     grpc_tls: Any = None
     usage: Usage | None = None
-    grpc_urls: GrpcUrls = "bare"
+    grpc_urls: GrpcUrls = "both-in-0.x"
     push: bool = True
     push_options: PushOptions = field(default_factory=PushOptions)
     push_relay: str = ""

@@ -3,8 +3,10 @@
 Rules:
 1. The interfaces of the card are exactly the mounted ones, in their order.
 2. URLs come from the public URL if there is one, else from what the caller itself used to reach us.
-3. gRPC interfaces are written as `host:port` (spec 5.8), all others as URLs. `GrpcUrls` is for readers that want
-   a scheme before them.
+3. gRPC interfaces are written as `host:port` (spec 5.8), all others as URLs, and those of HTTP+JSON without a
+   trailing slash, because clients append `/message:send`. In the members of 0.x a gRPC interface stands twice: as the
+   URL that 0.3 requires, then as the `host:port` that the SDKs pass to gRPC; of two entries for one transport they
+   take the last. `GrpcUrls` is for readers that want another form.
 4. With an interface of 0.x the document has the members of 0.x too (see `dual`), and stands where 0.2 looks for it
    as well. `url` is the first interface of the newest 0.x version; `additionalInterfaces` lists those of 0.x, that
    one again too (A2A 0.3, 5.6.2), for each transport those of the newest 0.x version that has it, each place once.
@@ -21,7 +23,7 @@ from urllib.parse import urlsplit
 from a2a_bridge.bindings import Document, ListenAddress
 from a2a_bridge.cards.dual import dual, without_mutual_tls
 from a2a_bridge.codec import JsonObject, dumps
-from a2a_bridge.dialects import GRPC, KNOWN, V1_0, Dialect, by_version
+from a2a_bridge.dialects import GRPC, HTTP_JSON, KNOWN, V1_0, Dialect, by_version
 from a2a_bridge.dialects.detect import normalise
 from a2a_bridge.dialects.v0_3.card import OLD_WELL_KNOWN_PATH, without_residue
 from a2a_bridge.dialects.v0_3.card_interfaces import is_old, main_interface, places
@@ -36,9 +38,9 @@ _REMEMBERED = 64
 #: whom a document is for
 WHOLE, FOR_0_2 = "all", "0.2"
 
-#: how gRPC interfaces are written: `host:port`; with http:// or https:// before it in the members of 0.x; or
-#: everywhere, for readers that want all interfaces to be URLs
-GrpcUrls = Literal["bare", "http-in-0.x", "http"]
+#: how gRPC interfaces are written in the members of 0.x: as URL and as `host:port`, as `host:port` only, or as URL
+#: only; `http` writes URLs in the members of 1.0 too, for readers that want all interfaces to be URLs
+GrpcUrls = Literal["both-in-0.x", "bare", "http-in-0.x", "http"]
 
 
 def interface(binding: str, url: str = "", *, version: str = "1.0", tenant: str = "") -> hub.AgentInterface:
@@ -79,7 +81,8 @@ class Advertisement:
 
     card: everything but the interfaces. mounted: what is served. card_address: the listener that serves
     the card itself. public_url: base URL of the HTTP interfaces as the outside sees it, without the mount
-    path. public_grpc: `host:port` of the gRPC interfaces as the outside sees them. secure: whether our own
+    path. public_grpc: `host:port` of the gRPC interfaces as the outside sees them, or a URL; `https://` and port 443 mean
+    TLS. secure: whether our own
     HTTP listeners speak TLS. grpc_urls: see `GrpcUrls`. grpc_secure: whether those have https in them.
     carries: whether the card is of an agent elsewhere, so that what only an older version says travels on with it
     to bridges further on; who is hosted here never sees nor shows that.
@@ -94,18 +97,20 @@ class Advertisement:
         public_url: str = "",
         public_grpc: str = "",
         secure: bool = False,
-        grpc_urls: GrpcUrls = "bare",
+        grpc_urls: GrpcUrls = "both-in-0.x",
         grpc_secure: bool = False,
         carries: bool = False,
     ) -> None:
         self._card = card
         self._carries = carries
         self._grpc_urls = grpc_urls
-        self._grpc_scheme = "https" if grpc_secure else "http"
         self.mounted = tuple(mounted)
         self._card_address = card_address
         self._public_url = public_url.rstrip("/")
-        self._public_grpc = public_grpc
+        scheme, named, rest = public_grpc.partition("://")
+        self._public_grpc = rest if named else public_grpc
+        secured = grpc_secure or scheme == "https" or self._public_grpc.endswith(":443")
+        self._grpc_scheme = "https" if secured else "http"
         self._scheme = "https" if secure else "http"
         self._documents: dict[tuple[str, str], bytes] = {}
 
@@ -173,7 +178,13 @@ class Advertisement:
         if main is not None:
             for one in listed:
                 one.protocol_version = main.protocol_version  # which is what the card says of them all
-            made.supported_interfaces.extend([main, *listed])
+            made.supported_interfaces.append(main)
+            for one in listed:
+                made.supported_interfaces.append(one)
+                if self._grpc_urls == "both-in-0.x" and one.protocol_binding == GRPC.name:
+                    bare = made.supported_interfaces.add()
+                    bare.CopyFrom(one)
+                    bare.url = one.url.partition("://")[2]
         return made
 
     def _interfaces(self, base_url: str, *, http: bool) -> list[hub.AgentInterface]:
@@ -195,11 +206,12 @@ class Advertisement:
             if one.family == "grpc" or not separator:
                 return self._authority(one, base_url)
             return f"{scheme}://{self._authority(one, base_url)}{one.path}"
+        path = one.path or ("" if one.interface.protocol_binding == HTTP_JSON.name else "/")
         if self._public_url:
-            return self._public_url + (one.path or "/")
+            return self._public_url + path
         if base_url and one.address == self._card_address:
-            return base_url + (one.path or "/")
-        return f"{self._scheme}://{self._authority(one, base_url)}{one.path or '/'}"
+            return base_url + path
+        return f"{self._scheme}://{self._authority(one, base_url)}{path}"
 
     def _authority(self, one: Mounted, base_url: str) -> str:
         if self._public_grpc and one.interface.protocol_binding == GRPC.name:

@@ -51,7 +51,7 @@ def test_exactly_the_mounted_ones_in_their_order() -> None:
         (one.protocol_binding, one.url, one.protocol_version, one.tenant) for one in made.supported_interfaces
     ] == [
         ("GRPC", "127.0.0.1:50051", "1.0", ""),
-        ("HTTP+JSON", "http://127.0.0.1:8080/", "1.0", "acme"),
+        ("HTTP+JSON", "http://127.0.0.1:8080", "1.0", "acme"),
         ("JSONRPC", "http://127.0.0.1:8080/a2a", "1.0", ""),
     ]
     assert made.name == "a"
@@ -78,6 +78,20 @@ def test_the_address_that_the_caller_used(base: str, expected: str) -> None:
 
 def test_a_root_interface_ends_with_a_slash() -> None:
     assert urls([http()], "https://agent.example/x") == ["https://agent.example/x/"]
+
+
+@pytest.mark.parametrize(
+    ("base", "public", "root"),
+    [
+        ("", "", "http://127.0.0.1:8080"),
+        ("https://agent.example/x", "", "https://agent.example/x"),
+        ("", "https://agent.example", "https://agent.example"),
+        ("", "https://agent.example/x/", "https://agent.example/x"),
+    ],
+)
+def test_urls_of_http_json_end_without_a_slash(base: str, public: str, root: str) -> None:
+    mounted = [http("", binding="HTTP+JSON"), http("/a2a", binding="HTTP+JSON")]
+    assert urls(mounted, base, public_url=public) == [root, f"{root}/a2a"]
 
 
 def test_other_listeners_keep_their_own_address() -> None:
@@ -194,7 +208,11 @@ def test_with_an_interface_of_0_3_the_card_has_the_members_of_both() -> None:
     assert document["url"] == "http://h.example/old"
     assert document["preferredTransport"] == "JSONRPC"
     assert document["protocolVersion"] == "0.3.0"
-    assert places(document) == [("http://h.example/old", "JSONRPC"), ("127.0.0.1:50051", "GRPC")]
+    assert places(document) == [
+        ("http://h.example/old", "JSONRPC"),
+        ("http://127.0.0.1:50051", "GRPC"),
+        ("127.0.0.1:50051", "GRPC"),
+    ]
 
 
 def test_the_main_interface_is_the_first_of_the_newest_0_x() -> None:
@@ -212,6 +230,7 @@ def test_the_main_interface_is_the_first_of_the_newest_0_x() -> None:
     assert document["protocolVersion"] == "0.3.0"
     assert places(document) == [
         ("http://h.example/3", "HTTP+JSON"),
+        ("http://127.0.0.1:50051", "GRPC"),
         ("127.0.0.1:50051", "GRPC"),
         ("http://h.example/3", "JSONRPC"),
         ("http://h.example/three", "JSONRPC"),
@@ -242,21 +261,40 @@ def test_0_x_alone_is_a_card_of_both_all_the_same(version: str, said: str, spoke
 
 
 @pytest.mark.parametrize(
-    ("grpc_urls", "newer", "older"),
+    ("grpc_urls", "newer", "older", "more"),
     [
-        ("bare", "127.0.0.1:50051", "127.0.0.1:50051"),
-        ("http-in-0.x", "127.0.0.1:50051", "http://127.0.0.1:50051"),
-        ("http", "http://127.0.0.1:50051", "http://127.0.0.1:50051"),
+        ("both-in-0.x", "127.0.0.1:50051", "http://127.0.0.1:50051", ["127.0.0.1:50051"]),
+        ("bare", "127.0.0.1:50051", "127.0.0.1:50051", []),
+        ("http-in-0.x", "127.0.0.1:50051", "http://127.0.0.1:50051", []),
+        ("http", "http://127.0.0.1:50051", "http://127.0.0.1:50051", []),
     ],
 )
-def test_grpc_addresses_in_the_form_that_readers_want(grpc_urls: Any, newer: str, older: str) -> None:
+def test_grpc_addresses_in_the_form_that_readers_want(
+    grpc_urls: Any, newer: str, older: str, more: list[str]
+) -> None:
     mounted = [grpc(), grpc(version="0.3")]
     document = tree(mounted, grpc_urls=grpc_urls)
     assert [one["url"] for one in document["supportedInterfaces"]] == [newer, newer]
     assert (document["url"], document["preferredTransport"]) == (older, "GRPC")
-    assert places(document) == [(older, "GRPC")]
+    assert places(document) == [(url, "GRPC") for url in (older, *more)]
     secure = tree(mounted, grpc_urls=grpc_urls, grpc_secure=True)
     assert secure["url"] == older.replace("http:", "https:")
+
+
+@pytest.mark.parametrize(
+    ("public", "newer", "older"),
+    [
+        ("grpc.example:443", "grpc.example:443", "https://grpc.example:443"),
+        ("grpc.example:9", "grpc.example:9", "http://grpc.example:9"),
+        ("https://grpc.example:9", "grpc.example:9", "https://grpc.example:9"),
+        ("http://grpc.example:9", "grpc.example:9", "http://grpc.example:9"),
+    ],
+)
+def test_whether_a_public_grpc_address_speaks_tls(public: str, newer: str, older: str) -> None:
+    document = tree([grpc(), grpc(version="0.3")], public_grpc=public)
+    assert [one["url"] for one in document["supportedInterfaces"]] == [newer, newer]
+    assert document["url"] == older
+    assert places(document) == [(older, "GRPC"), (newer, "GRPC")]
 
 
 def test_every_well_known_path_with_0_x() -> None:

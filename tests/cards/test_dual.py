@@ -52,6 +52,7 @@ def test_any_card_says_the_same_to_both_readers(card: hub.AgentCard) -> None:
     assert [one.url for one in older(tree).supported_interfaces] == [
         "http://a.example/old",
         "http://a.example/old",
+        "http://127.0.0.1:50051",
         "127.0.0.1:50051",
     ]
     assert without_interfaces(older(tree)) == without_interfaces(card)

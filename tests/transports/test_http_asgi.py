@@ -89,6 +89,9 @@ async def test_both_bindings_and_the_card() -> None:
         assert (head.headers["content-length"], head.content) == (str(len(card.content)), b"")
         assert (await http.get("/tasks/a%2Fb")).json()["id"] == "a/b"
         assert (await http.get("/nothing")).status_code == 404
+        assert (
+            await http.post("http://host.example//message:send", json={"message": MESSAGE})
+        ).json() == rest.json()
         assert (await http.get("/message:send")).headers["allow"] == "POST, OPTIONS"
         assert (await http.options("/.well-known/agent-card.json")).status_code == 204
         stream = await http.post("/", json=STREAM)

@@ -16,6 +16,7 @@ from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.call import Call
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge_transports._http import host as host_module
+from a2a_bridge_transports._http import mounts
 from a2a_bridge_transports._http.host import HttpHost
 from tests.transports.http_scene import (
     BINDINGS,
@@ -370,6 +371,44 @@ async def test_a_document() -> None:
         assert other.json() == {"url": "http://there"}
 
 
+async def test_when_a_document_was_modified(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [1_000_000_000.9]
+    monkeypatch.setattr(mounts.time, "time", lambda: clock[0])
+    shown = [b"{}"]
+
+    async with hosting(Scripted()) as host:
+        host.publish("/card.json", lambda _: shown[0])
+
+        async def get(**headers: str) -> tuple[int, str, bytes]:
+            answer = await ask(host, request("GET", "/card.json", **headers))
+            return answer.status, answer.headers["last-modified"], answer.body
+
+        first, later = "Sun, 09 Sep 2001 01:46:40 GMT", "Sun, 09 Sep 2001 01:46:45 GMT"
+        clock[0] += 5
+        assert await get() == (200, first, b"{}")
+        assert await get(If_Modified_Since=first) == (304, first, b"")
+        assert await get(If_Modified_Since="Sun, 09 Sep 2001 01:46:39 GMT") == (200, first, b"{}")
+        assert await get(If_Modified_Since="yesterday") == (200, first, b"{}")
+        assert await get(If_Modified_Since=later, If_None_Match='"other"') == (200, first, b"{}")
+        shown[0] = b"[]"
+        assert await get(If_Modified_Since=first) == (200, later, b"[]")
+        assert await get(If_Modified_Since=later) == (304, later, b"")
+
+
+@pytest.mark.parametrize("path", ["", "/a2a"])
+async def test_a_url_that_was_joined_naively(path: str) -> None:
+    async with hosting(Scripted(), path=path) as host:
+        for raw in (
+            request("POST", f"{path}//message:send", SEND),
+            request("GET", f"{path}//tasks/7"),
+            request("POST", f"/{path}/message:send", SEND),
+        ):
+            assert (await ask(host, raw)).status == 200
+        assert (await ask(host, request("GET", f"{path}/tasks//pushNotificationConfigs"))).status == 404
+        host.publish("/card.json", lambda _: b"{}")
+        assert (await ask(host, request("GET", "//card.json"))).body == b"{}"
+
+
 async def test_head_and_options_of_a_document() -> None:
     async with hosting(Scripted()) as host, wire(host) as connection:
         host.publish("/card.json", lambda _: b"{}")
@@ -507,8 +546,8 @@ async def test_idle_connections_do_not_hold_up_draining(monkeypatch: pytest.Monk
         assert await idle.ended()
 
 
-@pytest.mark.parametrize(("path", "body"), [("/", rpc()), ("/message:send", SEND)])
-async def test_what_outlasts_the_grace_is_told(path: str, body: bytes | str) -> None:
+@pytest.mark.parametrize(("path", "body", "status"), [("/", rpc(), 200), ("/message:send", SEND, 503)])
+async def test_what_outlasts_the_grace_is_told(path: str, body: bytes | str, status: int) -> None:
     entered = asyncio.Event()
 
     async def wait(call: Call[Any, Any]) -> Any:
@@ -521,7 +560,7 @@ async def test_what_outlasts_the_grace_is_told(path: str, body: bytes | str) -> 
             await entered.wait()
         await host.drain(0.01)
         answer = await connection.answer()
-        assert (answer.status, answer.reason) == (503, "UNAVAILABLE")
+        assert (answer.status, answer.reason) == (status, "UNAVAILABLE")
 
 
 @pytest.mark.parametrize(("path", "body"), [("/", rpc("SendStreamingMessage")), ("/message:stream", SEND)])

@@ -19,7 +19,7 @@ from a2a_bridge.core.call import EXTENSIONS_PARAMETER
 from a2a_bridge.core.errors import A2AError, request_too_large
 from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, merged
 from a2a_bridge_transports._http.exchange import Headers, Reply, StreamReply
-from a2a_bridge_transports._http.mounts import Mounts
+from a2a_bridge_transports._http.mounts import Mounts, without_empty_start
 from a2a_bridge_transports._http.origin import Trust, base_url, is_host
 from a2a_bridge_transports._http.parameters import Overlaid, check_encoding
 from a2a_bridge_transports._http.sse import KEEP_ALIVE
@@ -121,7 +121,8 @@ class _Served:
         self.headers: Mapping[str, str] = CaseInsensitive(scope["headers"])
         client = scope.get("client")
         self.peer = str(client[0]) if client else ""
-        self._root, self.path = split(scope)
+        self._root, path = split(scope)
+        self.path = without_empty_start(path)
         self.query: str = scope["query_string"].decode("latin-1")
         self._gone = False
         self._watch: asyncio.Task[None] | None = None

@@ -19,6 +19,7 @@ from aiohttp.http_exceptions import LineTooLong
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, request_too_large
 from a2a_bridge_transports._http.exchange import Refusal, refuse
+from a2a_bridge_transports._http.mounts import without_empty_start
 from a2a_bridge_transports._http.origin import Trust, base_url
 from a2a_bridge_transports._http.parameters import HeaderParameters, check_encoding
 
@@ -122,7 +123,8 @@ class Exchange:
         target = request.raw_path
         if target[:1] != "/":  # absolute form, as proxies send it, or "*"
             target = request.rel_url.raw_path_qs
-        self.path, _, self.query = target.partition("?")
+        path, _, self.query = target.partition("?")
+        self.path = without_empty_start(path)
         self.stopping = False
         self.close = host.draining or not request.keep_alive
         self.task: Task[Any] | None = asyncio.current_task()

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from collections.abc import Mapping
+from email.utils import formatdate, parsedate_to_datetime
 from urllib.parse import quote
 
 from a2a_bridge.bindings import Document, HostOptions, Receive
@@ -32,6 +34,8 @@ _log = logging.getLogger("a2a_bridge.http")
 
 #: seconds a document may be used before asking again
 MAX_AGE = 60
+#: base URLs whose entity tag is remembered for one document
+_REMEMBERED = 64
 _PROBE: Headers = (("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"))
 
 
@@ -39,6 +43,11 @@ def canonical(path: str) -> str:
     """A mount path as it appears in requests: "" for the root, else with one leading and no trailing slash."""
     trimmed = path.strip("/")
     return "/" + quote(trimmed, safe="/:@!$&'()*+,;=%~") if trimmed else ""
+
+
+def without_empty_start(path: str) -> str:
+    """A request path with one leading slash: clients that join a URL with a path naively send two."""
+    return f"/{path.lstrip('/')}" if path.startswith("//") else path
 
 
 class Mounts:
@@ -148,20 +157,58 @@ class _Published:
     def __init__(self, document: Document, cors: str) -> None:
         self._document = document
         self._cors: Headers = (
-            (("Access-Control-Allow-Origin", cors), ("Access-Control-Expose-Headers", "ETag")) if cors else ()
+            (
+                ("Access-Control-Allow-Origin", cors),
+                ("Access-Control-Expose-Headers", "ETag, Last-Modified"),
+            )
+            if cors
+            else ()
         )
+        #: base URL → entity tag of the document served there last
+        self._tags: dict[str, str] = {}
+        #: when the document last changed for any base URL, in whole seconds since the epoch
+        self._modified = int(time.time())
 
     async def get(self, request: Request) -> Reply:
+        base_url = request.base_url()
         try:
-            body = self._document(request.base_url())
+            body = self._document(base_url)
         except Exception:  # noqa: BLE001  it is the application's function
             _log.exception("the document at %s failed", request.path)
             return refuse(internal_error())
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-        headers: Headers = (("ETag", tag), ("Cache-Control", f"public, max-age={MAX_AGE}"), *self._cors)
-        if _matches(request.headers.get("If-None-Match"), tag):
+        self._note(base_url, tag)
+        headers: Headers = (
+            ("ETag", tag),
+            ("Last-Modified", formatdate(self._modified, usegmt=True)),
+            ("Cache-Control", f"public, max-age={MAX_AGE}"),
+            *self._cors,
+        )
+        if self._is_current(request.headers, tag):
             return Reply(304, headers)
         return Reply(200, JSON + headers, body)
+
+    def _note(self, base_url: str, tag: str) -> None:
+        """Takes the time of a change. Callers choose the Host header, so base URLs are forgotten beyond a number."""
+        known = self._tags.get(base_url)
+        if known == tag:
+            return
+        if known is not None:
+            self._modified = int(time.time())
+        if len(self._tags) >= _REMEMBERED:
+            self._tags.clear()
+        self._tags[base_url] = tag
+
+    def _is_current(self, headers: Mapping[str, str], tag: str) -> bool:
+        """Whether the caller has this document already (RFC 9110 section 13.1): If-None-Match outweighs the date."""
+        tags = headers.get("If-None-Match")
+        if tags is not None:
+            return _matches(tags, tag)
+        since = headers.get("If-Modified-Since")
+        try:
+            return since is not None and parsedate_to_datetime(since).timestamp() >= self._modified
+        except (ValueError, OverflowError):
+            return False  # not a date: as if it were not there
 
     async def options(self, _request: Request) -> Reply:
         if not self._cors:
@@ -196,8 +243,6 @@ class _Received:
         return Reply(status, ())
 
 
-def _matches(asked: str | None, tag: str) -> bool:
-    if asked is None:
-        return False
+def _matches(asked: str, tag: str) -> bool:
     tags = [part.strip().removeprefix("W/") for part in asked.split(",")]
     return tag in tags or "*" in tags

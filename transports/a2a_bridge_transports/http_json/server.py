@@ -25,6 +25,7 @@ from a2a_bridge_transports._http.exchange import (
     not_found,
     with_status,
 )
+from a2a_bridge_transports._http.mounts import without_empty_start
 from a2a_bridge_transports._http.parameters import check_content_type, declared_version
 from a2a_bridge_transports._http.serving import ServerSide, Table, error_status
 from a2a_bridge_transports.http_json import wire
@@ -53,7 +54,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         having: Sequence[Table[wire.Routes]] = ()
         context: CallContext | None = None
         try:
-            method, path = request.method, request.path[self._below :]
+            method, path = request.method, without_empty_start(request.path[self._below :])
             spoken = self.usual.get(declared_version(request.headers, request.query))
             match = spoken.index.match(method, path) if spoken is not None else None
             if not isinstance(match, wire.Match):
