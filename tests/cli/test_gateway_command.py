@@ -64,7 +64,7 @@ async def test_the_card_lists_the_gateways_interfaces_and_keeps_the_rest(probe: 
         for version in ("1.0", "0.3", "0.2.5")
         for place in (
             ("JSONRPC", f"{gateway.http}/"),
-            ("HTTP+JSON", f"{gateway.http}/"),
+            ("HTTP+JSON", gateway.http),
             ("GRPC", gateway.grpc),
         )
     ]
@@ -85,6 +85,7 @@ async def test_public_addresses_are_what_the_card_shows(probe: Probe) -> None:
         shown = (await command("card", gateway.http, "-o", "json")).json
     assert {one["url"] for one in shown["supportedInterfaces"]} == {
         "https://agent.example/a/",
+        "https://agent.example/a",
         "agent.example:443",
     }
 

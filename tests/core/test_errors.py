@@ -59,9 +59,11 @@ def test_each_reason_has_its_three_numbers(name: str, code: int, grpc: str, http
 
 def test_no_reason_is_missing_or_too_many() -> None:
     assert [row[0] for row in table(SPECIFIED) + table(HTTP_LEVEL)] == [reason.name for reason in Reason]
+    late = {"DEADLINE_EXCEEDED", "CANCELLED", "UNAVAILABLE"}
     assert {reason.name for reason in Reason if reason.level == "http"} == {
         row[0] for row in table(HTTP_LEVEL)
-    }
+    } - late
+    assert {reason.name for reason in Reason if reason.level == "call"} == late
 
 
 def test_texts_tell_the_protocols_errors_apart() -> None:

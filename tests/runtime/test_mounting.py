@@ -47,8 +47,11 @@ async def test_mounted_below_a_path(outer: str) -> None:
         answer = await http.post(f"{base}/", json=RPC)
         assert answer.json()["result"]["message"]["parts"] == [{"text": "hi!"}]
         assert (await http.post(f"{base}/message:send", json={"message": MESSAGE})).status_code == 200
-        url = f"https://host.example{base}/"
-        assert listed((await http.get(base + WELL_KNOWN)).json()) == [("JSONRPC", url), ("HTTP+JSON", url)]
+        url = f"https://host.example{base}"
+        assert listed((await http.get(base + WELL_KNOWN)).json()) == [
+            ("JSONRPC", f"{url}/"),
+            ("HTTP+JSON", url),
+        ]
 
 
 @OUTERS
@@ -58,7 +61,7 @@ async def test_streams_on_a_real_socket(outer: str) -> None:
         for binding in ("JSONRPC", "HTTP+JSON"):
             async with connect(f"{base}/agents/shows", binding=binding) as peer:
                 assert peer.interface is not None
-                assert peer.interface.url == f"{base}/agents/shows/"
+                assert peer.interface.url.rstrip("/") == f"{base}/agents/shows"
                 assert (await peer.send("hi")).text == "hi!"
                 assert [one async for one in peer.stream_text("words")] == ["one ", "two"]
 
@@ -71,7 +74,7 @@ async def test_forwarded_headers_count_when_trusted(trusted: tuple[str, ...], sh
     async with browser(within("FastAPI", asgi(agent(), options=options))) as http:
         headers = {"X-Forwarded-Host": "pub.example", "X-Forwarded-Proto": "https"}
         card = (await http.get("/agents/shows" + WELL_KNOWN, headers=headers)).json()
-        assert {url for _, url in listed(card)} == {f"{shown}/agents/shows/"}
+        assert {url.rstrip("/") for _, url in listed(card)} == {f"{shown}/agents/shows"}
 
 
 async def test_of_declared_interfaces_only_the_paths_count() -> None:
@@ -98,7 +101,7 @@ async def test_a_public_url_is_shown_and_given_to_extended_cards() -> None:
     async with browser(within("Starlette", asgi(agent(), options=options))) as http:
         card = (await http.get("/agents/shows" + WELL_KNOWN)).json()
         extended = (await http.get("/agents/shows/extendedAgentCard")).json()
-        assert {url for _, url in listed(card)} == {"https://pub.example/a/"}
+        assert [url for _, url in listed(card)] == ["https://pub.example/a/", "https://pub.example/a"]
         assert extended["name"] == "extended"
         assert listed(extended) == listed(card)
 
@@ -157,7 +160,8 @@ async def test_the_sdks_client_speaks_to_a_mounted_agent(protocol: str) -> None:
 
     async with uvicorn_running(within("FastAPI", asgi(agent()))) as base, httpx.AsyncClient() as http:
         card = await A2ACardResolver(http, f"{base}/agents/shows").get_agent_card()
-        assert {one.url for one in card.supported_interfaces} == {f"{base}/agents/shows/"}
+        urls = [one.url for one in card.supported_interfaces]
+        assert urls == [f"{base}/agents/shows/", f"{base}/agents/shows"]
         config = ClientConfig(httpx_client=http, supported_protocol_bindings=[protocol], streaming=True)
         client = ClientFactory(config).create(card)
         request = a2a_pb2.SendMessageRequest(

@@ -37,7 +37,7 @@ async def test_everything_by_default() -> None:
     async with serve(agent()) as server:
         assert listed(server.card) == [
             ("JSONRPC", f"http://{server.http}/"),
-            ("HTTP+JSON", f"http://{server.http}/"),
+            ("HTTP+JSON", f"http://{server.http}"),
             ("GRPC", str(server.grpc)),
         ]
         async with httpx.AsyncClient(base_url=f"http://{server.http}", headers=HEADERS) as http:
@@ -120,7 +120,7 @@ async def test_the_options_say_where() -> None:
         assert server.http == ListenAddress("127.0.0.1", port)
         assert listed(server.card) == [
             ("JSONRPC", "https://pub.example/x/"),
-            ("HTTP+JSON", "https://pub.example/x/"),
+            ("HTTP+JSON", "https://pub.example/x"),
             ("GRPC", "pub.example:9"),
         ]
 
@@ -293,7 +293,7 @@ async def test_the_listener_of_an_extended_card_does_not_stand_for_another() -> 
     async with serve(agent(), declared) as server:
         rest = server.card.supported_interfaces[1].url
         async with httpx.AsyncClient(headers=HEADERS) as http:
-            extended = (await http.get(f"{rest}extendedAgentCard")).json()["supportedInterfaces"]
+            extended = (await http.get(f"{rest}/extendedAgentCard")).json()["supportedInterfaces"]
         assert [one["url"] for one in extended] == [url for _, url in listed(server.card)]
 
 

@@ -258,6 +258,8 @@ EVENTS, BOTH = "text/event-stream", "application/json, text/event-stream"
         ("", {"Accept": f"{EVENTS};q=0.9, text/plain", "User_Agent": "python-httpx/0.28"}, EVENTS),
         ("", {"Accept": BOTH}, "application/json"),
         ("", {"Accept": f"{EVENTS}, */*;q=0.1"}, "application/json"),
+        ("", {"Accept": "*/*", "accept": EVENTS, "User_Agent": "python-httpx/0.28"}, EVENTS),
+        ("", {"Accept": "*/*", "accept": EVENTS}, "application/json"),
         ("", {"Accept": "*/*"}, "application/json"),
         ("", {}, "application/json"),
         ("1.0", {"Accept": EVENTS}, EVENTS),

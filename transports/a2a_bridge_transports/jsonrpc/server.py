@@ -208,7 +208,7 @@ class JsonRpcServer(ServerSide[Rows]):
         if (
             streaming
             and status == 200
-            and reads_events_only(request.headers, declares=table.dialect.declares)
+            and reads_events_only(request.parameters(), declares=table.dialect.declares)
         ):
             return Reply(status, EVENT_STREAM + headers, sse.encode(body))
         return Reply(status, JSON + headers, body)
