@@ -26,7 +26,16 @@ from zlib import crc32
 import orjson
 from google.protobuf.message import Message
 
-from a2a_bridge.codec import ExactFloat, InexactNumber, Json, JsonSyntaxError, dumps, dumps_ascii, loads_exact
+from a2a_bridge.codec import (
+    DEEPEST_EXACT,
+    ExactFloat,
+    InexactNumber,
+    Json,
+    JsonSyntaxError,
+    dumps,
+    dumps_ascii,
+    loads_exact,
+)
 from a2a_bridge.dialects.respelling import describe, respelled
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -37,8 +46,8 @@ Entry = list[Any]
 
 KEY = "urn:a2a-bridge:residue:1"
 LARGEST = 64 * 1024
-DEEPEST = 500
-"""Levels of a carried value, at most: more could be written, but not read again everywhere."""
+DEEPEST = DEEPEST_EXACT - 10
+"""Levels of a carried value, at most: with the few around it, no more than `loads_exact` reads again."""
 KIND, PROTO, HUB = "kind", "proto", "hub"
 """Sources: the JSON `kind` shape, the protobuf shape and 0.1 (what those said more than the hub), and the hub."""
 
