@@ -121,7 +121,7 @@ def _up_send(wire: Unit) -> Unit:
     if given is not None and type(given) is not dict:
         made["configuration"] = given
     elif known or given is not None:
-        made["configuration"] = {**(given or {}), **known}
+        made["configuration"] = {"blocking": True, **(given or {}), **known}  # 0.1 knows nothing else
     return {**made, "message": ids}
 
 
@@ -141,7 +141,9 @@ def _down_send(tree: Unit) -> Unit:
         made["historyLength"] = length
     if "pushNotificationConfig" in rest:
         made["pushNotification"] = _down_config(rest.pop("pushNotificationConfig"))
-    if rest or given == {}:
+    if rest.get("blocking") is True:
+        del rest["blocking"]
+    if rest or given in ({}, {"blocking": True}):
         made["configuration"] = rest
     return made
 

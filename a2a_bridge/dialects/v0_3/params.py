@@ -3,7 +3,7 @@ their results.
 
 Rules:
 1. `blocking` is the reverse of `returnImmediately`. A request that does not say waits in 1.0; in 0.x some agents do
-   not, so it is written out for callers of 1.0.
+   not. So it is written out wherever there is a configuration, as the official SDKs do, and for all callers of 1.0.
 2. historyLength goes through as it is, 0 included; what is larger than the hub can say is as much as it can say.
    A negative one is for the agent to refuse: the schema allows it.
 3. Requests with metadata in the hub are units, with their residue there. What the others cannot hold is told aside.
@@ -79,10 +79,8 @@ def _configuration(tree: Any) -> str:
     out = ""
     value = get("acceptedOutputModes")
     if value is not None:
-        rest -= 1
+        rest -= 1  # residue
         out = strings(value, "\n")
-        if not rest:
-            return out
     value = get("pushNotificationConfig")
     if value is not None:
         rest -= 1  # residue
@@ -95,12 +93,11 @@ def _configuration(tree: Any) -> str:
             raise Irregular
         out += f"\x18{VARINT[value]}"
     value = get("blocking")
-    if value is not None:
-        rest -= 1  # residue
-        if value is not False:
-            raise Irregular
+    if value is False:
         out += " \1"
-    if rest:  # residue
+    elif value is not True:
+        raise Irregular
+    if rest != 1:  # residue
         raise Irregular  # residue
     return out
 
@@ -153,8 +150,7 @@ def _encode_configuration(configuration: Any) -> JsonObject:
             inner["tenant"] = config.tenant
     if configuration.HasField("history_length"):
         tree["historyLength"] = configuration.history_length
-    if configuration.return_immediately:
-        tree["blocking"] = False
+    tree["blocking"] = not configuration.return_immediately
     return tree
 
 
@@ -166,10 +162,9 @@ def _read_send(reader: Reader) -> None:
         inner.strings("acceptedOutputModes")
         _read_history_length(inner)
         blocking = given.get("blocking")
-        if blocking is False:
-            inner.tree["blocking"] = False
-        elif blocking is not None and blocking is not True:
+        if blocking is not None and type(blocking) is not bool:
             inner.expected("blocking", "true or false")
+        inner.tree["blocking"] = blocking is not False
         nested = inner.object("pushNotificationConfig")
         if nested is not None:
             config = Reader(nested, f"{inner.path}.pushNotificationConfig")

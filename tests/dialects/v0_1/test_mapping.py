@@ -378,9 +378,9 @@ def test_a_part_that_only_looks_like_one_of_ours_stays_what_it_is(tree: Any) -> 
 def test_no_history_is_asked_for_unless_a_number_is_given() -> None:
     message = {"role": "user", "parts": []}
     absent = params.decode_send({"id": "t", "message": message})
-    assert absent["configuration"] == {"historyLength": 0}
+    assert absent["configuration"] == {"blocking": True, "historyLength": 0}
     some = params.decode_send({"id": "t", "message": message, "historyLength": 3})
-    assert some["configuration"] == {"historyLength": 3}
+    assert some["configuration"] == {"blocking": True, "historyLength": 3}
     assert params.decode_query({"id": "t"})["historyLength"] == 0
 
 

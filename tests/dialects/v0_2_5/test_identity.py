@@ -174,13 +174,13 @@ def test_what_0_3_asks_is_valid_in_0_2_5(tree: Any) -> None:
 
 
 def test_an_empty_list_of_media_types_costs_no_residue() -> None:
-    tree = {"message": MESSAGE, "configuration": {"acceptedOutputModes": []}}
+    tree = {"message": MESSAGE, "configuration": {"acceptedOutputModes": [], "blocking": True}}
     for method in SENDING:
         request = ROW[method].decode_request(tree)
         assert not request.HasField("metadata")
         assert request.HasField("configuration")
         assert ROW[method].encode_request(request) == tree
-    assert tree["configuration"] == {"acceptedOutputModes": []}
+    assert tree["configuration"] == {"acceptedOutputModes": [], "blocking": True}
 
 
 def test_a_list_of_a_0_2_5_caller_reaches_an_agent_of_either_version() -> None:

@@ -18,7 +18,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V0_2_5, V0_3, V1_0, marks, residue
 from a2a_bridge.dialects.dialect import JSONRPC, ErrorReply
 from a2a_bridge.dialects.residue import same
-from a2a_bridge.dialects.v0_3 import names
+from a2a_bridge.dialects.v0_3 import irregular, names
 from a2a_bridge.dialects.v0_3.events import decode_event, encode_event
 from a2a_bridge.dialects.v0_3.losses import LOSSES
 from a2a_bridge.dialects.v0_3.messages import (
@@ -76,6 +76,20 @@ def test_L12_blocking_is_the_reverse_of_returning_immediately(configuration: Any
     assert request.configuration.return_immediately is immediately
     assert request.HasField("configuration") == ("configuration" in configuration)
     check(decode_send, encode_send, {"message": MESSAGE, **configuration})
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [{"blocking": True}, {"acceptedOutputModes": ["text"], "blocking": True}, {"blocking": False}],
+)
+def test_L12_what_the_official_clients_send_takes_no_slow_path(
+    configuration: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(irregular, "read", None)
+    tree = {"message": MESSAGE, "configuration": configuration}
+    request = decode_send(tree)
+    assert not request.HasField("metadata")
+    assert encode_send(request) == tree
 
 
 @pytest.mark.parametrize(
