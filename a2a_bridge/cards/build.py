@@ -22,8 +22,9 @@ from urllib.parse import urlsplit
 
 from a2a_bridge.bindings import Document, ListenAddress
 from a2a_bridge.cards.dual import dual, without_mutual_tls
-from a2a_bridge.codec import JsonObject, dumps
+from a2a_bridge.codec import JsonObject
 from a2a_bridge.dialects import GRPC, HTTP_JSON, KNOWN, V1_0, Dialect, by_version
+from a2a_bridge.dialects.carrying import dumps
 from a2a_bridge.dialects.detect import normalise
 from a2a_bridge.dialects.v0_3.card import OLD_WELL_KNOWN_PATH, without_residue
 from a2a_bridge.dialects.v0_3.card_interfaces import is_old, main_interface, places

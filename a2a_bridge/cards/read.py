@@ -15,9 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from a2a_bridge.codec import InexactNumber, Json, JsonObject, JsonSyntaxError, dumps, loads, loads_exact
+from a2a_bridge import codec
+from a2a_bridge.codec import InexactNumber, Json, JsonObject, JsonSyntaxError
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import GRPC, KNOWN, V1_0, Dialect, by_version
+from a2a_bridge.dialects.carrying import loads, loads_exact
 from a2a_bridge.dialects.detect import normalise
 from a2a_bridge.dialects.v0_3.card_interfaces import is_old
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -43,10 +45,7 @@ def parse_tree(tree: Json, location: str) -> hub.AgentCard:
 
     Prefer `parse_bytes`: a tree may have lost digits already.
     """
-    try:
-        return _parse(tree, location)
-    except InexactNumber:
-        return _parse(loads_exact(dumps(tree)), location)
+    return parse_bytes(codec.dumps(tree), location)
 
 
 def _parse(tree: Json, location: str) -> hub.AgentCard:

@@ -12,12 +12,14 @@ from a2a_bridge.cli.options import (
     PREFIX,
     A2aVersion,
     Base64Files,
+    BridgeKey,
     ConnectTimeout,
     Exact,
     Header,
     Output,
     OutputFormat,
     parameters,
+    use_bridge_key,
 )
 
 
@@ -48,6 +50,7 @@ def call(
     immediate: Annotated[
         bool, typer.Option("--immediate", help="Do not wait until the task is done.")
     ] = False,
+    bridge_key: BridgeKey = "",
     timeout: Annotated[
         float | None,
         typer.Option(metavar="SECONDS", min=0.001, envvar=PREFIX + "TIMEOUT", help="How long it may take."),
@@ -76,6 +79,7 @@ def call(
     from a2a_bridge.cli.reach import version_of
     from a2a_bridge.cli.saying import How, Said
 
+    use_bridge_key(bridge_key)
     known = (*names(), "all")
     if binding and binding not in known:
         raise typer.BadParameter(f"{binding!r} is none of {', '.join(known)}", param_hint="--binding")

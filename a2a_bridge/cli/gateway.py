@@ -21,6 +21,7 @@ from a2a_bridge.cli.options import (
     REPLAY_MEMORY,
     A2aVersion,
     Base64Files,
+    BridgeKey,
     ConnectTimeout,
     Exact,
     ForwardedAllowIps,
@@ -50,6 +51,7 @@ from a2a_bridge.cli.options import (
     UsageListen,
     Versions,
     parameters,
+    use_bridge_key,
 )
 
 
@@ -103,6 +105,7 @@ def gateway(
     max_parts: MaxParts = MAX_PARTS,
     max_calls: MaxCalls = MAX_CALLS,
     max_streams: MaxStreams = MAX_STREAMS,
+    bridge_key: BridgeKey = "",
     usage_file: UsageFile = None,
     usage_listen: UsageListen = "",
     header: Header = None,
@@ -163,6 +166,7 @@ def gateway(
             f"needs --push-relay and a --store other than {MEMORY}; without one nothing is signed",
             param_hint="--push-signing-key",
         )
+    use_bridge_key(bridge_key)
     kept = ReplayOptions(linger=linger, total=replay_memory)
     if not replay_memory:
         kept = replace(kept, tasks=0)

@@ -158,6 +158,15 @@ Base64Files = Annotated[
         help="Write files as agents of 0.x made with a2a-sdk want them over gRPC and HTTP+JSON.",
     ),
 ]
+BridgeKey = Annotated[
+    str,
+    typer.Option(
+        "--bridge-key",
+        metavar="KEY|@FILE",
+        envvar=PREFIX + "KEY",
+        help="The key that bridges share to carry what one version has no place for.",
+    ),
+]
 UsageFile = Annotated[
     Path | None,
     typer.Option(
@@ -351,6 +360,20 @@ def known_dialect(text: str, flag: str) -> Dialect:
         known = ", ".join(one.version for one in KNOWN)
         raise typer.BadParameter(f"{text!r} is none of {known}", param_hint=flag)
     return dialect
+
+
+def use_bridge_key(text: str) -> None:
+    """Sets the key of `--bridge-key`, if it was given. Raises typer.BadParameter."""
+    from a2a_bridge.dialects.carrying import use_key
+
+    try:
+        secret = Path(text[1:]).read_bytes().strip() if text.startswith("@") else text.encode()
+        if text:
+            use_key(secret)
+    except OSError as error:
+        raise typer.BadParameter(f"cannot be read: {error.strerror}", param_hint="--bridge-key") from None
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--bridge-key") from None
 
 
 def listen_address(text: str, flag: str) -> tuple[str, int]:

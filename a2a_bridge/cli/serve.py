@@ -16,6 +16,7 @@ from a2a_bridge.cli.options import (
     MAX_PARTS,
     MAX_STREAMS,
     MAX_TASKS,
+    BridgeKey,
     ForwardedAllowIps,
     Grace,
     Grpc,
@@ -47,6 +48,7 @@ from a2a_bridge.cli.options import (
     UsageFile,
     UsageListen,
     Versions,
+    use_bridge_key,
 )
 
 
@@ -81,6 +83,7 @@ def serve(
     max_streams: MaxStreams = MAX_STREAMS,
     max_tasks: MaxTasks = MAX_TASKS,
     max_history: MaxHistory = MAX_HISTORY,
+    bridge_key: BridgeKey = "",
     usage_file: UsageFile = None,
     usage_listen: UsageListen = "",
     timeout_graceful_shutdown: Grace = 10.0,
@@ -124,6 +127,7 @@ def serve(
         max_body=max_body,
         limits=Limits(max_calls, max_streams, max_parts),
     )
+    use_bridge_key(bridge_key)
     kept = store_options(store_key, keep_tasks, keep_events, lease)
     posted = push_options(push_allow, push_signing_key)
     configure_logging(log_level)

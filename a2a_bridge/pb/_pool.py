@@ -56,3 +56,12 @@ def _restore(full_name: str, content: bytes) -> Any:
 def enum(full_name: str) -> Any:
     """The wrapper of an enum: `.Name(number)`, `.Value(name)`, `.items()`."""
     return enum_type_wrapper.EnumTypeWrapper(POOL.FindEnumTypeByName(full_name))
+
+
+def method_classes(method: str) -> tuple[Any, Any]:
+    """The classes of request and response of a gRPC method, given as `/package.Service/Method`."""
+    service, _, name = method.strip("/").rpartition("/")
+    found = POOL.FindServiceByName(service).methods_by_name[name]
+    return message_factory.GetMessageClass(found.input_type), message_factory.GetMessageClass(
+        found.output_type
+    )

@@ -15,10 +15,11 @@ from functools import partial
 from typing import cast
 from urllib.parse import urlsplit
 
-from a2a_bridge.codec import InexactNumber, JsonObject, JsonSyntaxError, dumps, loads, loads_exact
+from a2a_bridge.codec import InexactNumber, JsonObject, JsonSyntaxError
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects import KNOWN, V1_0, by_version
+from a2a_bridge.dialects.carrying import dumps, loads, loads_exact
 from a2a_bridge.dialects.dialect import PushForm
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.signing import secret_of

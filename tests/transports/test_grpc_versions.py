@@ -18,6 +18,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import ASIDE_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import KNOWN, V0_2_5, V0_3, V1_0, Dialect
+from a2a_bridge.dialects.carrying import opened_aside, sealed_aside
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from a2a_bridge.testing.samples import every_error, minimal
@@ -214,11 +215,14 @@ async def test_what_is_said_beside_messages(probe: Probe) -> None:
         assert answer.endswith(NOTE)
         assert ASIDE_PARAMETER not in {name for name, _ in await rpc.initial_metadata()}
         await get(raw, PACKAGE, (ASIDE_PARAMETER, "forged"))
-        rpc = get(raw, NEW, (ASIDE_PARAMETER, "from a bridge"))
+        await get(raw, NEW, (ASIDE_PARAMETER, "forged"))
+        about = hub.GetTaskRequest(id="t")
+        rpc = get(raw, NEW, (ASIDE_PARAMETER, sealed_aside("from a bridge", about)))
         await rpc
-        assert (ASIDE_PARAMETER, "note") in list(await rpc.initial_metadata())
+        told = dict(await rpc.initial_metadata())[ASIDE_PARAMETER]
+        assert opened_aside(str(told), about) == "note"
     got = [call.context.parameters.get(ASIDE_PARAMETER) for call in probe.calls]
-    assert got == ["note", None, "from a bridge"]
+    assert got == ["note", None, None, "from a bridge"]
 
 
 async def test_what_is_said_beside_messages_crosses_two_bridges(probe: Probe) -> None:

@@ -57,6 +57,8 @@ class Reader:
         self.facts: Facts = {}
         self.problems: list[Violation] = []
         self.mark: Json = None
+        #: pointers to members that are not carried, since they would be content that only the receiver sees
+        self.dropped: set[str] = set()
 
     def wrong(self, name: str, problem: str) -> None:
         """Notes that a member cannot be understood."""
@@ -230,7 +232,7 @@ def text_of(shape: Shape, given: Any) -> str:
         message = shape.cls.FromString(text.encode("latin-1"))
         _impose(shape, message, reader.facts)
         text = message.SerializeToString().decode("latin-1")
-    entries = residue.diff(shown, given)
+    entries = [one for one in residue.diff(shown, given) if one[0] not in reader.dropped]
     if not entries:
         return text
     try:

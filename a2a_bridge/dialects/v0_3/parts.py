@@ -226,6 +226,9 @@ def _read_file(reader: Reader) -> None:
             file.expected("bytes", "a base64 string")
         else:
             file.tree["bytes"] = scalars.canonical_base64(text) or ""
+        if given.get("uri"):
+            # A file is one or the other. What middleware sees of it is what the agent gets.
+            reader.dropped.add("/file/uri")
     else:
         file.string("uri", required=True)
     file.string("name")

@@ -14,6 +14,7 @@ from typing import Any
 
 from a2a_bridge.codec import DecodeError, EncodeError, JsonObject
 from a2a_bridge.dialects import residue
+from a2a_bridge.dialects.carrying import CARD_KEY
 from a2a_bridge.dialects.residue import PROTO
 from a2a_bridge.dialects.v0_3 import card
 from a2a_bridge.dialects.v0_3.proto_requests import nothing
@@ -22,7 +23,7 @@ from a2a_bridge.dialects.v0_3.proto_trees import exact, has_unknown, message_of,
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-CARRIER = "urn:a2a-bridge:card:1"
+CARRIER = CARD_KEY
 
 PAIR = Pair(v0.AgentCard, hub.AgentCard, nothing, nothing)
 

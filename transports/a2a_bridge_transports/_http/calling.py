@@ -9,10 +9,11 @@ from typing import Any
 
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import EVENT_PARAMETER, Call, CallContext, relayable
+from a2a_bridge.core.call import ASIDE_PARAMETER, EVENT_PARAMETER, Call, CallContext, relayable
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import LAST_EVENT_ID, asked_after
 from a2a_bridge.dialects import Dialect, Form, Kind, Row, older_versions
+from a2a_bridge.dialects.carrying import opened_aside, sealed_aside
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.parameters import request_headers, response_parameters
 from a2a_bridge_transports._http.session import Exchanger
@@ -72,6 +73,8 @@ class ClientSide:
         headers = request_headers(self.dialect, call.context, self.options, time.monotonic())
         if call.operation is ops.SUBSCRIBE_TO_TASK and (after := asked_after(call.context)):
             headers[LAST_EVENT_ID] = after
+        if ASIDE_PARAMETER in headers:
+            headers[ASIDE_PARAMETER] = sealed_aside(headers[ASIDE_PARAMETER], call.request)
         return headers
 
     def encoded(self, row: Row[Any, Any], call: Call[Any, Any]) -> Any:
@@ -97,11 +100,13 @@ class ClientSide:
         else:
             context.reply.pop(EVENT_PARAMETER, None)
 
-    def answered(self, context: CallContext, headers: Mapping[str, str]) -> None:
+    def answered(self, call: Call[Any, Any], headers: Mapping[str, str]) -> None:
         """Takes over what an answer says in its headers, without what other bindings cannot pass on."""
         found = response_parameters(headers, self.dialect)
         if found:
             found, lossy = relayable(found)
             for name in lossy:
                 _log.warning("the agent's header %s is no printable ASCII; it is not passed on whole", name)
-            context.reply.update(found)
+            if (given := found.pop(ASIDE_PARAMETER, None)) and (text := opened_aside(given, call.request)):
+                found[ASIDE_PARAMETER] = text
+            call.context.reply.update(found)

@@ -29,6 +29,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
 from a2a_bridge.core.resume import asked_after
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect, Form, Kind, newest_first
+from a2a_bridge.dialects.carrying import opened_aside, sealed_aside
 from a2a_bridge.dialects.detect import detect, presumed
 from a2a_bridge.dialects.extensions import extension_names
 from a2a_bridge_transports._http.exchange import Headers, Refusal, Request
@@ -42,8 +43,7 @@ from a2a_bridge_transports._http.parameters import (
 Index = TypeVar("Index")
 
 #: members of `reply` that are no headers: between service and binding, or told at each event
-_HIDDEN = (SPELLING_PARAMETER, EVENT_PARAMETER)
-_HIDDEN_FROM_OLDER = (*_HIDDEN, ASIDE_PARAMETER)
+_HIDDEN = (SPELLING_PARAMETER, EVENT_PARAMETER, ASIDE_PARAMETER)
 
 
 @dataclass(slots=True)
@@ -112,17 +112,20 @@ class ServerSide(Generic[Index]):
         return self._tables[presumed(declared, tuple(self._tables), [table.dialect for table in having])]
 
     def context(
-        self, request: Request, table: Table[Index], tenant: str, beside: Mapping[str, str] | None = None
+        self, request: Request, table: Table[Index], message: Any, beside: Mapping[str, str] | None = None
     ) -> CallContext:
         """The circumstances of a call. Raises INVALID_REQUEST for a deadline that is none.
 
-        beside: what the request says that its message does not hold (Row.aside).
+        message: the decoded request. beside: what the request says that its message does not hold (Row.aside).
         """
         parameters = request.parameters()
-        if beside or (table.older and ASIDE_PARAMETER in request.headers):
+        given = request.headers.get(ASIDE_PARAMETER)
+        if beside or given is not None:
+            if given and not table.older and (text := opened_aside(given, message)):
+                beside = {ASIDE_PARAMETER: text}
             parameters = Overlaid(parameters, beside or {}, without=ASIDE_PARAMETER)
         return CallContext(
-            tenant,
+            message.tenant,
             parameters,
             None,
             deadline_of(request.headers, time.monotonic()),
@@ -153,13 +156,22 @@ class ServerSide(Generic[Index]):
         return internal_error()
 
     def reply_headers(
-        self, request: Request, table: Table[Index], context: CallContext | None, name: str
+        self,
+        request: Request,
+        table: Table[Index],
+        context: CallContext | None,
+        name: str,
+        about: Any = None,
     ) -> Headers:
-        """The response parameters as headers. Raises INTERNAL_ERROR for what cannot be one."""
+        """The response parameters as headers. Raises INTERNAL_ERROR for what cannot be one.
+
+        about: the request that this answers, where something may be said beside the answer.
+        """
         if context is None or not context.reply:
             return ()
-        hidden = _HIDDEN_FROM_OLDER if table.older else _HIDDEN
-        reply = {name: value for name, value in context.reply.items() if name not in hidden}
+        reply = {name: value for name, value in context.reply.items() if name not in _HIDDEN}
+        if not table.older and about is not None and (text := context.reply.get(ASIDE_PARAMETER)):
+            reply[ASIDE_PARAMETER] = sealed_aside(text, about)
         try:
             return reply_headers(reply, extension_names(request.headers, table.dialect.extensions))
         except ValueError as error:

@@ -31,6 +31,7 @@ from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.resume import asked_after, counted_on, gap_of
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row
+from a2a_bridge.dialects.carrying import opened_aside, opened_response, sealed_aside, sealed_request
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports.grpc.tap import tapped
 from a2a_bridge_transports.grpc.vigil import Vigil
@@ -143,7 +144,8 @@ class _Client:
             raise self._cut_off(rpc) from None
         received = await rpc.initial_metadata()
         if received:
-            self._take(call.context, received)
+            self._take(call, received)
+        answer = opened_response(answer, row.address)
         if row.aside_response is not None:
             call.context.reply.update(row.aside_response(answer))
         return cast("Res", row.decode_response(answer))
@@ -161,12 +163,12 @@ class _Client:
                 )  # the end may overtake the headers of an empty stream
             numbers = None
             if received:
-                self._take(call.context, received)
+                self._take(call, received)
                 first = first_event(received)
                 numbers = _Numbers(call.context.reply, first) if first else None
             while answer is not eof:
                 vigil.heard = time.monotonic()
-                event = decode(answer)
+                event = decode(opened_response(answer, row.address))
                 if numbers is not None:
                     numbers.tell(event)
                 yield event
@@ -196,19 +198,22 @@ class _Client:
         wire = row.encode_request(request)
         if row.recall is not None and call.context.parameters:
             wire = row.recall(wire, call.context.parameters)
-        metadata = self._metadata(call.context)
+        wire = sealed_request(wire, row.address)
+        metadata = self._metadata(call)
         if call.operation is ops.SUBSCRIBE_TO_TASK and (after := asked_after(call.context)):
             metadata = (*metadata, (LAST_EVENT_PARAMETER, after))
         timeout = _remaining(call.context, limit)
         return method.start(wire, timeout=timeout, metadata=metadata), row
 
-    def _metadata(self, context: CallContext) -> Pairs:
-        parameters = context.parameters
+    def _metadata(self, call: Call[Any, Any]) -> Pairs:
+        parameters = call.context.parameters
         if not parameters:
             return self._constant
         wanted = {name: value for name in self._forward if (value := parameters.get(name))}
         if not wanted:
             return self._constant
+        if (text := wanted.get(ASIDE_PARAMETER)) is not None:
+            wanted[ASIDE_PARAMETER] = sealed_aside(text, call.request)
         if (declared := wanted.get(EXTENSIONS_PARAMETER)) is not None:
             wanted.update(dict.fromkeys(self._dialect.extensions, declared))
         try:
@@ -216,19 +221,21 @@ class _Client:
         except ValueError as error:
             raise A2AError(Reason.INVALID_PARAMS, str(error)) from None
 
-    def _take(self, context: CallContext, metadata: Metadata) -> None:
+    def _take(self, call: Call[Any, Any], metadata: Metadata) -> None:
         """Takes over what metadata says to the caller, without what other bindings cannot pass on."""
         found = reply_parameters(metadata, self._dialect)
         if found:
             found, lossy = relayable(found)
             for name in lossy:
                 log.warning("the agent's metadata %s is no printable ASCII; it is not passed on whole", name)
-            context.reply.update(found)
+            if (given := found.pop(ASIDE_PARAMETER, None)) and (text := opened_aside(given, call.request)):
+                found[ASIDE_PARAMETER] = text
+            call.context.reply.update(found)
 
     def _fail(self, error: Any, call: Call[Any, Any]) -> NoReturn:
         """Raises what a status means; `reply` gets what came with it."""
-        self._take(call.context, error.initial_metadata())
-        self._take(call.context, error.trailing_metadata())
+        self._take(call, error.initial_metadata())
+        self._take(call, error.trailing_metadata())
         number: int = error.code().value[0]
         reply = error_reply(number, error.details(), error.trailing_metadata(), call.operation)
         raised = too_large(reply) or broken(reply) or self._form.decode_error(reply)

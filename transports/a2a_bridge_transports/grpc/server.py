@@ -30,6 +30,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error, requ
 from a2a_bridge.core.resume import RESUME_URI, asked_after, counted_on, gap_of
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row, newest_first
+from a2a_bridge.dialects.carrying import opened_aside, opened_request, sealed_aside, sealed_response
 from a2a_bridge.dialects.detect import detect_among, version_not_supported
 from a2a_bridge_transports.grpc.wire import Pairs, parameters_of, reply_metadata, status_of
 
@@ -177,32 +178,37 @@ class _Side:
 
     def _unary(self, row: Row[str, bytes]) -> Answer:
         operation, decode, encode = row.operation, row.decode_request, row.encode_response
-        aside, recall = row.aside, row.recall_response
+        aside, recall, address = row.aside, row.recall_response, row.address
         answer = self.service.unary
 
         async def handle(wire: bytes, context: Any, call_context: CallContext) -> bytes:
+            wire = opened_request(wire, address)
             request = decode(wire)
             call_context.tenant = request.tenant
+            _open_aside(call_context, request)
             if aside is not None:
                 call_context.parameters = {**call_context.parameters, **aside(wire)}
             response = encode(await answer(Call(operation, request, call_context)))
             if recall is not None:
                 response = recall(response, call_context.reply)
             if call_context.reply:
+                _seal_aside(call_context, request)
                 await context.send_initial_metadata(self._metadata(context, call_context.reply))
-            return response
+            return sealed_response(response, address)
 
         return handle
 
     def _stream(self, row: Row[str, bytes]) -> Answer:
         operation, decode, encode, aside = row.operation, row.decode_request, row.encode_response, row.aside
-        answer = self.service.stream
+        answer, address = self.service.stream, row.address
 
         # Writing from here, instead of being an async generator that grpcio iterates: when grpcio cancels the
         # call, the cancellation then arrives inside this frame and closes `events` at once.
         async def handle(wire: bytes, context: Any, call_context: CallContext) -> None:
+            wire = opened_request(wire, address)
             request = decode(wire)
             call_context.tenant = request.tenant
+            _open_aside(call_context, request)
             if aside is not None:
                 call_context.parameters = {**call_context.parameters, **aside(wire)}
             if operation is ops.SUBSCRIBE_TO_TASK:
@@ -221,7 +227,7 @@ class _Side:
                     if numbers is not None:
                         numbers.check(event)
                     # Waits until the transport took it, which is the backpressure, and gives way to others.
-                    await write(encode(event))
+                    await write(sealed_response(encode(event), address))
             if reply and not started:
                 # A client of grpcio that sees the end of an empty stream before its headers drops the headers.
                 metadata = self._metadata(context, reply)
@@ -315,6 +321,24 @@ class _Side:
             log.exception("an error could not be encoded")
             status, text, trailers = status_of(internal_error(), self.form.encode_error)
         await context.abort(_STATUS.get(status, grpc.StatusCode.UNKNOWN), text, trailers)
+
+
+def _open_aside(context: CallContext, request: Any) -> None:
+    """Takes what is said beside a request, or removes it when no bridge with our key said it."""
+    given = context.parameters.get(ASIDE_PARAMETER) if context.parameters else None
+    if given is not None:
+        parameters = dict(context.parameters)
+        if text := opened_aside(given, request):
+            parameters[ASIDE_PARAMETER] = text
+        else:
+            del parameters[ASIDE_PARAMETER]
+        context.parameters = parameters
+
+
+def _seal_aside(context: CallContext, request: Any) -> None:
+    text = context.reply.get(ASIDE_PARAMETER)
+    if text:
+        context.reply[ASIDE_PARAMETER] = sealed_aside(text, request)
 
 
 class _Numbers:

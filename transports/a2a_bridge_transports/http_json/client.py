@@ -9,12 +9,13 @@ from typing import Any, cast
 from yarl import URL
 
 from a2a_bridge.bindings import DialOptions
-from a2a_bridge.codec import InexactNumber, Json, JsonSyntaxError, dumps, loads, loads_exact
+from a2a_bridge.codec import InexactNumber, Json, JsonSyntaxError
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, ErrorReply, Row
+from a2a_bridge.dialects.carrying import dumps, loads, loads_exact
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
 from a2a_bridge_transports._http.session import (
@@ -60,7 +61,7 @@ class HttpJsonClient(ClientSide):
         body = _body(target, headers)
         timeout = self.exchanger.remaining(call.context, self.options.timeout)
         fetched = await self.exchanger.call(target.method, self._url(target), headers, body, timeout)
-        self.answered(call.context, fetched.headers)
+        self.answered(call, fetched.headers)
         if fetched.status >= 300:
             raise self._error(row, fetched.status, fetched.headers, fetched.body)
         return cast("Res", self._read(row, call, fetched.body))
@@ -90,7 +91,7 @@ class HttpJsonClient(ClientSide):
         timeout = self.exchanger.remaining(call.context, None)
         url = self._url(target)
         async with self.exchanger.stream(target.method, url, headers, body, timeout) as response:
-            self.answered(call.context, response.headers)
+            self.answered(call, response.headers)
             if response.status >= 300:
                 data = await self.exchanger.whole(response)
                 error = self._error(row, response.status, response.headers, data)

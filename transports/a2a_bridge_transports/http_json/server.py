@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from a2a_bridge.codec import InexactNumber, JsonSyntaxError, dumps, loads, loads_exact
+from a2a_bridge.codec import InexactNumber, JsonSyntaxError
 from a2a_bridge.core.call import EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, Form, Row
+from a2a_bridge.dialects.carrying import dumps, loads, loads_exact
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.exchange import (
     A2A_JSON,
@@ -89,7 +90,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
                 message = row.decode_request(tree)
                 if row.aside is not None:
                     beside = row.aside(tree)
-            context = self.context(request, table, message.tenant, beside)
+            context = self.context(request, table, message, beside)
             call = Call(row.operation, message, context)
             if row.streaming:
                 return self._stream(request, table, row, call)
@@ -99,7 +100,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             data = dumps(answer)
             media = _media(request, table)
             if context.reply:
-                return Reply(200, media + self.reply_headers(request, table, context, name), data)
+                return Reply(200, media + self.reply_headers(request, table, context, name, message), data)
             return Reply(200, media, data)
         except JsonSyntaxError as problem:
             error = A2AError(Reason.PARSE_ERROR, str(problem))

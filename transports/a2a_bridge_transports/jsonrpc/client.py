@@ -8,12 +8,13 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any, cast
 
 from a2a_bridge.bindings import DialOptions
-from a2a_bridge.codec import InexactNumber, Json, JsonSyntaxError, loads_exact
+from a2a_bridge.codec import InexactNumber, Json, JsonSyntaxError
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, ErrorReply, Row
+from a2a_bridge.dialects.carrying import loads_exact
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
@@ -48,7 +49,7 @@ class JsonRpcClient(ClientSide):
         headers["Accept"] = "application/json"
         timeout = self.exchanger.remaining(call.context, self.options.timeout)
         fetched = await self.exchanger.call("POST", self._url, headers, body, timeout)
-        self.answered(call.context, fetched.headers)
+        self.answered(call, fetched.headers)
         self._check_status(row, fetched.status, fetched.headers, fetched.body)
         return cast("Res", self._read(row, call, id_, fetched.status, fetched.body))
 
@@ -59,7 +60,7 @@ class JsonRpcClient(ClientSide):
         headers |= STREAM_HEADERS
         timeout = self.exchanger.remaining(call.context, None)
         async with self.exchanger.stream("POST", self._url, headers, body, timeout) as response:
-            self.answered(call.context, response.headers)
+            self.answered(call, response.headers)
             if response.content_type != "text/event-stream":
                 data = await self.exchanger.whole(response)
                 self._check_status(row, response.status, response.headers, data)
@@ -87,7 +88,7 @@ class JsonRpcClient(ClientSide):
         url = url.with_path(wire.beside(url.raw_path, path), encoded=True)
         timeout = self.exchanger.remaining(call.context, self.options.timeout)
         fetched = await self.exchanger.call("GET", url, headers, None, timeout)
-        self.answered(call.context, fetched.headers)
+        self.answered(call, fetched.headers)
         moved = redirected(fetched.status, fetched.headers)
         if moved is not None:
             raise moved

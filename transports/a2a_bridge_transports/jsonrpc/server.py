@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from a2a_bridge.codec import InexactNumber, Json, dumps, missing_required
+from a2a_bridge.codec import InexactNumber, Json, missing_required
 from a2a_bridge.core.call import EVENT_PARAMETER, SPELLING_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params, missing_members
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, Form, Row
 from a2a_bridge.dialects.callers import reads_events_only
+from a2a_bridge.dialects.carrying import dumps
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.exchange import (
     EVENT_STREAM,
@@ -102,7 +103,7 @@ class JsonRpcServer(ServerSide[Rows]):
                     beside = row.aside(params)
             if not identified:
                 _refuse_notification(message)
-            context = self.context(request, table, message.tenant, beside)
+            context = self.context(request, table, message, beside)
             call = Call(row.operation, message, context)
             if row.streaming:
                 return self._stream(request, table, row, call, token)
@@ -114,7 +115,7 @@ class JsonRpcServer(ServerSide[Rows]):
                 tree = row.recall_response(tree, context.reply)
             data = wire.result(token, tree)
             if context.reply:
-                return Reply(200, JSON + self.reply_headers(request, table, context, name), data)
+                return Reply(200, JSON + self.reply_headers(request, table, context, name, message), data)
             return Reply(200, JSON, data)
         except wire.Malformed as malformed:
             return self._error(request, self.presumed(request), None, malformed.id, malformed.error)
@@ -170,11 +171,11 @@ class JsonRpcServer(ServerSide[Rows]):
             context: CallContext | None = None
             try:
                 message = row.decode_request(None)
-                context = self.context(request, table, message.tenant)
+                context = self.context(request, table, message)
                 answer = row.encode_response(await self.service.unary(Call(row.operation, message, context)))
                 if row.recall_response is not None:
                     answer = row.recall_response(answer, context.reply)
-                headers = JSON + self.reply_headers(request, table, context, name)
+                headers = JSON + self.reply_headers(request, table, context, name, message)
                 return Reply(200, headers, dumps(answer))
             except BaseException as error:  # noqa: BLE001  failure() raises again what is not for the caller
                 failed = self.failure(request, error, name)

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, cast
 
-from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError, dumps, loads, loads_exact
+from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.dialects.carrying import dumps, loads, loads_exact
 
 MAX_ID = 1024
 NULL = b"null"

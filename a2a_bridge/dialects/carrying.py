@@ -1,0 +1,292 @@
+"""Carried data on the wire: only a bridge with our key can have written what we believe. It knows no version.
+
+Dialects carry what another version has no place for: a text under KEY in the metadata of a message (see `residue`),
+one in an extension of a card, or the service parameter ASIDE_PARAMETER. Inside of the process these texts are plain.
+Rules:
+1. On every wire such a text has a code before it (HMAC-SHA256 of the text and of what it belongs to), which is put there
+   where bytes are written and checked where bytes are read. A text without the right code is removed there.
+2. A text belongs to the message, artifact or task with these ids, to the part with this content, or to the request
+   about this task. Elsewhere the same text is not believed.
+3. The key is one for the process: random, or set once before anything is served (`use_key`), so that several bridges
+   believe each other and what an agent keeps is still known after a restart.
+4. Without carried data this costs one search of the bytes.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+from google.protobuf.message import Message
+
+from a2a_bridge import codec
+from a2a_bridge.codec import EncodeError, Json, JsonObject, encoder
+from a2a_bridge.dialects.residue import KEY
+from a2a_bridge.pb._pool import method_classes
+
+#: under which carried texts stand: in metadata, and in the card of a2a.v1
+CARD_KEY = "urn:a2a-bridge:card:1"
+NAMES = (KEY, CARD_KEY)
+
+_MARK, _CARD_MARK = KEY.encode(), CARD_KEY.encode()
+#: how JSON may spell a letter of a name otherwise
+_ESCAPE = b"\\u00"
+_CODE = 32
+#: what a part says, in every version
+_CONTENT = ("text", "raw", "url", "data", "file")
+#: octets that a shared secret needs to have
+SHORTEST_SECRET = 16
+
+_key = secrets.token_bytes(32)
+
+
+def use_key(secret: bytes) -> None:
+    """Sets the key of the process from a secret that bridges share. Raises ValueError for one that is too short."""
+    global _key  # noqa: PLW0603  the one place where it is held, see rule 3
+    if len(secret) < SHORTEST_SECRET:
+        raise ValueError(f"a shared key has at least {SHORTEST_SECRET} octets")
+    _key = blake2b(secret, digest_size=32, person=b"a2a-bridge key").digest()
+
+
+# --- JSON ------------------------------------------------------------------------------------------------------
+
+
+def loads(data: bytes) -> Json:
+    """`codec.loads`, with carried texts made plain, or removed."""
+    tree = codec.loads(data)
+    return _opened(tree) if _may_carry(data) else tree
+
+
+def loads_exact(data: bytes) -> Json:
+    """`codec.loads_exact`, with carried texts made plain, or removed."""
+    tree = codec.loads_exact(data)
+    return _opened(tree) if _may_carry(data) else tree
+
+
+def dumps(tree: Json) -> bytes:
+    """`codec.dumps`, with a code before each carried text. The tree is the writer's own: it may be changed."""
+    data = codec.dumps(tree)
+    if _carries(data):
+        _each_text(tree, _sealed)
+        data = codec.dumps(tree)
+    return data
+
+
+# --- protobuf --------------------------------------------------------------------------------------------------
+
+
+def opened_request(wire: bytes, method: str) -> bytes:
+    """The bytes of a request of a gRPC method (`/package.Service/Method`), carried texts made plain, or removed."""
+    return _protobuf(wire, method, _unsealed, 0) if _carries(wire) else wire
+
+
+def opened_response(wire: bytes, method: str) -> bytes:
+    """The same for a response."""
+    return _protobuf(wire, method, _unsealed, 1) if _carries(wire) else wire
+
+
+def sealed_request(wire: bytes, method: str) -> bytes:
+    """The bytes of a request with a code before each carried text."""
+    return _protobuf(wire, method, _sealed, 0) if _carries(wire) else wire
+
+
+def sealed_response(wire: bytes, method: str) -> bytes:
+    """The same for a response."""
+    return _protobuf(wire, method, _sealed, 1) if _carries(wire) else wire
+
+
+# --- service parameters ----------------------------------------------------------------------------------------
+
+
+def sealed_aside(text: str, request: Message) -> str:
+    """The value of ASIDE_PARAMETER on the wire, in a request or in the answer to it."""
+    return _sealed(text, _about(request)) or ""
+
+
+def opened_aside(value: str, request: Message) -> str:
+    """What ASIDE_PARAMETER says; empty when no bridge with our key wrote it for this request."""
+    return _unsealed(value, _about(request)) or ""
+
+
+# --- the code --------------------------------------------------------------------------------------------------
+
+
+def _code(text: str, belongs: bytes) -> str:
+    octets = b"%d:%b%b" % (len(belongs), belongs, text.encode("utf-8", "surrogatepass"))
+    return hmac.digest(_key, octets, "sha256").hex()[:_CODE]
+
+
+def _sealed(text: object, belongs: bytes) -> str | None:
+    return f"{_code(text, belongs)}.{text}" if isinstance(text, str) else None
+
+
+def _unsealed(value: object, belongs: bytes) -> str | None:
+    if not isinstance(value, str) or value[_CODE : _CODE + 1] != ".":
+        return None
+    text = value[_CODE + 1 :]
+    given = value[:_CODE].encode("utf-8", "surrogatepass")
+    return text if hmac.compare_digest(given, _code(text, belongs).encode()) else None
+
+
+def _carries(data: bytes) -> bool:
+    return _MARK in data or _CARD_MARK in data
+
+
+def _may_carry(data: bytes) -> bool:
+    return _MARK in data or _CARD_MARK in data or _ESCAPE in data
+
+
+Change = Callable[[object, bytes], "str | None"]
+
+
+def _opened(tree: Json) -> Json:
+    _each_text(tree, _unsealed)
+    return tree
+
+
+def _each_text(tree: Json, change: Change) -> None:
+    """Changes each carried text in a tree, or removes it where there is none. Not recursive: the tree may be deep."""
+    rest: list[Any] = [tree]
+    while rest:
+        place = rest.pop()
+        if type(place) is list:
+            rest += place
+            continue
+        if type(place) is not dict:
+            continue
+        for name, value in list(place.items()):
+            # Within metadata, data and params of extensions all belongs to users, but for our own names.
+            if name == "metadata" or (name == "params" and "uri" in place):
+                if type(value) is dict and any(key in value for key in NAMES):
+                    _change(place, name, value, change)
+            elif name != "data" and type(value) in (dict, list):
+                rest.append(value)
+
+
+def _change(unit: JsonObject, name: str, texts: JsonObject, change: Change) -> None:
+    belongs = _belongs(unit)
+    changed = {key: change(text, belongs) if key in NAMES else text for key, text in texts.items()}
+    kept = {key: text for key, text in changed.items() if key not in NAMES or text is not None}
+    if kept or name == "params":
+        unit[name] = kept
+    else:
+        del unit[name]
+
+
+def _protobuf(wire: bytes, method: str, change: Change, side: int) -> bytes:
+    cls = _classes(method)[side]
+    message = cls.FromString(wire)
+    for unit, field in list(_owners(message)):
+        try:
+            belongs = _belongs(encoder(type(unit))(unit))
+        except EncodeError:
+            belongs = b""  # content that JSON cannot say: one of its kind
+        fields = getattr(unit, field).fields
+        for key in NAMES:
+            if key in fields:
+                text = change(fields[key].string_value, belongs)
+                if text is None:
+                    del fields[key]
+                else:
+                    fields[key].string_value = text
+        if not fields and field == "metadata":
+            unit.ClearField(field)
+    octets: bytes = message.SerializeToString()
+    return octets
+
+
+def _owners(message: Any) -> Iterator[tuple[Any, str]]:
+    """The messages that hold carried texts, and the field which does."""
+    rest = [message]
+    while rest:
+        unit = rest.pop()
+        for field, value in unit.ListFields():
+            if field.message_type is None:
+                continue
+            if field.message_type.full_name == "google.protobuf.Struct":
+                if field.name in ("metadata", "params") and any(key in value.fields for key in NAMES):
+                    yield unit, field.name
+            elif field.message_type.full_name != "google.protobuf.Value":
+                is_map = field.message_type.GetOptions().map_entry
+                if is_map:
+                    continue
+                rest += [value] if isinstance(value, Message) else value
+
+
+@lru_cache(maxsize=256)
+def _classes(method: str) -> tuple[Any, Any]:
+    return method_classes(method)
+
+
+# --- what a text belongs to ------------------------------------------------------------------------------------
+
+
+def _belongs(unit: JsonObject) -> bytes:
+    """What a text in the metadata of a unit belongs to, however the wire spells the rest of the unit."""
+    get = unit.get
+    message, artifact = get("message"), get("artifact")
+    if type(get("messageId")) is str:
+        names: Any = ("message", get("messageId"), str(get("role")).lower().removeprefix("role_"))
+    elif type(get("artifactId")) is str:
+        names = ("artifact", get("artifactId"))
+    elif type(artifact) is dict:
+        names = ("artifact-update", get("taskId"), get("id"), artifact.get("artifactId"))
+    elif "status" in unit:
+        names = ("status-update", get("taskId")) if "taskId" in unit else ("task", get("id"))
+    elif type(message) is dict:
+        names = ("send", message.get("messageId"), get("id"))
+    elif "params" in unit and "uri" in unit:
+        names = ("card",)
+    elif any(name in unit for name in _CONTENT):
+        names = ("part", _content(unit))
+    else:
+        # Messages and artifacts of 0.1 have no ids.
+        parts = get("parts")
+        inner = [_content(part) for part in parts if type(part) is dict] if type(parts) is list else []
+        names = ("other", get("id"), get("name"), get("role"), inner)
+    return _digest(list(names))
+
+
+def _content(part: JsonObject) -> Json:
+    return [[name, part[name]] for name in _CONTENT if name in part]
+
+
+def _about(request: Any) -> bytes:
+    """What a text beside a request, or beside the answer to it, belongs to."""
+    fields = request.DESCRIPTOR.fields_by_name
+    ids = [getattr(request, name) if name in fields else "" for name in ("task_id", "id")]
+    return _digest(["aside", request.DESCRIPTOR.name, *ids])
+
+
+def _digest(value: Any) -> bytes:
+    """The same for trees that are the same, whatever the order of members and the spelling of numbers."""
+    found = blake2b(digest_size=16)
+    rest: list[Any] = [value]
+    while rest:
+        item = rest.pop()
+        if isinstance(item, dict):
+            words = f"{{{len(item)}"
+            for name in sorted(item, reverse=True):
+                rest += [item[name], name]
+        elif isinstance(item, list):
+            words = f"[{len(item)}"
+            rest += reversed(item)
+        elif isinstance(item, str):
+            words = f'"{len(item)}:{item}'
+        elif isinstance(item, bool) or item is None:
+            words = repr(item)
+        else:
+            words = _number(item)
+        found.update(words.encode("utf-8", "surrogatepass"))
+    return found.digest()
+
+
+def _number(value: float) -> str:
+    try:
+        return repr(float(value))
+    except OverflowError:  # beyond all doubles
+        return "inf"
