@@ -518,7 +518,7 @@ def test_schemes_of_later_versions_get_a_name_and_their_details_go_along() -> No
     ("authentication", "path"),
     [
         (5, "authentication"),
-        ({}, "authentication.schemes"),
+        ({"schemes": "Bearer"}, "authentication.schemes"),
         ({"schemes": ["Bearer", 1]}, "authentication.schemes[1]"),
     ],
 )
