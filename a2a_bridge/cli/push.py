@@ -110,13 +110,13 @@ def retry(
 def key() -> None:
     """Make a key for `--store-key`, which seals the credentials in a store."""
     from a2a_bridge.cli.output import data, fail
+    from a2a_bridge.core.extras import MissingExtraError
     from a2a_bridge.push.vault import new_key
 
     try:
         data(new_key())
-    except ImportError:
-        advice = "pip install 'a2a-transport-bridge[signing]'"
-        raise fail(Exit.USAGE, "this needs the package cryptography", advice) from None
+    except MissingExtraError as error:
+        raise fail(Exit.USAGE, error.text, error.remedy) from None
 
 
 @contextmanager

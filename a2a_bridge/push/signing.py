@@ -14,12 +14,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import importlib
 import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
+
+from a2a_bridge.core.extras import load
 
 SIGNATURE_HEADER = "X-A2A-Notification-Signature"
 SECRET_PREFIX = "whsec_"  # noqa: S105  how one begins
@@ -35,15 +36,15 @@ class Signer:
     """Signs with private keys, each as PEM or JWK: EC P-256 or P-384, or RSA.
 
     issuer: the `iss` of what is signed. now: seconds since the epoch. Raises ValueError for what is no such key,
-    ImportError where there is no `joserfc`.
+    MissingExtraError where there is no `joserfc`.
     """
 
     def __init__(self, keys: Sequence[str], issuer: str, *, now: Callable[[], float] = time.time) -> None:
         if not keys:
             raise ValueError("signing needs a key")
         # An extra, and slow to import: only for those who sign.
-        self._jwt: Any = importlib.import_module("joserfc.jwt")
-        jwk = importlib.import_module("joserfc.jwk")
+        self._jwt: Any = load("joserfc.jwt", "signing")
+        jwk = load("joserfc.jwk", "signing")
         self._keys = [_key(jwk, text) for text in keys]
         self._issuer = issuer
         self._now = now

@@ -8,9 +8,10 @@ Rules:
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
+
+from a2a_bridge.core.extras import load
 
 _PLAIN, _SEALED = b"\x00", b"\x01"
 
@@ -23,7 +24,7 @@ class Vault:
     """Seals and opens octets.
 
     keys: Fernet keys (32 octets in URL-safe base64), the newest first; none to leave everything as it is.
-    Raises ValueError for what is no such key, ImportError where there are keys and no `cryptography`.
+    Raises ValueError for what is no such key, MissingExtraError where there are keys and no `cryptography`.
     """
 
     def __init__(self, keys: Sequence[str] = ()) -> None:
@@ -32,7 +33,7 @@ class Vault:
         if not keys:
             return
         # An extra, and slow to import: only for those who have keys.
-        fernet = importlib.import_module("cryptography.fernet")
+        fernet = load("cryptography.fernet", "signing")
         self._unreadable = fernet.InvalidToken
         try:
             self._fernet = fernet.MultiFernet([fernet.Fernet(key) for key in keys])
@@ -58,8 +59,8 @@ class Vault:
 
 
 def new_key() -> str:
-    """A key for a Vault. Raises ImportError where there is no `cryptography`."""
-    key: bytes = importlib.import_module("cryptography.fernet").Fernet.generate_key()
+    """A key for a Vault. Raises MissingExtraError where there is no `cryptography`."""
+    key: bytes = load("cryptography.fernet", "signing").Fernet.generate_key()
     return key.decode()
 
 

@@ -217,9 +217,20 @@ async def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
     assert path.read_bytes() == b"this is no database" * 1000
 
 
+async def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    missing = tmp_path / "no such" / "folder"
+    with pytest.raises(CannotOpen, match="there is no folder") as caught:
+        async with open_store(f"sqlite:///{missing}/x.db"):
+            pass
+    assert caught.value.remedy == f"mkdir -p '{missing}'"
+    assert not missing.parent.exists()
+
+
 async def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(CannotOpen, match="psycopg") as caught:
+    with pytest.raises(
+        CannotOpen, match=r"this needs a2a-transport-bridge\[postgres\], the package psycopg"
+    ) as caught:
         async with open_store("postgresql://127.0.0.1/x"):
             pass
     assert "a2a-transport-bridge[postgres]" in caught.value.remedy

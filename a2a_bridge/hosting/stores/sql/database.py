@@ -21,6 +21,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.extras import MissingExtraError, load
 from a2a_bridge.hosting.stores.opening import CannotOpen
 
 log = logging.getLogger("a2a_bridge.store")
@@ -203,11 +204,9 @@ def _engine(url: URL) -> Engine:
         event.listen(engine, "begin", _begin)
         return engine
     try:
-        import psycopg  # noqa: F401  where it is missing this says so, and not SQLAlchemy
-    except ImportError:
-        raise CannotOpen(
-            "a PostgreSQL store needs the package psycopg", "pip install 'a2a-transport-bridge[postgres]'"
-        ) from None
+        load("psycopg", "postgres")  # where it is missing this says so, and not SQLAlchemy
+    except MissingExtraError as error:
+        raise CannotOpen(error.text, error.remedy) from None
     return create_engine(
         url,
         connect_args={

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import shlex
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from filelock import FileLock, Timeout
 from sqlalchemy import URL, Connection, select
 from sqlalchemy.exc import OperationalError
 
+from a2a_bridge.core.extras import MissingExtraError
 from a2a_bridge.hosting.stores.opening import CannotOpen
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.hosting.stores.sql.alone import Alone
@@ -43,9 +45,8 @@ async def opened(address: str, options: StoreOptions) -> AsyncIterator[SqlStore]
         vault = Vault(options.keys)
     except ValueError as error:
         raise CannotOpen(str(error), "--store-key") from None
-    except ImportError:
-        remedy = "pip install 'a2a-transport-bridge[signing]'"
-        raise CannotOpen("a key for the store needs the package cryptography", remedy) from None
+    except MissingExtraError as error:
+        raise CannotOpen(error.text, error.remedy) from None
     if url.get_backend_name() == "sqlite":
         async with _alone(url, options, vault) as store:
             yield store
@@ -57,9 +58,13 @@ async def opened(address: str, options: StoreOptions) -> AsyncIterator[SqlStore]
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Keeps other processes away from a SQLite file. Raises CannotOpen when one has it."""
+    # A folder that is made silently is a mistyped path, or a disk that is not mounted.
+    if not path.parent.is_dir():
+        raise CannotOpen(
+            f"there is no folder {path.parent} for the store", f"mkdir -p {shlex.quote(str(path.parent))}"
+        )
     lock = FileLock(f"{path}.lock", timeout=0, mode=0o600)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:
         text = f"another process works with {path}"

@@ -1,0 +1,28 @@
+"""Packages that only some installations have: loads one, or says which extra brings it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+DISTRIBUTION = "a2a-transport-bridge"
+
+
+class MissingExtraError(ImportError):
+    """A package of an extra is not installed. text: which one. remedy: the command that installs it."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        self.text = f"this needs {DISTRIBUTION}[{extra}], the package {package}"
+        self.remedy = f'pip install "{DISTRIBUTION}[{extra}]"'
+        super().__init__(f"{self.text}: {self.remedy}")
+
+
+def load(module: str, extra: str) -> Any:
+    """A module of a package that an extra brings. Raises MissingExtraError."""
+    package = module.partition(".")[0]
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
+        raise MissingExtraError(package, extra) from None
