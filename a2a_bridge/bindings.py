@@ -47,6 +47,11 @@ class HostOptions:
     trust_forwarded: peers whose forwarded headers (Forwarded, X-Forwarded-*) are believed; "*" for any.
     cors: value of Access-Control-Allow-Origin on documents such as the card; empty for none.
     refusal: why no new work can be taken just now, None while it can; asked by whoever asks whether this is ready.
+    max_connections: open connections of the listener; further ones are closed at once. 0 for no limit.
+    max_connection_streams: open streams of one gRPC connection. A client waits before it opens a further one.
+    drain_window: how long the listener stays open once draining has begun. The readiness probe fails from then on, and
+        answers end their connections, so that clients turn to others in time. None: half a second, and only as long
+        as connections are open.
     """
 
     max_body: int = 16 * MIB
@@ -59,6 +64,9 @@ class HostOptions:
     tls: Any = None
     backlog: int = 1024
     refusal: Callable[[], A2AError | None] | None = None
+    max_connections: int = 10_000
+    max_connection_streams: int = 1000
+    drain_window: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -398,3 +398,39 @@ async def test_nothing_is_left_running(caplog: pytest.LogCaptureFixture) -> None
         await http.get("/nothing")
     assert asyncio.all_tasks() == before
     assert not caplog.records
+
+
+@pytest.mark.parametrize("path", ["/", "/message:send", "/hook"])
+async def test_a_client_that_leaves_before_its_body_is_whole(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    service = Scripted()
+    app = application(service)
+
+    async def receive(path: str, headers: Any, body: bytes) -> int:
+        return 204
+
+    app.receive("/hook", receive)
+    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+    sent: list[Any] = []
+
+    async def get() -> Any:
+        return next(messages)
+
+    async def put(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "query_string": b"",
+        "headers": [(b"host", b"x"), (b"content-type", b"application/json"), (b"a2a-version", b"1.0")],
+    }
+    await app(scope, get, put)
+    assert not sent
+    assert not service.calls
+    assert [(one.levelname, one.message) for one in caplog.records if one.name.startswith("a2a_bridge")] == [
+        ("DEBUG", "a client left before its request was complete")
+    ]

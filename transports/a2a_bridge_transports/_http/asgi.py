@@ -18,7 +18,7 @@ from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER
 from a2a_bridge.core.errors import A2AError, request_too_large
 from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, merged
-from a2a_bridge_transports._http.exchange import Headers, Reply, StreamReply
+from a2a_bridge_transports._http.exchange import ClientLeftError, Headers, Reply, StreamReply
 from a2a_bridge_transports._http.mounts import Mounts, without_empty_start
 from a2a_bridge_transports._http.origin import Trust, base_url, is_host
 from a2a_bridge_transports._http.parameters import Overlaid, check_encoding
@@ -157,7 +157,7 @@ class _Served:
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 self._gone = True
-                raise asyncio.CancelledError
+                raise ClientLeftError
             part: bytes = message.get("body", b"")
             received += len(part)
             size = max(size, received)
@@ -184,6 +184,8 @@ class _Served:
             task = asyncio.current_task()
             if task is not None:
                 task.uncancel()
+        except ClientLeftError:
+            _log.debug("a client left before its request was complete")
         except OSError:
             if not self._gone:
                 raise

@@ -11,6 +11,7 @@ import logging
 from asyncio import Task
 from collections.abc import Mapping
 from http import HTTPStatus
+from itertools import chain
 from typing import Any, Protocol, cast
 
 from aiohttp import web
@@ -22,8 +23,16 @@ from a2a_bridge_transports._http.exchange import Refusal, refuse
 from a2a_bridge_transports._http.mounts import without_empty_start
 from a2a_bridge_transports._http.origin import Trust, base_url
 from a2a_bridge_transports._http.parameters import HeaderParameters, check_encoding
+from a2a_bridge_transports._http.written import last_response
 
 _log = logging.getLogger("a2a_bridge.http")
+
+#: blocks of data are split behind so many heads
+MOST_SPLITS = 8
+#: bytes of chunk extensions in one request; nobody needs them, and they count as no body
+MOST_EXTENSIONS = 4096
+#: bytes that frame one chunk without extensions: its length in hexadecimal and two line ends
+_CHUNK_FRAME = 24
 
 #: a body slower than this is not waited for (bytes a second, after the header deadline has passed once more)
 SLOWEST_BODY = 1024
@@ -43,23 +52,42 @@ class Owner(Protocol):
 class Connection(web.RequestHandler):
     """A connection that knows since when it has owed us the rest of a request head."""
 
-    __slots__ = ("exchange", "peer", "since")
+    __slots__ = ("_server", "began", "exchange", "peer", "received", "since")
 
     def __init__(self, server: Server, **options: Any) -> None:
         super().__init__(server, **options)
+        self._server = server
         self.exchange: Exchange | None = None
         self.since: float | None = None
         self.peer = ""
+        #: bytes received
+        self.received = 0
+        #: how many of them came before the request that is being read; None where it came with an earlier one
+        self.began: int | None = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        if not self._server.has_room():
+            self.force_close()
+            return
         address = transport.get_extra_info("peername")
         self.peer = str(address[0]) if isinstance(address, tuple) else ""
         self.since = self._loop.time()
 
     def data_received(self, data: bytes) -> None:
-        if data and self.since is None and self.exchange is None:
-            self.since = self._loop.time()
+        if data and self.exchange is None:
+            if self.since is None:
+                self.since = self._loop.time()
+                self.began = self.received
+            # Requests that come in one block with a malformed one would be dropped with it.
+            for _ in range(MOST_SPLITS):
+                cut = data.find(b"\r\n\r\n") + 4
+                if cut < 4 or cut == len(data):
+                    break
+                self.received += cut
+                super().data_received(data[:cut])
+                data = data[cut:]
+        self.received += len(data)
         super().data_received(data)
 
     def handle_error(
@@ -70,7 +98,8 @@ class Connection(web.RequestHandler):
         message: str | None = None,  # noqa: ARG002
     ) -> web.StreamResponse:
         """Answers what aiohttp could not parse, without its text: that quotes the request and names classes."""
-        _log.debug("refused a request from %s: %s", self.peer, exc)
+        # Its text quotes what the client sent, perhaps a malformed line with credentials.
+        _log.debug("refused a request from %s: %s", self.peer, type(exc).__name__)
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             _log.error("a request from %s failed", self.peer, exc_info=exc)
             error: A2AError = internal_error()
@@ -78,21 +107,28 @@ class Connection(web.RequestHandler):
             error = Refusal(431, Reason.REQUEST_TOO_LARGE, "the request head is too large")
         else:
             error = A2AError(Reason.INVALID_REQUEST, "this is not valid HTTP")
-        reply = refuse(error)
-        response = web.Response(status=reply.status, headers=dict(reply.headers), body=reply.body)
-        response.force_close()
-        return response
+        return last_response(refuse(error))
 
 
 class Server(web.Server):
     """aiohttp's server with our connections."""
 
-    def __init__(self, handler: Any, **options: Any) -> None:
+    def __init__(self, handler: Any, max_connections: int, **options: Any) -> None:
         super().__init__(handler, handler_cancellation=True)
+        self._max_connections = max_connections
         self._options = options
+        self._full = False
 
     def __call__(self) -> web.RequestHandler:
         return Connection(self, loop=self._loop, **self._options)
+
+    def has_room(self) -> bool:
+        """Whether the newest connection is within the limit. Says once that it is not, until there is room again."""
+        full = 0 < self._max_connections < len(self.connections)
+        if full and not self._full:
+            _log.warning("refusing connections: %d are open, which is the limit", self._max_connections)
+        self._full = full
+        return not full
 
     def open_connections(self) -> list[Connection]:
         return cast("list[Connection]", self.connections)
@@ -145,7 +181,7 @@ class Exchange:
         check_encoding(self.headers)
         content = self._request.content
         limit = self._host.options.max_body
-        if content.is_eof():
+        if "Transfer-Encoding" not in self.headers and content.is_eof():
             body = content.read_nowait()
             if len(body) > limit:
                 raise self._too_large()
@@ -155,17 +191,21 @@ class Exchange:
         if self.headers.get("Expect", "").lower() == "100-continue" and self.connection.transport is not None:
             self.connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         parts: list[bytes] = []
-        size = 0
+        size = chunks = 0
         loop = asyncio.get_running_loop()
         patience = loop.time() + self._host.options.header_timeout
         try:
             while not content.at_eof():
                 async with asyncio.timeout_at(patience + size / SLOWEST_BODY):
-                    part = await content.readany()
+                    part, ended = await content.readchunk()
                 size += len(part)
+                chunks += ended
                 if size > limit:
                     raise self._too_large()
+                if size == content.total_bytes:
+                    self._check_extensions(size, chunks)
                 parts.append(part)
+            self._check_extensions(size, chunks)
         except TimeoutError:
             self.close = True
             raise A2AError(Reason.INVALID_REQUEST, "the body came too slowly") from None
@@ -173,6 +213,18 @@ class Exchange:
             self.close = True
             raise A2AError(Reason.INVALID_REQUEST, "the body is not framed correctly") from None
         return b"".join(parts)
+
+    def _check_extensions(self, size: int, chunks: int) -> None:
+        """Raises INVALID_REQUEST where a chunked body of so many bytes and chunks came with long extensions."""
+        began = self.connection.began
+        if began is None or "Transfer-Encoding" not in self.headers:
+            return
+        head = sum(map(len, chain.from_iterable(self._request.raw_headers))) + len(self._request.raw_path)
+        framing = self.connection.received - began - head - size
+        # One chunk more than were seen may have come, and a few blanks in the head were not counted.
+        if framing > MOST_EXTENSIONS + _CHUNK_FRAME * (chunks + 2) + _CHUNK_FRAME * len(self.headers):
+            self.close = True
+            raise A2AError(Reason.INVALID_REQUEST, "the extensions of the body's chunks are too long")
 
     def stop(self) -> None:
         """Ends the call because the host does; whoever runs it tells the caller."""

@@ -52,7 +52,7 @@ class Request(Protocol):
     def stopping(self) -> bool: ...
 
     async def read(self) -> bytes:
-        """The body. Raises A2AError REQUEST_TOO_LARGE, or Refusal for an encoding we do not read."""
+        """The body. Raises A2AError REQUEST_TOO_LARGE, Refusal for an encoding we do not read, ClientLeftError."""
         ...
 
     def parameters(self) -> Mapping[str, str]:
@@ -95,6 +95,10 @@ class StreamReply:
 
 
 Handler = Callable[[Request], Awaitable[Reply | StreamReply]]
+
+
+class ClientLeftError(Exception):
+    """The client closed its connection before the request was complete. Nobody is left to answer."""
 
 
 class Refusal(A2AError):  # noqa: N818  the domain's word is the better name

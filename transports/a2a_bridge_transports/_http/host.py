@@ -10,48 +10,30 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import time
-from email.utils import formatdate
-from functools import lru_cache
-from http import HTTPStatus
 from itertools import chain
 from typing import cast
 
 from aiohttp import web
-from aiohttp.abc import AbstractStreamWriter
 
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge_transports._http.connection import Connection, Exchange, Server
 from a2a_bridge_transports._http.events import EventWriter
-from a2a_bridge_transports._http.exchange import Headers, Refusal, Reply, StreamReply, refuse
+from a2a_bridge_transports._http.exchange import Refusal, Reply, StreamReply, refuse
 from a2a_bridge_transports._http.mounts import Mounts
 from a2a_bridge_transports._http.origin import Trust, is_host
+from a2a_bridge_transports._http.written import Written, date, head
 
 #: how long an idle connection is kept; longer than the 60 s of common proxies, which should close first
 KEEP_CONNECTION = 75.0
-#: how long idle connections may still send a request once draining has begun
+#: how long the listener stays open once draining has begun, unless HostOptions.drain_window says otherwise (seconds)
+DRAIN_WINDOW = 0.5
+#: how long connections that have begun to send a request may go on after that
 LINGER = 0.5
 #: how long a client may take to read what it was told at the end
 LAST_WORDS = 1.0
 
-
-class _Written(web.StreamResponse):
-    """Tells aiohttp that the response has been written, and whether the connection stays."""
-
-    def __init__(self, *, keep: bool) -> None:
-        super().__init__()
-        self._keep = keep
-
-    @property
-    def keep_alive(self) -> bool:
-        return self._keep
-
-    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:  # noqa: ARG002
-        return None
-
-    async def write_eof(self, data: bytes = b"") -> None:  # noqa: ARG002
-        return None
+_VERSIONS = ((1, 1), (1, 0))
 
 
 class HttpHost(Mounts):
@@ -80,6 +62,7 @@ class HttpHost(Mounts):
         options = self.options
         server = Server(
             self._handle,
+            options.max_connections,
             keepalive_timeout=KEEP_CONNECTION,
             access_log=None,
             max_line_size=options.max_header,
@@ -101,22 +84,23 @@ class HttpHost(Mounts):
         self._sweep_slow()
 
     async def drain(self, grace: float) -> None:
+        """Fails the readiness probe, ends kept connections with their next answer, then closes the listener."""
         self.draining = True
         if self._listener is None or self._server is None:
             return
-        self._listener.close()
         loop = asyncio.get_running_loop()
         end = loop.time() + grace
-        linger = loop.time() + min(grace, LINGER)
         server = self._server
+        await self._let_go(server, end)
+        self._listener.close()
+        linger = loop.time() + LINGER
         while connections := server.open_connections():
             now = loop.time()
             if now >= end:
                 break
-            if now >= linger:
-                for connection in connections:
-                    if connection.exchange is None:
-                        connection.force_close()
+            for connection in connections:
+                if connection.exchange is None and (connection.since is None or now >= linger):
+                    connection.force_close()
             await asyncio.sleep(min(0.05, end - now))
         for connection in server.open_connections():
             if connection.exchange is not None:
@@ -133,6 +117,14 @@ class HttpHost(Mounts):
             unread = [transport for transport in unread if transport.get_write_buffer_size()]
         for transport in unread:
             transport.abort()  # a client that does not read would keep it for ever
+
+    async def _let_go(self, server: Server, end: float) -> None:
+        """Waits while clients with kept connections learn from `Connection: close` that these are about to end."""
+        loop = asyncio.get_running_loop()
+        window = self.options.drain_window
+        until = min(end, loop.time() + (DRAIN_WINDOW if window is None else window))
+        while (now := loop.time()) < until and (window is not None or server.open_connections()):  # noqa: ASYNC110
+            await asyncio.sleep(min(0.05, until - now))
 
     def _sweep_slow(self) -> None:
         """Closes connections that have been sending a request head for too long; runs by itself."""
@@ -167,17 +159,20 @@ class HttpHost(Mounts):
             exchange.close = True  # the client left while we wrote
         finally:
             connection.exchange = None
-        return _CLOSE if exchange.close or self.draining else _KEEP
+            connection.began = None
+        return _CLOSE if exchange.close else _KEEP
 
     def _check(self, request: web.BaseRequest) -> A2AError | None:
         headers = request.headers
         host = headers.get("Host")
         if host not in self._hosts and not self._is_good_host(request, host):
             return A2AError(Reason.INVALID_REQUEST, "the Host header is not valid")
-        if request.version < (1, 0):  # a request line without a version is HTTP/0.9 to the parser
-            return A2AError(Reason.INVALID_REQUEST, "HTTP/1.0 and HTTP/1.1 are spoken here")
+        if request.version not in _VERSIONS:  # a request line without a version is HTTP/0.9 to the parser
+            text = "HTTP/1.0 and HTTP/1.1 are spoken here"
+            return A2AError(Reason.INVALID_REQUEST, text)
         coding = headers.get("Transfer-Encoding")
-        if coding is not None and coding.strip().lower() != "chunked":
+        # HTTP/1.0 has no chunked bodies (RFC 9112 section 6.1): whoever sends one may frame it in another way.
+        if coding is not None and (coding.strip().lower() != "chunked" or request.version < (1, 1)):
             return A2AError(Reason.INVALID_REQUEST, "the Transfer-Encoding header is not valid")
         if sum(map(len, chain.from_iterable(request.raw_headers))) > self.options.max_header:
             return Refusal(431, Reason.REQUEST_TOO_LARGE, "the request head is too large")
@@ -196,9 +191,9 @@ class HttpHost(Mounts):
         transport = request.transport
         if transport is None:
             return
+        exchange.close = exchange.close or self.draining
         body = reply.body
         status = reply.status
-        head = _head(status, reply.headers)
         if status in (204, 304):
             length = b""
             body = b""
@@ -206,7 +201,8 @@ class HttpHost(Mounts):
             length = b"Content-Length: %d\r\n" % len(body)
             if request.method == "HEAD":
                 body = b""
-        transport.write(b"".join((head, _date(), length, _connection(request, exchange), b"\r\n", body)))
+        first = head(status, reply.headers)
+        transport.write(b"".join((first, date(), length, _connection(request, exchange), b"\r\n", body)))
         await request.writer.drain()
 
     async def _stream(self, request: web.BaseRequest, exchange: Exchange, reply: StreamReply) -> None:
@@ -214,19 +210,21 @@ class HttpHost(Mounts):
         if not chunked:
             exchange.close = True
 
-        def head() -> bytes:
+        def begin() -> bytes:
+            # Said with the head, or else a client may use the connection again at the moment when it is closed.
+            exchange.close = exchange.close or self.draining
             framing = b"Transfer-Encoding: chunked\r\n" if chunked else b""
             return b"".join(
                 (
-                    _head(200, reply.headers()),
-                    _date(),
+                    head(200, reply.headers()),
+                    date(),
                     framing,
                     _connection(request, exchange),
                     b"\r\n",
                 )
             )
 
-        writer = EventWriter(request, head, self.options.keep_alive, chunked=chunked)
+        writer = EventWriter(request, begin, self.options.keep_alive, chunked=chunked)
         failure = None
         try:
             failure = await writer.run(reply)
@@ -237,27 +235,8 @@ class HttpHost(Mounts):
             await self._send(request, exchange, failure)
 
 
-_KEEP = _Written(keep=True)
-_CLOSE = _Written(keep=False)
-
-
-@lru_cache(maxsize=256)
-def _head(status: int, headers: Headers) -> bytes:
-    phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else "Error"
-    lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in headers), ""]
-    return "\r\n".join(lines).encode("utf-8", "surrogateescape")
-
-
-_date_at = 0
-_date_line = b""
-
-
-def _date() -> bytes:
-    global _date_at, _date_line
-    now = int(time.time())
-    if now != _date_at:
-        _date_at, _date_line = now, f"Date: {formatdate(now, usegmt=True)}\r\n".encode()
-    return _date_line
+_KEEP = Written(keep=True)
+_CLOSE = Written(keep=False)
 
 
 def _connection(request: web.BaseRequest, exchange: Exchange) -> bytes:

@@ -19,6 +19,7 @@ from a2a_bridge.bindings import Document, HostOptions, Receive
 from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge_transports._http.exchange import (
     JSON,
+    ClientLeftError,
     Handler,
     Headers,
     Reply,
@@ -237,6 +238,8 @@ class _Received:
             status = await self._receive(request.path[self._below :], request.parameters(), body)
         except A2AError as error:
             return refuse(error)
+        except ClientLeftError:
+            raise
         except Exception:  # noqa: BLE001  it is the application's function
             _log.exception("what was posted to %s could not be received", request.path[: self._below])
             return refuse(internal_error())

@@ -6,14 +6,16 @@ import re
 from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
 
-_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._~-]{1,255})(?::[0-9]{1,5})?")
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._~-]{1,255})(?::([0-9]{1,5}))?")
+_LARGEST_PORT = 65535
 _PREFIX = re.compile(r"(?:/[A-Za-z0-9._~%!$&'()*+,;=:@-]+)+")
 _PAIR = re.compile(r'\s*([A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^;,"\s]*)\s*([;,]|$)')
 
 
 def is_host(host: str) -> bool:
     """Whether a text is a Host header: a name or address and perhaps a port; no userinfo, path or list."""
-    return bool(_HOST.fullmatch(host))
+    match = _HOST.fullmatch(host)
+    return match is not None and int(match[1] or 0) <= _LARGEST_PORT
 
 
 class Trust:

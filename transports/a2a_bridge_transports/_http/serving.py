@@ -32,7 +32,7 @@ from a2a_bridge.dialects import Dialect, Form, Kind, newest_first
 from a2a_bridge.dialects.carrying import opened_aside, sealed_aside
 from a2a_bridge.dialects.detect import detect, presumed
 from a2a_bridge.dialects.extensions import extension_names
-from a2a_bridge_transports._http.exchange import Headers, Refusal, Request
+from a2a_bridge_transports._http.exchange import ClientLeftError, Headers, Refusal, Request
 from a2a_bridge_transports._http.parameters import (
     Overlaid,
     deadline_of,
@@ -150,7 +150,7 @@ class ServerSide(Generic[Index]):
                 return A2AError(Reason.UNAVAILABLE, "the server is shutting down", blame=Blame.SELF)
             if task is None or task.cancelling():
                 raise error
-        elif not isinstance(error, Exception):
+        elif not isinstance(error, Exception) or isinstance(error, ClientLeftError):
             raise error
         self.log.error("%s failed", name, exc_info=error)
         return internal_error()

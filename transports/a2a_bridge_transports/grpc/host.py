@@ -30,6 +30,8 @@ from a2a_bridge_transports.grpc.server import Handlers, Running
 _FAREWELL = 2.0
 #: how often those who watch the health learn whether work is refused
 _LOOK = 1.0
+#: calls that have come and that nobody has looked at yet
+_MOST_PENDING = 20_000
 
 
 class GrpcHost:
@@ -85,6 +87,10 @@ class GrpcHost:
         if self._server is None:
             return
         self._health.retired.set()
+        # Without kept-alive connections that a client might use at the same moment: GOAWAY tells what was not taken.
+        window = min(grace, self._options.drain_window or 0.0)
+        await asyncio.sleep(window)
+        grace -= window
         stopped = asyncio.create_task(self._server.stop(grace + _FAREWELL))
         done, _ = await asyncio.wait({stopped}, timeout=grace)
         if not done:
@@ -168,7 +174,17 @@ def _add_reflection(names: Sequence[str], server: Any) -> None:
 
 
 def _options(options: HostOptions) -> list[tuple[str, int]]:
+    limits = [("grpc.max_allowed_incoming_connections", options.max_connections)] * bool(
+        options.max_connections
+    )
     return [
+        *limits,
+        # Streams that were reset count until they are disposed of, which is what limits rapid resets.
+        ("grpc.max_concurrent_streams", options.max_connection_streams),
+        ("grpc.http.overload_protection", 1),
+        # Calls that wait for us. Beyond 1000 grpcio would reset calls of anybody at random, as CANCELLED.
+        ("grpc.server.max_pending_requests", _MOST_PENDING),
+        ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING),
         # Two servers must not share a port by accident: an address that is taken is an error.
         ("grpc.so_reuseport", 0),
         # Between a soft and a hard limit gRPC refuses at random: one limit.
