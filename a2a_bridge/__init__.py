@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from a2a_bridge.core.agent_api import Client
     from a2a_bridge.core.errors import A2AError, Reason
     from a2a_bridge.hosting import Agent, Run, agent
+    from a2a_bridge.process import run
     from a2a_bridge.runtime import add_to_server, asgi, connect
     from a2a_bridge.runtime import serve_agent as serve
 
@@ -25,6 +26,7 @@ _HOMES = {
     "agent": ("a2a_bridge.hosting", "agent"),
     "asgi": ("a2a_bridge.runtime", "asgi"),
     "connect": ("a2a_bridge.runtime", "connect"),
+    "run": ("a2a_bridge.process", "run"),
     "interface": ("a2a_bridge.cards", "interface"),
     "serve": ("a2a_bridge.runtime", "serve_agent"),
 }
@@ -41,6 +43,7 @@ __all__ = [
     "asgi",
     "connect",
     "interface",
+    "run",
     "serve",
 ]
 

@@ -65,8 +65,17 @@ class ServeOptions:
         return self.host
 
 
-#: what is mounted when nothing is declared: JSON-RPC at `/`, HTTP+JSON at the root paths, and gRPC
-EVERYTHING = (interface("JSONRPC"), interface("HTTP+JSON"), interface("GRPC"))
+#: the versions that are served unless told otherwise; 0.1 has to be asked for, since it needs memory of its callers' ids
+VERSIONS = ("1.0", "0.3", "0.2.5")
+
+#: what is mounted when nothing is declared: JSON-RPC at `/`, HTTP+JSON at the root paths, and gRPC, in each version
+EVERYTHING = tuple(
+    interface(binding, version=version)
+    for version in VERSIONS
+    for binding in ("JSONRPC", "HTTP+JSON", "GRPC")
+)
+#: the same without gRPC, for hosts that speak HTTP only
+EVERYTHING_HTTP = tuple(one for one in EVERYTHING if one.protocol_binding != "GRPC")
 
 
 def placed(declared: hub.AgentInterface, options: ServeOptions) -> Mounted:

@@ -55,7 +55,15 @@ from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.middleware import access_log, deadline, extensions, limits, usage, validate
 from a2a_bridge.middleware.older_callers import older_callers
 from a2a_bridge.middleware.push_memory import push_memory
-from a2a_bridge.mounting import EVERYTHING, ServeOptions, declared_dialects, dialects_of, grouped, placed
+from a2a_bridge.mounting import (
+    EVERYTHING,
+    EVERYTHING_HTTP,
+    ServeOptions,
+    declared_dialects,
+    dialects_of,
+    grouped,
+    placed,
+)
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
 from a2a_bridge.push import Registrations
@@ -317,7 +325,7 @@ async def serve_service(
 
 def asgi(
     agent: Agent,
-    interfaces: Sequence[hub.AgentInterface] = (interface("JSONRPC"), interface("HTTP+JSON")),
+    interfaces: Sequence[hub.AgentInterface] = EVERYTHING_HTTP,
     options: ServeOptions | None = None,
 ) -> Any:
     """An agent as an ASGI 3 application: the HTTP bindings and the card, to be mounted anywhere.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,8 @@ from a2a_bridge.cli.options import (
     LINGER,
     MAX_BODY,
     MAX_CALLS,
+    MAX_CONNECTION_STREAMS,
+    MAX_CONNECTIONS,
     MAX_PARTS,
     MAX_STREAMS,
     PREFIX,
@@ -23,6 +24,7 @@ from a2a_bridge.cli.options import (
     Base64Files,
     BridgeKey,
     ConnectTimeout,
+    DrainWindow,
     Exact,
     ForwardedAllowIps,
     GatewayStore,
@@ -35,8 +37,12 @@ from a2a_bridge.cli.options import (
     Level,
     Linger,
     LogLevel,
+    Loop,
+    LoopKind,
     MaxBody,
     MaxCalls,
+    MaxConnections,
+    MaxConnectionStreams,
     MaxParts,
     MaxStreams,
     NoGrpc,
@@ -102,6 +108,8 @@ def gateway(
     public_grpc: PublicGrpc = "",
     forwarded_allow_ips: ForwardedAllowIps = "",
     max_body: MaxBody = MAX_BODY,
+    max_connections: MaxConnections = MAX_CONNECTIONS,
+    max_connection_streams: MaxConnectionStreams = MAX_CONNECTION_STREAMS,
     max_parts: MaxParts = MAX_PARTS,
     max_calls: MaxCalls = MAX_CALLS,
     max_streams: MaxStreams = MAX_STREAMS,
@@ -114,7 +122,9 @@ def gateway(
         typer.Option(metavar="NAME", help="One more header of the caller to pass on; may be repeated."),
     ] = None,
     connect_timeout: ConnectTimeout = 10.0,
+    drain_window: DrainWindow = None,
     timeout_graceful_shutdown: Grace = 10.0,
+    loop: Loop = LoopKind.AUTO,
     log_level: Level = LogLevel.WARNING,
 ) -> None:
     """Bridge the agent at UPSTREAM: serve it over JSON-RPC, HTTP+JSON and gRPC, until SIGINT or SIGTERM.
@@ -132,7 +142,7 @@ def gateway(
     from a2a_bridge.cli.listening import Listening
     from a2a_bridge.cli.output import guarded
     from a2a_bridge.cli.reach import version_of
-    from a2a_bridge.cli.running import configure_logging
+    from a2a_bridge.cli.running import configure_logging, run_on
     from a2a_bridge.cli.storing import keys_of, push_options
     from a2a_bridge.cli.target import parse
     from a2a_bridge.gateway import ReplayOptions
@@ -153,6 +163,9 @@ def gateway(
         usage_file=usage_file,
         usage_listen=usage_listen,
         max_body=max_body,
+        max_connections=max_connections,
+        max_connection_streams=max_connection_streams,
+        drain_window=drain_window,
         limits=Limits(max_calls, max_streams, max_parts),
         push_relay=push_relay,
     )
@@ -192,7 +205,8 @@ def gateway(
     )
     configure_logging(log_level)
     with guarded(target):
-        asyncio.run(
+        run_on(
+            loop,
             bridge(
                 parse(target),
                 listening,
@@ -201,5 +215,5 @@ def gateway(
                 binding=binding,
                 version=version_of(a2a_version),
                 grace=timeout_graceful_shutdown,
-            )
+            ),
         )

@@ -41,6 +41,9 @@ class Listening:
         usage_file: Path | None,
         usage_listen: str,
         max_body: int,
+        max_connections: int,
+        max_connection_streams: int,
+        drain_window: float | None,
         limits: Limits,
         push_relay: str = "",
     ) -> Listening:
@@ -76,7 +79,14 @@ class Listening:
             listen = ListenAddress(*listen_address(usage_listen, "--usage-listen")) if usage_listen else None
             counting = Counting(Usage(), usage_file, listen)
         options = runtime.ServeOptions(
-            host=HostOptions(max_body=max_body, trust_forwarded=trusted, lenient_versions=lenient_versions),
+            host=HostOptions(
+                max_body=max_body,
+                trust_forwarded=trusted,
+                lenient_versions=lenient_versions,
+                max_connections=max_connections,
+                max_connection_streams=max_connection_streams,
+                drain_window=drain_window,
+            ),
             limits=limits,
             public_url=public_url,
             public_grpc=public_grpc,

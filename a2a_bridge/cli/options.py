@@ -41,6 +41,14 @@ class Output(str, Enum):  # noqa: UP042  Typer shows the members of a str Enum a
     JSON = "json"
 
 
+class LoopKind(str, Enum):  # noqa: UP042
+    """Which event loop runs."""
+
+    AUTO = "auto"
+    ASYNCIO = "asyncio"
+    UVLOOP = "uvloop"
+
+
 class LogLevel(str, Enum):  # noqa: UP042
     """How much is said on stderr."""
 
@@ -284,6 +292,39 @@ MaxBody = Annotated[
     int,
     typer.Option(metavar="BYTES", min=1, envvar=PREFIX + "MAX_BODY", help="The largest request."),
 ]
+MaxConnections = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=0,
+        envvar=PREFIX + "MAX_CONNECTIONS",
+        help="Most open connections of each listener; 0 for no limit.",
+    ),
+]
+MaxConnectionStreams = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=1,
+        envvar=PREFIX + "MAX_CONNECTION_STREAMS",
+        help="Most open streams of one gRPC connection; unary calls count.",
+    ),
+]
+DrainWindow = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        envvar=PREFIX + "DRAIN_WINDOW",
+        help="How long listeners stay open after SIGTERM, while readiness fails and answers end their connections.",
+    ),
+]
+Loop = Annotated[
+    LoopKind,
+    typer.Option(
+        "--loop", envvar=PREFIX + "LOOP", help="The event loop; auto is uvloop where that is installed."
+    ),
+]
 MaxParts = Annotated[
     int,
     typer.Option(
@@ -347,6 +388,7 @@ ReplayMemory = Annotated[
 #: the defaults of HostOptions, Limits and EngineOptions, which are not imported for --version; a test compares
 MAX_BODY, MAX_PARTS, MAX_CALLS, MAX_STREAMS = 16777216, 1000, 10000, 10000
 MAX_TASKS, MAX_HISTORY = 10000, 10000
+MAX_CONNECTIONS, MAX_CONNECTION_STREAMS = 10000, 1000
 #: those of ReplayOptions
 LINGER, REPLAY_MEMORY = 30.0, 67108864
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from a2a_bridge.cli.options import Exit, LogLevel
+from a2a_bridge.cli.options import Exit, LogLevel, LoopKind
 from a2a_bridge.cli.output import data, fail, not_opened, talk
+from a2a_bridge.core.extras import MissingExtraError
 
 if TYPE_CHECKING:
     from a2a_bridge.cli.counting import Counting
 
 logger = logging.getLogger(__name__)
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def configure_logging(level: LogLevel) -> None:
@@ -30,6 +27,19 @@ def configure_logging(level: LogLevel) -> None:
     logging.getLogger("a2a_bridge").setLevel(level.value.upper())
 
 
+def run_on(kind: LoopKind, main: Coroutine[Any, Any, None]) -> None:
+    """Runs a command on an event loop to its end. Raises typer.Exit for a loop that is not installed."""
+    from a2a_bridge.process import loop_factory  # loads protobuf
+
+    try:
+        make = loop_factory(kind.value)
+    except MissingExtraError as error:
+        main.close()
+        raise fail(Exit.USAGE, f"--loop {kind.value}: {error.text}", error.remedy) from None
+    with asyncio.Runner(loop_factory=make) as runner:
+        runner.run(main)
+
+
 async def run(
     opening: AbstractAsyncContextManager[Any], grace: float, counting: Counting | None = None
 ) -> None:
@@ -38,9 +48,10 @@ async def run(
     Prints the ready line when the sockets listen. Raises typer.Exit when they cannot, or the store cannot be opened.
     """
     from a2a_bridge.hosting.stores import CannotOpen  # loads protobuf
+    from a2a_bridge.process import ready_line, stop_signals
 
     async with AsyncExitStack() as stack:
-        stop = stack.enter_context(_stop_signals())
+        stop = stack.enter_context(stop_signals())
         usage = None
         try:
             if counting is not None:
@@ -62,16 +73,6 @@ async def run(
             await opening.__aexit__(None, None, None)
 
 
-def ready_line(server: Any) -> str:
-    """`ready http=http://HOST:PORT grpc=HOST:PORT`, without what is not served."""
-    parts = ["ready"]
-    if server.http is not None:
-        parts.append(f"http=http://{server.http}")
-    if server.grpc is not None:
-        parts.append(f"grpc={server.grpc}")
-    return " ".join(parts)
-
-
 def _announce(server: Any) -> None:
     """The addresses for people who watch."""
     if sys.stderr.isatty():
@@ -79,32 +80,3 @@ def _announce(server: Any) -> None:
         talk(f"{card.name} {card.version}".strip(), "bold")
         for interface in card.supported_interfaces:
             talk(f"  {interface.protocol_binding:<10} {interface.protocol_version}  {interface.url}")
-
-
-@contextmanager
-def _stop_signals() -> Iterator[asyncio.Event]:
-    """An event that the first signal sets. The second one exits as an unhandled one would."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def on_signal(number: int) -> None:
-        if stop.is_set():
-            os._exit(128 + number)
-        stop.set()
-
-    previous: dict[int, Any] = {}
-    for number in _SIGNALS:
-        try:
-            loop.add_signal_handler(number, on_signal, number)
-        except NotImplementedError:  # Windows
-            previous[number] = signal.signal(
-                number, lambda caught, _: loop.call_soon_threadsafe(on_signal, caught)
-            )
-    try:
-        yield stop
-    finally:
-        for number in _SIGNALS:
-            if number in previous:
-                signal.signal(number, previous[number])
-            else:
-                loop.remove_signal_handler(number)

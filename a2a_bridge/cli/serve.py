@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Annotated
 
@@ -12,11 +11,14 @@ from a2a_bridge.cli.options import (
     ALL_VERSIONS,
     MAX_BODY,
     MAX_CALLS,
+    MAX_CONNECTION_STREAMS,
+    MAX_CONNECTIONS,
     MAX_HISTORY,
     MAX_PARTS,
     MAX_STREAMS,
     MAX_TASKS,
     BridgeKey,
+    DrainWindow,
     ForwardedAllowIps,
     Grace,
     Grpc,
@@ -28,8 +30,12 @@ from a2a_bridge.cli.options import (
     LenientVersions,
     Level,
     LogLevel,
+    Loop,
+    LoopKind,
     MaxBody,
     MaxCalls,
+    MaxConnections,
+    MaxConnectionStreams,
     MaxHistory,
     MaxParts,
     MaxStreams,
@@ -78,6 +84,8 @@ def serve(
     silence_timeout: SilenceTimeout = 0.0,
     idempotent_sends: IdempotentSends = False,
     max_body: MaxBody = MAX_BODY,
+    max_connections: MaxConnections = MAX_CONNECTIONS,
+    max_connection_streams: MaxConnectionStreams = MAX_CONNECTION_STREAMS,
     max_parts: MaxParts = MAX_PARTS,
     max_calls: MaxCalls = MAX_CALLS,
     max_streams: MaxStreams = MAX_STREAMS,
@@ -86,7 +94,9 @@ def serve(
     bridge_key: BridgeKey = "",
     usage_file: UsageFile = None,
     usage_listen: UsageListen = "",
+    drain_window: DrainWindow = None,
     timeout_graceful_shutdown: Grace = 10.0,
+    loop: Loop = LoopKind.AUTO,
     log_level: Level = LogLevel.WARNING,
 ) -> None:
     """Serve an agent over JSON-RPC, HTTP+JSON and gRPC, until SIGINT or SIGTERM.
@@ -106,7 +116,7 @@ def serve(
     from a2a_bridge.cli.loading import load
     from a2a_bridge.cli.options import Exit
     from a2a_bridge.cli.output import fail, guarded
-    from a2a_bridge.cli.running import configure_logging, run
+    from a2a_bridge.cli.running import configure_logging, run, run_on
     from a2a_bridge.cli.storing import push_options, store_options, store_url
     from a2a_bridge.cli.target import parse
     from a2a_bridge.hosting.options import EngineOptions
@@ -125,6 +135,9 @@ def serve(
         usage_file=usage_file,
         usage_listen=usage_listen,
         max_body=max_body,
+        max_connections=max_connections,
+        max_connection_streams=max_connection_streams,
+        drain_window=drain_window,
         limits=Limits(max_calls, max_streams, max_parts),
     )
     use_bridge_key(bridge_key)
@@ -156,4 +169,4 @@ def serve(
             push_options=posted,
         )
         opening = runtime.serve_agent(agent, listening.interfaces, options)
-        asyncio.run(run(opening, timeout_graceful_shutdown, listening.counting))
+        run_on(loop, run(opening, timeout_graceful_shutdown, listening.counting))

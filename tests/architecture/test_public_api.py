@@ -22,6 +22,7 @@ PUBLIC = {
         "asgi",
         "connect",
         "interface",
+        "run",
         "serve",
     ],
     "a2a_bridge.cards": [

@@ -1,4 +1,4 @@
-"""Every Python block of README.md and docs/ runs, in the order of its page and in one namespace for each page.
+"""Every Python block of docs/ runs, in the order of its page and in one namespace for each page.
 
 A block whose first line is `# name.py` is a module too, which later blocks may import. A block after a comment
 `<!-- not run: why -->` is compiled only.
@@ -20,15 +20,12 @@ import pytest
 from a2a_bridge import Agent, connect, serve
 from tests.docs.pages import PAGES, ROOT, Block, blocks, name
 
-WITH_CODE = [page for page in PAGES if blocks(page, "python")]
+#: those of README.md are programs: see test_readme
+WITH_CODE = [page for page in PAGES if blocks(page, "python") and page != ROOT / "README.md"]
 SECONDS = 60
 
 #: ports that pages name because people like round numbers
 _PORTS = re.compile(r"(?<=127\.0\.0\.1):(?:8080|50051)\b")
-
-
-async def forever() -> None:
-    """What README.md awaits; here it is over at once."""
 
 
 def weather_file(folder: Path) -> Agent:
@@ -64,7 +61,6 @@ async def test_the_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch
     names: dict[str, Any] = {
         "__name__": "page",
         "my_grpc_aio_server": server,
-        "forever": asyncio.ensure_future(forever()),
     }
     before = set(sys.modules)
     try:

@@ -15,6 +15,7 @@ from starlette.routing import Mount
 from a2a_bridge import add_to_server, asgi, connect, interface
 from a2a_bridge.bindings import HostOptions
 from a2a_bridge.hosting import Engine
+from a2a_bridge.mounting import VERSIONS
 from a2a_bridge.runtime import ServeOptions
 from tests.runtime.scene import PATIENCE, WELL_KNOWN, agent, uvicorn_running
 
@@ -51,7 +52,7 @@ async def test_mounted_below_a_path(outer: str) -> None:
         assert listed((await http.get(base + WELL_KNOWN)).json()) == [
             ("JSONRPC", f"{url}/"),
             ("HTTP+JSON", url),
-        ]
+        ] * len(VERSIONS)
 
 
 @OUTERS
@@ -101,7 +102,8 @@ async def test_a_public_url_is_shown_and_given_to_extended_cards() -> None:
     async with browser(within("Starlette", asgi(agent(), options=options))) as http:
         card = (await http.get("/agents/shows" + WELL_KNOWN)).json()
         extended = (await http.get("/agents/shows/extendedAgentCard")).json()
-        assert [url for _, url in listed(card)] == ["https://pub.example/a/", "https://pub.example/a"]
+        urls = [url for _, url in listed(card)]
+        assert urls == ["https://pub.example/a/", "https://pub.example/a"] * len(VERSIONS)
         assert extended["name"] == "extended"
         assert listed(extended) == listed(card)
 
@@ -161,7 +163,7 @@ async def test_the_sdks_client_speaks_to_a_mounted_agent(protocol: str) -> None:
     async with uvicorn_running(within("FastAPI", asgi(agent()))) as base, httpx.AsyncClient() as http:
         card = await A2ACardResolver(http, f"{base}/agents/shows").get_agent_card()
         urls = [one.url for one in card.supported_interfaces]
-        assert urls == [f"{base}/agents/shows/", f"{base}/agents/shows"]
+        assert urls == [f"{base}/agents/shows/", f"{base}/agents/shows"] * len(VERSIONS)
         config = ClientConfig(httpx_client=http, supported_protocol_bindings=[protocol], streaming=True)
         client = ClientFactory(config).create(card)
         request = a2a_pb2.SendMessageRequest(

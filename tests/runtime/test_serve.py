@@ -16,6 +16,7 @@ from a2a_bridge import connect, interface, serve
 from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.mounting import VERSIONS
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions
 from tests.runtime.scene import BINDINGS, EXTENSION, PATIENCE, WELL_KNOWN, agent, closed_port
@@ -39,7 +40,13 @@ async def test_everything_by_default() -> None:
             ("JSONRPC", f"http://{server.http}/"),
             ("HTTP+JSON", f"http://{server.http}"),
             ("GRPC", str(server.grpc)),
-        ]
+        ] * len(VERSIONS)
+        versions = [one.protocol_version for one in server.card.supported_interfaces]
+        assert versions == [version for version in VERSIONS for _ in range(3)]
+        for version in VERSIONS:
+            for binding in ("JSONRPC", "HTTP+JSON", "GRPC"):
+                async with connect(server.card, binding=binding, version=version) as peer:
+                    assert (await peer.send("hi")).text == "hi!"
         async with httpx.AsyncClient(base_url=f"http://{server.http}", headers=HEADERS) as http:
             assert (await http.post("/", json=RPC)).json()["result"]["message"]["parts"] == [{"text": "hi!"}]
             assert (await http.post("/message:send", json=RPC["params"])).status_code == 200
@@ -122,7 +129,7 @@ async def test_the_options_say_where() -> None:
             ("JSONRPC", "https://pub.example/x/"),
             ("HTTP+JSON", "https://pub.example/x"),
             ("GRPC", "pub.example:9"),
-        ]
+        ] * len(VERSIONS)
 
 
 @pytest.mark.parametrize(

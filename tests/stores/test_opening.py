@@ -73,6 +73,7 @@ def test_the_version_that_is_asked_for_is_the_last_step() -> None:
 
 async def test_a_new_file_is_made_for_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "new.db"
+    path.parent.mkdir()
     async with open_store(f"sqlite:///{path}") as store:
         await Author(store).begin("t").synced()
         for one in path.parent.iterdir():

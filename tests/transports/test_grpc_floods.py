@@ -92,7 +92,12 @@ async def test_streams_of_one_connection_are_limited(probe: Probe) -> None:
     probe.on_unary = wait
     async with hosting(probe, max_connection_streams=2) as host, channel(host.address) as one:
         send = one.unary_unary(SEND)
-        calls = [asyncio.ensure_future(send(REQUEST)) for _ in range(5)]
+        calls = [asyncio.ensure_future(send(REQUEST))]
+        async with asyncio.timeout(PATIENCE):
+            while not probe.calls:  # noqa: ASYNC110  the probe offers no event
+                await asyncio.sleep(0.01)
+        # The client knows the limit by now; what it opens before that is refused.
+        calls += [asyncio.ensure_future(send(REQUEST)) for _ in range(4)]
         # The option names a connection of its own; two channels would share one otherwise.
         async with channel(host.address, [("grpc.use_local_subchannel_pool", 1)]) as other:
             more = asyncio.ensure_future(other.unary_unary(SEND)(REQUEST))

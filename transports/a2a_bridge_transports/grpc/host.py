@@ -179,9 +179,10 @@ def _options(options: HostOptions) -> list[tuple[str, int]]:
     )
     return [
         *limits,
-        # Streams that were reset count until they are disposed of, which is what limits rapid resets.
+        # Without a limit one connection that resets its streams at once takes the loop from everybody else.
         ("grpc.max_concurrent_streams", options.max_connection_streams),
-        ("grpc.http.overload_protection", 1),
+        # It would count streams that have ended too, and so refuse those of clients that keep to the limit.
+        ("grpc.http.overload_protection", 0),
         # Calls that wait for us. Beyond 1000 grpcio would reset calls of anybody at random, as CANCELLED.
         ("grpc.server.max_pending_requests", _MOST_PENDING),
         ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING),

@@ -1,0 +1,106 @@
+"""An agent as the whole purpose of a process: event loop, ready line, signals, draining. It mounts nothing itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from a2a_bridge.bindings import ListenAddress
+from a2a_bridge.core.extras import load
+from a2a_bridge.hosting import Agent
+from a2a_bridge.mounting import EVERYTHING, ServeOptions
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.runtime import Server, serve_agent
+
+logger = logging.getLogger(__name__)
+
+#: "auto" is uvloop where it is installed
+LoopName = Literal["auto", "asyncio", "uvloop"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def run(
+    agent: Agent,
+    interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
+    options: ServeOptions | None = None,
+    *,
+    loop: LoopName = "auto",
+) -> None:
+    """Serves a hosted agent until SIGINT or SIGTERM, then drains; a second signal ends the process at once.
+
+    For a program whose main thread does nothing else. Prints the ready line of `a2a-bridge serve` when the sockets
+    listen. interfaces: as for `serve`. options: their `grace` bounds draining; when there are none, HTTP listens on
+    127.0.0.1:8080 and gRPC on 127.0.0.1:50051. Raises what `serve` raises, and MissingExtraError for a loop that is not
+    installed.
+    """
+    options = options or ServeOptions(
+        http=ListenAddress("127.0.0.1", 8080), grpc=ListenAddress("127.0.0.1", 50051)
+    )
+
+    async def main() -> None:
+        with stop_signals() as stop:
+            async with serve_agent(agent, interfaces, options) as server:
+                print(ready_line(server), flush=True)  # noqa: T201  programs that start this one wait for the line
+                await stop.wait()
+
+    with asyncio.Runner(loop_factory=loop_factory(loop)) as runner:
+        runner.run(main())
+
+
+def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes the event loop of a LoopName; None for asyncio's own. Raises MissingExtraError."""
+    factory = None
+    if name != "asyncio":
+        try:
+            factory = load("uvloop", "uvloop").new_event_loop
+        except ImportError:
+            if name != "auto":
+                raise
+    logger.debug("event loop: %s", "uvloop" if factory is not None else "asyncio")
+    made: Callable[[], asyncio.AbstractEventLoop] | None = factory
+    return made
+
+
+def ready_line(server: Server) -> str:
+    """`ready http=http://HOST:PORT grpc=HOST:PORT`, without what is not served."""
+    parts = ["ready"]
+    if server.http is not None:
+        parts.append(f"http=http://{server.http}")
+    if server.grpc is not None:
+        parts.append(f"grpc={server.grpc}")
+    return " ".join(parts)
+
+
+@contextmanager
+def stop_signals() -> Iterator[asyncio.Event]:
+    """An event that the first signal sets. The second one exits as an unhandled one would."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: int) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.set()
+
+    previous: dict[int, Any] = {}
+    for number in _SIGNALS:
+        try:
+            loop.add_signal_handler(number, on_signal, number)
+        except NotImplementedError:  # Windows
+            previous[number] = signal.signal(
+                number, lambda caught, _: loop.call_soon_threadsafe(on_signal, caught)
+            )
+    try:
+        yield stop
+    finally:
+        for number in _SIGNALS:
+            if number in previous:
+                signal.signal(number, previous[number])
+            else:
+                loop.remove_signal_handler(number)
