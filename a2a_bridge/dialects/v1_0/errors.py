@@ -249,8 +249,8 @@ def _sort(
         kind = _text(detail.get("@type")).rpartition("/")[2]
         if kind == "google.rpc.ErrorInfo" and not info:
             info = detail
-        elif kind == "google.rpc.ErrorInfo" and detail.get("domain") == DOMAIN and beneath is None:
-            beneath = _BY_NAME.get(_text(detail.get("reason")))
+        elif kind == "google.rpc.ErrorInfo" and detail.get("domain") == DOMAIN and _is_foreign(info):
+            beneath = beneath or _BY_NAME.get(_text(detail.get("reason")))
         elif kind == "google.rpc.BadRequest" and isinstance(detail.get("fieldViolations"), list):
             violations += [
                 Violation(_text(item.get("field")), _text(item.get("description")))
@@ -262,6 +262,11 @@ def _sort(
         else:
             rest.append(detail)
     return info, beneath, violations, retry_after, rest
+
+
+def _is_foreign(info: Mapping[str, Any]) -> bool:
+    """Whether an ErrorInfo names a reason that A2A does not know; a second one tells the reason of A2A then."""
+    return _text(info.get("reason")) not in _BY_NAME
 
 
 def _by_text(message: str, texts: Mapping[str, Reason]) -> Reason | None:
