@@ -17,6 +17,7 @@ from a2a_bridge.bindings import DialOptions, Document, Receive, http_post
 from a2a_bridge.cards import Candidate
 from a2a_bridge.core.service import Service
 from a2a_bridge.gateway import Dial, Route, Router, Sharing, dialled
+from a2a_bridge.gateway.contexts import Contexts
 from a2a_bridge.gateway.depot import Depot
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay
@@ -71,7 +72,7 @@ async def bridged(
         sharing = Sharing(
             upstream, options.replay, forward=dial_options.forward, older=older, resumes=resumes
         )
-        service: Service = Router(Route(sharing, first.interface.tenant))
+        service: Service = Router(Route(Contexts(sharing), first.interface.tenant))
         receivers: dict[str, Receive] = {}
         documents: Mapping[str, Document] = {}
         close: Callable[[float], Awaitable[None]] = _nothing

@@ -1,0 +1,119 @@
+"""Fills in the context of a message that names its task alone. Implements Service around an agent elsewhere.
+
+A follow-up may name its task and leave out the context (A2A 1.0, 3.4.3), and servers made with a2a-sdk fail such a one.
+Rules:
+1. The context of a task that is not over is remembered, by caller and task, when it is answered or shown first. Of more
+   than `most`, those not used for longest are forgotten.
+2. For a task that is not remembered the agent is asked, with the caller's credentials. If it does not tell, the message
+   goes as it is.
+3. A message that names a context, or no task, passes by reference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, cast
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.scope import Scope
+from a2a_bridge.core.service import Service
+from a2a_bridge.gateway.index import visible_to
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+logger = logging.getLogger(__name__)
+
+#: tasks whose contexts are remembered
+MOST = 10_000
+#: seconds that a follow-up waits for what the agent says about its task
+_PATIENCE = 10.0
+
+
+class Contexts:
+    """See above. most: how many tasks are remembered."""
+
+    def __init__(self, service: Service, most: int = MOST) -> None:
+        self._service = service
+        self._most = most
+        self._known: OrderedDict[tuple[Scope, str], str] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        if call.operation is not ops.SEND_MESSAGE:
+            return await self._service.unary(call)
+        completed = await self._completed(call)
+        response: Any = await self._service.unary(completed)
+        task: hub.Task = response.task
+        if task.id and task.status.state not in TERMINAL:
+            self._note(call, task.id, task.context_id)
+        return cast("Res", response)
+
+    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        if call.operation is not ops.SEND_STREAMING_MESSAGE:
+            return self._service.stream(call)
+        return cast("AsyncGenerator[Res, None]", self._stream(call))
+
+    async def _stream(self, call: Call[Any, Any]) -> AsyncGenerator[hub.StreamResponse, None]:
+        completed = await self._completed(call)
+        async with aclosing(self._service.stream(completed)) as events:
+            begun = False
+            async for event in events:
+                if not begun:
+                    begun = True
+                    self._note_event(call, event)
+                yield event
+
+    async def _completed(self, call: Call[Any, Any]) -> Call[Any, Any]:
+        """The call with the context of its message's task, as far as that is left out and can be known."""
+        message = call.request.message
+        if not message.task_id or message.context_id:
+            return call
+        context_id = await self._context_of(call, message.task_id)
+        if not context_id:
+            return call
+        request = hub.SendMessageRequest()
+        request.CopyFrom(call.request)
+        request.message.context_id = context_id
+        return Call(call.operation, request, call.context)
+
+    async def _context_of(self, call: Call[Any, Any], task_id: str) -> str:
+        key = visible_to(call.request, call.context), task_id
+        known = self._known.get(key)
+        if known is not None:
+            self._known.move_to_end(key)
+            return known
+        request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant, history_length=0)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                asked = Call(ops.GET_TASK, request, call.context.replace(reply={}))
+                task = await self._service.unary(asked)
+        except (A2AError, TimeoutError) as error:
+            logger.debug("the context of task %s is not known: %s", task_id, error)
+            return ""
+        self._note(call, task_id, task.context_id)
+        return task.context_id
+
+    def _note_event(self, call: Call[Any, Any], event: hub.StreamResponse) -> None:
+        which = event.WhichOneof("payload")
+        if which == "task":
+            if event.task.status.state not in TERMINAL:
+                self._note(call, event.task.id, event.task.context_id)
+        elif which in ("status_update", "artifact_update"):
+            update: Any = getattr(event, which)
+            self._note(call, update.task_id, update.context_id)
+
+    def _note(self, call: Call[Any, Any], task_id: str, context_id: str) -> None:
+        if not context_id or call.request.message.context_id:
+            return
+        self._known[visible_to(call.request, call.context), task_id] = context_id
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)

@@ -1,0 +1,109 @@
+"""The context of a follow-up that names its task alone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.gateway.contexts import Contexts
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.gateway.raw_echo import chained, task_of
+
+
+class Agent:
+    """Answers a message with its task, in context c; notes what it was sent. gone: GetTask finds nothing."""
+
+    def __init__(self, state: hub.TaskState = hub.TASK_STATE_INPUT_REQUIRED) -> None:
+        self.state = state
+        self.heard: list[str] = []
+        self.looked = 0
+        self.gone = False
+
+    def task(self, task_id: str) -> hub.Task:
+        return hub.Task(id=task_id or "t", context_id="c", status=hub.TaskStatus(state=self.state))
+
+    async def unary(self, call: Call[Any, Any], /) -> Any:
+        if call.operation is ops.GET_TASK:
+            self.looked += 1
+            if self.gone:
+                raise A2AError(Reason.TASK_NOT_FOUND)
+            return self.task(call.request.id)
+        self.heard.append(call.request.message.context_id)
+        return hub.SendMessageResponse(task=self.task(call.request.message.task_id))
+
+    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+        self.heard.append(call.request.message.context_id)
+        update = hub.TaskStatusUpdateEvent(task_id=call.request.message.task_id or "t", context_id="c")
+        yield hub.StreamResponse(status_update=update)
+
+
+def call(task: str = "", context: str = "", who: str = "", *, streaming: bool = False) -> Call[Any, Any]:
+    message = hub.Message(message_id="m", task_id=task, context_id=context)
+    given = CallContext(parameters={"authorization": who} if who else {})
+    operation: Any = ops.SEND_STREAMING_MESSAGE if streaming else ops.SEND_MESSAGE
+    return Call(operation, hub.SendMessageRequest(message=message), given)
+
+
+async def send(service: Contexts, made: Call[Any, Any]) -> None:
+    if made.operation is ops.SEND_MESSAGE:
+        await service.unary(made)
+    else:
+        _ = [event async for event in service.stream(made)]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_a_follow_up_gets_the_context_of_a_task_that_was_seen(streaming: bool) -> None:
+    agent = Agent()
+    service = Contexts(agent)
+    await send(service, call(streaming=streaming))
+    follow_up = call("t", streaming=streaming)
+    await send(service, follow_up)
+    await send(service, call("t", "own", streaming=streaming))
+    assert agent.heard == ["", "c", "own"]
+    assert agent.looked == 0
+    assert not follow_up.request.message.context_id, "the caller's request stays as it was"
+
+
+async def test_what_is_not_remembered_is_asked_for_with_the_callers_own_credentials() -> None:
+    agent = Agent()
+    service = Contexts(agent)
+    await send(service, call(who="Bearer a"))
+    await send(service, call("t", who="Bearer b"))
+    assert (agent.heard, agent.looked) == (["", "c"], 1)
+    await send(service, call("t", who="Bearer b"))
+    assert (agent.heard, agent.looked) == (["", "c", "c"], 1)
+    agent.gone = True
+    await send(service, call("other"))
+    assert (agent.heard, agent.looked) == (["", "c", "c", ""], 2)
+
+
+async def test_so_many_are_remembered_and_none_that_is_over() -> None:
+    agent = Agent()
+    service = Contexts(agent, most=2)
+    for task in ("1", "2", "3"):
+        await send(service, call(task))
+    assert len(service) == 2
+    over = Contexts(Agent(hub.TASK_STATE_COMPLETED))
+    await send(over, call())
+    assert len(over) == 0
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+async def test_through_a_gateway(version: str) -> None:
+    """From a caller of 0.3, by way of either version."""
+    async with chained((version, "JSONRPC")) as (client, agent):
+        agent.answer = lambda _method, params: task_of(
+            {"kind": "message", "messageId": "a", "role": "agent", "parts": []},
+            status={"state": "input-required"},
+            contextId=(params.get("message") or {}).get("contextId") or "c",
+        )
+        message = '{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"hi"}]%s}}'
+        await client.call("message/send", message % "")
+        await client.call("message/send", message % ',"taskId":"t"')
+        assert agent.asked[-1]["message"]["contextId"] == "c"
+        assert agent.asked[-1]["message"]["taskId"] == "t"
