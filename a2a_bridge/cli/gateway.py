@@ -20,6 +20,7 @@ from a2a_bridge.cli.options import (
     MAX_STREAMS,
     PREFIX,
     REPLAY_MEMORY,
+    REVALIDATE,
     A2aVersion,
     Base64Files,
     BridgeKey,
@@ -52,6 +53,7 @@ from a2a_bridge.cli.options import (
     PushAllow,
     PushSigningKey,
     ReplayMemory,
+    Revalidate,
     StoreKey,
     UsageFile,
     UsageListen,
@@ -98,6 +100,7 @@ def gateway(
     push_signing_key: PushSigningKey = None,
     linger: Linger = LINGER,
     replay_memory: ReplayMemory = REPLAY_MEMORY,
+    revalidate: Revalidate = REVALIDATE,
     http: Http = "127.0.0.1:8080",
     grpc: Grpc = "127.0.0.1:50051",
     no_http: NoHttp = False,
@@ -180,7 +183,7 @@ def gateway(
             param_hint="--push-signing-key",
         )
     use_bridge_key(bridge_key)
-    kept = ReplayOptions(linger=linger, total=replay_memory)
+    kept = ReplayOptions(linger=linger, total=replay_memory, revalidate=revalidate)
     if not replay_memory:
         kept = replace(kept, tasks=0)
     listening = replace(

@@ -376,6 +376,15 @@ Linger = Annotated[
         help="How long the stream of an agent that cannot resume goes on when nobody reads it.",
     ),
 ]
+Revalidate = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        envvar=PREFIX + "REVALIDATE",
+        help="How long it counts that the agent accepted a caller, before that caller joins a stream; 0 asks each time.",
+    ),
+]
 ReplayMemory = Annotated[
     int,
     typer.Option(
@@ -390,7 +399,7 @@ MAX_BODY, MAX_PARTS, MAX_CALLS, MAX_STREAMS = 16777216, 1000, 10000, 10000
 MAX_TASKS, MAX_HISTORY = 10000, 10000
 MAX_CONNECTIONS, MAX_CONNECTION_STREAMS = 10000, 1000
 #: those of ReplayOptions
-LINGER, REPLAY_MEMORY = 30.0, 67108864
+LINGER, REPLAY_MEMORY, REVALIDATE = 30.0, 67108864, 60.0
 
 
 def known_dialect(text: str, flag: str) -> Dialect:

@@ -36,6 +36,8 @@ class ReplayOptions:
     that readers can go back. task_size: largest task of which the gateway keeps a copy. total: of all together.
     window, window_size: how far the agent may be ahead of the fastest reader.
     linger: how long a stream of an agent that cannot resume goes on without readers.
+    revalidate: how long it counts that the agent accepted a caller's request; then the agent is asked again before that
+    caller joins a stream or gets a replay. 0 asks each time.
     attempts, pause, longest_pause: how often a broken stream is taken up again, how long it waits before the second
     attempt, doubled before each further one, and at most.
     """
@@ -48,6 +50,7 @@ class ReplayOptions:
     window: int = 64
     window_size: int = 256 << 10
     linger: float = 30.0
+    revalidate: float = 60.0
     attempts: int = 8
     pause: float = 0.1
     longest_pause: float = 5.0

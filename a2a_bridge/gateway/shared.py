@@ -3,6 +3,8 @@
 It stands right before the agent. Rules:
 1. A stream belongs to those who send what its first caller sent of what travels on and says who calls: tenant,
    principal, credentials. Others never share it.
+   Who joins later than `revalidate` seconds after the agent has accepted a request of theirs about the task waits until
+   the agent has accepted another one: the credentials may have been revoked.
 2. A stream of a message, of a task that has ended, or of anything that is not one task, passes as it is.
 3. A caller that leaves does not end the agent's stream for others. The last that leaves ends it, at once where the
    agent can resume it, else after a time in which the caller may come back.
@@ -89,6 +91,7 @@ class Sharing:
         self._older = older
         self._resumes = resumes
         self._older_callers = older_versions()
+        self._revalidate = options.revalidate
         self._shelf = Shelf(service, options, resumes=resumes)
         #: subscriptions that the agent has not answered yet
         self._opening: dict[Key, asyncio.Event] = {}
@@ -190,6 +193,9 @@ class Sharing:
         at_once = not after and not self._older
         while at_once and (opening := self._opening.get(key)) is not None:
             await opening.wait()
+        stream = self._shelf.find(key)
+        if stream is not None:
+            await self._accept(call, stream)
         joined = self._known(call, key, after)
         if joined is not None:
             return joined
@@ -222,6 +228,15 @@ class Sharing:
                 opened = _Opened({}, hub.StreamResponse(task=snapshot), id_)
                 return self._joined(call, stream, stream.log.last, opened)
         return None
+
+    async def _accept(self, call: Call[Any, Any], stream: Stream) -> None:
+        """Has the agent accept a request of this caller, unless it did lately. Raises what it says otherwise."""
+        now = asyncio.get_running_loop().time
+        if now() - stream.accepted < self._revalidate:
+            return
+        request = hub.GetTaskRequest(id=call.request.id, tenant=call.request.tenant, history_length=0)
+        await self._service.unary(Call(ops.GET_TASK, request, call.context.replace(reply={})))
+        stream.accepted = now()
 
     async def _asked(self, call: Call[Any, Any], task_id: str, after: str) -> _Opened:
         """A subscription of the agent's."""

@@ -40,17 +40,19 @@ class Beginning:
 
 
 class Stream:
-    """A log and what feeds it. key: None once it stands for nothing. theirs: its ids are the agent's.
+    """A log and what feeds it. accepted: when the agent last accepted a request about this task from those whose it is,
+    seconds on the loop's clock. key: None once it stands for nothing. theirs: its ids are the agent's.
     extensions: what the agent confirmed to the caller that began it.
     """
 
-    __slots__ = ("extensions", "feed", "key", "lingering", "log", "size", "theirs")
+    __slots__ = ("accepted", "extensions", "feed", "key", "lingering", "log", "size", "theirs")
 
     def __init__(self, key: Key, log: Log, *, theirs: bool) -> None:
         self.key: Key | None = key
         self.log = log
         self.theirs = theirs
         self.extensions = ""
+        self.accepted = asyncio.get_running_loop().time()
         self.feed: Feed
         self.lingering: asyncio.TimerHandle | None = None
         self.size = 0
