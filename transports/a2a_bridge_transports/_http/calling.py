@@ -14,6 +14,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import LAST_EVENT_ID, asked_after
 from a2a_bridge.dialects import Dialect, Form, Kind, Row, older_versions
 from a2a_bridge.dialects.carrying import opened_aside, sealed_aside
+from a2a_bridge.dialects.mixed import other_rows, with_older_names
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.parameters import request_headers, response_parameters
 from a2a_bridge_transports._http.session import Exchanger
@@ -50,6 +51,10 @@ class ClientSide:
         self._rows: dict[Any, Row[Any, Any]] = {row.operation: row for row in reversed(form.rows)}
         self.dialect = dialect
         self._tenant = interface.tenant
+        self._kind = kind
+        self._place = interface.url
+        #: operations that the agent answers in another version than it claims, and the row that reads them
+        self._found: dict[Any, Row[Any, Any]] = {}
 
     def row(self, call: Call[Any, Any]) -> Row[Any, Any]:
         """The row of a call. Raises UNSUPPORTED_OPERATION when the version lacks the operation."""
@@ -88,10 +93,43 @@ class ClientSide:
 
     def decoded(self, row: Row[Any, Any], wire: Any, context: CallContext) -> Any:
         """The answer; what it says beside its message goes into `reply`. May raise InexactNumber."""
-        answer = row.decode_response(wire)
+        found = self._found.get(row.operation)
+        if found is not None and (answer := self._read_as(found, wire)) is not None:
+            return answer
+        try:
+            answer = row.decode_response(wire)
+        except A2AError as error:
+            other = self._other(row, wire) if error.reason is Reason.INVALID_AGENT_RESPONSE else None
+            if other is None:
+                raise
+            return other
         if row.aside_response is not None:
             context.reply.update(row.aside_response(wire))
         return answer
+
+    def _other(self, row: Row[Any, Any], wire: Any) -> Any:
+        """The answer as another version than the agent claims; None when it is of none."""
+        for found in other_rows(self.dialect, self._kind, row.operation, wire):
+            answer = self._read_as(found, wire)
+            if answer is not None:
+                if not self._found:
+                    _log.warning(
+                        "the agent at %s claims version %s and answers as another one does; that is read from now on",
+                        self._place,
+                        self.dialect.version,
+                    )
+                self._found[row.operation] = found
+                return answer
+        return None
+
+    def _read_as(self, row: Row[Any, Any], wire: Any) -> Any:
+        for tree in (wire, with_older_names(wire)):
+            try:
+                return row.decode_response(tree)
+            except A2AError as error:
+                if error.reason is not Reason.INVALID_AGENT_RESPONSE:
+                    raise
+        return None
 
     def numbered(self, context: CallContext, id_: str) -> None:
         """Tells the id of the event that is yielded next; empty for one that has none."""

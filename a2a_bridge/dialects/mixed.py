@@ -1,0 +1,64 @@
+"""Answers in another version than the agent claims: which rows may read them, and names that mix versions. Pure.
+
+LangGraph's server (langgraph-api 0.16) takes the methods of 1.0 and answers streams with events in the shape of 0.3
+(`kind`, not wrapped), in which states and roles have the names of 1.0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from a2a_bridge.codec import Json
+from a2a_bridge.core.operations import Operation
+from a2a_bridge.dialects import KNOWN, Dialect, Kind, Row
+
+_KINDS = ("task", "message", "status-update", "artifact-update")
+_WRAPPERS = frozenset({"task", "message", "statusUpdate", "artifactUpdate"})
+_STATE, _ROLE = "TASK_STATE_", "ROLE_"
+#: members with content of users
+_FREE = frozenset({"metadata", "data"})
+
+
+def other_rows(
+    claimed: Dialect, kind: Kind[Any, Any], operation: Operation[Any, Any], wire: Json
+) -> list[Row[Any, Any]]:
+    """The rows of other known versions, newest first, that may read an answer of this shape. None for an answer that
+    has neither shape, or the one that is claimed: what is wrong with it then is for its own version to say.
+    """
+    older = _is_older(wire)
+    if older is None or older is not claimed.declares:
+        return []
+    forms = [one.form(kind) for one in KNOWN if one is not claimed and one.declares is not older]
+    return [row for form in forms if form is not None and (row := form.row(operation)) is not None]
+
+
+def _is_older(wire: Json) -> bool | None:
+    """Whether an answer has the shape of 0.x over JSON-RPC (True) or that of 1.0 (False); None for neither."""
+    if not isinstance(wire, dict):
+        return None
+    if wire.get("kind") in _KINDS:
+        return True
+    status = wire.get("status")
+    state = status.get("state") if isinstance(status, dict) else None
+    wrapped = len(wire) == 1 and not _WRAPPERS.isdisjoint(wire)
+    return False if wrapped or (isinstance(state, str) and state.startswith(_STATE)) else None
+
+
+def with_older_names(wire: Json) -> Json:
+    """A tree with states and roles as 0.x names them, where they have the names of 1.0. Not recursive; a copy."""
+    top: list[Any] = [wire]
+    rest: list[Any] = [top]
+    while rest:
+        place = rest.pop()
+        for key, value in place.items() if isinstance(place, dict) else enumerate(place):
+            if key in _FREE:
+                continue
+            if isinstance(value, dict | list):
+                place[key] = value.copy()
+                rest.append(place[key])
+            elif key == "state" and isinstance(value, str) and value.startswith(_STATE):
+                place[key] = value.removeprefix(_STATE).lower().replace("_", "-")
+            elif key == "role" and isinstance(value, str) and value.startswith(_ROLE):
+                place[key] = value.removeprefix(_ROLE).lower()
+    made: Json = top[0]
+    return made
