@@ -19,6 +19,7 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.gateway import Dial, Route, Router, Sharing, dialled
 from a2a_bridge.gateway.contexts import Contexts
 from a2a_bridge.gateway.depot import Depot
+from a2a_bridge.gateway.unstreamed import Unstreamed
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay
 from a2a_bridge.hosted import opened
@@ -70,7 +71,7 @@ async def bridged(
         first = upstream.upstreams[0].candidate
         older = first.dialect.final_events
         sharing = Sharing(
-            upstream, options.replay, forward=dial_options.forward, older=older, resumes=resumes
+            Unstreamed(upstream), options.replay, forward=dial_options.forward, older=older, resumes=resumes
         )
         service: Service = Router(Route(Contexts(sharing), first.interface.tenant))
         receivers: dict[str, Receive] = {}

@@ -45,7 +45,7 @@ def echo(method: str, params: Any) -> Any:
 
 
 class RawAgent:
-    """answer: the result of a method with its params. asked: what came, as it came."""
+    """answer: the result of a method with its params, or an error under `error`. asked: what came, as it came."""
 
     def __init__(self) -> None:
         self.answer: Callable[[str, Any], Any] = echo
@@ -60,7 +60,8 @@ class RawAgent:
             data = [dumps({"jsonrpc": "2.0", "id": frame["id"], "result": one}) for one in result]
             text = "".join(f"data: {one.decode()}\n\n" for one in data)
             return web.Response(text=text, content_type="text/event-stream")
-        body = dumps({"jsonrpc": "2.0", "id": frame["id"], "result": result})
+        refused = isinstance(result, dict) and result.keys() == {"error"}
+        body = dumps({"jsonrpc": "2.0", "id": frame["id"], **(result if refused else {"result": result})})
         return web.Response(body=body, content_type="application/json")
 
 

@@ -1,0 +1,81 @@
+"""Streams of an agent that declares streaming and refuses it: answered from a send. Implements Service.
+
+Rules:
+1. Only a refusal before the first event counts, of the operation as such: the agent has done nothing with the message.
+2. The stream is what the answer of SendMessage holds: one message, or one task. Where that fails too, its error is told.
+3. It is said once in the log. An agent whose refusal speaks of streaming is not asked for streams again.
+
+google-adk 1.19 does so (a2a-sdk 0.3.26 inside, whose handler asks the agent's own card, while the card that is shown says
+that it streams).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, cast
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.service import Service
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+logger = logging.getLogger(__name__)
+
+_REFUSED = frozenset({Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND})
+
+
+class Unstreamed:
+    """See above."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._streams = True
+        self._said = False
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        return await self._service.unary(call)
+
+    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        if call.operation is not ops.SEND_STREAMING_MESSAGE:
+            return self._service.stream(call)
+        return cast("AsyncGenerator[Res, None]", self._stream(call))
+
+    async def _stream(self, call: Call[Any, Any]) -> AsyncGenerator[hub.StreamResponse, None]:
+        refused: A2AError | None = None
+        if self._streams:
+            begun = False
+            try:
+                async with aclosing(self._service.stream(call)) as events:
+                    async for event in events:
+                        begun = True
+                        yield event
+            except A2AError as error:
+                if begun or error.reason not in _REFUSED:
+                    raise
+                refused = error
+            else:
+                return
+        yield await self._sent(call)
+        if refused is not None and not self._said:
+            self._said = True
+            self._streams = "stream" not in refused.message.lower()
+            logger.warning(
+                "the agent declares streaming and refuses it (%s); its streams are answered from SendMessage",
+                refused.message,
+            )
+
+    async def _sent(self, call: Call[Any, Any]) -> hub.StreamResponse:
+        request = call.request
+        if request.configuration.return_immediately:
+            # It means nothing to a stream, which shows the end of the task.
+            request = hub.SendMessageRequest()
+            request.CopyFrom(call.request)
+            request.configuration.return_immediately = False
+        answer = await self._service.unary(Call(ops.SEND_MESSAGE, request, call.context))
+        if answer.HasField("message"):
+            return hub.StreamResponse(message=answer.message)
+        return hub.StreamResponse(task=answer.task)
