@@ -4,11 +4,14 @@ Rules:
 1. An id becomes `<id 1>`, `<id 2>` … in order of appearance, wherever it appears, so that relations between
    ids are compared and the ids themselves are not.
 2. A timestamp becomes `<time>`; that one is there is compared.
-3. What the bridge carries in metadata for older versions says nothing about the result and is left out.
+3. Two texts that are the same but for what looks generated (UUIDs, long runs of hexadecimal digits, random letters and
+   digits) are told apart from real differences.
+4. What the bridge carries in metadata for older versions says nothing about the result and is left out.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -45,6 +48,22 @@ def _walk(tree: Any, names: dict[str, str], member: str) -> Any:
             if len(known) >= 8 and known in tree:
                 tree = tree.replace(known, name)
     return tree
+
+
+#: UUIDs; runs of hexadecimal digits; runs of letters and digits of which there are some of both
+_GENERATED = re.compile(
+    r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
+    r"|(?<![0-9A-Za-z])(?=[0-9A-Za-z]*[0-9])(?:[0-9a-fA-F]{8,}|(?=[0-9A-Za-z]*[A-Za-z])[0-9A-Za-z]{12,})(?![0-9A-Za-z])"
+)
+
+
+def without_generated(tree: Any) -> Any:
+    """The tree with `<generated>` for what looks generated in its texts."""
+    if isinstance(tree, Mapping):
+        return {key: without_generated(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [without_generated(item) for item in tree]
+    return _GENERATED.sub("<generated>", tree) if isinstance(tree, str) else tree
 
 
 def differences(left: Any, right: Any, path: str = "") -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from a2a_bridge import runtime
 from a2a_bridge.bindings import names
 from a2a_bridge.cards import select
-from a2a_bridge.cli.canonical import canonical, differences
+from a2a_bridge.cli.canonical import canonical, differences, without_generated
 from a2a_bridge.cli.options import Exit, Output
 from a2a_bridge.cli.output import data, document, error_document, exit_code, explain, talk
 from a2a_bridge.cli.reach import addressed
@@ -30,13 +30,16 @@ _EXITS = {
 
 @dataclass(slots=True)
 class Answer:
-    """What one interface answered. different: where it is not as the first answer was."""
+    """What one interface answered. different: where it is not as the first answer was. generated: where only values differ
+    that look generated.
+    """
 
     interface: hub.AgentInterface
     seconds: float = 0.0
     events: list[Any] = field(default_factory=list)
     error: A2AError | None = None
     different: list[str] = field(default_factory=list)
+    generated: list[str] = field(default_factory=list)
 
     @property
     def result(self) -> Any:
@@ -54,10 +57,16 @@ async def _compare(card: hub.AgentCard, said: Said, how: How) -> Exit:
     candidates = select(card, known=names(), version=how.version)
     answers = [await _ask(card, candidate.interface, said, how) for candidate in candidates]
     for answer in answers[1:]:
-        answer.different = differences(answers[0].result, answer.result)
+        found = differences(answers[0].result, answer.result)
+        real = differences(without_generated(answers[0].result), without_generated(answer.result))
+        answer.different = found if real else []
+        answer.generated = [] if real else found
     if how.output is Output.JSON:
         document(
-            {"identical": not any(one.different for one in answers), "answers": [_tree(a) for a in answers]}
+            {
+                "identical": not any(one.different or one.generated for one in answers),
+                "answers": [_tree(a) for a in answers],
+            }
         )
     else:
         _print(answers)
@@ -80,21 +89,30 @@ async def _ask(card: hub.AgentCard, interface: hub.AgentInterface, said: Said, h
 
 def _print(answers: list[Answer]) -> None:
     width = max(len(_cell(answer.interface)) for answer in answers)
+    verdicts = max(len(_verdict(answer)) for answer in answers)
     for number, answer in enumerate(answers):
-        verdict = "" if number == 0 else "different" if answer.different else "identical"
+        verdict = "" if number == 0 else _verdict(answer)
         cells = [
             _cell(answer.interface).ljust(width),
             "✓" if answer.error is None else "✗",
             _gist(answer).ljust(26),
-            verdict.ljust(9),
+            verdict.ljust(verdicts),
             f"{answer.seconds * 1000:.0f} ms",
         ]
         data("  ".join(cells))
     for answer in answers:
         for line in answer.different:
             talk(f"{_cell(answer.interface)}: {line}", "red")
+        for line in answer.generated:
+            talk(f"{_cell(answer.interface)}: generated: {line}", "dim")
         if answer.error is not None:
             talk(f"{_cell(answer.interface)}: {explain(answer.error)}", "red")
+
+
+def _verdict(answer: Answer) -> str:
+    if answer.different:
+        return "different"
+    return "equal but for generated values" if answer.generated else "identical"
 
 
 def _cell(interface: hub.AgentInterface) -> str:
@@ -126,8 +144,10 @@ def _tree(answer: Answer) -> dict[str, Any]:
         "version": answer.interface.protocol_version,
         "url": answer.interface.url,
         "milliseconds": round(answer.seconds * 1000, 1),
-        "identical": not answer.different,
+        "identical": not (answer.different or answer.generated),
     }
+    if answer.generated:
+        tree["generated"] = answer.generated
     if answer.error is not None:
         return tree | error_document(answer.error)
     return tree | {"events": answer.events}

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -222,6 +223,24 @@ async def test_answers_that_differ_end_with_4_and_say_where(probe: Probe) -> Non
     assert done.json["identical"] is False
     assert [one["identical"] for one in done.json["answers"]] == [True, True, False]
     assert "message.parts[0].text" in text.err
+
+
+async def test_answers_that_differ_in_generated_values_are_equal_and_say_where(probe: Probe) -> None:
+    async def with_id(call: Any) -> Any:
+        answer = hub.SendMessageResponse()
+        answer.CopyFrom(MESSAGE)
+        answer.message.metadata["run"] = str(uuid4())
+        return answer
+
+    probe.on_unary = with_id
+    async with agent(probe) as server:
+        done = await command("call", url(server), "hi", "--binding", "all", "-o", "json")
+        text = await command("call", url(server), "hi", "--binding", "all")
+    assert (done.code, text.code) == (0, 0)
+    assert done.json["identical"] is False
+    assert ["generated" in one for one in done.json["answers"]] == [False, True, True]
+    assert text.out.count("equal but for generated values") == 2
+    assert "generated: [0].message.metadata.run" in text.err
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.cli.canonical import canonical, differences
+from a2a_bridge.cli.canonical import canonical, differences, without_generated
 
 
 def task(task_id: str, context: str, **more: Any) -> dict[str, Any]:
@@ -61,3 +61,20 @@ def test_differences_are_named_by_their_path(left: Any, right: Any, where: list[
 def test_a_long_value_is_cut_in_a_difference() -> None:
     (line,) = differences("x" * 1000, "y")
     assert len(line) < 300
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [
+        ("run 0b0f1c9e-3f0e-4d0a-9b1e-0f6a5b2c7d11", "run 7c1d2e3f-0a1b-4c2d-8e3f-9a0b1c2d3e4f", True),
+        ("weather-9f86d081884c", "weather-60303ae22b99", True),
+        ("call_7FhQ2mZx91Lk", "call_Qm0vT5rYb2Xp", True),
+        ("Oslo: 21", "Oslo: 22", False),
+        ("internationalization", "internationalisation", False),
+        ("a 9f86d081884c", "b 60303ae22b99", False),
+    ],
+)
+def test_what_looks_generated_is_told_from_other_differences(left: str, right: str, same: bool) -> None:
+    one, other = ({"metadata": {"run": text}, "n": [1]} for text in (left, right))
+    assert (without_generated(one) == without_generated(other)) is same
+    assert without_generated({"n": 12345678}) == {"n": 12345678}
