@@ -137,6 +137,9 @@ class Host(Protocol):
 #: (base URL the caller used for the mount, without a trailing slash) → a JSON document
 Document = Callable[[str], bytes]
 
+#: (the same, the query as it was sent) → a JSON document. Raises A2AError to refuse the query.
+Variant = Callable[[str, str], bytes]
+
 
 #: (path below the receiver's, header names in lower case, body) → HTTP status. Raises A2AError to refuse.
 Receive = Callable[[str, Mapping[str, str], bytes], Awaitable[int]]
@@ -145,8 +148,11 @@ Receive = Callable[[str, Mapping[str, str], bytes], Awaitable[int]]
 class DocumentHost(Host, Protocol):
     """A host that can also serve documents and take posts: every HTTP host."""
 
-    def publish(self, path: str, document: Document) -> None:
-        """Serves `document` at an absolute path with ETag, Cache-Control and conditional requests."""
+    def publish(self, path: str, document: Document, variant: Variant | None = None) -> None:
+        """Serves `document` at an absolute path with ETag, Cache-Control and conditional requests.
+
+        variant: what to serve to requests with a query; the same document when it is None.
+        """
         ...
 
     def receive(self, path: str, receive: Receive) -> None:

@@ -286,6 +286,7 @@ async def serve_service(
         public_grpc=options.public_grpc,
         secure=options.host.tls is not None,
         grpc_urls=options.grpc_urls,
+        bindings=options.advertise,
         grpc_secure=options.host_of("grpc").tls is not None,
         carries=rewrites_card,
     )
@@ -344,6 +345,7 @@ def asgi(
         public_url=options.public_url,
         public_grpc=options.public_grpc,
         grpc_urls=options.grpc_urls,
+        bindings=options.advertise,
     )
     service = compose(started(one), _addressed(advertisement))
     dialects = dialects_of(plan)
@@ -371,7 +373,7 @@ def _addressed(advertisement: Advertisement, *, only_missing: bool = True) -> Mi
 
 def _publish(host: DocumentHost, advertisement: Advertisement) -> None:
     for path in advertisement.paths():
-        host.publish(path, advertisement.at(path))
+        host.publish(path, advertisement.at(path), advertisement.variant_at(path))
 
 
 def add_to_server(

@@ -11,18 +11,21 @@ Rules:
    as well. `url` is the first interface of the newest 0.x version; `additionalInterfaces` lists those of 0.x, that
    one again too (A2A 0.3, 5.6.2), for each transport those of the newest 0.x version that has it, each place once.
    With interfaces of 1.0 alone it is a card of 1.0 and nothing else.
+5. Some readers refuse a whole card for one interface. So the card can be asked for with some bindings only
+   (`?bindings=JSONRPC,HTTP+JSON`), and bindings can be left out of it for everybody while they are served.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
-from a2a_bridge.bindings import Document, ListenAddress
+from a2a_bridge.bindings import Document, ListenAddress, Variant, module_name
 from a2a_bridge.cards.dual import dual, without_mutual_tls
 from a2a_bridge.codec import JsonObject
+from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects import GRPC, HTTP_JSON, KNOWN, V1_0, Dialect, by_version
 from a2a_bridge.dialects.carrying import dumps
 from a2a_bridge.dialects.detect import normalise
@@ -85,7 +88,7 @@ class Advertisement:
     path. public_grpc: `host:port` of the gRPC interfaces as the outside sees them, or a URL; `https://` and port 443 mean
     TLS. secure: whether our own
     HTTP listeners speak TLS. grpc_urls: see `GrpcUrls`. grpc_secure: whether those have https in them.
-    carries: whether the card is of an agent elsewhere, so that what only an older version says travels on with it
+    bindings: those that the card lists; empty for all that are mounted. carries: whether the card is of an agent elsewhere, so that what only an older version says travels on with it
     to bridges further on; who is hosted here never sees nor shows that.
     """
 
@@ -100,9 +103,11 @@ class Advertisement:
         secure: bool = False,
         grpc_urls: GrpcUrls = "both-in-0.x",
         grpc_secure: bool = False,
+        bindings: Collection[str] = (),
         carries: bool = False,
     ) -> None:
         self._card = card
+        self._bindings = frozenset(map(module_name, bindings))
         self._carries = carries
         self._grpc_urls = grpc_urls
         self.mounted = tuple(mounted)
@@ -113,7 +118,7 @@ class Advertisement:
         secured = grpc_secure or scheme == "https" or self._public_grpc.endswith(":443")
         self._grpc_scheme = "https" if secured else "http"
         self._scheme = "https" if secure else "http"
-        self._documents: dict[tuple[str, str], bytes] = {}
+        self._documents: dict[tuple[str, str, frozenset[str]], bytes] = {}
 
     def settle(self, mounted: Sequence[Mounted], card_address: ListenAddress | None) -> None:
         """Puts in the addresses that the system gave, once the listeners are open."""
@@ -121,12 +126,15 @@ class Advertisement:
         self._card_address = card_address
         self._documents.clear()
 
-    def card(self, base_url: str = "") -> hub.AgentCard:
-        """The card for a caller who reached the card's listener by `base_url` (scheme, host, mount prefix)."""
+    def card(self, base_url: str = "", bindings: frozenset[str] = frozenset()) -> hub.AgentCard:
+        """The card for a caller who reached the card's listener by `base_url` (scheme, host, mount prefix).
+
+        bindings: the only ones to list, as `bindings.module_name` spells them; empty for all.
+        """
         made = hub.AgentCard()
         made.CopyFrom(self._card if self._carries else without_residue(self._card))
         del made.supported_interfaces[:]
-        made.supported_interfaces.extend(self._interfaces(base_url, http=self._grpc_urls == "http"))
+        made.supported_interfaces.extend(self._interfaces(base_url, bindings, http=self._grpc_urls == "http"))
         return made
 
     def document(self, base_url: str) -> bytes:
@@ -141,6 +149,37 @@ class Advertisement:
         """The document to serve at one of `paths`."""
         return self.document_for_0_2 if path == OLD_WELL_KNOWN_PATH else self.document
 
+    def variant_at(self, path: str) -> Variant:
+        """The document to serve at one of `paths` to requests with a query."""
+        reader = FOR_0_2 if path == OLD_WELL_KNOWN_PATH else WHOLE
+
+        def document(base_url: str, query: str) -> bytes:
+            return self._remembered(base_url, reader, self._asked_for(query))
+
+        return document
+
+    def _asked_for(self, query: str) -> frozenset[str]:
+        """The bindings that a query names. Raises INVALID_PARAMS when none of them is in the card."""
+        # A plus sign in a query is a space, and people will write one.
+        texts = [value for name, value in parse_qsl(query) if name == "bindings"]
+        wanted = {module_name(one) for text in texts for one in text.split(",") if one.strip()}
+        if not wanted:
+            return frozenset()
+        listed = {module_name(one.interface.protocol_binding) for one in self._listed()}
+        if wanted.isdisjoint(listed):
+            kinds = ", ".join(dict.fromkeys(one.interface.protocol_binding for one in self._listed()))
+            raise invalid_params("bindings", f"names none of the bindings of this card: {kinds}")
+        return frozenset(wanted & listed)
+
+    def _listed(self, bindings: frozenset[str] = frozenset()) -> list[Mounted]:
+        """What the card lists, of these bindings only if there are any."""
+        return [
+            one
+            for one in self.mounted
+            for name in (module_name(one.interface.protocol_binding),)
+            if (not self._bindings or name in self._bindings) and (not bindings or name in bindings)
+        ]
+
     def paths(self) -> tuple[str, ...]:
         """The well-known paths of the declared versions; with one of 0.x those of all of them."""
         dialects = [one.dialect for one in self.mounted]
@@ -149,32 +188,32 @@ class Advertisement:
             found = [*V1_0.card.paths, *found, OLD_WELL_KNOWN_PATH]
         return tuple(dict.fromkeys(found or V1_0.card.paths))
 
-    def _remembered(self, base_url: str, reader: str) -> bytes:
-        known = self._documents.get((base_url, reader))
+    def _remembered(self, base_url: str, reader: str, bindings: frozenset[str] = frozenset()) -> bytes:
+        known = self._documents.get((base_url, reader, bindings))
         if known is None:
             if len(self._documents) >= _REMEMBERED:
                 self._documents.clear()
-            tree = self._tree(base_url)
+            tree = self._tree(base_url, bindings)
             known = dumps(without_mutual_tls(tree) if reader == FOR_0_2 else tree)
-            self._documents[base_url, reader] = known
+            self._documents[base_url, reader, bindings] = known
         return known
 
-    def _tree(self, base_url: str) -> JsonObject:
-        card = self.card(base_url)
-        old = self._old()
-        return dual(card, self._shown(base_url), old) if old else V1_0.card.encode(card)
+    def _tree(self, base_url: str, bindings: frozenset[str]) -> JsonObject:
+        card = self.card(base_url, bindings)
+        old = self._old(bindings)
+        return dual(card, self._shown(base_url, bindings), old) if old else V1_0.card.encode(card)
 
-    def _old(self) -> list[Dialect]:
+    def _old(self, bindings: frozenset[str] = frozenset()) -> list[Dialect]:
         """The dialects of 0.x that are declared, newest first."""
-        declared = [one.dialect for one in self.mounted if is_old(one.interface)]
+        declared = [one.dialect for one in self._listed(bindings) if is_old(one.interface)]
         return [dialect for dialect in KNOWN if dialect in declared]
 
-    def _shown(self, base_url: str) -> hub.AgentCard:
+    def _shown(self, base_url: str, bindings: frozenset[str]) -> hub.AgentCard:
         """The card with the interfaces that its 0.x members are to name, the main one first."""
         made = hub.AgentCard()
         made.CopyFrom(self._card)
         del made.supported_interfaces[:]
-        listed = places(self._interfaces(base_url, http=self._grpc_urls != "bare"))
+        listed = places(self._interfaces(base_url, bindings, http=self._grpc_urls != "bare"))
         main = main_interface(listed)
         if main is not None:
             for one in listed:
@@ -188,9 +227,9 @@ class Advertisement:
                     bare.url = one.url.partition("://")[2]
         return made
 
-    def _interfaces(self, base_url: str, *, http: bool) -> list[hub.AgentInterface]:
+    def _interfaces(self, base_url: str, bindings: frozenset[str], *, http: bool) -> list[hub.AgentInterface]:
         made = []
-        for one in self.mounted:
+        for one in self._listed(bindings):
             added = hub.AgentInterface()
             added.CopyFrom(one.interface)
             added.protocol_version = one.version

@@ -46,6 +46,7 @@ class Listening:
         drain_window: float | None,
         limits: Limits,
         push_relay: str = "",
+        advertise: str = "",
     ) -> Listening:
         """JSON-RPC at `/` and HTTP+JSON at the root paths of one listener, gRPC on another, in each version.
 
@@ -67,6 +68,12 @@ class Listening:
         if not mounted:
             raise typer.BadParameter(
                 f"{versions} cannot be served over what is left", param_hint="--versions"
+            )
+        listed = tuple(filter(None, map(str.strip, advertise.split(","))))
+        served = dict.fromkeys(one.protocol_binding for one in mounted)
+        if not served.keys() >= set(listed):
+            raise typer.BadParameter(
+                f"{advertise!r} is not all of {', '.join(served)}", param_hint="--advertise"
             )
         for address, flag in ((public_url, "--public-url"), (push_relay, "--push-relay")):
             if address and not address.startswith(("http://", "https://")):
@@ -92,6 +99,7 @@ class Listening:
             public_grpc=public_grpc,
             usage=counting.table if counting is not None else None,
             push_relay=push_relay,
+            advertise=listed,
         )
         return cls(mounted, options, counting)
 

@@ -86,6 +86,14 @@ PublicGrpc = Annotated[
         help="The gRPC address the card shows, as seen from outside.",
     ),
 ]
+Advertise = Annotated[
+    str,
+    typer.Option(
+        metavar="BINDING,…",
+        envvar=PREFIX + "ADVERTISE",
+        help="The bindings that the card lists, of JSONRPC, HTTP+JSON and GRPC; all that are served else.",
+    ),
+]
 ForwardedAllowIps = Annotated[
     str,
     typer.Option(

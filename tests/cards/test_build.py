@@ -10,6 +10,7 @@ import pytest
 from a2a_bridge.bindings import ListenAddress
 from a2a_bridge.cards import Advertisement, Mounted, interface
 from a2a_bridge.codec import dumps, loads_exact
+from a2a_bridge.core.errors import A2AError
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.dialects.residue import KEY
 from a2a_bridge.dialects.v0_3.card import decode_card, without_residue
@@ -391,3 +392,36 @@ def test_the_sdk_reads_the_card_strictly() -> None:
     assert read.SerializeToString(deterministic=True) == advertisement.card(
         "http://h.example"
     ).SerializeToString(deterministic=True)
+
+
+def test_bindings_may_be_left_out_of_the_card() -> None:
+    mounted = [
+        *(http(version=one) for one in ("1.0", "0.3")),
+        *(http(binding="HTTP+JSON", version=one) for one in ("1.0", "0.3")),
+        *(grpc(version=one) for one in ("1.0", "0.3")),
+    ]
+    whole = Advertisement(CARD, mounted, card_address=HTTP)
+    path = "/.well-known/agent-card.json"
+
+    def listed(made: Advertisement, query: str) -> set[str]:
+        tree: Any = loads_exact(made.variant_at(path)("", query))
+        old = {tree["preferredTransport"], *(one["transport"] for one in tree["additionalInterfaces"])}
+        found = {one["protocolBinding"] for one in tree["supportedInterfaces"]}
+        assert old == found
+        return found
+
+    everything = {"JSONRPC", "HTTP+JSON", "GRPC"}
+    assert listed(whole, "") == listed(whole, "x=1") == listed(whole, "bindings=") == everything
+    for query in (
+        "bindings=JSONRPC,HTTP+JSON",
+        "bindings=jsonrpc&bindings=HTTP%2BJSON",
+        "bindings=JSONRPC,HTTP+JSON,QUEUE",
+    ):
+        assert listed(whole, query) == {"JSONRPC", "HTTP+JSON"}
+    with pytest.raises(A2AError, match=r"JSONRPC, HTTP\+JSON, GRPC"):
+        listed(whole, "bindings=QUEUE")
+    fewer = Advertisement(CARD, mounted, card_address=HTTP, bindings=("JSONRPC", "HTTP+JSON"))
+    assert listed(fewer, "") == {"JSONRPC", "HTTP+JSON"}
+    assert listed(fewer, "bindings=JSONRPC") == {"JSONRPC"}
+    with pytest.raises(A2AError):
+        listed(fewer, "bindings=GRPC")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from joserfc.jwk import ECKey
 
+from a2a_bridge.cards import interface
 from a2a_bridge.codec import dumps, encoder
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -165,6 +166,24 @@ async def test_unusable_interfaces_of_a_card_are_skipped_with_a_warning(probe: P
         assert text in refused.err
     assert "Traceback" not in done.err + refused.err
     assert (refused.code, refused.out) == (4, "")
+
+
+async def test_the_card_lists_the_bindings_that_are_advertised_or_asked_for(probe: Probe) -> None:
+    async with (
+        agent(probe, "JSONRPC") as upstream,
+        serving("gateway", f"http://{upstream.http}", "--advertise", "JSONRPC,GRPC", *ANY_PORT) as gateway,
+    ):
+        card_url = f"{gateway.http}/.well-known/agent-card.json"
+        all_of_them = (await command("card", gateway.http, "-o", "json")).json
+        one = (await command("card", f"{card_url}?bindings=GRPC", "-o", "json")).json
+        none = await command("card", f"{card_url}?bindings=HTTP+JSON")
+        async with connect(interface("HTTP+JSON", gateway.http)) as peer:
+            assert (await peer.send("hi")).text == "hello"
+    assert {one["protocolBinding"] for one in all_of_them["supportedInterfaces"]} == {"JSONRPC", "GRPC"}
+    assert {one["protocolBinding"] for one in one["supportedInterfaces"]} == {"GRPC"}
+    assert none.code == 4
+    refused = await command("gateway", "http://127.0.0.1:1", "--advertise", "QUEUE")
+    assert refused.code == 2
 
 
 async def test_the_card_of_the_origin_is_taken_with_a_note_or_refused(probe: Probe) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from email.utils import formatdate, parsedate_to_datetime
 from urllib.parse import quote
 
-from a2a_bridge.bindings import Document, HostOptions, Receive
+from a2a_bridge.bindings import Document, HostOptions, Receive, Variant
 from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge_transports._http.exchange import (
     JSON,
@@ -93,9 +93,12 @@ class Mounts:
         self._trees.append((prefix, handler))
         self._trees.sort(key=lambda tree: -len(tree[0]))
 
-    def publish(self, path: str, document: Document) -> None:
-        """Serves a JSON document at an absolute path. Raises ValueError when something is there."""
-        served = _Published(document, self.options.cors)
+    def publish(self, path: str, document: Document, variant: Variant | None = None) -> None:
+        """Serves a JSON document at an absolute path. Raises ValueError when something is there.
+
+        variant: what to serve to requests with a query.
+        """
+        served = _Published(document, variant, self.options.cors)
         self.mount(path, {"GET": served.get, "HEAD": served.get, "OPTIONS": served.options})
 
     def receive(self, path: str, receive: Receive) -> None:
@@ -155,8 +158,9 @@ def _refusing(allowed: list[str]) -> Handler:
 class _Published:
     """One document: read anew for each request, because it depends on how the client got here."""
 
-    def __init__(self, document: Document, cors: str) -> None:
+    def __init__(self, document: Document, variant: Variant | None, cors: str) -> None:
         self._document = document
+        self._variant = variant
         self._cors: Headers = (
             (
                 ("Access-Control-Allow-Origin", cors),
@@ -173,12 +177,18 @@ class _Published:
     async def get(self, request: Request) -> Reply:
         base_url = request.base_url()
         try:
-            body = self._document(base_url)
+            if request.query and self._variant is not None:
+                body = self._variant(base_url, request.query)
+            else:
+                body = self._document(base_url)
+        except A2AError as error:
+            return refuse(error)
         except Exception:  # noqa: BLE001  it is the application's function
             _log.exception("the document at %s failed", request.path)
             return refuse(internal_error())
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-        self._note(base_url, tag)
+        # Variants need a tag of their own, or each would look like a change of the other.
+        self._note(f"{base_url}?{request.query}" if self._variant is not None else base_url, tag)
         headers: Headers = (
             ("ETag", tag),
             ("Last-Modified", formatdate(self._modified, usegmt=True)),
