@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, Generic, Protocol, TypeVar, cast
 
+from a2a_bridge.codec.budget import ANSWER_VALUES, REQUEST_VALUES
 from a2a_bridge.core.call import ASIDE_PARAMETER
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.service import Service
@@ -40,6 +41,7 @@ class HostOptions:
     """Limits and habits of a listening host. Sizes in bytes, times in seconds.
 
     max_body: largest request; a larger one is REQUEST_TOO_LARGE.
+    max_values: JSON values, or as much in protobuf, that a request may hold; more are REQUEST_TOO_LARGE. 0: any number.
     max_header: largest header block or metadata.
     header_timeout: how long a connection may take to send a request's headers.
     keep_alive: silence on a stream after which a keep-alive goes out.
@@ -55,6 +57,7 @@ class HostOptions:
     """
 
     max_body: int = 16 * MIB
+    max_values: int = REQUEST_VALUES
     max_header: int = 16 * 1024
     header_timeout: float = 20.0
     keep_alive: float = 15.0
@@ -96,6 +99,7 @@ class DialOptions:
     forward: names of parameters of the caller's context that travel on to the peer. One of them is between
         bridges only (ASIDE_PARAMETER) and goes to 1.0 peers alone.
     max_message: largest response or event.
+    max_values: JSON values, or as much in protobuf, that a response or event may hold. 0: any number.
     tls: None decides by the URL; True/False force it; or an ssl.SSLContext / grpc credentials.
     base64_files: agents of 0.x that were made with a2a-sdk want base64 text where the bytes of a file belong, over
         gRPC and HTTP+JSON.
@@ -111,6 +115,7 @@ class DialOptions:
         {"a2a-extensions", "authorization", "traceparent", "tracestate", "baggage", ASIDE_PARAMETER}
     )
     max_message: int = 64 * MIB
+    max_values: int = ANSWER_VALUES
     tls: Any = None
     base64_files: bool = False
     exact: bool = False

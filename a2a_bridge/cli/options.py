@@ -333,6 +333,15 @@ Loop = Annotated[
         "--loop", envvar=PREFIX + "LOOP", help="The event loop; auto is uvloop where that is installed."
     ),
 ]
+MaxValues = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=0,
+        envvar=PREFIX + "MAX_VALUES",
+        help="Most JSON values of a request, or as much in protobuf; 0 for no limit.",
+    ),
+]
 MaxParts = Annotated[
     int,
     typer.Option(
@@ -403,7 +412,7 @@ ReplayMemory = Annotated[
     ),
 ]
 #: the defaults of HostOptions, Limits and EngineOptions, which are not imported for --version; a test compares
-MAX_BODY, MAX_PARTS, MAX_CALLS, MAX_STREAMS = 16777216, 1000, 10000, 10000
+MAX_BODY, MAX_VALUES, MAX_PARTS, MAX_CALLS, MAX_STREAMS = 16777216, 100000, 1000, 10000, 10000
 MAX_TASKS, MAX_HISTORY = 10000, 10000
 MAX_CONNECTIONS, MAX_CONNECTION_STREAMS = 10000, 1000
 #: those of ReplayOptions

@@ -17,6 +17,7 @@ from a2a_bridge.cli.options import (
     MAX_PARTS,
     MAX_STREAMS,
     MAX_TASKS,
+    MAX_VALUES,
     Advertise,
     BridgeKey,
     DrainWindow,
@@ -41,6 +42,7 @@ from a2a_bridge.cli.options import (
     MaxParts,
     MaxStreams,
     MaxTasks,
+    MaxValues,
     NoGrpc,
     NoHttp,
     PublicGrpc,
@@ -88,6 +90,7 @@ def serve(
     max_body: MaxBody = MAX_BODY,
     max_connections: MaxConnections = MAX_CONNECTIONS,
     max_connection_streams: MaxConnectionStreams = MAX_CONNECTION_STREAMS,
+    max_values: MaxValues = MAX_VALUES,
     max_parts: MaxParts = MAX_PARTS,
     max_calls: MaxCalls = MAX_CALLS,
     max_streams: MaxStreams = MAX_STREAMS,
@@ -141,6 +144,7 @@ def serve(
         max_connections=max_connections,
         max_connection_streams=max_connection_streams,
         drain_window=drain_window,
+        max_values=max_values,
         limits=Limits(max_calls, max_streams, max_parts),
     )
     use_bridge_key(bridge_key)

@@ -31,6 +31,7 @@ from google.protobuf.message import Message
 from a2a_bridge.codec import structs, values
 from a2a_bridge.codec.errors import EncodeError
 from a2a_bridge.codec.inspect import member
+from a2a_bridge.codec.meter import spend_on
 from a2a_bridge.codec.plan import BUILDING, FieldPlan, Kind, MessagePlan, plan_of
 from a2a_bridge.codec.source import Source, attribute
 from a2a_bridge.codec.text import JsonObject
@@ -58,6 +59,7 @@ _LIBRARY: dict[str, Any] = {
     "read_list": structs.read_list,
     "read_struct": structs.read_struct,
     "read_value": structs.read_value,
+    "spend_on": spend_on,
     "timestamp_text": values.timestamp_text,
 }
 """Everything compiled so far, and what it needs."""
@@ -122,7 +124,8 @@ def _field(source: Source, field: FieldPlan) -> None:
     elif field.repeated:
         # value[:] makes a list in one step; iterating a repeated field costs an IndexError at its end.
         item = _expression(source, field, "item")
-        filled = f"{place} = " + ("value[:]" if item == "item" else f"[{item} for item in value[:]]")
+        many = "spend_on(value)[:]" if field.kind is Kind.MESSAGE else "value[:]"
+        filled = f"{place} = " + ("value[:]" if item == "item" else f"[{item} for item in {many}]")
     else:
         filled = f"{place} = {_expression(source, field, 'value')}"
     if field.required:

@@ -15,6 +15,7 @@ from struct import Struct as Layout
 from typing import Any
 
 from a2a_bridge.codec.errors import InexactNumber, Irregular
+from a2a_bridge.codec.meter import spend
 from a2a_bridge.codec.text import DOUBT_ABOVE, DOUBT_BELOW, ExactFloat, Json
 from a2a_bridge.codec.wire import VARINT
 
@@ -151,6 +152,7 @@ def number(double: float) -> int | float:
 def read_struct(message: Any) -> dict[str, Any]:
     """The JSON object that a Struct holds. Raises ValueError for NaN and infinity."""
     fields = message.fields
+    spend(len(fields) + 1)
     members: dict[str, Any] = {}
     for key in fields:
         item = fields[key]
@@ -170,7 +172,9 @@ def read_struct(message: Any) -> dict[str, Any]:
 def read_list(message: Any) -> list[Any]:
     """The JSON array that a ListValue holds. Raises ValueError for NaN and infinity."""
     items: list[Any] = []
-    for item in message.values[:]:
+    values = message.values
+    spend(len(values) + 1)
+    for item in values[:]:
         text = item.string_value
         if text:
             items.append(text)

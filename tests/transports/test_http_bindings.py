@@ -114,7 +114,7 @@ async def test_a_lenient_host_takes_what_the_address_implies(binding: Spelling) 
 @both
 @pytest.mark.parametrize(
     "raw",
-    [b"{", b'{"a":NaN}', b"{} {}", b"[" * 100_000, b'{"a":' * 100_000, b'"\xff"', b'{"a":1e}', b"\xff"],
+    [b"{", b'{"a":NaN}', b"{} {}", b"[" * 50_000, b'{"a":' * 50_000, b'"\xff"', b'{"a":1e}', b"\xff"],
 )
 async def test_what_is_no_json(binding: Spelling, raw: bytes) -> None:
     async with hosting(Scripted()) as host:

@@ -11,6 +11,7 @@ from typing import Any
 
 from a2a_bridge.codec import JsonObject
 from a2a_bridge.codec.errors import Irregular
+from a2a_bridge.codec.meter import spend_on
 from a2a_bridge.codec.structs import LEVELS, read_struct
 from a2a_bridge.codec.wire import VARINT
 from a2a_bridge.dialects.residue import KEY
@@ -100,7 +101,7 @@ def encode_message(message: Any, shape: Shape | None = None) -> JsonObject:
         "kind": "message",
         "messageId": message.message_id,
         "role": ROLE_NAMES[role],
-        "parts": [encode_part(part) for part in message.parts[:]],
+        "parts": [encode_part(part) for part in spend_on(message.parts)[:]],
     }
     value = message.context_id
     if value:

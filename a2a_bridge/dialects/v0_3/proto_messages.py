@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from a2a_bridge.codec.meter import spend_on
 from a2a_bridge.dialects import marks
 from a2a_bridge.dialects.residue import KEY
 from a2a_bridge.dialects.v0_3.proto_files import Files, decode_octets, encode_octets
@@ -151,7 +152,7 @@ def encode_message(message: hub.Message, into: v0.Message, notes: Notes) -> None
     into.context_id = message.context_id
     into.task_id = message.task_id
     into.role = message.role  # type: ignore[assignment]  # the numbers are the same
-    for part in message.parts:
+    for part in spend_on(message.parts):
         encode_part(part, into.content.add(), notes)
     copy_metadata(message, into, notes)
     into.extensions.extend(message.extensions)
@@ -175,7 +176,7 @@ def encode_artifact(message: hub.Artifact, into: v0.Artifact, notes: Notes) -> N
     into.artifact_id = message.artifact_id
     into.name = message.name
     into.description = message.description
-    for part in message.parts:
+    for part in spend_on(message.parts):
         encode_part(part, into.parts.add(), notes)
     copy_metadata(message, into, notes)
     into.extensions.extend(message.extensions)
@@ -225,9 +226,9 @@ def encode_task(message: hub.Task, into: v0.Task, notes: Notes) -> None:
     into.context_id = message.context_id
     if message.HasField("status"):
         encode_status(message.status, into.status, notes)
-    for artifact in message.artifacts:
+    for artifact in spend_on(message.artifacts):
         encode_artifact(artifact, into.artifacts.add(), notes)
-    for one in message.history:
+    for one in spend_on(message.history):
         encode_message(one, into.history.add(), notes)
     copy_metadata(message, into, notes)
 

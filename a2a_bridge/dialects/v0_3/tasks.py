@@ -10,6 +10,7 @@ from typing import Any
 
 from a2a_bridge.codec import JsonObject
 from a2a_bridge.codec.errors import Irregular
+from a2a_bridge.codec.meter import spend_on
 from a2a_bridge.codec.structs import LEVELS, read_struct
 from a2a_bridge.codec.values import timestamp_text
 from a2a_bridge.codec.wire import VARINT
@@ -85,7 +86,7 @@ def encode_artifact(artifact: Any) -> JsonObject:
     """An artifact as a 0.x peer gets it. Raises ValueError for what JSON cannot say."""
     tree: JsonObject = {
         "artifactId": artifact.artifact_id,
-        "parts": [encode_part(part) for part in artifact.parts[:]],
+        "parts": [encode_part(part) for part in spend_on(artifact.parts)[:]],
     }
     value = artifact.name
     if value:
@@ -198,10 +199,10 @@ def encode_task(task: Any) -> JsonObject:
     }
     value = task.artifacts
     if value:
-        tree["artifacts"] = [encode_artifact(item) for item in value[:]]
+        tree["artifacts"] = [encode_artifact(item) for item in spend_on(value)[:]]
     value = task.history
     if value:
-        tree["history"] = [encode_message(item) for item in value[:]]
+        tree["history"] = [encode_message(item) for item in spend_on(value)[:]]
     if task.HasField("metadata"):
         metadata = read_struct(task.metadata)
         tree["metadata"] = metadata

@@ -224,7 +224,8 @@ class _Served:
             sent = 0
             try:
                 async for event in reply.source:
-                    await out.write(reply.encode(event))
+                    data = reply.encode(event)
+                    await out.write(data if isinstance(data, bytes) else await data)
                     sent += 1
                     if sent % TURN == 0:
                         await asyncio.sleep(0)

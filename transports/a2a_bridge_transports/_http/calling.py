@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.core import operations as ops
@@ -15,6 +15,7 @@ from a2a_bridge.core.resume import LAST_EVENT_ID, asked_after
 from a2a_bridge.dialects import Dialect, Form, Kind, Row, older_versions
 from a2a_bridge.dialects.carrying import opened_aside, sealed_aside
 from a2a_bridge.dialects.mixed import other_rows, with_older_names
+from a2a_bridge.offload import admitted_answer, in_thread
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.parameters import request_headers, response_parameters
 from a2a_bridge_transports._http.session import Exchanger
@@ -22,6 +23,8 @@ from a2a_bridge_transports._http.session import Exchanger
 _log = logging.getLogger("a2a_bridge.http")
 
 _OLDER = older_versions()
+
+T = TypeVar("T")
 
 #: events are small and late ones are useless: nothing between us and the agent shall hold them back
 STREAM_HEADERS = {"Accept-Encoding": "identity", "Cache-Control": "no-store"}
@@ -130,6 +133,15 @@ class ClientSide:
                 if error.reason is not Reason.INVALID_AGENT_RESPONSE:
                     raise
         return None
+
+    async def large(self, data: bytes, read: Callable[..., T], *arguments: Any) -> T:
+        """What `read` makes of its arguments, of which `data` is the one that takes time.
+
+        Raises INVALID_AGENT_RESPONSE for data that holds too many values.
+        """
+        if await admitted_answer(data, self.options.max_values):
+            return await in_thread(read, *arguments)
+        return read(*arguments)
 
     def numbered(self, context: CallContext, id_: str) -> None:
         """Tells the id of the event that is yielded next; empty for one that has none."""

@@ -55,6 +55,8 @@ class EventWriter:
         try:
             async for event in reply.source:
                 data = encode(event)
+                if not isinstance(data, bytes):
+                    data = await data
                 if self._head is not None:
                     self._size += self._start()
                 parts.append(data)

@@ -85,11 +85,11 @@ class StreamReply:
     """A response of events. The host closes `source` in every case.
 
     headers: asked for when the first event is there, because only then the agent's parameters are known.
-    encode: one event as bytes of the event stream. fail: what an exception of `source` or `encode` becomes.
+    encode: one event as bytes of the event stream, to be awaited where the event is long. fail: what an exception of `source` or `encode` becomes.
     """
 
     source: AsyncGenerator[Any, None]
-    encode: Callable[[Any], bytes]
+    encode: Callable[[Any], bytes | Awaitable[bytes]]
     headers: Callable[[], Headers]
     fail: Callable[[BaseException], Failure]
 

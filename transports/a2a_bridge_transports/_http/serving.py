@@ -62,6 +62,7 @@ class Table(Generic[Index]):
 class ServerSide(Generic[Index]):
     """A service over the versions that one mount offers.
 
+    max_values: see HostOptions.
     Raises ValueError when no dialect has a form for the kind.
     """
 
@@ -73,8 +74,10 @@ class ServerSide(Generic[Index]):
         index: Callable[[Form[Any, Any]], Index],
         *,
         lenient: bool,
+        max_values: int,
     ) -> None:
         self.service = service
+        self.max_values = max_values
         self.log = logging.getLogger(f"a2a_bridge.{kind.name.lower()}")
         self._kind = kind.name
         self._lenient = lenient

@@ -32,7 +32,9 @@ from a2a_bridge.core.resume import asked_after, counted_on, gap_of
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row
 from a2a_bridge.dialects.carrying import opened_aside, opened_response, sealed_aside, sealed_request
+from a2a_bridge.offload import SMALL, admitted_answer, in_thread, run
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.pb._pool import method_classes
 from a2a_bridge_transports.grpc.tap import tapped
 from a2a_bridge_transports.grpc.vigil import Vigil
 from a2a_bridge_transports.grpc.wire import (
@@ -134,7 +136,7 @@ class _Client:
         await self._channel.close()
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
-        rpc, row = self._start(call, self._options.timeout)
+        rpc, row = await self._start(call, self._options.timeout)
         try:
             answer = await rpc
         except grpc.aio.AioRpcError as error:
@@ -145,13 +147,12 @@ class _Client:
         received = await rpc.initial_metadata()
         if received:
             self._take(call, received)
-        answer = opened_response(answer, row.address)
-        if row.aside_response is not None:
-            call.context.reply.update(row.aside_response(answer))
-        return cast("Res", row.decode_response(answer))
+        if len(answer) <= SMALL:
+            return cast("Res", _read(row, call, answer))
+        return cast("Res", await self._large(row, call, answer))
 
     async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
-        rpc, row = self._start(call, None)
+        rpc, row = await self._start(call, None)
         decode, read, eof, vigil = row.decode_response, rpc.read, grpc.aio.EOF, self._vigil
         vigil.watch(rpc)
         try:
@@ -168,7 +169,10 @@ class _Client:
                 numbers = _Numbers(call.context.reply, first) if first else None
             while answer is not eof:
                 vigil.heard = time.monotonic()
-                event = decode(opened_response(answer, row.address))
+                if len(answer) <= SMALL:
+                    event = decode(opened_response(answer, row.address))
+                else:
+                    event = await self._large(row, call, answer)
                 if numbers is not None:
                     numbers.tell(event)
                 yield event
@@ -182,7 +186,14 @@ class _Client:
             vigil.leave(rpc)
             rpc.cancel()
 
-    def _start(self, call: Call[Any, Any], limit: float | None) -> tuple[Any, Row[str, bytes]]:
+    async def _large(self, row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
+        """The message in an answer that may take time to read."""
+        cls = method_classes(row.address)[1]
+        if await admitted_answer(answer, self._options.max_values, cls):
+            return await in_thread(_read, row, call, answer)
+        return _read(row, call, answer)
+
+    async def _start(self, call: Call[Any, Any], limit: float | None) -> tuple[Any, Row[str, bytes]]:
         method = self._methods.get(call.operation)
         if method is None:
             raise A2AError(Reason.UNSUPPORTED_OPERATION, metadata={"operation": call.operation.name})
@@ -195,10 +206,7 @@ class _Client:
             request = type(request).FromString(request.SerializeToString())
             request.tenant = self._tenant
         row = method.row
-        wire = row.encode_request(request)
-        if row.recall is not None and call.context.parameters:
-            wire = row.recall(wire, call.context.parameters)
-        wire = sealed_request(wire, row.address)
+        wire = await run(_written, row, request, call.context.parameters)
         metadata = self._metadata(call)
         if call.operation is ops.SUBSCRIBE_TO_TASK and (after := asked_after(call.context)):
             metadata = (*metadata, (LAST_EVENT_PARAMETER, after))
@@ -254,6 +262,20 @@ class _Client:
             text = f"no sign of life from the agent for {self._options.idle_timeout:g} s"
             return A2AError(Reason.UNAVAILABLE, text, blame=Blame.PEER)
         return A2AError(Reason.UNAVAILABLE, "the client was closed", blame=Blame.SELF)
+
+
+def _written(row: Row[str, bytes], request: Any, parameters: Mapping[str, str]) -> bytes:
+    wire = row.encode_request(request)
+    if row.recall is not None and parameters:
+        wire = row.recall(wire, parameters)
+    return sealed_request(wire, row.address)
+
+
+def _read(row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
+    answer = opened_response(answer, row.address)
+    if row.aside_response is not None:
+        call.context.reply.update(row.aside_response(answer))
+    return row.decode_response(answer)
 
 
 class _Numbers:

@@ -20,6 +20,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection as grpc_reflection
 
 from a2a_bridge.bindings import MIB, HostOptions, ListenAddress
+from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect
@@ -56,7 +57,13 @@ class GrpcHost:
         """Serves the dialects that have a gRPC form. Raises ValueError when an address is taken already."""
         if self._server is not None:
             raise RuntimeError("this host has started")
-        handlers = Handlers(service, dialects, max_body=self._options.max_body, running=self._running)
+        handlers = Handlers(
+            service,
+            dialects,
+            max_body=self._options.max_body,
+            max_values=self._options.max_values,
+            running=self._running,
+        )
         taken = [path for other in self._handlers for path in other.addresses & handlers.addresses]
         if taken:
             raise ValueError(f"{min(taken)} is served by this host already")
@@ -104,6 +111,7 @@ def add_to_server(
     dialects: Sequence[Dialect],
     *,
     max_body: int = 16 * MIB,
+    max_values: int = REQUEST_VALUES,
     health: bool = False,
     reflection: bool = False,
     refusal: Callable[[], A2AError | None] | None = None,
@@ -111,10 +119,10 @@ def add_to_server(
     """Attaches the server side to a grpc.aio server that the caller owns, starts and stops.
 
     max_body: largest request in bytes; the server's own `grpc.max_receive_message_length` (4 MiB unless set)
-    applies before it. health, reflection: also serve these, for A2A alone; leave them off where the server
+    applies before it. max_values: see HostOptions. health, reflection: also serve these, for A2A alone; leave them off where the server
     has its own. refusal: see HostOptions.
     """
-    handlers = Handlers(service, dialects, max_body=max_body)
+    handlers = Handlers(service, dialects, max_body=max_body, max_values=max_values)
     server.add_generic_rpc_handlers((handlers,))
     if health:
         health_pb2_grpc.add_HealthServicer_to_server(_Health(handlers.services, refusal), server)

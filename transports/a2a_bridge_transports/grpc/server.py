@@ -11,11 +11,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import grpc
 import grpc.aio
 
+from a2a_bridge.codec.budget import REQUEST_VALUES
+from a2a_bridge.codec.meter import LengthyError, briefly
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
     ASIDE_PARAMETER,
@@ -32,6 +35,8 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row, newest_first
 from a2a_bridge.dialects.carrying import opened_aside, opened_request, sealed_aside, sealed_response
 from a2a_bridge.dialects.detect import detect_among, version_not_supported
+from a2a_bridge.offload import SMALL, admitted, in_thread, written_apart
+from a2a_bridge.pb._pool import method_classes
 from a2a_bridge_transports.grpc.wire import Pairs, parameters_of, reply_metadata, status_of
 
 log = logging.getLogger("a2a_bridge.grpc")
@@ -72,6 +77,7 @@ class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyp
         dialects: Sequence[Dialect],
         *,
         max_body: int,
+        max_values: int = REQUEST_VALUES,
         running: Running | None = None,
     ) -> None:
         self._known: dict[str, Any] = {}
@@ -83,7 +89,7 @@ class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyp
         offered = tuple(dialect for dialect, _ in forms)
         claims: dict[str, list[tuple[_Side, Row[str, bytes]]]] = {}
         for dialect, form in forms:
-            side = _Side(service, dialect, form, offered, max_body, running)
+            side = _Side(service, dialect, form, offered, max_body, max_values, running)
             self._side = self._side or side
             for row in form.rows:
                 claims.setdefault(row.address, []).append((side, row))
@@ -156,6 +162,7 @@ class _Side:
     form: Form[str, bytes]
     offered: tuple[Dialect, ...]
     max_body: int
+    max_values: int
     running: Running
     spellings: set[str | None] = field(default_factory=set)
 
@@ -177,40 +184,42 @@ class _Side:
         return handle
 
     def _unary(self, row: Row[str, bytes]) -> Answer:
-        operation, decode, encode = row.operation, row.decode_request, row.encode_response
-        aside, recall, address = row.aside, row.recall_response, row.address
-        answer = self.service.unary
+        operation, answer = row.operation, self.service.unary
 
         async def handle(wire: bytes, context: Any, call_context: CallContext) -> bytes:
-            wire = opened_request(wire, address)
-            request = decode(wire)
-            call_context.tenant = request.tenant
-            _open_aside(call_context, request)
-            if aside is not None:
-                call_context.parameters = {**call_context.parameters, **aside(wire)}
-            response = encode(await answer(Call(operation, request, call_context)))
-            if recall is not None:
-                response = recall(response, call_context.reply)
+            request = await self._request(row, wire, call_context)
+            response = await answer(Call(operation, request, call_context))
+            write = partial(_written, row, call_context.reply)
+            try:
+                data = briefly(write, response)
+            except LengthyError:
+                data = await written_apart(write, response)
             if call_context.reply:
                 _seal_aside(call_context, request)
                 await context.send_initial_metadata(self._metadata(context, call_context.reply))
-            return sealed_response(response, address)
+            return data
 
         return handle
 
+    async def _request(self, row: Row[str, bytes], wire: bytes, context: CallContext) -> Any:
+        """The request in the bytes of a call; what it says beside its message goes into the context."""
+        if len(wire) > SMALL and await admitted(wire, self.max_values, method_classes(row.address)[0]):
+            request, beside = await in_thread(_read, row, wire)
+        else:
+            request, beside = _read(row, wire)
+        context.tenant = request.tenant
+        _open_aside(context, request)
+        if beside is not None:
+            context.parameters = {**context.parameters, **beside}
+        return request
+
     def _stream(self, row: Row[str, bytes]) -> Answer:
-        operation, decode, encode, aside = row.operation, row.decode_request, row.encode_response, row.aside
-        answer, address = self.service.stream, row.address
+        operation, answer, write_event = row.operation, self.service.stream, partial(_event, row)
 
         # Writing from here, instead of being an async generator that grpcio iterates: when grpcio cancels the
         # call, the cancellation then arrives inside this frame and closes `events` at once.
         async def handle(wire: bytes, context: Any, call_context: CallContext) -> None:
-            wire = opened_request(wire, address)
-            request = decode(wire)
-            call_context.tenant = request.tenant
-            _open_aside(call_context, request)
-            if aside is not None:
-                call_context.parameters = {**call_context.parameters, **aside(wire)}
+            request = await self._request(row, wire, call_context)
             if operation is ops.SUBSCRIBE_TO_TASK:
                 asked_after(call_context)
             reply, write = call_context.reply, context.write
@@ -226,8 +235,12 @@ class _Side:
                                 numbers = _Numbers(call_context)
                     if numbers is not None:
                         numbers.check(event)
+                    try:
+                        data = briefly(write_event, event)
+                    except LengthyError:
+                        data = await written_apart(write_event, event)
                     # Waits until the transport took it, which is the backpressure, and gives way to others.
-                    await write(sealed_response(encode(event), address))
+                    await write(data)
             if reply and not started:
                 # A client of grpcio that sees the end of an empty stream before its headers drops the headers.
                 metadata = self._metadata(context, reply)
@@ -321,6 +334,22 @@ class _Side:
             log.exception("an error could not be encoded")
             status, text, trailers = status_of(internal_error(), self.form.encode_error)
         await context.abort(_STATUS.get(status, grpc.StatusCode.UNKNOWN), text, trailers)
+
+
+def _read(row: Row[str, bytes], wire: bytes) -> tuple[Any, Mapping[str, str] | None]:
+    wire = opened_request(wire, row.address)
+    return row.decode_request(wire), None if row.aside is None else row.aside(wire)
+
+
+def _written(row: Row[str, bytes], reply: Mapping[str, str], answer: Any) -> bytes:
+    wire = row.encode_response(answer)
+    if row.recall_response is not None:
+        wire = row.recall_response(wire, reply)
+    return sealed_response(wire, row.address)
+
+
+def _event(row: Row[str, bytes], event: Any) -> bytes:
+    return sealed_response(row.encode_response(event), row.address)
 
 
 def _open_aside(context: CallContext, request: Any) -> None:

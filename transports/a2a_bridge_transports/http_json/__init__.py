@@ -26,8 +26,14 @@ class HttpJsonBinding:
         return HttpHost(address, options)
 
     def mount(self, host: Mounts, path: str, service: Service, dialects: Sequence[Dialect]) -> None:
-        lenient = host.options.lenient_versions
-        server = HttpJsonServer(service, dialects, below=len(canonical(path)), lenient=lenient)
+        options, below = host.options, len(canonical(path))
+        server = HttpJsonServer(
+            service,
+            dialects,
+            below=below,
+            lenient=options.lenient_versions,
+            max_values=options.max_values,
+        )
         host.mount_tree(path, server.handle)
 
     def dial(

@@ -16,6 +16,7 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, ErrorReply, Row
 from a2a_bridge.dialects.carrying import dumps, loads, loads_exact
+from a2a_bridge.offload import SMALL, run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
 from a2a_bridge_transports._http.session import (
@@ -55,23 +56,23 @@ class HttpJsonClient(ClientSide):
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         row = self.row(call)
-        target = self._targets(row, call)[0]
+        target, body = (await run(self._targets, row, call))[0]
         headers = self.headers(call)
         headers["Accept"] = self._accept
-        body = _body(target, headers)
+        _describe(body, headers)
         timeout = self.exchanger.remaining(call.context, self.options.timeout)
         fetched = await self.exchanger.call(target.method, self._url(target), headers, body, timeout)
         self.answered(call, fetched.headers)
         if fetched.status >= 300:
-            raise self._error(row, fetched.status, fetched.headers, fetched.body)
-        return cast("Res", self._read(row, call, fetched.body))
+            raise await self._failure(row, fetched.status, fetched.headers, fetched.body)
+        return cast("Res", await self._whole(row, call, fetched.body))
 
     async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
         row = self.row(call)
-        targets = self._targets(row, call)
-        for number, target in enumerate(targets, 1):
+        targets = await run(self._targets, row, call)
+        for number, (target, body) in enumerate(targets, 1):
             try:
-                async with aclosing(self._stream(row, call, target)) as events:
+                async with aclosing(self._stream(row, call, target, body)) as events:
                     async for event in events:
                         self._methods[row.operation] = target.method
                         yield event
@@ -82,29 +83,33 @@ class HttpJsonClient(ClientSide):
                 return
 
     async def _stream(
-        self, row: Row[Any, Any], call: Call[Any, Res], target: wire.Target
+        self, row: Row[Any, Any], call: Call[Any, Res], target: wire.Target, body: bytes | None
     ) -> AsyncGenerator[Res, None]:
         headers = self.headers(call)
         headers["Accept"] = f"text/event-stream, {self._accept}"
         headers |= STREAM_HEADERS
-        body = _body(target, headers)
+        _describe(body, headers)
         timeout = self.exchanger.remaining(call.context, None)
         url = self._url(target)
         async with self.exchanger.stream(target.method, url, headers, body, timeout) as response:
             self.answered(call, response.headers)
             if response.status >= 300:
                 data = await self.exchanger.whole(response)
-                error = self._error(row, response.status, response.headers, data)
+                error = await self._failure(row, response.status, response.headers, data)
                 if response.status in (404, 405, 501) and error.reason in self._wrong:
                     raise _WrongMethod(error)
                 raise error
             if response.content_type != "text/event-stream":
-                yield cast("Res", self._read(row, call, await self.exchanger.whole(response)))
+                yield cast("Res", await self._whole(row, call, await self.exchanger.whole(response)))
                 return
             async with aclosing(self.exchanger.events(response)) as groups:
                 async for group in groups:
                     for event in group:
-                        answer = self._event(row, call, event.type, event.data)
+                        data = event.data
+                        if len(data) <= SMALL:
+                            answer = self._event(row, call, event.type, data)
+                        else:
+                            answer = await self.large(data, self._event, row, call, event.type, data)
                         self.numbered(call.context, event.id)
                         yield cast("Res", answer)
 
@@ -113,6 +118,18 @@ class HttpJsonClient(ClientSide):
         if kind == "error" or wire.error_in(tree):
             raise self.form.decode_error(ErrorReply(200, loads_exact(data), text_of(data), row.operation))
         return self._decoded(row, call, tree, data)
+
+    async def _whole(self, row: Row[Any, Any], call: Call[Any, Any], data: bytes) -> Any:
+        if len(data) > SMALL:
+            return await self.large(data, self._read, row, call, data)
+        return self._read(row, call, data)
+
+    async def _failure(
+        self, row: Row[Any, Any], status: int, headers: Mapping[str, str], data: bytes
+    ) -> A2AError:
+        if len(data) > SMALL:
+            return await self.large(data, self._error, row, status, headers, data)
+        return self._error(row, status, headers, data)
 
     def _read(self, row: Row[Any, Any], call: Call[Any, Any], data: bytes) -> Any:
         """The response in a body; an empty one (204) counts as null."""
@@ -124,11 +141,15 @@ class HttpJsonClient(ClientSide):
         except InexactNumber:
             return self.decoded(row, loads_exact(data), call.context)
 
-    def _targets(self, row: Row[Any, Any], call: Call[Any, Any]) -> list[wire.Target]:
-        """Where the request goes. One target except for streams, which some agents mount for one method only."""
+    def _targets(self, row: Row[Any, Any], call: Call[Any, Any]) -> list[tuple[wire.Target, bytes | None]]:
+        """Where the request goes, and what is sent there. One target except for streams, which some agents mount for
+        one method only.
+        """
         targets = wire.implode(row.address, self.encoded(row, call))
         known = self._methods.get(row.operation)
-        return sorted(targets, key=lambda target: target.method != known) if known else targets
+        if known:
+            targets = sorted(targets, key=lambda target: target.method != known)
+        return [(target, None if target.body is None else dumps(target.body)) for target in targets]
 
     def _url(self, target: wire.Target) -> URL:
         query = f"?{target.query}" if target.query else ""
@@ -152,11 +173,9 @@ class _WrongMethod(Exception):  # noqa: N818  control flow: another rule is trie
         self.error = error
 
 
-def _body(target: wire.Target, headers: dict[str, str]) -> bytes | None:
-    if target.body is None:
-        return None
-    headers["Content-Type"] = CONTENT_TYPE
-    return dumps(target.body)
+def _describe(body: bytes | None, headers: dict[str, str]) -> None:
+    if body is not None:
+        headers["Content-Type"] = CONTENT_TYPE
 
 
 def _tree(data: bytes) -> Json:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from a2a_bridge.codec import InexactNumber, JsonSyntaxError
+from a2a_bridge.codec import InexactNumber, Json, JsonSyntaxError
+from a2a_bridge.codec.budget import REQUEST_VALUES
+from a2a_bridge.codec.meter import LengthyError, briefly
 from a2a_bridge.core.call import EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, Form, Row
 from a2a_bridge.dialects.carrying import dumps, loads, loads_exact
+from a2a_bridge.offload import SMALL, admitted, in_thread, written_apart
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.exchange import (
     A2A_JSON,
@@ -43,9 +47,15 @@ class HttpJsonServer(ServerSide[wire.Routes]):
     """
 
     def __init__(
-        self, service: Service, dialects: Sequence[Dialect], *, below: int = 0, lenient: bool = False
+        self,
+        service: Service,
+        dialects: Sequence[Dialect],
+        *,
+        below: int = 0,
+        lenient: bool = False,
+        max_values: int = REQUEST_VALUES,
     ) -> None:
-        super().__init__(HTTP_JSON, service, dialects, _routes, lenient=lenient)
+        super().__init__(HTTP_JSON, service, dialects, _routes, lenient=lenient, max_values=max_values)
         self._below = below
 
     async def handle(self, request: Request) -> Reply | StreamReply:
@@ -65,11 +75,13 @@ class HttpJsonServer(ServerSide[wire.Routes]):
                     return _options(method, found.values())
             body = b""
             tree = None
+            apart = False
             if method != "GET":
                 body = await request.read()
                 if body:
                     check_content_type(request.headers)
-                    tree = loads(body)
+                    apart = len(body) > SMALL and await admitted(body, self.max_values)
+                    tree = await in_thread(loads, body) if apart else loads(body)
             if having or spoken is None:
                 spoken = self.table(request, having)
                 match = spoken.index.match(method, path)
@@ -77,27 +89,21 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             match = _matched(match)
             row = match.route.row
             name = row.operation.name
-            beside = None
-            try:
-                tree = wire.explode(match, request.query, tree)
-                if row.spelled is not None:
-                    row = row.spelled(tree, request.headers)
-                message = row.decode_request(tree)
-                if row.aside is not None:
-                    beside = row.aside(tree)
-            except InexactNumber:
-                tree = wire.explode(match, request.query, loads_exact(body) if body else None)
-                message = row.decode_request(tree)
-                if row.aside is not None:
-                    beside = row.aside(tree)
+            tree = wire.explode(match, request.query, tree)
+            if row.spelled is not None:
+                row = row.spelled(tree, request.headers)
+            read = partial(_read, row, tree, match, request.query, body)
+            message, beside = await in_thread(read) if apart else read()
             context = self.context(request, table, message, beside)
             call = Call(row.operation, message, context)
             if row.streaming:
                 return self._stream(request, table, row, call)
-            answer = row.encode_response(await self.service.unary(call))
-            if row.recall_response is not None:
-                answer = row.recall_response(answer, context.reply)
-            data = dumps(answer)
+            answer = await self.service.unary(call)
+            write = partial(_written, row, context.reply)
+            try:
+                data = briefly(write, answer)
+            except LengthyError:
+                data = await written_apart(write, answer)
             media = _media(request, table)
             if context.reply:
                 return Reply(200, media + self.reply_headers(request, table, context, name, message), data)
@@ -116,12 +122,16 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         row: Row[Any, Any],
         call: Call[Any, Any],
     ) -> StreamReply:
-        encode_response, reply = row.encode_response, call.context.reply
+        reply = call.context.reply
         name = row.operation.name
 
-        def encode(event: Any) -> bytes:
+        def encode(event: Any) -> bytes | Awaitable[bytes]:
             number = reply.pop(EVENT_PARAMETER, None) if reply else None
-            return sse.encode(dumps(encode_response(event)), b"", number)
+            write = partial(_event, row, number)
+            try:
+                return briefly(write, event)
+            except LengthyError:
+                return written_apart(write, event)
 
         def fail(error: BaseException) -> Failure:
             refused = self._error(request, table, call.context, self.failure(request, error, name))
@@ -145,6 +155,26 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         headers = _media(request, table) + error_headers(error) + parameters
         status = error_status(error, encoded.status)
         return Reply(status, headers, dumps(with_status(encoded.body, status)))
+
+
+def _read(
+    row: Row[Any, Any], tree: Json, match: wire.Match, query: str, body: bytes
+) -> tuple[Any, Mapping[str, str] | None]:
+    """The request in a tree, and what it says beside its message."""
+    try:
+        return row.decode_request(tree), None if row.aside is None else row.aside(tree)
+    except InexactNumber:
+        tree = wire.explode(match, query, loads_exact(body) if body else None)
+        return row.decode_request(tree), None if row.aside is None else row.aside(tree)
+
+
+def _written(row: Row[Any, Any], reply: Mapping[str, str], answer: Any) -> bytes:
+    tree = row.encode_response(answer)
+    return dumps(tree if row.recall_response is None else row.recall_response(tree, reply))
+
+
+def _event(row: Row[Any, Any], number: str | None, event: Any) -> bytes:
+    return sse.encode(dumps(row.encode_response(event)), b"", number)
 
 
 def _media(request: Request, table: Table[wire.Routes]) -> Headers:

@@ -27,7 +27,10 @@ class JsonRpcBinding:
         return HttpHost(address, options)
 
     def mount(self, host: Mounts, path: str, service: Service, dialects: Sequence[Dialect]) -> None:
-        server = JsonRpcServer(service, dialects, lenient=host.options.lenient_versions)
+        options = host.options
+        server = JsonRpcServer(
+            service, dialects, lenient=options.lenient_versions, max_values=options.max_values
+        )
         host.mount(path, {"POST": server.handle})
         for relative, handler in server.documents.items():
             host.mount_beside(beside(canonical(path), relative), {"GET": handler})

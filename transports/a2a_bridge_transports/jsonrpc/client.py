@@ -15,6 +15,7 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, ErrorReply, Row
 from a2a_bridge.dialects.carrying import loads_exact
+from a2a_bridge.offload import SMALL, run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
@@ -45,17 +46,16 @@ class JsonRpcClient(ClientSide):
         path = wire.document(row.address)
         if path is not None:
             return cast("Res", await self._document(row, path, call))
-        id_, headers, body = self._request(row, call)
+        id_, headers, body = await run(self._request, row, call)
         headers["Accept"] = "application/json"
         timeout = self.exchanger.remaining(call.context, self.options.timeout)
         fetched = await self.exchanger.call("POST", self._url, headers, body, timeout)
         self.answered(call, fetched.headers)
-        self._check_status(row, fetched.status, fetched.headers, fetched.body)
-        return cast("Res", self._read(row, call, id_, fetched.status, fetched.body))
+        return cast("Res", await self._whole(row, call, id_, fetched.status, fetched.headers, fetched.body))
 
     async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
         row = self.row(call)
-        id_, headers, body = self._request(row, call)
+        id_, headers, body = await run(self._request, row, call)
         headers["Accept"] = "text/event-stream, application/json"
         headers |= STREAM_HEADERS
         timeout = self.exchanger.remaining(call.context, None)
@@ -63,15 +63,32 @@ class JsonRpcClient(ClientSide):
             self.answered(call, response.headers)
             if response.content_type != "text/event-stream":
                 data = await self.exchanger.whole(response)
-                self._check_status(row, response.status, response.headers, data)
-                yield cast("Res", self._read(row, call, id_, response.status, data))
+                yield cast("Res", await self._whole(row, call, id_, response.status, response.headers, data))
                 return
             async with aclosing(self.exchanger.events(response)) as groups:
                 async for group in groups:
                     for event in group:
-                        answer = self._read(row, call, id_, response.status, event.data)
+                        read, data = self._read, event.data
+                        if len(data) <= SMALL:
+                            answer = read(row, call, id_, response.status, data)
+                        else:
+                            answer = await self.large(data, read, row, call, id_, response.status, data)
                         self.numbered(call.context, event.id)
                         yield cast("Res", answer)
+
+    async def _whole(
+        self, row: Row[str, Any], call: Call[Any, Any], id_: int, status: int, headers: Any, data: bytes
+    ) -> Any:
+        """The result in a response that is no stream."""
+        if len(data) > SMALL:
+            return await self.large(data, self._checked, row, call, id_, status, headers, data)
+        return self._checked(row, call, id_, status, headers, data)
+
+    def _checked(
+        self, row: Row[str, Any], call: Call[Any, Any], id_: int, status: int, headers: Any, data: bytes
+    ) -> Any:
+        self._check_status(row, status, headers, data)
+        return self._read(row, call, id_, status, data)
 
     def _request(self, row: Row[str, Any], call: Call[Any, Any]) -> tuple[int, dict[str, str], bytes]:
         tree = self.encoded(row, call)
@@ -92,15 +109,17 @@ class JsonRpcClient(ClientSide):
         moved = redirected(fetched.status, fetched.headers)
         if moved is not None:
             raise moved
+        return await self.large(fetched.body, self._read_document, row, call, fetched.status, fetched.body)
+
+    def _read_document(self, row: Row[str, Any], call: Call[Any, Any], status: int, data: bytes) -> Any:
         try:
-            tree = loads_exact(fetched.body)
+            tree = loads_exact(data)
         except JsonSyntaxError as problem:
-            if fetched.status < 300:
+            if status < 300:
                 raise wire.not_a_response(str(problem)) from None
             tree = None
-        if fetched.status >= 300:
-            text = text_of(fetched.body)
-            raise self.form.decode_error(ErrorReply(fetched.status, tree, text, row.operation))
+        if status >= 300:
+            raise self.form.decode_error(ErrorReply(status, tree, text_of(data), row.operation))
         return self.decoded(row, tree, call.context)
 
     def _read(self, row: Row[str, Any], call: Call[Any, Any], id_: int, status: int, data: bytes) -> Any:

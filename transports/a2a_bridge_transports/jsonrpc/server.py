@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from a2a_bridge.codec import InexactNumber, Json, missing_required
+from a2a_bridge.codec.budget import REQUEST_VALUES
+from a2a_bridge.codec.meter import LengthyError, briefly
 from a2a_bridge.core.call import EVENT_PARAMETER, SPELLING_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params, missing_members
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, Form, Row
 from a2a_bridge.dialects.callers import reads_events_only
 from a2a_bridge.dialects.carrying import dumps
+from a2a_bridge.offload import SMALL, admitted, in_thread, written_apart
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.exchange import (
     EVENT_STREAM,
@@ -40,6 +44,26 @@ def _existing(row: Row[str, Any] | None) -> Row[str, Any]:
     return row
 
 
+def _read(row: Row[str, Any], params: Json, body: bytes) -> tuple[Any, Mapping[str, str] | None]:
+    """The request in a frame, and what it says beside its message."""
+    try:
+        return row.decode_request(params), None if row.aside is None else row.aside(params)
+    except InexactNumber:
+        params = wire.exact_params(body)
+        return row.decode_request(params), None if row.aside is None else row.aside(params)
+
+
+def _result(token: bytes, row: Row[str, Any], reply: Mapping[str, str], answer: Any) -> bytes:
+    tree = row.encode_response(answer)
+    if row.recall_response is not None:
+        tree = row.recall_response(tree, reply)
+    return wire.result(token, tree)
+
+
+def _event(token: bytes, row: Row[str, Any], number: str | None, event: Any) -> bytes:
+    return sse.encode(wire.result(token, row.encode_response(event)), b"", number)
+
+
 def _check_structure(params: Json) -> None:
     """Raises INVALID_PARAMS for what is no object. Not a matter of the frame: other checks come before it."""
     if params is not None and type(params) is not dict:
@@ -58,8 +82,15 @@ class JsonRpcServer(ServerSide[Rows]):
     documents: what older versions answer beside the URL, to plain GETs: path relative to the URL → handler.
     """
 
-    def __init__(self, service: Service, dialects: Sequence[Dialect], *, lenient: bool = False) -> None:
-        super().__init__(JSONRPC, service, dialects, _by_method, lenient=lenient)
+    def __init__(
+        self,
+        service: Service,
+        dialects: Sequence[Dialect],
+        *,
+        lenient: bool = False,
+        max_values: int = REQUEST_VALUES,
+    ) -> None:
+        super().__init__(JSONRPC, service, dialects, _by_method, lenient=lenient, max_values=max_values)
         self.documents: dict[str, Handler] = {}
         for table in self.tables:
             for row in table.form.rows:
@@ -78,7 +109,8 @@ class JsonRpcServer(ServerSide[Rows]):
         try:
             check_content_type(request.headers)
             body = await request.read()
-            frame = wire.parse(body)
+            apart = len(body) > SMALL and await admitted(body, self.max_values)
+            frame = await in_thread(wire.parse, body) if apart else wire.parse(body)
             token, name, params, identified = frame
             spoken = self.usual.get(declared_version(request.headers, request.query))
             row = spoken.index.get(name) if spoken is not None else None
@@ -89,18 +121,9 @@ class JsonRpcServer(ServerSide[Rows]):
             table = spoken
             row = _existing(row)
             _check_structure(params)
-            beside = None
             if row.spelled is not None:
                 row = row.spelled(params, request.headers)
-            try:
-                message = row.decode_request(params)
-                if row.aside is not None:
-                    beside = row.aside(params)
-            except InexactNumber:
-                params = wire.exact_params(body)
-                message = row.decode_request(params)
-                if row.aside is not None:
-                    beside = row.aside(params)
+            message, beside = await in_thread(_read, row, params, body) if apart else _read(row, params, body)
             if not identified:
                 _refuse_notification(message)
             context = self.context(request, table, message, beside)
@@ -110,10 +133,11 @@ class JsonRpcServer(ServerSide[Rows]):
             answer = await self.service.unary(call)
             if context.reply:
                 table, row = self._respelled(table, row, context)
-            tree = row.encode_response(answer)
-            if row.recall_response is not None:
-                tree = row.recall_response(tree, context.reply)
-            data = wire.result(token, tree)
+            write = partial(_result, token, row, context.reply)
+            try:
+                data = briefly(write, answer)
+            except LengthyError:
+                data = await written_apart(write, answer)
             if context.reply:
                 return Reply(200, JSON + self.reply_headers(request, table, context, name, message), data)
             return Reply(200, JSON, data)
@@ -129,14 +153,18 @@ class JsonRpcServer(ServerSide[Rows]):
         reply = call.context.reply
         name = row.operation.name
 
-        def encode(event: Any) -> bytes:
+        def encode(event: Any) -> bytes | Awaitable[bytes]:
             nonlocal table, row
             number = None
             if reply:
                 number = reply.pop(EVENT_PARAMETER, None)
                 if SPELLING_PARAMETER in reply:
                     table, row = self._respelled(table, row, call.context)
-            return sse.encode(wire.result(token, row.encode_response(event)), b"", number)
+            write = partial(_event, token, row, number)
+            try:
+                return briefly(write, event)
+            except LengthyError:
+                return written_apart(write, event)
 
         def fail(error: BaseException) -> Failure:
             failed = self.failure(request, error, name)

@@ -1,0 +1,142 @@
+"""Counts the values of a document before it is read, so that refusing one costs next to nothing. It reads nothing.
+
+A value is a JSON value; names of members do not count. In protobuf each field that is given is one, and so is each item
+of a list or a Struct. The time to read, keep and write a document grows with their number. Octets say little about it:
+one value may take two octets or millions.
+
+Both counters stop beyond `most`. That of JSON works on blocks of text; that of protobuf goes from field to field, and
+only through messages that are large enough to hold so many.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.message import Message
+
+#: values that a request may hold, and an answer of an agent, unless set otherwise
+REQUEST_VALUES, ANSWER_VALUES = 100_000, 1_000_000
+
+_BLOCK = 1 << 20
+"""Octets that one step of the JSON counter looks at. Other threads may run between two steps."""
+_SHORTEST = 2
+"""Octets of the shortest value together with what separates it from the next one, in both formats."""
+_FIELDS = 4
+"""Protobuf fields for one JSON value, at most: a map's entry, its key, its value, and the kind of that."""
+_WEIGHT = 0
+"""What a table says under this key, which no field has as its tag: how much each field of such a message counts."""
+
+
+def json_bound(text: bytes) -> int:
+    """A number of values that JSON text does not exceed: each follows a comma, or the bracket that opens a container."""
+    return 1 + text.count(b",") + text.count(b"[") + text.count(b"{")
+
+
+def json_values(text: bytes, most: int) -> int:
+    """The number of values in JSON text; some number above `most` when there are more.
+
+    An empty list or object counts as two. Text that is not JSON gives any number.
+    """
+    bound = len(text) // _SHORTEST + 1
+    if bound > most:
+        bound = json_bound(text)
+    if bound <= most:
+        return bound
+    # The same count, without what stands inside strings.
+    found, inside, start = 1, 0, 0
+    while start < len(text) and found <= most:
+        block = text[start : start + _BLOCK]
+        start += len(block)
+        if block.endswith(b"\\") and (len(block) - len(block.rstrip(b"\\"))) % 2:
+            block += text[start : start + 1]  # an escape is not torn apart
+            start += 1
+        if b"\\" in block:
+            block = block.replace(b"\\\\", b"").replace(b'\\"', b"")
+        quotes = block.count(b'"')
+        if quotes // 4 > most - found + 1:
+            return (
+                most + 1
+            )  # a value has two strings at most, its name and itself; keeps the list below short
+        if quotes:
+            block = b"".join(block.split(b'"')[inside::2])
+            inside = (inside + quotes) % 2
+        elif inside:
+            continue
+        found += block.count(b",") + block.count(b"[") + block.count(b"{")
+    return found
+
+
+def protobuf_values(cls: type[Message], wire: bytes, most: int) -> int:
+    """The number of values in the bytes of a message; some number above `most` when there are more.
+
+    Bytes that are no such message give any number.
+    """
+    bound = len(wire) // _SHORTEST + 1
+    if bound <= most:
+        return bound
+    count = steps = 0
+    waiting = [(_table(cls.DESCRIPTOR), 0, len(wire))]
+    while waiting:
+        known, at, end = waiting.pop()
+        weight: int = known[_WEIGHT]
+        while at < end:
+            steps += 1
+            count += weight
+            if count > most or steps > _FIELDS * most:
+                return most + 1
+            tag = wire[at]
+            at += 1
+            if tag > 0x7F:
+                tag, at = _varint(wire, at - 1, end)
+            kind = tag & 7
+            if kind == 2:
+                size = wire[at] if at < end else 0
+                at += 1
+                if size > 0x7F:
+                    size, at = _varint(wire, at - 1, end)
+                below = known.get(tag)
+                if below is None or at + size > end:
+                    at += size
+                    continue
+                if at + size < end:
+                    waiting.append((known, at + size, end))
+                known, end = below, at + size
+                weight = known[_WEIGHT]
+            elif kind == 0:
+                while at < end and wire[at] > 0x7F:
+                    at += 1
+                at += 1
+            elif kind == 1:
+                at += 8
+            elif kind == 5:
+                at += 4
+            # A group is an unknown field: its content counts as if it stood outside.
+    return count
+
+
+def _varint(wire: bytes, at: int, end: int) -> tuple[int, int]:
+    number = shift = 0
+    while at < end and shift < 64:
+        octet = wire[at]
+        at += 1
+        number |= (octet & 0x7F) << shift
+        if octet < 0x80:
+            break
+        shift += 7
+    return number, at
+
+
+_TABLES: dict[str, dict[int, Any]] = {}
+"""For each message type: the tag of a field that holds messages → the table of those."""
+
+
+def _table(descriptor: Any) -> dict[int, Any]:
+    table = _TABLES.get(descriptor.full_name)
+    if table is None:
+        # A map's entry counts once, in the message that has the map; and a Value once, where it stands.
+        inner = descriptor.GetOptions().map_entry or descriptor.full_name == "google.protobuf.Value"
+        table = _TABLES[descriptor.full_name] = {_WEIGHT: 0 if inner else 1}
+        for field in descriptor.fields:
+            if field.message_type is not None:
+                table[field.number << 3 | 2] = _table(field.message_type)
+    return table

@@ -1,0 +1,295 @@
+"""What many small values cost: microseconds of a call for each value that is taken, milliseconds for each MB refused, and
+how long the event loop is held at most. `python -m benchmarks.values` runs it alone, `--quick` with a few cells.
+
+Everything runs in one process on one loop: server, gateway and a client that sends and reads bytes only, so that its share
+is small. A value of a call is counted once, although an accepted one comes back in the answer. Times are CPU times; the
+hold is CPU time of the loop's own thread between two of its turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import aiohttp
+import grpc.aio
+import orjson
+
+from a2a_bridge import Agent, Run, interface, serve
+from a2a_bridge.cards import Candidate
+from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, by_version
+from a2a_bridge.pb import a2a_v1 as v0
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.runtime import ServeOptions, serve_gateway
+
+VALUES = 90_000
+REFUSED_BYTES = 8 * 1024 * 1024
+#: goals: microseconds for each value, milliseconds for each MB refused, milliseconds that the loop is held
+GOALS = (4.0, 40.0, 50.0)
+BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
+VERSIONS = ("1.0", "0.3", "0.2.5")
+
+
+class Echo:
+    """Gives the caller's parts and metadata back."""
+
+    async def execute(self, run: Run) -> AsyncIterator[Any]:
+        reply = run.reply("ok")
+        reply.metadata.CopyFrom(run.message.metadata)
+        yield reply
+
+    async def cancel(self, run: Run) -> AsyncIterator[Any]:
+        yield run.status("canceled")
+
+
+def _nested(count: int) -> Any:
+    tree: Any = 1
+    for _ in range(8):
+        tree = [tree]
+    return [tree] * (count // 9)
+
+
+#: what the values are: how the text of one looks, and how many values that is
+SHAPES: dict[str, tuple[bytes, int]] = {
+    "integers": (b"7", 1),
+    "1.0": (b"1.0", 1),
+    "fractions": (b"0.1", 1),
+    "strings": (b'"ab"', 1),
+    "objects": (b'{"key":1}', 2),
+    "nested lists": (b"[[[[1]]]]", 5),
+    "large integers": (b"9007199254740993", 1),
+    "nulls": (b"null", 1),
+}
+
+
+def listed(shape: str, values: int) -> bytes:
+    """A JSON list of so many values."""
+    text, each = SHAPES[shape]
+    return b"[" + b",".join([text] * max(1, values // each)) + b"]"
+
+
+def json_body(binding: str, version: str, content: bytes, *, unknown: bool = False) -> bytes:
+    """A request to send a message that has the content in its metadata, or else in a member that nobody knows."""
+    place = b'"stranger":{"x":%b}' % content if unknown else b'"metadata":{"x":%b}' % content
+    if version == "1.0":
+        message = b'{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}],%b}' % place
+    elif binding == "JSONRPC":
+        message = (
+            b'{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}],%b}'
+            % place
+        )
+    else:
+        message = b'{"messageId":"m","role":"ROLE_USER","content":[{"text":"x"}],%b}' % place
+    params = b'{"message":%b,"configuration":{"blocking":true}}' % message
+    if binding != "JSONRPC":
+        return params
+    method = b"SendMessage" if version == "1.0" else b"message/send"
+    return b'{"jsonrpc":"2.0","id":1,"method":"%b","params":%b}' % (method, params)
+
+
+def grpc_body(version: str, content: bytes, *, unknown: bool = False) -> bytes:
+    """The same in protobuf, as far as protobuf can say it."""
+    from a2a_bridge.codec import decoder
+    from a2a_bridge.pb.google_protobuf import Struct
+
+    metadata = decoder(Struct)({"x": orjson.loads(content)})
+    if version == "1.0":
+        request: Any = hub.SendMessageRequest()
+        message = request.message
+        message.parts.add(text="x")
+    else:
+        request = v0.SendMessageRequest()
+        request.configuration.blocking = True
+        message = request.request
+        message.content.add(text="x")
+    message.message_id, message.role = "m", 1
+    if unknown:
+        octets = metadata.SerializeToString()
+        return bytes(request.SerializeToString() + _field(99, octets))
+    message.metadata.CopyFrom(metadata)
+    return bytes(request.SerializeToString())
+
+
+def _field(number: int, octets: bytes) -> bytes:
+    def varint(value: int) -> bytes:
+        out = b""
+        while value > 0x7F:
+            out += bytes((value & 0x7F | 0x80,))
+            value >>= 7
+        return out + bytes((value,))
+
+    return varint(number << 3 | 2) + varint(len(octets)) + octets
+
+
+class Target:
+    """Somewhere to send bytes."""
+
+    def __init__(self, http: str, session: aiohttp.ClientSession, channel: Any) -> None:
+        self._http, self._session = http, session
+        self._channel = channel
+
+    async def send(self, binding: str, version: str, body: bytes) -> bool:
+        """Whether a request was taken."""
+        if binding == "GRPC":
+            package = "lf.a2a.v1" if version == "1.0" else "a2a.v1"
+            declared = () if version == "1.0" else (("a2a-version", version),)
+            call = self._channel.unary_unary(f"/{package}.A2AService/SendMessage")
+            try:
+                await call(body, metadata=declared)
+            except grpc.aio.AioRpcError as error:
+                _expect(error.code() in _REFUSALS, f"{error.code()} {error.details()}")
+                return False
+            return True
+        path = "/" if binding == "JSONRPC" else "/message:send" if version == "1.0" else "/v1/message:send"
+        headers = {"Content-Type": "application/json", "A2A-Version": version}
+        async with self._session.post(self._http + path, data=body, headers=headers) as response:
+            answer = await response.read()
+        taken = response.status == 200 and b'"error"' not in answer[:200]
+        _expect(taken or response.status in (200, 400, 413, 422), f"{response.status} {answer[:300]!r}")
+        return taken
+
+
+_REFUSALS = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INVALID_ARGUMENT)
+
+
+def _expect(condition: bool, what: str) -> None:
+    if not condition:
+        raise RuntimeError(f"an answer that says nothing about the limit: {what}")
+
+
+@asynccontextmanager
+async def targets(upstreams: Sequence[tuple[str, str]]) -> AsyncIterator[dict[str, Target]]:
+    """The server itself, and a gateway to it for each binding and version."""
+    agent = Agent(Echo(), name="Echo")
+    everything = [interface(kind, version=version) for kind in BINDINGS for version in VERSIONS]
+    kinds: dict[str, Any] = {"JSONRPC": JSONRPC, "HTTP+JSON": HTTP_JSON, "GRPC": GRPC}
+    async with AsyncExitStack() as stack:
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+
+        async def target(server: Any) -> Target:
+            channel = grpc.aio.insecure_channel(str(server.grpc), options=_UNLIMITED)
+            return Target(f"http://{server.http}", session, await stack.enter_async_context(channel))
+
+        server = await stack.enter_async_context(serve(agent, everything, ServeOptions()))
+        found = {"direct": await target(server)}
+        for binding, version in upstreams:
+            url = str(server.grpc) if binding == "GRPC" else f"http://{server.http}"
+            dialect = by_version(version)
+            if dialect is None or dialect.form(kinds[binding]) is None:
+                continue
+            candidate = Candidate(interface(binding, url, version=version), dialect)
+            gateway = await stack.enter_async_context(
+                serve_gateway(server.card, [candidate], everything, ServeOptions())
+            )
+            found[f"→ {version} {binding}"] = await target(gateway)
+        yield found
+
+
+_UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+
+
+class Holds:
+    """The longest CPU time of this thread between two turns of the loop."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self._last = time.thread_time()
+        self._loop = asyncio.get_running_loop()
+        self._turn()
+
+    def _turn(self) -> None:
+        now = time.thread_time()
+        self.longest = max(self.longest, now - self._last)
+        self._last = now
+        self._handle: asyncio.Handle = self._loop.call_soon(self._pause)
+
+    def _pause(self) -> None:
+        # Not every turn: an idle loop would burn CPU that is measured.
+        self._last = time.thread_time()
+        self._handle = self._loop.call_later(0.001, self._turn)
+
+    def stop(self) -> None:
+        """Ends the measurement."""
+        self._handle.cancel()
+
+
+async def measured(target: Target, binding: str, version: str, body: bytes) -> tuple[bool, float, float]:
+    """Whether it was taken, CPU seconds, and the longest hold in seconds."""
+    holds = Holds()
+    begun = time.process_time()
+    taken = await target.send(binding, version, body)
+    spent = time.process_time() - begun
+    await asyncio.sleep(0.002)
+    holds.stop()
+    return taken, spent, holds.longest
+
+
+def cells(*, quick: bool) -> Iterator[tuple[str, str, str]]:
+    """Binding, version and shape of what is sent."""
+    for shape in ("1.0", "objects") if quick else SHAPES:
+        for version in ("1.0", "0.3") if quick else VERSIONS:
+            for binding in BINDINGS:
+                yield binding, version, shape
+
+
+async def rows(*, quick: bool = False) -> list[dict[str, Any]]:
+    """One row per cell and target."""
+    upstreams = [("JSONRPC", "0.3")] if quick else [(b, v) for v in VERSIONS[:2] for b in BINDINGS]
+    found = []
+    async with targets(upstreams) as known:
+        for binding, version, shape in cells(quick=quick):
+            for unknown in (False, True) if version != "1.0" else (False,):
+                content = listed(shape, VALUES)
+                size = REFUSED_BYTES // (len(SHAPES[shape][0]) + 1) * SHAPES[shape][1]
+                many = listed(shape, size)
+                if binding == "GRPC":
+                    body = grpc_body(version, content, unknown=unknown)
+                    many = grpc_body(version, listed(shape, min(size, 1_000_000)), unknown=unknown)
+                else:
+                    body = json_body(binding, version, content, unknown=unknown)
+                    many = json_body(binding, version, many, unknown=unknown)
+                for name, target in known.items():
+                    await measured(
+                        target,
+                        binding,
+                        version,
+                        json_body(binding, version, b"1") if binding != "GRPC" else grpc_body(version, b"1"),
+                    )
+                    taken, spent, hold = await measured(target, binding, version, body)
+                    refused, cost, other = await measured(target, binding, version, many)
+                    found.append(
+                        {
+                            "title": f"{version} {binding} {name}: {shape}{', unknown' if unknown else ''}",
+                            "taken": taken,
+                            "value_us": round(spent / VALUES * 1e6, 2),
+                            "refused": not refused,
+                            "mb_ms": round(cost / (len(many) / 2**20) * 1e3, 1),
+                            "hold_ms": round(max(hold, other) * 1e3, 1),
+                        }
+                    )
+                    print_row(found[-1])
+    return found
+
+
+def print_row(row: dict[str, Any]) -> None:
+    flags = "".join(
+        "!" if row[key] > goal else " "
+        for key, goal in zip(("value_us", "mb_ms", "hold_ms"), GOALS, strict=True)
+    )
+    print(
+        f"{row['title']:52} {'' if row['taken'] else 'not '}taken {row['value_us']:8} us/value  "
+        f"{'' if row['refused'] else 'not '}refused {row['mb_ms']:8} ms/MB  hold {row['hold_ms']:8} ms {flags}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.values", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a few cells")
+    asyncio.run(rows(quick=parser.parse_args().quick))
+    sys.exit(0)

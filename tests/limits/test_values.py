@@ -1,0 +1,175 @@
+"""Requests and answers of many small values: refused alike on every binding, and the loop goes on while they are read."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import aiohttp
+import grpc.aio
+import pytest
+
+from a2a_bridge import A2AError, Agent, Reason, Run, connect, interface, serve
+from a2a_bridge.bindings import DialOptions
+from a2a_bridge.codec import decoder, loads
+from a2a_bridge.pb import a2a_v1 as v0
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.pb.google_protobuf import Struct, Value
+from a2a_bridge.runtime import ServeOptions
+from tests.limits.scene import BINDINGS, peers, served
+from tests.patience import PATIENCE
+
+ACCEPTED = 60_000
+#: CPU seconds that the loop's thread may work between two turns; 0.05 is what is aimed at
+HOLD = 0.5
+
+
+class Echo:
+    """Repeats the parts of a message: as a reply, or as an artifact of a task."""
+
+    async def execute(self, run: Run) -> AsyncIterator[Any]:
+        if run.text == "task":
+            yield run.status("working")
+            yield run.artifact(*run.parts)
+            yield run.status("completed")
+        else:
+            yield run.reply(*run.parts)
+
+
+ECHO = Agent(Echo(), name="Echo")
+
+
+@contextmanager
+def no_long_hold() -> Iterator[None]:
+    """Fails when this thread computes for long between two turns of the loop. Counts CPU time: others cost none."""
+    loop = asyncio.get_running_loop()
+    longest, last, handle = 0.0, time.thread_time(), None
+
+    def turn() -> None:
+        nonlocal longest, last, handle
+        now = time.thread_time()
+        longest, last = max(longest, now - last), now
+        handle = loop.call_later(0.001, turn)
+
+    turn()
+    try:
+        yield
+    finally:
+        if handle is not None:
+            handle.cancel()
+        longest = max(longest, time.thread_time() - last)
+    assert longest < HOLD
+
+
+def rpc(params: str, method: str = "message/send") -> bytes:
+    return b'{"jsonrpc":"2.0","id":1,"method":"%b","params":%b}' % (method.encode(), params.encode())
+
+
+def message(content: str, version: str, parts: str = "parts") -> str:
+    if version == "1.0" or parts == "content":
+        return f'{{"message":{{"messageId":"m","role":"ROLE_USER","{parts}":[{{"text":"x"}}],"metadata":{{"x":{content}}}}}}}'
+    inner = '"parts":[{"kind":"text","text":"x"}]'
+    return f'{{"message":{{"kind":"message","messageId":"m","role":"user",{inner},"metadata":{{"x":{content}}}}}}}'
+
+
+MANY = "[" + "1.0," * 2_000_000 + "1]"
+#: path, version, body of 8 MB
+REQUESTS = {
+    "1.0 JSONRPC": ("/", "1.0", lambda: rpc(message(MANY, "1.0"), "SendMessage")),
+    "0.3 JSONRPC": ("/", "0.3", lambda: rpc(message(MANY, "0.3"))),
+    "1.0 HTTP+JSON": ("/message:send", "1.0", lambda: message(MANY, "1.0").encode()),
+    "0.3 HTTP+JSON": ("/v1/message:send", "0.3", lambda: message(MANY, "0.3", "content").encode()),
+}
+
+
+@pytest.mark.parametrize("which", REQUESTS)
+async def test_a_request_of_millions_of_numbers_costs_next_to_nothing(which: str) -> None:
+    path, version, made = REQUESTS[which]
+    body = made()
+    async with (
+        serve(
+            ECHO, [interface("JSONRPC", version=version), interface("HTTP+JSON", version=version)]
+        ) as server,
+        aiohttp.ClientSession(f"http://{server.http}", headers={"A2A-Version": version}) as http,
+        asyncio.timeout(PATIENCE),
+    ):
+        headers = {"Content-Type": "application/json"}
+        begun = time.process_time()
+        with no_long_hold():
+            posted = asyncio.create_task(_posted(http, path, body, headers))
+            async with http.get("/livez") as alive:
+                assert alive.status == 200
+            status, answer = await posted
+        spent = time.process_time() - begun
+    assert status == 413
+    assert "holds more than 100000 values" in str(answer)
+    assert "maxValues" in str(answer)
+    assert spent < 4  # 0.1 is usual; reading it takes more than 8
+
+
+async def _posted(http: aiohttp.ClientSession, path: str, body: bytes, headers: Any) -> tuple[int, Any]:
+    async with http.post(path, data=io.BytesIO(body), headers=headers) as response:
+        return response.status, loads(await response.read())
+
+
+async def test_a_grpc_request_of_millions_of_values() -> None:
+    metadata = Struct(fields={"x": decoder(Value)([1] * 500_000)})
+    bodies = {
+        "lf.a2a.v1": hub.SendMessageRequest(message=hub.Message(metadata=metadata)).SerializeToString(),
+        "a2a.v1": v0.SendMessageRequest(request=v0.Message(metadata=metadata)).SerializeToString(),
+    }
+    async with (
+        serve(ECHO, [interface("GRPC", version=version) for version in ("1.0", "0.3")]) as server,
+        grpc.aio.insecure_channel(
+            str(server.grpc), options=[("grpc.max_send_message_length", -1)]
+        ) as channel,
+        asyncio.timeout(PATIENCE),
+    ):
+        for package, body in bodies.items():
+            with no_long_hold(), pytest.raises(grpc.aio.AioRpcError) as caught:
+                await channel.unary_unary(f"/{package}.A2AService/SendMessage")(body)
+            assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert "100000 values" in (caught.value.details() or "")
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+async def test_what_is_accepted_does_not_stop_others(version: str) -> None:
+    data = decoder(Value)({"x": [float(number % 7) for number in range(ACCEPTED)]})
+    part = hub.Part(data=data)
+    async with (
+        served(ECHO, ServeOptions(), version=version) as server,
+        peers(server, version=version) as callers,
+    ):
+        for peer in callers.values():
+            with no_long_hold():
+                sent = await peer.send("x", part)
+                assert sent.message is not None
+                assert sent.message.parts[1].data == data
+                task = (await peer.send("task", part)).task
+                assert task is not None
+                assert task.artifacts[0].parts[1].data == data
+                artifacts = [
+                    event.artifact_update.artifact
+                    async for event in peer.stream("task", part)
+                    if event.HasField("artifact_update")
+                ]
+                assert artifacts[0].parts[1].data == data
+
+
+@pytest.mark.parametrize("kind", BINDINGS)
+async def test_an_answer_may_hold_so_many(kind: str) -> None:
+    part = hub.Part(data=decoder(Value)({"x": [1] * 20_000}))
+    async with serve(ECHO, [interface(kind)]) as server:
+        address = str(server.grpc) if kind == "GRPC" else f"http://{server.http}"
+        async with connect(interface(kind, address), options=DialOptions(max_values=10_000)) as peer:
+            assert (await peer.send("x")).text == "x"
+            with pytest.raises(A2AError, match="holds more than 10000 values") as caught:
+                await peer.send("x", part)
+            assert caught.value.reason is Reason.INVALID_AGENT_RESPONSE
+            with pytest.raises(A2AError, match="holds more than 10000 values"):
+                async for _ in peer.stream("task", part):
+                    pass
