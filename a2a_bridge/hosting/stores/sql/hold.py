@@ -266,10 +266,11 @@ class Hold:
         self._task = None
         self._bytes = 0
         waiters, self._waiters = self._waiters, []
-        for _, _, tell in waiters:
-            tell(VersionConflict(self.task_id))
+        # The owner first: a waiter that asks it must find that the hold is lost, or it waits again at once.
         if not self._released:
             self._on_lost()
+        for _, _, tell in waiters:
+            tell(VersionConflict(self.task_id))
 
     def part(self) -> None:
         """It is over. Whoever held it and this one need not wait for the collector of cycles to be rid of each other."""

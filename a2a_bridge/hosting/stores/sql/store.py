@@ -243,6 +243,7 @@ class SqlStore:
     def let_go(self) -> None:
         """All holds are lost: this replica was taken for dead."""
         self.writer.lose_all()
+        self._logs.woken(None)
 
     # ------------------------------------------------------------------ what was committed
 
@@ -252,6 +253,8 @@ class SqlStore:
 
     def _committed(self, group: Group) -> None:
         self._logs.add(group.changes)
+        # News of them was not listened to while they were held here.
+        self._logs.woken([change.hold.task_id for change in (*group.lost, *group.refused)])
         now = time.time()
         for change in group.changes:
             if change.ended and change.body is not None:

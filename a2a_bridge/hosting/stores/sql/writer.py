@@ -134,9 +134,10 @@ class GroupWriter:
 
     def lose_all(self) -> None:
         """All holds are lost."""
-        for hold in tuple(self.holds.values()):
+        holds, self.holds = self.holds, {}
+        for hold in holds.values():
             hold.lose()
-        self.holds.clear()
+            hold.part()
 
     async def settled(self) -> None:
         """Waits until all that was given is durable."""
