@@ -17,7 +17,8 @@ from a2a_bridge.hosting import Agent, Run
 from a2a_bridge.hosting.stores import StoreOptions, open_store
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.hosting.scene import COMPLETED, IMMEDIATELY, Gate, Talk, request, shapes
-from tests.replicas.conftest import BOUND, LEASE
+from tests.patience import PATIENCE
+from tests.replicas.conftest import LEASE
 
 
 class Relay:
@@ -100,7 +101,7 @@ class Counting:
 async def test_a_replica_that_comes_back_answers_its_callers(
     postgres_url: str, caplog: pytest.LogCaptureFixture, ended: bool
 ) -> None:
-    options = StoreOptions(lease=LEASE, ack_timeout=BOUND)
+    options = StoreOptions(lease=LEASE, ack_timeout=PATIENCE)
     counting = Counting()
     problems: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
@@ -108,7 +109,7 @@ async def test_a_replica_that_comes_back_answers_its_callers(
         relayed(postgres_url) as (url, relay),
         open_store(url, options) as cut_off,
         open_store(postgres_url, options) as connected,
-        asyncio.timeout(2 * BOUND),
+        asyncio.timeout(PATIENCE),
     ):
         one = Talk(Agent(counting, name="counting"), store=cut_off)
         two = Talk(Agent(Counting(), name="counting"), store=connected)
@@ -150,12 +151,12 @@ def _waiting(talk: Talk) -> int:
 
 
 async def _completed(talk: Talk, task_id: str) -> None:
-    async with asyncio.timeout(BOUND):
-        while (await talk.get(task_id)).status.state != COMPLETED:
+    async with asyncio.timeout(PATIENCE):
+        while (await talk.get(task_id)).status.state != COMPLETED:  # noqa: ASYNC110  it tells nobody
             await asyncio.sleep(0.02)
 
 
 async def _until(condition: Any) -> None:
-    async with asyncio.timeout(BOUND):
+    async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110  nobody is told
             await asyncio.sleep(0.01)

@@ -58,7 +58,10 @@ _ANSWER = """
 """
 _TAKE_BACK = "DELETE FROM commands WHERE number = %(number)s RETURNING answer"
 _SWEEP_UP = """
-    DELETE FROM commands WHERE asker NOT IN (SELECT id FROM replicas) AND asker <> %(me)s RETURNING number
+    DELETE FROM commands WHERE number IN (
+        SELECT number FROM commands WHERE asker NOT IN (SELECT id FROM replicas) AND asker <> %(me)s
+        FOR UPDATE SKIP LOCKED
+    ) RETURNING number
 """
 
 

@@ -8,6 +8,9 @@ Rules:
    transaction itself. It is not asked alone: after a crash it may give the same number to another transaction.
 3. Jobs of others share the transaction, each in a savepoint. They may be done twice, so they must not mind. A group of
    nothing else is, after a doubt: nothing that it wrote is known here, and a number alone is no proof (rule 2).
+4. Transactions of several replicas lock rows in one order, so that they do not deadlock: rows of `tasks` by id, then
+   counters by their key, then what the jobs lock, by the order that each job states. Where PostgreSQL finds a deadlock
+   all the same, the group is tried again at once.
 """
 
 from __future__ import annotations
@@ -68,10 +71,16 @@ class Announcing(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """Something of others to be done in a transaction. Either result or error is set when it was done."""
+    """Something of others to be done in a transaction. Either result or error is set when it was done.
+
+    order: the table and key of the row that it locks; jobs are done in this order. task_id: as it stands in the row, of
+    the task that it changes; empty for none.
+    """
 
     work: Callable[[Connection], Any]
     answer: asyncio.Future[Any]
+    order: tuple[str, ...] = ()
+    task_id: str = ""
     result: Any = None
     error: Exception | None = None
 
@@ -137,11 +146,14 @@ class Committer:
                     if self._execute(connection, group):
                         return True
                 except Exception as error:
-                    if not _poison(error):
+                    if not (_poison(error) or _deadlocked(error)):
                         raise
                     refused = error
                 self._transaction.rollback()
                 self._transaction = None
+                if refused is not None and _deadlocked(refused):
+                    log.info("a group of writes was in a deadlock, and is tried again")
+                    continue
                 if not self._weed(connection, group) and refused is not None:
                     log.error("something of a group of writes cannot be stored", exc_info=refused)
                     self._part(connection, group)
@@ -193,6 +205,9 @@ class Committer:
     def _execute(self, connection: Connection, group: Group) -> bool:
         changes = group.changes
         group.session, group.number = self._session, None
+        changes.sort(key=_id_of)
+        group.jobs.sort(key=_order_of)
+        self._lock(connection, group)
         if changes:
             if not self._write(connection, group):
                 return False
@@ -211,6 +226,15 @@ class Committer:
         for job in group.jobs:
             self._do(connection, job)
         return True
+
+    def _lock(self, connection: Connection, group: Group) -> None:
+        """Locks all tasks of a group whose jobs change some, in the order in which other groups write theirs."""
+        wanted = {job.task_id for job in group.jobs if job.task_id}
+        if self._database.sqlite or not wanted:
+            return
+        wanted.update(change.hold.task_id for change in group.changes)
+        rows = select(tasks.c.id).where(tasks.c.id.in_(wanted)).order_by(tasks.c.id.collate("C"))
+        connection.execute(rows.with_for_update()).all()
 
     def _write(self, connection: Connection, group: Group) -> bool:
         changes = group.changes
@@ -330,6 +354,14 @@ class Committer:
             connection.exec_driver_sql(f"SELECT {_NUMBER}")
 
 
+def _id_of(change: Change) -> str:
+    return change.hold.task_id
+
+
+def _order_of(job: Job) -> tuple[str, ...]:
+    return job.order
+
+
 def _row(change: Change, now: float) -> tuple[Any, ...]:
     hold, place = change.hold, change.place
     return (
@@ -361,6 +393,12 @@ def _poison(error: BaseException) -> bool:
     # The drivers' cursors are used directly, too; their errors have the same names as SQLAlchemy's (PEP 249).
     names = {one.__name__ for one in type(error).__mro__}
     return failed(error) and (bool(names & _REFUSALS) or _too_large(error))
+
+
+def _deadlocked(error: BaseException) -> bool:
+    """Whether PostgreSQL has undone the transaction, because it and another one waited for each other."""
+    origin = error.orig if isinstance(error, DBAPIError) else error
+    return getattr(origin, "sqlstate", None) == "40P01"
 
 
 def _too_large(error: BaseException) -> bool:

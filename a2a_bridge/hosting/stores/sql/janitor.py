@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, select, tuple_
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import TERMINAL
@@ -90,7 +90,7 @@ class Janitor:
         )
 
         def work(connection: Connection) -> int:
-            rows = connection.execute(old).all()
+            rows = connection.execute(old.with_for_update(skip_locked=True)).all()
             for tenant, owner, message in rows:
                 mine = (sends.c.tenant == tenant, sends.c.owner == owner, sends.c.message == message)
                 connection.execute(delete(sends).where(*mine))
@@ -124,17 +124,18 @@ class Janitor:
                 self._kept.forgotten(due)
 
     def _delete(self, connection: Connection, task_ids: Sequence[str]) -> None:
+        task_ids = _free(connection, task_ids)
         query = delete(tasks).where(tasks.c.id.in_(task_ids))
         gone = connection.execute(
             query.returning(tasks.c.tenant, tasks.c.owner, tasks.c.context, tasks.c.state, tasks.c.time)
         ).all()
         connection.execute(delete(bodies).where(bodies.c.task.in_(task_ids)))
-        _delete_logs(connection, task_ids)
-        forget(connection, list(task_ids))
+        connection.execute(delete(segments).where(segments.c.task.in_(task_ids)))
         places = [
             Counted(one.tenant, one.owner, Place(one.context, one.state, one.time), None) for one in gone
         ]
         self._kept.count(connection, places)
+        forget(connection, task_ids)
 
 
 def _next_logs(connection: Connection, after: str) -> list[str]:
@@ -162,8 +163,19 @@ def _ended(connection: Connection, task_ids: Sequence[str], before: float) -> li
 
 
 def _delete_logs(connection: Connection, task_ids: Sequence[str]) -> None:
-    connection.execute(delete(segments).where(segments.c.task.in_(task_ids)))
+    connection.execute(delete(segments).where(segments.c.task.in_(_free(connection, task_ids))))
+
+
+def _free(connection: Connection, task_ids: Sequence[str]) -> list[str]:
+    """Those tasks that no other replica's janitor deletes from at this moment. They are locked until the commit."""
+    query = select(tasks.c.id).where(tasks.c.id.in_(task_ids))
+    return list(connection.scalars(query.with_for_update(skip_locked=True)))
 
 
 def _empty_counters(connection: Connection) -> None:
-    connection.execute(delete(counts).where(counts.c.number == 0))
+    key = tuple_(*counts.primary_key.columns)
+    query = select(*counts.primary_key.columns).where(counts.c.number == 0)
+    # One that is written at this moment is not empty for long.
+    empty = [tuple(row) for row in connection.execute(query.with_for_update(skip_locked=True))]
+    for start in range(0, len(empty), _BATCH):
+        connection.execute(delete(counts).where(key.in_(empty[start : start + _BATCH])))

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import Connection, Row, delete, exists, func, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, insert, select, tuple_, update
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.ports import Letter, Parcel, Registered, Scope
@@ -80,9 +80,21 @@ def post_events(connection: Connection, mail: Sequence[Mail]) -> int:
         for config_id in receivers.get(task_id, ())
     ]
     connection.execute(insert(outbox), rows)
-    idle = update(push_configs).where(_C.task.in_(list(receivers)), _C.holder == "")
-    connection.execute(idle.values(holder=_ANYBODY))
+    _make_anybodys(connection, _C.task.in_(list(receivers)) & (_C.holder == ""))
     return len(rows)
+
+
+def _make_anybodys(connection: Connection, which: ColumnElement[bool], *, skip_locked: bool = False) -> None:
+    """Offers configs to whoever delivers. skip_locked: not those that another transaction changes just now."""
+    if connection.dialect.name != "sqlite":
+        # In the order in which all lock them: several replicas may do this at once.
+        wanted = select(_C.task, _C.id).where(which)
+        wanted = wanted.order_by(_C.task.collate("C"), _C.id.collate("C"))
+        found = [tuple(row) for row in connection.execute(wanted.with_for_update(skip_locked=skip_locked))]
+        if not found:
+            return
+        which = _among(found)
+    connection.execute(update(push_configs).where(which).values(holder=_ANYBODY))
 
 
 def _row(task_id: str, config_id: str, sequence: int, event: bytes, now: float) -> dict[str, Any]:
@@ -167,7 +179,7 @@ class SqlOutbox:
             idle = update(push_configs).where(_C.task == task_id, _C.id == config_id, _C.holder == "")
             connection.execute(idle.values(holder=_ANYBODY))
 
-        await self._writer.write(work)
+        await self._writer.write(work, order=("push_configs", task_id, config_id))
         self.mail_came()
 
     # ------------------------------------------------------------------ what goes out
@@ -400,7 +412,7 @@ def _offer(connection: Connection, lines: Sequence[_Line], *, sweep: bool) -> No
     """Makes such configs anybody's."""
     found = [tuple(row) for row in connection.execute(_strays(lines, sweep=sweep).distinct().limit(_CLAIM))]
     if found:
-        connection.execute(update(push_configs).where(_among(found), _C.holder == "").values(holder=_ANYBODY))
+        _make_anybodys(connection, _among(found) & (_C.holder == ""), skip_locked=True)
 
 
 def _strays(lines: Sequence[_Line], *, sweep: bool) -> Any:
@@ -492,8 +504,7 @@ def retry(connection: Connection, numbers: Sequence[int] | None) -> int:
     lines = [tuple(row) for row in connection.execute(wanted.distinct())]
     count: int = connection.execute(changed.values(dead=False, attempts=0, due=0.0)).rowcount
     for at in range(0, len(lines), _CLAIM):
-        idle = update(push_configs).where(_among(lines[at : at + _CLAIM]), _C.holder == "")
-        connection.execute(idle.values(holder=_ANYBODY))
+        _make_anybodys(connection, _among(lines[at : at + _CLAIM]) & (_C.holder == ""))
     return count
 
 

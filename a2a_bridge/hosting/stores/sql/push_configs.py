@@ -37,7 +37,7 @@ class Reads(Protocol):
 class Writes(Protocol):
     """Where rows are written: the group writer. Returns when what `work` did is durable; it may be run twice."""
 
-    async def write(self, work: Callable[[Connection], T], /) -> T: ...
+    async def write(self, work: Callable[[Connection], T], /, *, order: tuple[str, ...] = ()) -> T: ...
 
 
 class SqlPushConfigStore:
@@ -56,7 +56,8 @@ class SqlPushConfigStore:
     async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None:
         values = row_of(scope, registered, self._vault)
         await self._writer.write(
-            lambda connection: insert(connection, values, most=self._most, replace=replace)
+            lambda connection: insert(connection, values, most=self._most, replace=replace),
+            order=("push_configs", values["task"], values["id"]),
         )
         if replace and self.on_changed is not None:
             self.on_changed((values["task"], values["id"]), registered.config.url)
@@ -91,7 +92,7 @@ class SqlPushConfigStore:
             if connection.execute(gone).rowcount:
                 connection.execute(delete(outbox).where(outbox.c.task == task, outbox.c.config == config))
 
-        await self._writer.write(work)
+        await self._writer.write(work, order=("push_configs", task, config))
 
 
 def forget(connection: Connection, task_ids: Sequence[str]) -> None:

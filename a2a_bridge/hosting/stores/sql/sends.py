@@ -63,7 +63,7 @@ class SqlSends:
                     return None
                 # Another replica was quicker by a moment: its commit was waited for, and can be seen now.
 
-        return await self._writer.write(work)
+        return await self._writer.write(work, order=_order(scope, message_id))
 
     def _at_work(self, connection: Connection, holder: str) -> str:
         if holder == self._me():
@@ -73,12 +73,16 @@ class SqlSends:
     async def answered(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
         mine = _one(scope, message_id)
         await self._writer.write(
-            lambda connection: connection.execute(update(sends).where(mine).values(answer=answer)).rowcount
+            lambda connection: connection.execute(update(sends).where(mine).values(answer=answer)).rowcount,
+            order=_order(scope, message_id),
         )
 
     async def forget(self, scope: Scope, message_id: str, /) -> None:
         mine = _one(scope, message_id)
-        await self._writer.write(lambda connection: connection.execute(delete(sends).where(mine)).rowcount)
+        await self._writer.write(
+            lambda connection: connection.execute(delete(sends).where(mine)).rowcount,
+            order=_order(scope, message_id),
+        )
 
 
 def _one(scope: Scope, message_id: str) -> ColumnElement[bool]:
@@ -87,3 +91,8 @@ def _one(scope: Scope, message_id: str) -> ColumnElement[bool]:
         sends.c.owner == storable(scope.owner),
         sends.c.message == storable(message_id),
     )
+
+
+def _order(scope: Scope, message_id: str) -> tuple[str, ...]:
+    """Where the row stands among those that groups lock."""
+    return ("sends", scope.tenant, scope.owner, message_id)

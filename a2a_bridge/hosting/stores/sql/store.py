@@ -143,7 +143,7 @@ class SqlStore:
             place = Place(row.context, row.state, row.time)
             return Kept(version + 1, row.last, row.applied, place, stored.task.ByteSize())
 
-        kept = await self.writer.write(take)
+        kept = await self.writer.write(take, order=("tasks", task_id), task_id=storable(task_id))
         return self.writer.hold(scope, task_id, on_lost, push=push, kept=kept)
 
     async def settled(self) -> None:

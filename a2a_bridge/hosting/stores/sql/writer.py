@@ -98,15 +98,17 @@ class GroupWriter:
             self.holds[task_id] = hold
         return hold
 
-    async def write(self, work: Callable[[Connection], Result], /) -> Result:
+    async def write(
+        self, work: Callable[[Connection], Result], /, *, order: tuple[str, ...] = (), task_id: str = ""
+    ) -> Result:
         """Does something in the next transaction; its result once that is durable. It may be done twice.
 
-        Raises what it raises, and UNAVAILABLE.
+        order, task_id: see Job. Raises what it raises, and UNAVAILABLE.
         """
         if self.closed:
             raise unavailable()
         answer: asyncio.Future[Result] = self._loop.create_future()
-        job = Job(work, answer)
+        job = Job(work, answer, order, task_id)
         self._jobs[job] = None
         self.hurry()
         timer = self._loop.call_later(self._patience, _give_up, answer)
