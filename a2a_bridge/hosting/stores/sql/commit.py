@@ -127,6 +127,11 @@ class Committer:
     def perform(self, group: Group) -> None:
         """Writes a group durably. Raises what the database raises; it may then be performed again."""
         if self.prepare(group):
+            try:
+                self._database.check_place()
+            except BaseException:
+                self.close()
+                raise
             self.commit(group)
 
     def prepare(self, group: Group) -> bool:

@@ -23,6 +23,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.extras import MissingExtraError, load
 from a2a_bridge.hosting.stores.opening import CannotOpen
+from a2a_bridge.hosting.stores.sql.file_watch import FileWatch
 
 log = logging.getLogger("a2a_bridge.store")
 
@@ -59,6 +60,7 @@ class Database:
         self.engine = _engine(url)
         self.sqlite = url.get_backend_name() == "sqlite"
         self._anchor: Connection | None = None
+        self._watch: FileWatch | None = None
         self._threads = ThreadPoolExecutor(_READERS, "a2a store reader")
 
     @property
@@ -90,14 +92,27 @@ class Database:
             log.warning("the store does not answer")
             raise unavailable() from None
 
-    def anchor(self) -> None:
-        """Keeps a SQLite file open. Where the last connection goes, its index of the log goes too, and on a disk
-        that takes no writes nobody could read any more.
+    @property
+    def misplaced(self) -> bool:
+        """Whether the SQLite file is not the one at its path any more. Always false until it is anchored."""
+        return self._watch is not None and self._watch.wrong() != ""
+
+    def check_place(self) -> None:
+        """Raises FileChangedError when the SQLite file is not the one at its path any more."""
+        if self._watch is not None:
+            self._watch.check()
+
+    def anchor(self, token: bytes = b"") -> None:
+        """Keeps a SQLite file open, and watches it. Where the last connection goes, its index of the log goes too, and
+        on a disk that takes no writes nobody could read any more.
+
+        token: noted in the file by this process, see `file_watch`.
         """
         if self.sqlite and self._anchor is None:
             self._anchor = self.engine.connect()
             self._anchor.exec_driver_sql("SELECT count(*) FROM sqlite_master")
             self._anchor.rollback()
+            self._watch = FileWatch(Path(str(self.url.database)), token, self.engine.connect)
 
     async def finish(self) -> None:
         """Closes it, after what is being read. A database that does not answer keeps nobody for long."""
@@ -115,6 +130,9 @@ class Database:
             self._anchor.close()
             self._anchor = None
         self.engine.dispose()
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
 
     def _read(self, work: Callable[[Connection], Result]) -> Result:
         try:

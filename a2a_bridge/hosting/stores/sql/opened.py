@@ -33,6 +33,7 @@ from a2a_bridge.hosting.stores.sql.upgrading import HEAD, revision, upgrade
 from a2a_bridge.push.vault import Vault
 
 _PAGE_KEY = "page_key"
+_OPENED_BY = "opened_by"
 #: the first PostgreSQL that tells what became of a transaction
 _OLDEST = 13
 
@@ -109,10 +110,10 @@ async def _alone(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterator
         me = Alone()
         # Databases have errors of their own while the store is open; those are not about opening it.
         with reached(url) as database:
-            page_key = await asyncio.to_thread(_prepare, database, path, me)
+            page_key, token = await asyncio.to_thread(_prepare, database, path, me)
         database = Database(url)
         try:
-            await asyncio.to_thread(database.anchor)
+            await asyncio.to_thread(database.anchor, token)
             async with _running(database, me, options, page_key, vault) as store:
                 yield store
         finally:
@@ -158,7 +159,8 @@ async def _running(
         await store.close()
 
 
-def _prepare(database: Database, path: Path, me: Alone) -> bytes:
+def _prepare(database: Database, path: Path, me: Alone) -> tuple[bytes, bytes]:
+    """The key of page tokens, and the token that this process has noted."""
     touch(path)
     with database.connect(writes=True) as connection:
         with connection.begin():
@@ -167,7 +169,7 @@ def _prepare(database: Database, path: Path, me: Alone) -> bytes:
         with connection.begin():
             _check(connection, database.url)
             me.join(connection)
-            return _page_key(connection)
+            return _page_key(connection), _token(connection)
 
 
 def _look(database: Database) -> bytes:
@@ -201,3 +203,11 @@ def _page_key(connection: Connection) -> bytes:
     return bytes(
         connection.execute(select(settings.c.value).where(settings.c.name == _PAGE_KEY)).scalar_one()
     )
+
+
+def _token(connection: Connection) -> bytes:
+    """Notes something that no copy of the file holds that was made before this."""
+    token = secrets.token_bytes(16)
+    noted = inserting(connection, settings).values(name=_OPENED_BY, value=token)
+    connection.execute(noted.on_conflict_do_update(index_elements=["name"], set_={"value": token}))
+    return token

@@ -31,7 +31,7 @@ from a2a_bridge.hosting.ports import (
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.hosting.stores.sql.commit import Announcing, Committer, Group
 from a2a_bridge.hosting.stores.sql.counts import Counted, Place
-from a2a_bridge.hosting.stores.sql.database import Database
+from a2a_bridge.hosting.stores.sql.database import Database, unavailable
 from a2a_bridge.hosting.stores.sql.ended import Ended
 from a2a_bridge.hosting.stores.sql.hold import Hold, Kept
 from a2a_bridge.hosting.stores.sql.log import Logs, Reader
@@ -99,7 +99,7 @@ class SqlStore:
         return self.writer.commits
 
     def refusal(self) -> A2AError | None:
-        return self.writer.refusal()
+        return unavailable() if self._database.misplaced else self.writer.refusal()
 
     # ------------------------------------------------------------------ writing
 
@@ -153,7 +153,7 @@ class SqlStore:
     async def close(self) -> None:
         """Writes what was given, as far as the database lets it, and ends. Nobody uses it any more."""
         with suppress(TimeoutError):
-            if self.writer.refusal() is None:
+            if self.refusal() is None:
                 async with asyncio.timeout(_LAST_WRITES):
                     await self.writer.settled()
         await self._logs.close()

@@ -1,0 +1,126 @@
+"""Whether the SQLite file that is open is still the one at its path. It mends nothing and writes nothing.
+
+Rules:
+1. Whoever deletes or replaces an open file leaves the process writing into one that nobody finds again. So what was
+   opened is compared with what stands at the path: device and inode, of the log and its index, too.
+2. A file that is written over keeps its inode. So each process notes a token in the database when it opens it, and
+   looks for it where it stands in the file.
+3. The descriptor stays open as long as the database: closing any descriptor of a file gives up SQLite's locks on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import SQLAlchemyError
+
+log = logging.getLogger("a2a_bridge.store")
+
+#: seconds between two looks at what the file holds, and at its place where nothing is written
+_PAUSE = 1.0
+_ROOT = text("SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = 'settings'")
+_REMEDY = "stop the process, put the file back together with its -wal, or remove that, and start again"
+
+
+class FileChangedError(SQLAlchemyError):
+    """The file of the database was deleted, replaced or written over while it was open."""
+
+
+class FileWatch:
+    """Looks after one file. token: noted in `settings`; empty when it is not. connect: gives a connection to it.
+
+    Its methods may be called in any thread.
+    """
+
+    def __init__(self, path: Path, token: bytes, connect: Callable[[], Connection]) -> None:
+        self._path = path
+        self._token = token
+        self._connect = connect
+        self._descriptor = os.open(path, os.O_RDONLY)
+        #: device and inode of each file that stood there at the start
+        self._known: dict[Path, tuple[int, int]] = {}
+        for one in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+            try:
+                found = one.stat()
+            except FileNotFoundError:
+                continue
+            self._known[one] = (found.st_dev, found.st_ino)
+        self._size = 0
+        self._at = 0
+        self._looked = self._read = monotonic()
+        self._wrong = ""
+        if token and not self._find():
+            self._token = b""
+
+    def close(self) -> None:
+        """To be called when the database is closed, and not before."""
+        os.close(self._descriptor)
+
+    def wrong(self) -> str:
+        """What is wrong; empty when nothing is. At most one look a second."""
+        if monotonic() - self._looked >= _PAUSE:
+            self._look()
+        return self._wrong
+
+    def check(self) -> None:
+        """Looks now. Raises FileChangedError."""
+        self._look()
+        if self._wrong:
+            raise FileChangedError(self._wrong)
+
+    def _look(self) -> None:
+        self._looked = monotonic()
+        wrong = self._misplaced()
+        if not wrong and (self._wrong or self._looked - self._read >= _PAUSE):
+            self._read = self._looked
+            wrong = self._written_over()
+        before, self._wrong = self._wrong, wrong
+        if wrong and wrong != before:
+            log.error("%s; nothing more is written: %s", wrong, _REMEDY)
+        elif before and not wrong:
+            log.warning("%s is in its place again", self._path)
+
+    def _misplaced(self) -> str:
+        for path, known in self._known.items():
+            # SQLite itself makes a new one where one was deleted, so that the two cannot be told apart.
+            gone = f"{path} was deleted or replaced while it was in use"
+            try:
+                found = path.stat()
+            except FileNotFoundError:
+                return gone
+            except OSError as error:
+                return f"{path} cannot be looked at: {error.strerror}"
+            if (found.st_dev, found.st_ino) != known:
+                return gone
+        return ""
+
+    def _written_over(self) -> str:
+        if not self._token or self._token in self._page():
+            return ""
+        try:
+            found = self._find()  # compacted by another program, tables change their places
+        except SQLAlchemyError:
+            found = False
+        return "" if found else f"{self._path} was written over while it was in use"
+
+    def _page(self) -> bytes:
+        return os.pread(self._descriptor, self._size, self._at)
+
+    def _find(self) -> bool:
+        """Finds the page on which the token stands; whether there is one."""
+        connection = self._connect()
+        try:
+            root = connection.scalar(_ROOT)
+            size = connection.scalar(text("PRAGMA page_size"))
+        finally:
+            connection.rollback()
+            connection.close()
+        if not root or not size:
+            return False
+        self._size, self._at = int(size), (int(root) - 1) * int(size)
+        return self._token in self._page()
