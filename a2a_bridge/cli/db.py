@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -55,24 +55,31 @@ def upgrade(store: StoreUrl, *, output: OutputFormat = Output.TEXT) -> None:
 
 @app.command()
 def check(store: StoreUrl, *, output: OutputFormat = Output.TEXT) -> None:
-    """Say whether a store has the tables of this version. The exit code is 1 when it has not.
+    """Say whether a store has the tables of this version, and whether all it holds is what was written.
+
+    It reads the whole database, and may be used while a process works with it. The exit code is 1 when something is
+    wrong.
 
     Such as:
 
       a2a-bridge db check sqlite:///.a2a-bridge/Echo.db
     """
+    from a2a_bridge.hosting.stores.sql.checking import damaged
     from a2a_bridge.hosting.stores.sql.upgrading import HEAD, revision
 
     with _connected(store, writes=False) as connection:
         found = revision(connection)
+        broken = list(damaged(connection)) if found == HEAD else []
     if found is None:
         raise _of_something_else()
     text = f"the tables are those of this version ({HEAD})"
     if found != HEAD:
         text = f"the tables are at {found}" if found else "there are no tables yet"
         text += f"; this version needs {HEAD}"
-    _say({"found": found, "needed": HEAD}, text, output)
-    if found != HEAD:
+    for row in broken:
+        text += f"\ndamaged: {row.table} {row.key}, of task {row.task}"
+    _say({"found": found, "needed": HEAD, "damaged": [row._asdict() for row in broken]}, text, output)
+    if found != HEAD or broken:
         raise typer.Exit(Exit.TASK_FAILED)
 
 
@@ -115,7 +122,7 @@ def _newer(found: str) -> typer.Exit:
     return fail(Exit.USAGE, f"the tables are of a newer version ({found})", "a newer a2a-bridge")
 
 
-def _say(tree: dict[str, str], text: str, output: Output) -> None:
+def _say(tree: dict[str, Any], text: str, output: Output) -> None:
     from a2a_bridge.cli.output import data, document
 
     if output is Output.JSON:

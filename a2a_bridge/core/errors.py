@@ -112,6 +112,7 @@ class Reason(Enum):
     DEADLINE_EXCEEDED = (-32603, GrpcStatus.DEADLINE_EXCEEDED, 504, "The deadline has passed", "call")
     CANCELLED = (-32603, GrpcStatus.CANCELLED, 499, "The call was cancelled", "call")
     UNAVAILABLE = (-32603, GrpcStatus.UNAVAILABLE, 503, "The agent is not available", "call")
+    DATA_LOSS = (-32603, GrpcStatus.DATA_LOSS, 500, "What was stored is damaged", "call")
 
     code: int
     grpc: GrpcStatus

@@ -32,7 +32,7 @@ def test_a_new_file_gets_its_tables(url: str) -> None:
     code, out, _ = run("upgrade", url, "-o", "json")
     assert (code, json.loads(out)) == (0, {"before": HEAD, "now": HEAD})
     code, out, _ = run("check", url, "-o", "json")
-    assert (code, json.loads(out)) == (0, {"found": HEAD, "needed": HEAD})
+    assert (code, json.loads(out)) == (0, {"found": HEAD, "needed": HEAD, "damaged": []})
 
 
 @pytest.mark.parametrize(("number", "code"), [("0000", 1), ("9999", 1)])

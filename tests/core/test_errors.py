@@ -42,6 +42,7 @@ PERMISSION_DENIED   -32603  PERMISSION_DENIED   403
 DEADLINE_EXCEEDED   -32603  DEADLINE_EXCEEDED   504
 CANCELLED           -32603  CANCELLED           499
 UNAVAILABLE         -32603  UNAVAILABLE         503
+DATA_LOSS           -32603  DATA_LOSS           500
 """
 
 
@@ -59,7 +60,7 @@ def test_each_reason_has_its_three_numbers(name: str, code: int, grpc: str, http
 
 def test_no_reason_is_missing_or_too_many() -> None:
     assert [row[0] for row in table(SPECIFIED) + table(HTTP_LEVEL)] == [reason.name for reason in Reason]
-    late = {"DEADLINE_EXCEEDED", "CANCELLED", "UNAVAILABLE"}
+    late = {"DEADLINE_EXCEEDED", "CANCELLED", "UNAVAILABLE", "DATA_LOSS"}
     assert {reason.name for reason in Reason if reason.level == "http"} == {
         row[0] for row in table(HTTP_LEVEL)
     } - late

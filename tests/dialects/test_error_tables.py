@@ -36,6 +36,7 @@ TABLE = {
     "DEADLINE_EXCEEDED": (-32603, 200, 4, "DEADLINE_EXCEEDED", 504),
     "CANCELLED": (-32603, 200, 1, "CANCELLED", 499),
     "UNAVAILABLE": (-32603, 200, 14, "UNAVAILABLE", 503),
+    "DATA_LOSS": (-32603, 200, 15, "DATA_LOSS", 500),
 }
 
 reasons = pytest.mark.parametrize("name", list(TABLE))

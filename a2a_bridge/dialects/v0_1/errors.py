@@ -53,6 +53,7 @@ NUMBERS: Mapping[Reason, int] = {
     Reason.REQUEST_TOO_LARGE: -32600,
     Reason.DEADLINE_EXCEEDED: -32603,
     Reason.CANCELLED: -32603,
+    Reason.DATA_LOSS: -32603,
 }
 
 

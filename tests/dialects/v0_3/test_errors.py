@@ -61,6 +61,7 @@ TABLE = {
     "DEADLINE_EXCEEDED": (-32603, 200, 504, 4, ""),
     "CANCELLED": (-32603, 200, 499, 1, ""),
     "UNAVAILABLE": (-32603, 200, 503, 14, ""),
+    "DATA_LOSS": (-32603, 200, 500, 15, ""),
 }
 reasons = pytest.mark.parametrize("reason", list(Reason), ids=[reason.name for reason in Reason])
 

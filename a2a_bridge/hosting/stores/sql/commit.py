@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, Protocol
+from zlib import crc32
 
 from sqlalchemy import Connection, NestedTransaction, Transaction, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -249,7 +250,8 @@ class Committer:
         with self._at_once(connection):
             # In a statement of its own the number took a tenth of the time that a small group takes.
             guarded = write(tasks, rows, returning="" if self._database.sqlite else _NUMBER)
-            write(bodies, [(one.hold.task_id, one.body) for one in changes if one.body is not None])
+            whole = [(one.hold.task_id, one.body) for one in changes if one.body is not None]
+            write(bodies, [(task_id, body, crc32(body)) for task_id, body in whole])
             write(segments, [(one.hold.task_id, *segment) for one in changes for segment in one.segments])
             moves = (Counted(one.hold.tenant, one.hold.owner, one.before, one.place) for one in changes)
             write(counts, self._counters(moves))

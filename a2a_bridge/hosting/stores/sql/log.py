@@ -285,6 +285,8 @@ class Reader:
         if found:
             if found[0].first > self.given + 1:
                 raise Gap
-            self._old = chain.from_iterable(unpack(segment, self.given) for segment in found)
+            self._old = chain.from_iterable(
+                unpack(self._tail.task_id, segment, self.given) for segment in found
+            )
         elif wanted:
             raise Gap  # the log is shorter than it was: that part has been thrown away

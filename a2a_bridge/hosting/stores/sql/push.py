@@ -15,14 +15,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import uuid4
+from zlib import crc32
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, insert, select, tuple_, update
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.ports import Letter, Parcel, Registered, Scope
 from a2a_bridge.hosting.stores.sql import push_configs as configs
+from a2a_bridge.hosting.stores.sql.checksums import DamagedError, parsed
 from a2a_bridge.hosting.stores.sql.push_configs import Reads, SqlPushConfigStore, Writes, forget
 from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs, replicas
 from a2a_bridge.hosting.stores.sql.text import original, storable
@@ -45,7 +48,7 @@ SWEEP = 60.0
 _CLAIM = 500
 #: dead letters between two looks at how many there are
 _PRUNE = 100
-_SHUT = "the credentials cannot be opened with the keys that are configured"
+_DAMAGED = "the notification is damaged in the store"
 
 _ANYBODY = "*"
 _O = outbox.c
@@ -103,6 +106,7 @@ def _row(task_id: str, config_id: str, sequence: int, event: bytes, now: float) 
         "config": config_id,
         "sequence": sequence,
         "event": event,
+        "checksum": crc32(event),
         "due": now,
         "created": now,
         "webhook": str(uuid4()),
@@ -299,23 +303,29 @@ class SqlOutbox:
     async def _parcels(self, lines: Sequence[_Line], rows: Sequence[Any]) -> list[Parcel]:
         parcels: list[Parcel] = []
         waiting = {(row.task, row.id): row for row in rows}
-        shut: list[int] = []
+        shut: dict[str, list[int]] = {}
+        damaged: list[tuple[_Line, int]] = []
         for line in lines:
             row = waiting.get(line)
             if row is None:
                 continue
             try:
-                registered = configs.registered_of(row, self._vault)
-            except Unreadable:
-                log.error("a push config of task %s: %s", row.task, _SHUT)  # noqa: TRY400  the text says it
-                shut.append(row.number)
+                registered = configs.registered_of(row, self._vault, row.config_checksum)
+            except Unreadable as error:
+                log.error("a push config of task %s: %s", row.task, configs.why(error))  # noqa: TRY400  the text says it
+                shut.setdefault(configs.why(error), []).append(row.number)
                 self._lines.put(line, "", LONGEST)
                 continue
             target = target_of(registered.config.url)
             if target != self._lines.target(line):  # it was given another URL
                 self._lines.put(line, target)
                 continue
-            event = hub.StreamResponse.FromString(row.event)
+            try:
+                event = parsed(row.task, hub.StreamResponse.FromString, row.event, row.checksum)
+            except DamagedError:
+                log.error("notification %d of task %s is damaged in the store", row.number, row.task)  # noqa: TRY400
+                damaged.append((line, row.number))
+                continue
             parcels.append(
                 Parcel(
                     row.number,
@@ -328,9 +338,16 @@ class SqlOutbox:
                     row.webhook,
                 )
             )
-        if shut:
-            said = update(outbox).where(_O.number.in_(shut)).values(error=_SHUT)
-            await self._writer.write(lambda connection: connection.execute(said).rowcount)
+        for error_text, numbers in shut.items():
+            said = update(outbox).where(_O.number.in_(numbers)).values(error=error_text)
+            await self._writer.write(partial(_changed, change=said))
+        if damaged:  # it cannot be delivered, and those behind it can
+            buried = update(outbox).where(_O.number.in_([number for _, number in damaged]))
+            buried = buried.values(error=_DAMAGED, dead=True)
+            await self._writer.write(partial(_changed, change=buried))
+            for line, _ in damaged:
+                self._lines.put(line, self._lines.target(line))
+            self._notify()
         empty = [line for line in lines if line not in waiting]
         if empty:  # the config was deleted, or is not ours, or there is nothing for it any more
             left = await self._writer.write(lambda connection: _let_go(connection, empty, self._who))
@@ -375,7 +392,7 @@ class SqlOutbox:
 
     def _url(self, row: Row[Any]) -> str:
         try:
-            return configs.registered_of(row, self._vault).config.url
+            return configs.registered_of(row, self._vault, row.config_checksum).config.url
         except Unreadable:
             return ""
 
@@ -431,6 +448,7 @@ def _heads(connection: Connection, lines: Sequence[Any], me: str) -> Sequence[An
         _O.attempts,
         _O.due,
         _O.webhook,
+        _O.checksum,
         _C.task,
         _C.id,
         _C.tenant,
@@ -438,6 +456,7 @@ def _heads(connection: Connection, lines: Sequence[Any], me: str) -> Sequence[An
         _C.version,
         _C.data,
         _C.aside,
+        _C.checksum.label("config_checksum"),
     )
     wanted = wanted.join(push_configs, _belongs).where(_O.number.in_(first), _C.holder == me)
     return connection.execute(wanted).all()
@@ -466,7 +485,8 @@ def letters(
     task_id: str = "",
 ) -> list[Letter]:
     """What is in the outbox, by number. Of URLs only where they lead: the rest is often secret."""
-    wanted = select(outbox, _C.tenant, _C.owner, _C.version, _C.data, _C.aside).join(push_configs, _belongs)
+    config = (_C.tenant, _C.owner, _C.version, _C.data, _C.aside, _C.checksum.label("config_checksum"))
+    wanted = select(outbox, *config).join(push_configs, _belongs)
     wanted = wanted.where(_O.number > after).order_by(_O.number).limit(limit)
     if dead is not None:
         wanted = wanted.where(_O.dead == dead)
@@ -475,7 +495,7 @@ def letters(
     found: list[Letter] = []
     for row in connection.execute(wanted):
         try:
-            url = target_of(configs.registered_of(row, vault).config.url)
+            url = target_of(configs.registered_of(row, vault, row.config_checksum).config.url)
         except Unreadable:
             url = ""
         found.append(
@@ -505,6 +525,11 @@ def retry(connection: Connection, numbers: Sequence[int] | None) -> int:
     count: int = connection.execute(changed.values(dead=False, attempts=0, due=0.0)).rowcount
     for at in range(0, len(lines), _CLAIM):
         _make_anybodys(connection, _among(lines[at : at + _CLAIM]) & (_C.holder == ""))
+    return count
+
+
+def _changed(connection: Connection, change: Any) -> int:
+    count: int = connection.execute(change).rowcount
     return count
 
 

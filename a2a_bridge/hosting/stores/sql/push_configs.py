@@ -1,7 +1,8 @@
 """Push notification configs in a database. Sealed when there is a key; see a2a_bridge.push.vault.
 
 Rules:
-1. A row that no key opens is an error of that row: it is missing from lists, and said to be broken when asked for.
+1. A row that no key opens, or that is damaged, is an error of that row: it is missing from lists, and said to be
+   broken when asked for.
 2. A config of another scope is not there, whoever names its task.
 3. Ids and scopes are those of callers outside, and in the rows what `storable` makes of them.
 """
@@ -11,11 +12,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
+from zlib import crc32
 
+from google.protobuf.message import DecodeError
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, select
 
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, task_not_found
 from a2a_bridge.hosting.ports import Registered, Scope
+from a2a_bridge.hosting.stores.sql.checksums import DamagedError, intact
 from a2a_bridge.hosting.stores.sql.database import inserting
 from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs
 from a2a_bridge.hosting.stores.sql.text import original, storable
@@ -26,6 +30,10 @@ log = logging.getLogger("a2a_bridge.push")
 
 T = TypeVar("T")
 _C = push_configs.c
+
+
+class DamagedConfigError(Unreadable):
+    """A row of a config is not what was written."""
 
 
 class Reads(Protocol):
@@ -68,10 +76,11 @@ class SqlPushConfigStore:
         if row is None:
             return None
         try:
-            return registered_of(row, self._vault)
-        except Unreadable:
-            _complain(row)
-            raise internal_error() from None
+            return registered_of(row, self._vault, row.checksum)
+        except Unreadable as error:
+            _complain(row, error)
+            damaged = isinstance(error, DamagedConfigError)
+            raise DamagedError(task_id) if damaged else internal_error() from None
 
     async def list(self, scope: Scope, task_id: str, /) -> list[Registered]:
         wanted = select(push_configs).where(_of(scope, task_id)).order_by(_C.ordinal, _C.id)
@@ -79,9 +88,9 @@ class SqlPushConfigStore:
         found: list[Registered] = []
         for row in rows:
             try:
-                found.append(registered_of(row, self._vault))
-            except Unreadable:
-                _complain(row)
+                found.append(registered_of(row, self._vault, row.checksum))
+            except Unreadable as error:
+                _complain(row, error)
         return found
 
     async def delete(self, scope: Scope, task_id: str, config_id: str, /) -> None:
@@ -104,20 +113,28 @@ def forget(connection: Connection, task_ids: Sequence[str]) -> None:
 def row_of(scope: Scope, registered: Registered, vault: Vault) -> dict[str, Any]:
     """A config as a row, without its place among the others of its task."""
     config = registered.config
+    data = vault.seal(config.SerializeToString())
+    aside = vault.seal(registered.aside.encode()) if registered.aside else b""
     return {
         "task": storable(config.task_id),
         "id": storable(config.id),
         "tenant": storable(scope.tenant),
         "owner": storable(scope.owner),
         "version": registered.version,
-        "data": vault.seal(config.SerializeToString()),
-        "aside": vault.seal(registered.aside.encode()) if registered.aside else b"",
+        "data": data,
+        "aside": aside,
+        "checksum": crc32(data + aside),
     }
 
 
-def registered_of(row: Row[Any], vault: Vault) -> Registered:
+def registered_of(row: Row[Any], vault: Vault, checksum: int | None) -> Registered:
     """The reverse. Raises Unreadable."""
-    config = hub.TaskPushNotificationConfig.FromString(vault.open(row.data))
+    if not intact(row.data + row.aside, checksum):
+        raise DamagedConfigError
+    try:
+        config = hub.TaskPushNotificationConfig.FromString(vault.open(row.data))
+    except DecodeError:
+        raise DamagedConfigError from None
     return Registered(config, row.version, vault.open(row.aside).decode() if row.aside else "")
 
 
@@ -136,7 +153,7 @@ def insert(connection: Connection, values: dict[str, Any], *, most: int | None, 
     putting = inserting(connection, push_configs).values(values | {"ordinal": last + 1})
     key = [_C.task, _C.id]
     if replace:
-        changed = {name: putting.excluded[name] for name in ("version", "data", "aside")}
+        changed = {name: putting.excluded[name] for name in ("version", "data", "aside", "checksum")}
         connection.execute(putting.on_conflict_do_update(index_elements=key, set_=changed))
     else:
         connection.execute(putting.on_conflict_do_nothing(index_elements=key))
@@ -150,5 +167,12 @@ def _of(scope: Scope, task_id: str) -> ColumnElement[bool]:
     )
 
 
-def _complain(row: Row[Any]) -> None:
-    log.error("a push config of task %s cannot be opened with the keys that are configured", row.task)
+def why(error: Unreadable) -> str:
+    """What to say of a config that cannot be read."""
+    if isinstance(error, DamagedConfigError):
+        return "the config is damaged in the store"
+    return "the credentials cannot be opened with the keys that are configured"
+
+
+def _complain(row: Row[Any], error: Unreadable) -> None:
+    log.error("a push config of task %s: %s", row.task, why(error))

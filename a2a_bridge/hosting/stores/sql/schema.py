@@ -5,6 +5,7 @@ Rules:
 2. A task is its body plus the events after `applied`, in order. Events stand in segments: those of one commit in one
    row; see `segments.py`.
 3. Times are nanoseconds since the epoch for what the protocol shows, seconds for the rest.
+4. `checksum` is the CRC-32 of what stands beside it; NULL in rows that an older version wrote. See `checksums.py`.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ bodies = Table(
     metadata,
     Column("task", Text, primary_key=True),
     Column("data", LargeBinary, nullable=False),
+    Column("checksum", BigInteger),
 )
 
 segments = Table(
@@ -73,6 +75,7 @@ segments = Table(
     Column("first", BigInteger, primary_key=True),
     Column("last", BigInteger, nullable=False),
     Column("data", LargeBinary, nullable=False),
+    Column("checksum", BigInteger),
     sqlite_with_rowid=False,
 )
 
@@ -101,7 +104,7 @@ settings = Table(
     Column("value", LargeBinary, nullable=False),
 )
 
-#: messages that were sent, where sending is idempotent
+#: messages that were sent, where sending is idempotent. checksum: of the answer
 sends = Table(
     "sends",
     metadata,
@@ -113,11 +116,12 @@ sends = Table(
     Column("answer", LargeBinary, nullable=False),
     Column("holder", Text, nullable=False),
     Column("created", Float, nullable=False),
+    Column("checksum", BigInteger),
 )
 Index("sends_by_age", sends.c.created)
 
 #: data: the config serialized; encrypted when a key is configured. holder: the replica that delivers what waits for it;
-#: empty when nothing waits, * when that is for anybody to deliver
+#: empty when nothing waits, * when that is for anybody to deliver. checksum: of data and aside, one after the other
 push_configs = Table(
     "push_configs",
     metadata,
@@ -130,6 +134,7 @@ push_configs = Table(
     Column("data", LargeBinary, nullable=False),
     Column("aside", LargeBinary, nullable=False),
     Column("holder", Text, nullable=False, server_default=""),
+    Column("checksum", BigInteger),
 )
 Index(
     "push_configs_with_mail",
@@ -152,6 +157,7 @@ outbox = Table(
     Column("error", Text, nullable=False, server_default=""),
     Column("created", Float, nullable=False),
     Column("webhook", Text, nullable=False),
+    Column("checksum", BigInteger),
     sqlite_autoincrement=True,
 )
 Index("outbox_lines", outbox.c.task, outbox.c.config, outbox.c.number)

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
+from zlib import crc32
 
+from google.protobuf.message import DecodeError
+
+from a2a_bridge.hosting.stores.sql.checksums import DamagedError, intact
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: of one row, so that a reader of few events is not given megabytes; a single event may be larger
@@ -19,11 +23,12 @@ _parse = hub.StreamResponse.FromString
 
 
 class Segment(NamedTuple):
-    """Events `first` to `last` of a task."""
+    """Events `first` to `last` of a task. checksum: of the data; None where none was kept."""
 
     first: int
     last: int
     data: bytes
+    checksum: int | None
 
 
 def pack(first: int, events: Sequence[bytes]) -> list[Segment]:
@@ -33,7 +38,7 @@ def pack(first: int, events: Sequence[bytes]) -> list[Segment]:
     size = count = 0
     for event in events:
         if count and (count == _MOST_EVENTS or size + len(event) > _MOST_BYTES):
-            found.append(Segment(first, first + count - 1, b"".join(pieces)))
+            found.append(_segment(first, count, pieces))
             first += count
             pieces, size, count = [], 0, 0
         length = len(event)
@@ -41,28 +46,40 @@ def pack(first: int, events: Sequence[bytes]) -> list[Segment]:
         size += length
         count += 1
     if count:
-        found.append(Segment(first, first + count - 1, b"".join(pieces)))
+        found.append(_segment(first, count, pieces))
     return found
 
 
-def unpack(segment: Segment, after: int) -> Iterator[hub.StreamResponse]:
-    """The events of a segment whose numbers are greater than `after`."""
+def _segment(first: int, count: int, pieces: Sequence[bytes]) -> Segment:
+    data = b"".join(pieces)
+    return Segment(first, first + count - 1, data, crc32(data))
+
+
+def unpack(task_id: str, segment: Segment, after: int) -> Iterator[hub.StreamResponse]:
+    """The events of a segment whose numbers are greater than `after`. Raises DamagedError."""
     data, number, at = segment.data, segment.first, 0
+    if not intact(data, segment.checksum):
+        raise DamagedError(task_id)
     end = len(data)
-    while at < end:
-        at += 1
-        length = shift = 0
-        while True:
-            byte = data[at]
+    try:
+        while at < end:
             at += 1
-            length |= (byte & 127) << shift
-            if byte < 128:
-                break
-            shift += 7
-        if number > after:
-            yield _parse(data[at : at + length])
-        at += length
-        number += 1
+            length = shift = 0
+            while True:
+                byte = data[at]
+                at += 1
+                length |= (byte & 127) << shift
+                if byte < 128:
+                    break
+                shift += 7
+            if number > after:
+                yield _parse(data[at : at + length])
+            at += length
+            number += 1
+    except (DecodeError, IndexError):
+        raise DamagedError(task_id) from None
+    if at != end or number != segment.last + 1:
+        raise DamagedError(task_id)
 
 
 def _varint(number: int) -> bytes:

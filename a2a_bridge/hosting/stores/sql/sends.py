@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from zlib import crc32
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, select, update
 
 from a2a_bridge.hosting.ports import Scope, Sent
+from a2a_bridge.hosting.stores.sql.checksums import DamagedError, intact
 from a2a_bridge.hosting.stores.sql.database import inserting
 from a2a_bridge.hosting.stores.sql.schema import replicas, sends
 from a2a_bridge.hosting.stores.sql.text import original, storable
@@ -34,6 +36,8 @@ class SqlSends:
                 if row is not None:
                     if put and (row.task, row.digest, row.holder) == (task, digest, self._me()):
                         return None  # by a commit that was in doubt
+                    if not intact(row.answer, row.checksum):
+                        raise DamagedError(original(row.task))
                     known = Sent(row.digest, original(row.task), row.answer)
                     if instead is None or known != instead._replace(holder=""):
                         return known._replace(holder=self._at_work(connection, row.holder))
@@ -56,6 +60,7 @@ class SqlSends:
                     answer=b"",
                     holder=self._me(),
                     created=time.time(),
+                    checksum=crc32(b""),
                 )
                 putting = putting.on_conflict_do_nothing().returning(sends.c.message)
                 if connection.execute(putting).one_or_none() is not None:
@@ -73,7 +78,11 @@ class SqlSends:
     async def answered(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
         mine = _one(scope, message_id)
         await self._writer.write(
-            lambda connection: connection.execute(update(sends).where(mine).values(answer=answer)).rowcount,
+            lambda connection: (
+                connection.execute(
+                    update(sends).where(mine).values(answer=answer, checksum=crc32(answer))
+                ).rowcount
+            ),
             order=_order(scope, message_id),
         )
 

@@ -25,7 +25,7 @@ _TAILS = {
         " last = excluded.last, applied = excluded.applied, holder = excluded.holder, written = excluded.written"
         " WHERE tasks.version = excluded.version - 1"
     ),
-    bodies.name: " ON CONFLICT (task) DO UPDATE SET data = excluded.data",
+    bodies.name: " ON CONFLICT (task) DO UPDATE SET data = excluded.data, checksum = excluded.checksum",
     segments.name: "",
     counts.name: (
         " ON CONFLICT (tenant, owner, context, level, bucket, state, stripe)"

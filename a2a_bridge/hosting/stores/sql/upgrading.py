@@ -13,7 +13,7 @@ from sqlalchemy import Connection, inspect, text
 from a2a_bridge.hosting.stores.sql import migrations
 
 #: the step that this version needs to have been taken last
-HEAD = "0001"
+HEAD = "0002"
 
 _TABLE = "alembic_version"
 #: Alembic keeps what it is doing in module variables
