@@ -330,15 +330,19 @@ async def test_readers_of_other_replicas_go_on_when_a_task_is_taken_over(beside:
 
 async def test_who_tries_to_take_a_task_over_shows_what_the_quicker_one_has_made_of_it(beside: Any) -> None:
     steps, gate = Steps(), Gate()
-    one, two, _ = await beside(steps.agent()), await beside(steps.agent()), await beside(steps.agent())
+    one, two, three = await beside(steps.agent()), await beside(steps.agent()), await beside(steps.agent())
     task_id = await _begun(one, steps)
-    take = two.store.open
+    take, take_first = two.store.open, three.store.open
 
     async def slowly(*arguments: Any, **more: Any) -> Any:
         await gate.wait()
         return await take(*arguments, **more)
 
-    two.store.open = slowly
+    async def quickly(*arguments: Any, **more: Any) -> Any:
+        await gate.reached()  # else the other one may see that the task is taken, and not try
+        return await take_first(*arguments, **more)
+
+    two.store.open, three.store.open = slowly, quickly
     reader = two.subscribe(task_id)
     await anext(reader)
     dead(one)
