@@ -54,6 +54,7 @@ class HostOptions:
     drain_window: how long the listener stays open once draining has begun. The readiness probe fails from then on, and
         answers end their connections, so that clients turn to others in time. None: half a second, and only as long
         as connections are open.
+    status: figures for `/readyz?verbose`, by name.
     """
 
     max_body: int = 16 * MIB
@@ -70,6 +71,7 @@ class HostOptions:
     max_connections: int = 10_000
     max_connection_streams: int = 1000
     drain_window: float | None = None
+    status: Callable[[], Mapping[str, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,8 @@ def prepared(agent: Agent, options: ServeOptions, *, sends: bool = False) -> Hos
     gatekeeper = Gatekeeper(options.push_options.guard()) if sends else None
     engine = Engine(agent, store=store, options=options.engine, push_sender=gatekeeper)
     host = options.host if options.host.refusal is not None else replace(options.host, refusal=store.refusal)
+    if host.status is None:
+        host = replace(host, status=lambda: {"tasks to take over": engine.left})
     service: Service = service_of(engine)
     if agent.card.capabilities.extended_agent_card:
         service = OffersResume(service)

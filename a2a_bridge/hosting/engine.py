@@ -101,13 +101,23 @@ class Engine:
         return len(self._executions)
 
     async def start(self) -> None:
-        """Takes over what nobody alive works on. Without it nothing of an earlier process goes on.
+        """Begins to take over what nobody alive works on. Without it nothing of an earlier process goes on.
 
-        Raises A2AError UNAVAILABLE when the store does not work.
+        It returns at once. A call about a task that has not been taken over yet takes it over, or is answered from the
+        store.
         """
         if self._colleagues is not None:
             self._colleagues.serve(self)
-        await self._recovery.start()
+        self._recovery.start()
+
+    @property
+    def left(self) -> int:
+        """How many tasks of earlier processes are known that have not been taken over yet."""
+        return self._recovery.left
+
+    async def recovered(self) -> None:
+        """Returns when the tasks of earlier processes were taken over, as far as the store lets it."""
+        await self._recovery.quiet()
 
     # ------------------------------------------------------------------ messages
 

@@ -304,7 +304,7 @@ class Store(Protocol):
         ...
 
     async def orphans(self, limit: int, /) -> Sequence[tuple[Scope, str]]:
-        """Tasks whose holder is dead."""
+        """Tasks whose holder is dead, those with the newest status first."""
         ...
 
     def on_orphans(self, tell: Callable[[], None], /) -> None:

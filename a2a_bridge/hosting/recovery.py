@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("a2a_bridge.hosting")
 
-#: how many orphans are asked for, and recovered side by side
-_PORTION = 64
+#: how many orphans are asked for at once, and taken over side by side
+_PORTION = 10_000
+_AT_ONCE = 32
 #: seconds after which to try again when something went wrong
 _AGAIN = 5.0
 
@@ -36,7 +37,7 @@ LEFT_BEHIND = "the agent's process ended before it finished the task"
 
 
 class Recovery:
-    """Watches a store for orphans.
+    """Watches a store for orphans, and takes them over in the background, the newest first.
 
     recover: takes over one task; whether it did. It raises A2AError when the store does not work.
     """
@@ -46,41 +47,84 @@ class Recovery:
         self._recover = recover
         self._told = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
-        self._closed = False
+        #: orphans of the present round that nobody has begun to take over, the newest last
+        self._queue: list[tuple[Scope, str]] = []
+        self._under_way = 0
+        #: set while there is nothing to do that is known of
+        self._quiet = asyncio.Event()
 
-    async def start(self) -> None:
+    @property
+    def left(self) -> int:
+        """How many orphans are known that have not been taken over."""
+        return len(self._queue) + self._under_way
+
+    def start(self) -> None:
         """Takes over what there is, and from then on what comes."""
-        self._store.on_orphans(self._told.set)
-        await self._round()
-        if self._store.durable and not self._closed:
-            self._watcher = asyncio.create_task(self._watch(), name="a2a recovery")
+        if not self._store.durable:
+            self._quiet.set()
+            return
+        self._told.set()
+        self._store.on_orphans(self._tell)
+        self._watcher = asyncio.create_task(self._watch(), name="a2a recovery")
+
+    async def quiet(self) -> None:
+        """Returns when all orphans that are known of were taken over, or cannot be at present."""
+        await self._quiet.wait()
 
     async def close(self) -> None:
         """Takes over nothing more."""
-        self._closed = True
+        self._queue.clear()
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.wait({self._watcher})
+        self._quiet.set()
+
+    def _tell(self) -> None:
+        self._quiet.clear()
+        self._told.set()
 
     async def _watch(self) -> None:
         while True:
             await self._told.wait()
             self._told.clear()
-            if not await self._round():
+            went_well = await self._round()
+            if not self._told.is_set():
+                self._quiet.set()
+            if not went_well:
                 await asyncio.sleep(_AGAIN)
-                self._told.set()
+                self._tell()
 
     async def _round(self) -> bool:
         """Takes over all that nobody alive holds; whether that went well."""
         try:
             while orphans := await self._store.orphans(_PORTION):
-                took = await asyncio.gather(*(self._one(scope, task_id) for scope, task_id in orphans))
-                if not any(took):
+                self._queue = list(reversed(orphans))
+                workers = [self._work() for _ in range(min(_AT_ONCE, len(orphans)))]
+                ends = await asyncio.gather(*workers, return_exceptions=True)
+                for end in ends:
+                    if isinstance(end, BaseException):
+                        raise end
+                if not any(ends):
                     return True  # others were quicker, or it is beyond us
         except A2AError as error:
             log.warning("tasks that were left behind cannot be taken over yet: %s", error)
             return False
         return True
+
+    async def _work(self) -> bool:
+        """Takes over one after the other; whether it has taken over any. Raises A2AError when the store does not work."""
+        took = False
+        while self._queue:
+            scope, task_id = self._queue.pop()
+            self._under_way += 1
+            try:
+                took = await self._one(scope, task_id) or took
+            except A2AError:
+                self._queue.clear()
+                raise
+            finally:
+                self._under_way -= 1
+        return took
 
     async def _one(self, scope: Scope, task_id: str) -> bool:
         try:

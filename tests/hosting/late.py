@@ -60,7 +60,8 @@ class LateStore(MemoryStore):
         return self.error
 
     async def orphans(self, limit: int, /) -> Sequence[tuple[Scope, str]]:
-        return [(scope, task_id) for task_id, scope in self._orphans.items()][:limit]
+        newest = reversed(self._orphans.items())
+        return [(scope, task_id) for task_id, scope in newest][:limit]
 
     def on_orphans(self, tell: Callable[[], None], /) -> None:
         self.tellers.append(tell)

@@ -101,6 +101,7 @@ async def test_a_task_that_was_left_at_work_fails(store: LateStore) -> None:
     talk = Talk(ScriptedAgent(), store=store)
     assert (await talk.get(task.id)).status.state == WORKING
     await talk.engine.start()
+    await talk.engine.recovered()
     failed = await talk.get(task.id)
     assert (failed.status.state, failed.status.message.parts[0].text) == (FAILED, LEFT_BEHIND)
     assert failed.artifacts[0].parts[0].text == "half"
@@ -116,6 +117,7 @@ async def test_an_executor_that_can_goes_on(store: LateStore) -> None:
     later = Lasting()
     talk = Talk(agent_with(later), store=store)
     await talk.engine.start()
+    await talk.engine.recovered()
     await talk.rest()
     done = await talk.get(task.id, context=ann)
     assert done.status.state == COMPLETED
@@ -139,6 +141,7 @@ async def test_events_go_on_where_they_were(store: LateStore) -> None:
     reader = store.subscribe(task.id, 0)
     talk = Talk(agent_with(Lasting()), store=store)
     await talk.engine.start()
+    await talk.engine.recovered()
     await talk.rest()
     seen = []
     async with asyncio.timeout(PATIENCE):
@@ -154,6 +157,7 @@ async def test_a_task_that_waits_for_its_user_goes_on_waiting(store: LateStore) 
     task = await killed(lasting, store, resumes=False)
     talk = Talk(ScriptedAgent(), store=store)
     await talk.engine.start()
+    await talk.engine.recovered()
     await talk.rest()
     assert (await talk.get(task.id)).status.state == INPUT
     assert await store.orphans(9) == []
@@ -168,6 +172,7 @@ async def test_a_sign_in_that_is_awaited_is_awaited_again(store: LateStore) -> N
     assert (await Talk(ScriptedAgent(), store=store).get(task.id)).status.state == AUTH
     talk = Talk(agent_with(Lasting()), store=store)
     await talk.engine.start()
+    await talk.engine.recovered()
     await talk.rest()
     assert (await talk.get(task.id)).status.state == COMPLETED
     await talk.close()
@@ -186,6 +191,7 @@ async def test_a_message_that_was_accepted_and_not_read_is_not_lost(store: LateS
     later = Lasting()
     talk = Talk(agent_with(later), store=store)
     await talk.engine.start()
+    await talk.engine.recovered()
     await talk.rest()
     assert [run.text for run in later.resumed] == ["two"]
     assert (await talk.get(task.id)).status.state == COMPLETED
@@ -197,6 +203,7 @@ async def test_what_dies_later_is_taken_over_when_the_store_says_so(store: LateS
     lasting = Lasting()
     talk = Talk(agent_with(Lasting()), store=store)
     await talk.engine.start()
+    await talk.engine.recovered()
     task = await killed(lasting, store, resumes=True)
     async with asyncio.timeout(PATIENCE):
         while (await talk.get(task.id)).status.state != COMPLETED:  # noqa: ASYNC110  nobody is told
@@ -226,6 +233,7 @@ async def test_a_task_that_was_left_can_be_canceled(store: LateStore) -> None:
     talk = Talk(agent_with(later), store=store)
     assert (await talk.cancel(task.id)).status.state == CANCELED
     await talk.engine.start()
+    await talk.engine.recovered()
     assert later.resumed == []
     await talk.close()
     lasting.gate.open()
@@ -304,6 +312,7 @@ async def test_what_is_taken_hold_of_while_the_engine_closes_stays_an_orphan(sto
     store.die()
     talk = Talk(ScriptedAgent(), store=store)
     await talk.engine.start()
+    await talk.engine.recovered()
     assert (await talk.get(task.id)).status.state == FAILED
     await talk.close()
     lasting.gate.open()
@@ -330,6 +339,7 @@ async def test_a_graceful_stop_hands_over(store: LateStore) -> None:
     later = Lasting()
     talk = Talk(agent_with(later), store=store)
     await talk.engine.start()
+    await talk.engine.recovered()
     await talk.rest()
     assert [run.text for run in later.resumed] == ["more"]  # the newest of what the task was told
     assert (await talk.get(task.id)).status.state == COMPLETED
@@ -365,6 +375,7 @@ async def test_a_store_that_keeps_nothing_hands_nothing_over() -> None:
     lasting = Lasting()
     talk = Talk(agent_with(lasting))
     await talk.engine.start()
+    await talk.engine.recovered()
     task = await talk.send("x", configuration=IMMEDIATELY)
     await lasting.gate.reached()
     await talk.close()
@@ -386,8 +397,69 @@ async def test_many_are_taken_over_at_once(store: LateStore) -> None:
     store.die()
     talk = Talk(ScriptedAgent(), store=store)
     await talk.engine.start()
+    await talk.engine.recovered()
     assert (await talk.list(status=FAILED)).total_size == 200
     await talk.close()
+    gate.open()
+    await first.rest()
+
+
+async def test_nothing_waits_for_what_is_still_to_be_taken_over(
+    store: LateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls are answered, the newest are taken over first, and a stop in the middle leaves the rest as it is."""
+    store.open_door = True
+    gate, slow = Gate(), asyncio.Event()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await gate.wait()
+
+    first = Talk(agent_of(execute), store=store)
+    for number in range(100):
+        await first.send("x", message_id=f"m{number}", configuration=IMMEDIATELY)
+    await gate.reached()
+    store.die()
+    newest = [task_id for _, task_id in await store.orphans(100)]
+    talk = Talk(ScriptedAgent(), store=store)
+    opened: list[str] = []
+    open_ = store.open
+
+    async def late(scope: Any, stored: Any, *arguments: Any, **named: Any) -> Any:
+        opened.append(stored.task.id)
+        if stored.task.id in newest[:40]:
+            await slow.wait()
+        return await open_(scope, stored, *arguments, **named)
+
+    monkeypatch.setattr(store, "open", late)
+    await talk.engine.start()
+    async with asyncio.timeout(PATIENCE):
+        while len(opened) < 32:  # noqa: ASYNC110  nobody is told
+            await asyncio.sleep(0)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert opened == newest[:32]
+    assert talk.engine.left == 100
+    # Of those that wait for their turn: one is read, one is canceled, one is sent a message.
+    waiting = newest[50:53]
+    assert (await talk.get(waiting[0])).status.state == WORKING
+    assert (await talk.cancel(waiting[1])).status.state == CANCELED
+    with refused(Reason.UNSUPPORTED_OPERATION):
+        await talk.send("more", task_id=waiting[2], message_id="m-2")
+    assert (await talk.get(waiting[2])).status.state == FAILED
+    assert (await talk.send("task new")).status.state == COMPLETED
+    slow.set()
+    await talk.close()
+    assert talk.engine.left == 0
+    # What was not begun is still an orphan, for whoever comes next.
+    left = {task_id for _, task_id in await store.orphans(100)}
+    assert left >= set(newest[53:])
+    monkeypatch.undo()
+    last = Talk(ScriptedAgent(), store=store)
+    await last.engine.start()
+    await last.engine.recovered()
+    assert (await last.list(status=FAILED)).total_size == 99
+    await last.close()
     gate.open()
     await first.rest()
 
@@ -398,9 +470,10 @@ async def test_a_store_that_breaks_is_tried_again(store: LateStore) -> None:
     talk = Talk(ScriptedAgent(), store=store)
     store.fail()
     await talk.engine.start()
+    await talk.engine.recovered()
     assert (await talk.get(task.id)).status.state == WORKING
     store.error = None
-    await talk.engine._recovery._round()
+    assert await talk.engine._recovery._round()
     assert (await talk.get(task.id)).status.state == FAILED
     await talk.close()
     lasting.gate.open()

@@ -377,6 +377,7 @@ async def test_a_task_that_a_dead_process_began_is_the_answer() -> None:
     await settled()
     assert not waiting.done()
     await talk.engine.start()
+    await talk.engine.recovered()
     failed = await waiting
     assert (failed.id, failed.status.state) == (task.id, FAILED)
     assert counting.runs == ["x"]
@@ -397,6 +398,7 @@ async def test_a_stream_of_a_task_that_a_dead_process_began_goes_on() -> None:
     events = talk.events("x")
     assert shape(await anext(events)) == ("task", WORKING)
     await talk.engine.start()
+    await talk.engine.recovered()
     assert [shape(one) async for one in events] == [FAILED]
     await talk.close()
     counting.gate.open()

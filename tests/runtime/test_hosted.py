@@ -118,6 +118,37 @@ async def test_what_was_left_behind_is_taken_over(tmp_path: Path) -> None:
         assert await _ended(peer, task_id) == hub.TASK_STATE_FAILED
 
 
+async def test_ports_are_open_while_tasks_are_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path / 'tasks.db'}"
+    task_id = await left_behind(url)
+    async with open_store(url) as store:
+        go, take = asyncio.Event(), store.open
+
+        async def slowly(*arguments: Any, **more: Any) -> Any:
+            await go.wait()
+            return await take(*arguments, **more)
+
+        monkeypatch.setattr(store, "open", slowly)
+        async with (
+            asyncio.timeout(PATIENCE),
+            serve(echo, [interface("JSONRPC")], ServeOptions(store=store)) as server,
+            connect(server.card) as peer,
+            AsyncClient(base_url=f"http://{server.http}") as http,
+        ):
+            assert (await http.get("/livez")).status_code == 200
+            while (await http.get("/readyz?verbose")).text != "ok\ntasks to take over: 1\n":
+                pass
+            assert (
+                await peer.get_task(hub.GetTaskRequest(id=task_id))
+            ).status.state == hub.TASK_STATE_WORKING
+            go.set()
+            assert await _ended(peer, task_id) == hub.TASK_STATE_FAILED
+            while (await http.get("/readyz?verbose")).text != "ok\ntasks to take over: 0\n":
+                pass
+
+
 async def test_an_application_takes_over_with_its_first_call(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'tasks.db'}"
     task_id = await left_behind(url)

@@ -53,6 +53,16 @@ async def test_the_probe_of_http() -> None:
         assert "retry-after" not in ready.headers
 
 
+async def test_figures_are_told_to_whoever_asks_for_them() -> None:
+    state = State(FULL)
+    async with hosting(Scripted(), options=HostOptions(refusal=state, status=lambda: {"left": 3})) as host:
+        refused = await ask(host, request("GET", "/readyz?verbose"))
+        assert (refused.status, refused.body) == (503, b"the store cannot be written\nleft: 3\n")
+        state.refusal = None
+        assert (await ask(host, request("GET", "/readyz?verbose=1"))).body == b"ok\nleft: 3\n"
+        assert (await ask(host, request("GET", "/readyz"))).body == b"ok\n"
+
+
 async def test_the_probe_of_an_asgi_application() -> None:
     async with browser(AsgiHost(HostOptions(refusal=State(FULL)))) as client:
         answer = await client.get("/readyz")

@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Mapping
 from email.utils import formatdate, parsedate_to_datetime
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote
 
 from a2a_bridge.bindings import Document, HostOptions, Receive, Variant
 from a2a_bridge.core.errors import A2AError, internal_error
@@ -128,13 +128,18 @@ class Mounts:
     async def _live(self, _request: Request) -> Reply:
         return Reply(200, _PROBE, b"ok\n")
 
-    async def _ready(self, _request: Request) -> Reply:
+    async def _ready(self, request: Request) -> Reply:
         if self.draining:
             return Reply(503, _PROBE, b"draining\n")
+        figures = self._figures() if "verbose" in parse_qs(request.query, keep_blank_values=True) else ""
         refusal = self.options.refusal() if self.options.refusal is not None else None
         if refusal is not None:
-            return Reply(503, _PROBE + error_headers(refusal), f"{refusal.message}\n".encode())
-        return Reply(200, _PROBE, b"ok\n")
+            return Reply(503, _PROBE + error_headers(refusal), f"{refusal.message}\n{figures}".encode())
+        return Reply(200, _PROBE, f"ok\n{figures}".encode())
+
+    def _figures(self) -> str:
+        status = self.options.status() if self.options.status is not None else {}
+        return "".join(f"{name}: {value}\n" for name, value in status.items())
 
 
 async def _refuse_path(_request: Request) -> Reply:

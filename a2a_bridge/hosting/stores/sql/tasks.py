@@ -258,5 +258,6 @@ def at_work(connection: Connection, holder: str) -> list[tuple[Scope, str]]:
 def _named(
     connection: Connection, *where: ColumnElement[bool], limit: int | None = None
 ) -> list[tuple[Scope, str]]:
-    query = select(tasks.c.tenant, tasks.c.owner, tasks.c.id).where(*where).limit(limit)
+    newest = tasks.c.time.desc(), tasks.c.id.desc()
+    query = select(tasks.c.tenant, tasks.c.owner, tasks.c.id).where(*where).order_by(*newest).limit(limit)
     return [(Scope(original(row.tenant), original(row.owner)), row.id) for row in connection.execute(query)]
