@@ -101,6 +101,8 @@ class Execution:
         self._tickets: list[Ticket] = []
         self._rescue: asyncio.Task[None] | None = None
         self._resting = False
+        #: the task begins here, so that where it is not stored it never was
+        self._begins = stored is None
 
     # ------------------------------------------------------------------ what callers do
 
@@ -399,7 +401,8 @@ class Execution:
             self.give_up(error)
             return
         if stored is None:
-            self.give_up(task_not_found(self.task_id))
+            # The caller was told of no task, and may send its message again.
+            self.give_up(changed_hands() if self._begins else task_not_found(self.task_id))
             return
         for ticket in self._tickets:
             if ticket.wants is not Wants.OUTCOME:

@@ -327,6 +327,16 @@ async def test_a_hold_that_is_lost_while_answers_wait(store: LateStore) -> None:
     await talk.rest()
 
 
+async def test_a_task_that_is_lost_before_it_was_stored_may_be_begun_again(store: LateStore) -> None:
+    talk = Talk(ScriptedAgent(), store=store)
+    sending = asyncio.create_task(talk.send("task x"))
+    await store.given()
+    store.writers[0].lose()
+    with refused(Reason.UNAVAILABLE):
+        await sending
+    await talk.close()
+
+
 @pytest.mark.parametrize("wish", ["outcome", "task"])
 async def test_a_message_that_is_let_in_while_its_task_is_canceled_is_answered(
     store: LateStore, wish: str

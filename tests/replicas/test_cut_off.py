@@ -114,6 +114,7 @@ async def test_a_replica_that_comes_back_answers_its_callers(
         one = Talk(Agent(counting, name="counting"), store=cut_off)
         two = Talk(Agent(Counting(), name="counting"), store=connected)
         await one.engine.start()
+        name = cut_off._beside.me
         await two.engine.start()
         # Not `Talk.send`, which is less patient.
         waiting = asyncio.create_task(one.client.send_message(request("go")))
@@ -131,7 +132,7 @@ async def test_a_replica_that_comes_back_answers_its_callers(
         for stream in streams:
             assert (await stream)[-2:] == ["resumed", COMPLETED]
         assert (await waiting).task.status.state == COMPLETED
-        await _until(lambda: one.store.refusal() is None)
+        await _until(lambda: one.store.refusal() is None and cut_off._beside.me != name)
         again = await one.send("more", configuration=IMMEDIATELY)
         assert again.id != task.id
         await one.close()
