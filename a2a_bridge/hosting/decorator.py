@@ -15,6 +15,7 @@ from a2a_bridge.core.messages import INTERRUPTED, TERMINAL
 from a2a_bridge.hosting.executor import AgentExecutor, Event
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.run import Run
+from a2a_bridge.hosting.threads import Threads
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 TEXT = ("text/plain",)
@@ -51,7 +52,11 @@ class Agent:
         extended_card: ExtendedCard | None = None,
         function: Callable[..., Any] | None = None,
     ) -> None:
-        """Takes a whole `card` (its interfaces are ignored), or the members of one."""
+        """Takes a whole `card` (its interfaces are ignored), or the members of one.
+
+        Raises TypeError for an executor that has no `execute` of one argument, such as those of other SDKs.
+        """
+        _require_executor(executor)
         self.executor = executor
         self.extended_card = extended_card
         self._function = function
@@ -114,23 +119,30 @@ def agent(
     task: bool = False,
     **members: Any,
 ) -> Any:
-    """Makes an agent of an async function of the message's text, or of a `Run`.
+    """Makes an agent of a function of the message's text, or of a `Run`.
 
     The name is the function's, description and skill come from its docstring. What it returns (text, bytes,
     JSON, a Part, a list of Parts, a Message) is the direct answer. If it yields, or with `task=True`, there is
     a task: what it yields are the chunks of an artifact, a Message among them becomes the status message, and
     events (`run.status`, `run.artifact`) pass as they are.
 
-    Raises TypeError for anything but an async function or async generator function.
+    A synchronous function, or generator, runs in a thread (see `hosting.threads`).
+
+    Raises TypeError for what is no function of at most one argument.
     """
 
     def make(decorated: Callable[..., Any]) -> Agent:
-        call = _caller(decorated)
+        call = _caller(decorated) if callable(decorated) else decorated
         executor: AgentExecutor
         if inspect.isasyncgenfunction(decorated):
             executor = _Yielding(call)
+        elif inspect.isgeneratorfunction(decorated):
+            executor = _Yielding(Threads(call).values)
+        elif not callable(decorated) or inspect.isclass(decorated):
+            raise TypeError(f"{decorated!r} is no function")
         elif not inspect.iscoroutinefunction(decorated):
-            raise TypeError(f"{decorated!r} is not an async function; write `async def`")
+            call = Threads(call).result
+            executor = _Working(call) if task else _Replying(call)
         elif task:
             executor = _Working(call)
         else:
@@ -140,6 +152,26 @@ def agent(
         return Agent(executor, name=title, description=text, function=decorated, **members)
 
     return make if function is None else make(function)
+
+
+def _require_executor(executor: Any) -> None:
+    """Raises TypeError for what cannot be one, saying what to do with those of the official SDK."""
+    execute = getattr(executor, "execute", None)
+    name = type(executor).__name__
+    if not callable(execute):
+        raise TypeError(f"{name} is no executor: it has no method `execute(self, run)`")
+    try:
+        inspect.signature(execute).bind(None)
+    except TypeError:
+        text = f"{name}.execute has to take one argument, the Run"
+        if any(base.__module__.partition(".")[0] == "a2a" for base in type(executor).__mro__):
+            text = (
+                f"{name} is an executor of the a2a-sdk, which only that SDK can run: serve it with the SDK, and put"
+                " `a2a-bridge gateway URL` before it"
+            )
+        raise TypeError(text) from None
+    except ValueError:
+        return  # a callable that does not tell what it takes
 
 
 def _skill(name: str, description: str) -> hub.AgentSkill:

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
+from a2a.server.agent_execution import AgentExecutor as SdkExecutor
 
 from a2a_bridge import hosting
+from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import data_part
 from a2a_bridge.hosting import Agent, Run, agent
+from a2a_bridge.hosting.threads import Threads
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Value
 from tests.hosting.scene import (
+    CANCELED,
     COMPLETED,
     FAILED,
+    IMMEDIATELY,
     INPUT,
+    PATIENCE,
     REJECTED,
     SUBMITTED,
     WORKING,
     Talk,
     refused,
+    request,
     shapes,
 )
 
@@ -303,15 +313,145 @@ async def test_the_parameter_decides_what_is_given() -> None:
 
 
 def test_what_cannot_be_an_agent_is_refused_at_once() -> None:
-    def synchronous(text: str) -> str:
-        return text
-
     async def greedy(one: str, two: str) -> str:
         return one + two
 
-    for wrong in (synchronous, greedy):
+    for wrong in (greedy, "a text", Talk):
         with pytest.raises(TypeError):
-            agent(wrong)
+            agent(wrong)  # type: ignore[call-overload]
+
+
+def test_an_executor_of_another_sdk_is_refused_with_the_way_to_use_it() -> None:
+    class Theirs(SdkExecutor):
+        async def execute(self, context: Any, event_queue: Any) -> None: ...
+
+        async def cancel(self, context: Any, event_queue: Any) -> None: ...
+
+    class Greedy:
+        async def execute(self, one: Any, two: Any) -> None: ...
+
+    with pytest.raises(TypeError, match=r"a2a-sdk.*a2a-bridge gateway URL"):
+        Agent(Theirs(), name="x")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"Greedy\.execute has to take one argument"):
+        Agent(Greedy(), name="x")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"no method `execute"):
+        Agent(object(), name="x")  # type: ignore[arg-type]
+
+
+WHO: ContextVar[str] = ContextVar("who", default="nobody")
+
+
+def _where() -> str:
+    return f"{WHO.get()} {threading.current_thread() is threading.main_thread()}"
+
+
+@pytest.mark.parametrize("task", [False, True])
+async def test_a_synchronous_function_runs_in_a_thread_with_its_context(task: bool) -> None:
+    @agent(task=task)
+    def echo(text: str) -> str:
+        return f"{text} {_where()}"
+
+    token = WHO.set("alice")
+    answer = await Talk(echo).send("x")
+    WHO.reset(token)
+    parts = answer.artifacts[0].parts if task else answer.parts
+    assert parts[0].text == "x alice False"
+
+
+async def test_a_synchronous_generator_stays_in_one_thread() -> None:
+    threads: list[threading.Thread] = []
+
+    @agent
+    def count(text: str) -> Iterator[str]:
+        for number in range(100):
+            threads.append(threading.current_thread())
+            yield f"{text}{number}"
+
+    task = await Talk(count).send("x")
+    assert [part.text for part in task.artifacts[0].parts] == [f"x{number}" for number in range(100)]
+    assert len(set(threads)) == 1
+
+
+async def test_a_loop_goes_on_while_synchronous_functions_block() -> None:
+    go = threading.Barrier(3)
+
+    @agent
+    def slow(text: str) -> str:
+        go.wait(PATIENCE)
+        return text
+
+    talk = Talk(slow)
+    sending = [asyncio.create_task(talk.send(text, message_id=text)) for text in "ab"]
+    await asyncio.to_thread(go.wait, PATIENCE)
+    assert [(await one).parts[0].text for one in sending] == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", ["function", "generator"])
+async def test_a_synchronous_function_is_told_of_a_cancellation_and_not_waited_for(kind: str) -> None:
+    begun, told, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def blocks(run: Run) -> str:
+        begun.set()
+        told.wait(PATIENCE)
+        assert run.cancelled
+        ended.set()
+        return "too late"
+
+    def function(run: Run) -> str:
+        return blocks(run)
+
+    def generator(run: Run) -> Iterator[str]:
+        yield "begun"
+        yield blocks(run)
+
+    made = agent(task=True)(function) if kind == "function" else agent(generator)
+    talk = Talk(made)
+    task = await talk.send("x", configuration=IMMEDIATELY)
+    await asyncio.to_thread(begun.wait, PATIENCE)
+    assert (await talk.cancel(task.id)).status.state == CANCELED
+    told.set()
+    await asyncio.to_thread(ended.wait, PATIENCE)
+    assert "too late" not in str(await talk.get(task.id))
+
+
+@pytest.mark.parametrize("error", [ValueError("a secret"), StopIteration(), SystemExit(3)])
+async def test_errors_of_synchronous_functions_are_those_of_the_agent(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    @agent
+    def direct(_: str) -> str:
+        raise error
+
+    @agent
+    def generator(_: str) -> Iterator[str]:
+        yield "one"
+        raise error
+
+    with refused(Reason.INTERNAL_ERROR):
+        await Talk(direct).send("x")
+    task = await Talk(generator).send("x")
+    assert task.status.state == FAILED
+    assert "secret" not in str(task)
+    assert len(caplog.records) == 2
+
+
+async def test_so_many_threads_and_no_more() -> None:
+    running: list[str] = []
+    most: list[int] = []
+    meeting = threading.Barrier(3)
+
+    def count(run: Run) -> str:
+        running.append(run.text)
+        most.append(len(running))
+        meeting.wait(PATIENCE)
+        running.remove(run.text)
+        meeting.wait(PATIENCE)
+        return run.text
+
+    threads = Threads(count, 3)
+    run = Run(request("x"), CallContext(), "t", "c")
+    assert await asyncio.gather(*(threads.result(run) for _ in range(18))) == ["x"] * 18
+    assert max(most) == 3
 
 
 async def test_the_text_of_a_message_is_all_its_texts() -> None:

@@ -1,0 +1,148 @@
+"""Synchronous functions as agents: each call in a thread of its own, beside the event loop. Not what they return.
+
+Rules:
+1. A thread cannot be stopped. A call that is cancelled sets `run.cancelled` and is not waited for; what it returns is
+   dropped, and a generator is closed at its next value. Its place counts until it has ended.
+2. A generator stays in one thread from its first value to its last, with the context variables of its call.
+3. The threads are daemons, so that a function that does not return keeps no process from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import threading
+from collections.abc import AsyncIterator, Callable, Generator
+from contextvars import copy_context
+from typing import Any
+
+from a2a_bridge.hosting.run import Run
+
+#: calls of one agent that have a thread at the same time; others wait
+MOST = 64
+#: values that a generator may be ahead of their reader
+_AHEAD = 32
+
+_END = object()
+
+
+class Threads:
+    """The threads of one agent. call: the function, for a run."""
+
+    def __init__(self, call: Callable[[Run], Any], most: int = MOST) -> None:
+        self._call = call
+        self._most = most
+        self._running = 0
+        self._waiting: list[asyncio.Future[None]] = []
+
+    async def result(self, run: Run) -> Any:
+        """What the function returns. If that is awaitable, what comes of it. Raises what the function raises."""
+        outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def work(tell: Callable[..., None]) -> None:
+            try:
+                value = self._call(run)
+            except BaseException as error:  # noqa: BLE001  it is raised in the loop
+                tell(_fail, outcome, error)
+            else:
+                tell(_settle, outcome, value)
+
+        await self._start(work, run)
+        try:
+            value = await outcome
+        except asyncio.CancelledError:
+            run.cancel()
+            raise
+        return await value if inspect.isawaitable(value) else value
+
+    async def values(self, run: Run) -> AsyncIterator[Any]:
+        """What the generator yields, in its order. Raises what it raises."""
+        given: asyncio.Queue[tuple[Any, BaseException | None]] = asyncio.Queue()
+        room = threading.Semaphore(_AHEAD)
+        closed = threading.Event()
+
+        def work(tell: Callable[..., None]) -> None:
+            try:
+                values: Generator[Any, None, None] = self._call(run)
+                with contextlib.closing(values):
+                    for value in values:
+                        tell(given.put_nowait, (value, None))
+                        room.acquire()
+                        if closed.is_set():
+                            return
+            except BaseException as error:  # noqa: BLE001  it is raised in the loop
+                tell(given.put_nowait, (_END, error))
+            else:
+                tell(given.put_nowait, (_END, None))
+
+        await self._start(work, run)
+        try:
+            while True:
+                value, error = await given.get()
+                if value is _END:
+                    if error is not None:
+                        raise _raisable(error)
+                    return
+                yield value
+                room.release()
+        except (asyncio.CancelledError, GeneratorExit):
+            run.cancel()
+            raise
+        finally:
+            closed.set()
+            room.release()
+
+    async def _start(self, work: Callable[[Callable[..., None]], None], run: Run) -> None:
+        """Has a thread do it, once there is a place for one."""
+        loop = asyncio.get_running_loop()
+        while self._running >= self._most:
+            place: asyncio.Future[None] = loop.create_future()
+            self._waiting.append(place)
+            try:
+                await place
+            finally:
+                if place in self._waiting:
+                    self._waiting.remove(place)
+        self._running += 1
+        context = copy_context()
+
+        def tell(what: Callable[..., object], *arguments: Any) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and with it whoever waited
+                loop.call_soon_threadsafe(what, *arguments)
+
+        def thread() -> None:
+            try:
+                context.run(work, tell)
+            finally:
+                tell(self._ended)
+
+        threading.Thread(target=thread, name=f"a2a run {run.task_id}", daemon=True).start()
+
+    def _ended(self) -> None:
+        self._running -= 1
+        if self._waiting:
+            place = self._waiting.pop(0)
+            if not place.done():
+                place.set_result(None)
+
+
+def _settle(outcome: asyncio.Future[Any], value: Any) -> None:
+    if not outcome.done():
+        outcome.set_result(value)
+    elif inspect.iscoroutine(value):
+        value.close()
+
+
+def _fail(outcome: asyncio.Future[Any], error: BaseException) -> None:
+    if not outcome.done():
+        outcome.set_exception(_raisable(error))
+
+
+def _raisable(error: BaseException) -> BaseException:
+    """An error as it may be raised in a coroutine: not one that ends iterations, tasks of the loop, or the process."""
+    if isinstance(error, Exception) and not isinstance(error, (StopIteration, StopAsyncIteration)):
+        return error
+    made = RuntimeError(f"the function raised {type(error).__name__}")
+    made.__cause__ = error
+    return made
