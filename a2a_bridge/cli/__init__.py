@@ -13,7 +13,7 @@ from a2a_bridge.cli.call import call
 from a2a_bridge.cli.card import card
 from a2a_bridge.cli.db import app as db
 from a2a_bridge.cli.gateway import gateway
-from a2a_bridge.cli.options import EXIT_CODES
+from a2a_bridge.cli.options import EXIT_CODES, read_secrets
 from a2a_bridge.cli.push import app as push
 from a2a_bridge.cli.serve import serve
 from a2a_bridge.cli.usage import usage
@@ -50,6 +50,7 @@ def root(
     ] = False,
 ) -> None:
     """Holds the flags that stand before a command."""
+    read_secrets()
 
 
 def main() -> None:

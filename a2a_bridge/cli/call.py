@@ -23,6 +23,18 @@ from a2a_bridge.cli.options import (
 )
 
 
+def _from_stdin() -> str:
+    """What standard input holds, without the line end that ends it. Raises typer.BadParameter."""
+    octets = sys.stdin.buffer.read()
+    try:
+        text = octets.decode()
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(
+            f"standard input is not UTF-8 (byte {error.start})", param_hint="TEXT"
+        ) from None
+    return text.removesuffix("\n").removesuffix("\r")
+
+
 def call(
     target: Annotated[
         str, typer.Argument(help="URL, :PORT, host:port (gRPC), card file, file.py[:agent] or module:agent.")
@@ -80,12 +92,17 @@ def call(
     from a2a_bridge.cli.saying import How, Said
 
     use_bridge_key(bridge_key)
+    if text == "cancel" or target == "cancel":
+        # Who types this means the verb of the protocol, and an agent would take it for something to work on.
+        raise typer.BadParameter(
+            "no verb here cancels a task; to send this word as a message, give it on standard input: "
+            "echo cancel | a2a-bridge call TARGET -",
+            param_hint="TEXT",
+        )
     known = (*names(), "all")
     if binding and binding not in known:
         raise typer.BadParameter(f"{binding!r} is none of {', '.join(known)}", param_hint="--binding")
-    said = Said(
-        text=sys.stdin.read() if text == "-" else text, task=task, context=context, immediate=immediate
-    )
+    said = Said(text=_from_stdin() if text == "-" else text, task=task, context=context, immediate=immediate)
     how = How(
         stream=stream or follow,
         follow=follow,

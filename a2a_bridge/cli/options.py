@@ -6,6 +6,8 @@ imports nothing but Typer.
 
 from __future__ import annotations
 
+import os
+import re
 from enum import Enum, IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +18,11 @@ if TYPE_CHECKING:
     from a2a_bridge.dialects import Dialect
 
 PREFIX = "A2A_BRIDGE_"
+#: how variables begin that hold a header to send, and end that name a file with the value
+_HEADER, _FILE = PREFIX + "HEADER_", "_FILE"
+#: variables that may hold a secret, which a file can hold instead
+_SECRETS = frozenset({PREFIX + "STORE", PREFIX + "STORE_KEY", PREFIX + "KEY"})
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 the task failed, 2 usage, 3 unreachable, 4 protocol error, 5 auth, 124 timeout."
@@ -118,7 +125,10 @@ Level = Annotated[
 Header = Annotated[
     list[str] | None,
     typer.Option(
-        "-H", "--header", metavar="'NAME: VALUE'", help="A header (gRPC: metadata) to send; may be repeated."
+        "-H",
+        "--header",
+        metavar="'NAME: VALUE'|'NAME: @FILE'",
+        help="A header (gRPC: metadata) to send; may be repeated.",
     ),
 ]
 OutputFormat = Annotated[
@@ -457,12 +467,57 @@ def listen_address(text: str, flag: str) -> tuple[str, int]:
 
 
 def parameters(headers: list[str] | None) -> dict[str, str]:
-    """Service parameters from `-H` flags; several of one name are joined. Raises typer.BadParameter."""
+    """Service parameters from `-H` flags and A2A_BRIDGE_HEADER_* variables; several flags of one name are joined, and
+    outweigh the variable. A value `@FILE` is what the file holds. Raises typer.BadParameter.
+    """
     found: dict[str, str] = {}
     for header in headers or ():
         name, colon, value = header.partition(":")
-        name, value = name.strip().lower(), value.strip()
-        if not colon or not name or not name.isascii() or any(c in header for c in "\r\n\0") or " " in name:
-            raise typer.BadParameter(f"{header!r} is not 'Name: value'", param_hint="--header")
+        name = name.strip().lower()
+        if not colon or not _is_header_name(name):
+            # Without the value, which may be a secret.
+            raise typer.BadParameter("a header is 'NAME: VALUE' or 'NAME: @FILE'", param_hint="--header")
+        value = _header_value(value.strip(), f"--header {name}")
         found[name] = f"{found[name]}, {value}" if name in found else value
+    for variable, value in os.environ.items():
+        if variable.startswith(_HEADER) and not variable.endswith(_FILE):
+            name = variable.removeprefix(_HEADER).lower().replace("_", "-")
+            if not _is_header_name(name):
+                raise typer.BadParameter("its name is no header's", param_hint=variable)
+            if name not in found:
+                found[name] = _header_value(value, variable)
     return found
+
+
+def read_secrets() -> None:
+    """Sets each variable whose value is in a file: A2A_BRIDGE_STORE_KEY from A2A_BRIDGE_STORE_KEY_FILE, say. Raises
+    typer.BadParameter for one that is given twice, or whose file cannot be read.
+    """
+    for variable in list(os.environ):
+        secret = variable.removesuffix(_FILE)
+        if secret == variable or not (secret in _SECRETS or secret.startswith(_HEADER)):
+            continue
+        if secret in os.environ:
+            raise typer.BadParameter(f"{secret} is set as well", param_hint=variable)
+        os.environ[secret] = _file_text(os.environ[variable], variable)
+
+
+def _is_header_name(name: str) -> bool:
+    return bool(_HEADER_NAME.fullmatch(name))
+
+
+def _header_value(value: str, source: str) -> str:
+    if value.startswith("@"):
+        value = _file_text(value[1:], source)
+    if any(character in value for character in "\r\n\0"):
+        raise typer.BadParameter("a header has one line", param_hint=source)
+    return value
+
+
+def _file_text(path: str, source: str) -> str:
+    """What a file with a secret holds, without the white space around it. Raises typer.BadParameter."""
+    try:
+        return Path(path).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise typer.BadParameter(f"{path} cannot be read: {why}", param_hint=source) from None

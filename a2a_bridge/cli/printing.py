@@ -21,7 +21,9 @@ def state_name(state: hub.TaskState) -> str:
 
 
 def print_response(response: hub.SendMessageResponse) -> None:
-    """Prints a message's parts, or a task's artifacts; its status message where there is no artifact."""
+    """Prints a message's parts, or a task's artifacts; its status message where there is no artifact. Where there is one,
+    the message of a task that is not completed is printed too, on stderr.
+    """
     if response.HasField("message"):
         data(content(response.message.parts))
         return
@@ -29,6 +31,8 @@ def print_response(response: hub.SendMessageResponse) -> None:
     if task.artifacts:
         for artifact in task.artifacts:
             data(content(artifact.parts))
+        if task.status.message.parts and task.status.state != hub.TASK_STATE_COMPLETED:
+            talk(f"{state_name(task.status.state)}: {content(task.status.message.parts)}")
     elif task.status.message.parts:
         data(content(task.status.message.parts))
 

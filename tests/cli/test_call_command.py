@@ -324,16 +324,57 @@ async def test_the_extended_card_is_asked_for_with_credentials(probe: Probe) -> 
     assert probe.last.context.parameters["authorization"] == "Bearer t"
 
 
-async def test_text_from_standard_input(probe: Probe) -> None:
+@pytest.mark.parametrize(
+    ("octets", "text"),
+    [
+        (b"from a pipe", "from a pipe"),
+        (b"a line\n", "a line"),
+        (b"two\nlines\n\n", "two\nlines\n"),
+        (b"windows\r\n", "windows"),
+        ("n\u00e4\n".encode(), "n\u00e4"),
+    ],
+)
+async def test_text_from_standard_input(probe: Probe, octets: bytes, text: str) -> None:
     async with agent(probe) as server:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "a2a_bridge", "call", url(server), "-"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        out, _ = await asyncio.wait_for(process.communicate(b"from a pipe"), PATIENCE)
+        out, _ = await asyncio.wait_for(process.communicate(octets), PATIENCE)
     assert out == b"hello\n"
-    assert probe.last.request.message.parts[0].text == "from a pipe"
+    assert probe.last.request.message.parts[0].text == text
+
+
+async def test_standard_input_that_is_no_text(probe: Probe) -> None:
+    async with agent(probe) as server:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "a2a_bridge", "call", url(server), "-"),
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        _, err = await asyncio.wait_for(process.communicate(b"na\xefve"), PATIENCE)
+    assert process.returncode == 2
+    assert b"not UTF-8 (byte 2)" in err
+    assert b"Traceback" not in err
+    assert not probe.calls
+
+
+@pytest.mark.parametrize("words", [("cancel", "URL"), ("URL", "cancel"), ("URL", "cancel", "--task", "t")])
+async def test_a_verb_of_the_protocol_is_not_sent_as_a_message(probe: Probe, words: tuple[str, ...]) -> None:
+    async with agent(probe) as server:
+        done = await command("call", *(url(server) if word == "URL" else word for word in words))
+    assert done.code == 2
+    assert "cancels a task" in " ".join(done.err.replace("│", " ").split())
+    assert not probe.calls
+
+
+async def test_why_a_task_failed_is_told_beside_its_artifacts(probe: Probe) -> None:
+    probe.on_unary = answering(task(hub.TASK_STATE_FAILED, "half", said="the disk is full"))
+    async with agent(probe) as server:
+        done = await command("call", url(server), "hi")
+    assert (done.code, done.out) == (1, "half\n")
+    assert "failed: the disk is full" in done.err.lower()
 
 
 async def test_a_reader_that_goes_away_is_no_crash(probe: Probe) -> None:

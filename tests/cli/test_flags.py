@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from typer.testing import CliRunner
 from a2a_bridge.bindings import Frame
 from a2a_bridge.cli import app
 from a2a_bridge.cli.frames import lines_of, masked
-from a2a_bridge.cli.options import listen_address, parameters
+from a2a_bridge.cli.options import listen_address, parameters, read_secrets
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 RUNNER = CliRunner()
@@ -136,3 +138,44 @@ def test_binary_frames_show_size_and_message() -> None:
     lines = lines_of(Frame(False, body=message.SerializeToString(), message=message))
     assert lines == ["[3 bytes, GetTaskRequest]", '{"id":"t"}']
     assert lines_of(Frame(False, body=b"\xff\xfe")) == ["[2 bytes]"]
+
+
+def test_headers_from_files_and_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = tmp_path / "token"
+    token.write_text("Bearer hunter2\n")
+    monkeypatch.setenv("A2A_BRIDGE_HEADER_X_API_KEY", "k")
+    monkeypatch.setenv("A2A_BRIDGE_HEADER_X_TEAM", f"@{token}")
+    assert parameters(None) == {"x-api-key": "k", "x-team": "Bearer hunter2"}
+    found = parameters([f"Authorization: @{token}", "X-Api-Key: mine", "X-Api-Key: too"])
+    assert found == {"authorization": "Bearer hunter2", "x-api-key": "mine, too", "x-team": "Bearer hunter2"}
+
+
+@pytest.mark.parametrize(
+    "header", ["Authorization Bearer hunter2", "A b: hunter2", "X: @/no/such/hunter", "X: @{two}"]
+)
+def test_headers_that_are_none_are_not_quoted(header: str, tmp_path: Path) -> None:
+    two = tmp_path / "two"
+    two.write_text("hunter2\nhunter2")
+    with pytest.raises(typer.BadParameter) as caught:
+        parameters([header.replace("{two}", str(two))])
+    assert "hunter2" not in caught.value.message
+
+
+def test_secrets_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("from the file\n")
+    names = ("A2A_BRIDGE_STORE", "A2A_BRIDGE_STORE_KEY", "A2A_BRIDGE_KEY", "A2A_BRIDGE_HEADER_AUTHORIZATION")
+    for name in names:
+        monkeypatch.setenv(name, "")  # so that it is taken back
+        monkeypatch.delenv(name)
+        monkeypatch.setenv(f"{name}_FILE", str(secret))
+    monkeypatch.setenv("A2A_BRIDGE_USAGE_FILE", str(tmp_path / "is a flag of its own"))
+    read_secrets()
+    assert {os.environ[name] for name in names} == {"from the file"}
+    assert parameters(None) == {"authorization": "from the file"}
+    with pytest.raises(typer.BadParameter, match="set as well"):
+        read_secrets()
+    monkeypatch.delenv("A2A_BRIDGE_STORE")
+    monkeypatch.setenv("A2A_BRIDGE_STORE_FILE", str(tmp_path / "none"))
+    result = RUNNER.invoke(app, ["serve", "x.py"])
+    assert result.exit_code == 2

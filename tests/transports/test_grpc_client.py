@@ -88,6 +88,20 @@ async def test_every_form_of_url_connects(form: str) -> None:
         assert (await client.get_task(REQUEST)).id == "t"
 
 
+async def test_no_proxy_is_asked_for_this_machine_and_errors_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("grpc_proxy", "https_proxy", "no_grpc_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://user:hunter2@127.0.0.1:1")
+    request = hub.GetTaskRequest(id="t")
+    async with peer(task) as (address, _), dialling(address) as client:
+        await client.get_task(request)
+    async with dialling("agent.invalid:1") as client:
+        error = await failing(client.get_task(request))
+    assert error.metadata["phase"] == "connect"
+    assert "through the proxy 127.0.0.1:1," in error.message
+    assert "hunter2" not in error.message
+
+
 async def test_what_travels_with_a_call() -> None:
     parameters = {
         "a2a-extensions": "https://e.example/2",

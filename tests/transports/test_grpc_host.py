@@ -6,6 +6,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -219,6 +220,13 @@ async def test_on_a_server_of_somebody_else(probe: Probe) -> None:
     (answer,) = await reflect(address, reflection_pb2.ServerReflectionRequest(list_services=""))
     assert SERVICE in {service.name for service in answer.list_services_response.service}
     await server.stop(None)
+
+
+def test_a_server_of_threads_is_refused(probe: Probe) -> None:
+    server = grpc.server(ThreadPoolExecutor(1))
+    with pytest.raises(TypeError, match=r"need a server of grpc\.aio\.server\(\), not grpc\._server"):
+        add_to_server(probe, server, [V1_0])
+    server.stop(None)
 
 
 async def test_on_a_server_of_somebody_else_nothing_comes_uninvited(probe: Probe) -> None:

@@ -13,6 +13,9 @@ from a2a_bridge.bindings import DialOptions, http_fetch
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import Blame, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.probe import Probe
+from a2a_bridge_transports._http.proxy import is_loopback
+from tests.transports.grpc_scene import hosting as hosting_grpc
 from tests.transports.http_peer import (
     EVENT,
     REQUEST,
@@ -333,6 +336,43 @@ async def test_a_proxy_that_is_down_or_of_another_kind(kind: str, environment: p
         environment.setenv("http_proxy", proxy)
         error = await failure(send("http://agent.invalid", kind))
         assert (error.reason, error.metadata["phase"]) == (Reason.UNAVAILABLE, "connect")
+    environment.setenv("http_proxy", "http://user:hunter2@127.0.0.1:1")
+    error = await failure(send("http://agent.invalid", kind))
+    assert "through the proxy http://127.0.0.1:1," in error.message
+    assert "hunter2" not in error.message
+
+
+@both
+async def test_no_proxy_is_asked_for_this_machine(kind: str, environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("http_proxy", "http://127.0.0.1:1")
+    async with peering(http(result(kind, RESULT))) as peer:
+        await send(peer.url, kind)
+        await send(peer.url.replace("127.0.0.1", "localhost"), kind)
+        assert len(peer.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [
+        ("localhost", True),
+        ("LOCALHOST.", True),
+        ("agent.localhost", True),
+        ("127.8.9.1", True),
+        ("[::1]", True),
+        ("localhost.example", False),
+        ("10.0.0.1", False),
+    ],
+)
+def test_which_hosts_are_this_machine(host: str, own: bool) -> None:
+    assert is_loopback(host) is own
+
+
+@both
+async def test_an_http_address_that_is_a_grpc_port(kind: str) -> None:
+    async with hosting_grpc(Probe()) as host:
+        error = await failure(send(f"http://{host.address}", kind))
+    assert error.reason is Reason.UNAVAILABLE
+    assert "grpc://" in error.message
 
 
 async def test_netrc_is_not_asked(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -5,18 +5,47 @@ aiohttp's `trust_env` would ask two threads for each request, and send what ~/.n
 
 from __future__ import annotations
 
+import os
+from ipaddress import ip_address
 from urllib.request import getproxies, proxy_bypass
 
 from yarl import URL
 
+#: the variables that gRPC reads, in its order
+_GRPC = ("grpc_proxy", "https_proxy", "http_proxy")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address is this machine itself."""
+    name = host.lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def shown(proxy: URL) -> str:
+    """A proxy for people, without its credentials."""
+    return str(proxy.with_user(None))
+
+
+def grpc_proxy(host: str, port: str) -> str:
+    """The proxy by which gRPC reaches a host, without its credentials; empty where it connects directly."""
+    named = next((os.environ[name] for name in _GRPC if os.environ.get(name)), "")
+    if not named or is_loopback(host) or proxy_bypass(f"{host}:{port}"):
+        return ""
+    return named.rpartition("@")[2]
+
 
 def proxy_of(url: URL) -> URL | None:
-    """The proxy of HTTP_PROXY, HTTPS_PROXY and NO_PROXY, in either case; None to connect directly.
+    """The proxy of HTTP_PROXY, HTTPS_PROXY and NO_PROXY, in either case; None to connect directly, as to this machine.
 
     Raises ValueError for a proxy that is no HTTP proxy (SOCKS, say).
     """
     named = getproxies().get(url.scheme)
-    if not named or proxy_bypass(f"{url.host}:{url.port}"):
+    if not named or is_loopback(url.host or "") or proxy_bypass(f"{url.host}:{url.port}"):
         return None
     proxy = URL(named if "://" in named else f"http://{named}")
     if proxy.scheme not in ("http", "https") or not proxy.host:

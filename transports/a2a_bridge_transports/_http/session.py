@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import socket
 import ssl
 import time
@@ -26,7 +27,7 @@ from a2a_bridge.bindings import DialOptions, Fetch, Fetched, Frame, Post, Resolv
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge_transports._http import sse
-from a2a_bridge_transports._http.proxy import proxy_of
+from a2a_bridge_transports._http.proxy import proxy_of, shown
 
 #: how long an idle connection is kept for the next call; shorter than servers keep theirs
 KEEP_CONNECTION = 15.0
@@ -34,6 +35,9 @@ KEEP_CONNECTION = 15.0
 LARGE_BODY = 512 * 1024
 #: bytes of an answer that nobody wants, up to which reading it is cheaper than a new connection
 SMALL_ANSWER = 4096
+
+#: the first frame of an HTTP/2 server, SETTINGS, as aiohttp quotes what is no status line
+_HTTP_2 = re.compile(r"\\x00\\x00.{1,4}\\x04\\x00\\x00\\x00\\x00\\x00")
 
 _NOT_CONNECTED = (
     aiohttp.ClientConnectorError,
@@ -153,7 +157,7 @@ class Exchanger:
                 data = await self._read(response)
                 return Fetched(response.status, response.headers, data)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            _raise(error, "call")
+            _raise(error, "call", self._proxy(url))
 
     async def tell(
         self, url: URL, headers: Mapping[str, str], body: bytes, limit: float | None, resolver: Checked
@@ -205,7 +209,7 @@ class Exchanger:
                 proxy=self._proxy(url),
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            _raise(error, "call")
+            _raise(error, "call", self._proxy(url))
         self._show_heads(response, body)
         try:
             yield response
@@ -362,15 +366,22 @@ def parsed(url: str) -> URL:
     raise _unavailable(f"{url[:200]!r} is not an HTTP URL", "connect")
 
 
-def _raise(error: BaseException, phase: str) -> NoReturn:
-    """What a failure of the session means. Runs inside `except`, and hides the library's exception."""
+def _raise(error: BaseException, phase: str, proxy: URL | None = None) -> NoReturn:
+    """What a failure of the session means. Runs inside `except`, and hides the library's exception.
+
+    proxy: what the request went through.
+    """
+    through = f" (through the proxy {shown(proxy)}, which the environment names)" if proxy is not None else ""
     if isinstance(error, _NOT_CONNECTED):
-        raise _unavailable(f"no connection to the agent: {error}", "connect") from error
+        raise _unavailable(f"no connection to the agent{through}: {error}", "connect") from error
     if isinstance(error, aiohttp.SocketTimeoutError):
         raise _unavailable("the agent has been silent for too long", phase) from error
     if isinstance(error, TimeoutError):
         raise A2AError(Reason.DEADLINE_EXCEEDED) from error
-    raise _unavailable("the connection to the agent broke", phase) from error
+    if isinstance(error, aiohttp.ClientResponseError) and _HTTP_2.search(error.message):
+        text = "the agent speaks HTTP/2 only; where this is its gRPC port, write grpc://HOST:PORT"
+        raise _unavailable(text, phase) from error
+    raise _unavailable(f"the connection to the agent{through} broke", phase) from error
 
 
 def _unavailable(text: str, phase: str) -> A2AError:

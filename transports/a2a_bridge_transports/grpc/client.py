@@ -35,6 +35,7 @@ from a2a_bridge.dialects.carrying import opened_aside, opened_response, sealed_a
 from a2a_bridge.offload import SMALL, admitted_answer, in_thread, run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb._pool import method_classes
+from a2a_bridge_transports._http.proxy import grpc_proxy, is_loopback
 from a2a_bridge_transports.grpc.tap import tapped
 from a2a_bridge_transports.grpc.vigil import Vigil
 from a2a_bridge_transports.grpc.wire import (
@@ -69,7 +70,8 @@ def dial(
     target = target_of(interface.url)
     credentials = _credentials(options.tls, target.secure)
     constant = metadata_of(_constant(dialect, options.parameters))
-    arguments = _arguments(options)
+    place = target.name.rpartition("/")[2].rpartition(":")[::2]
+    arguments = _arguments(options, place[0])
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Service]:
@@ -77,7 +79,7 @@ def dial(
             channel = grpc.aio.insecure_channel(target.name, options=arguments)
         else:
             channel = grpc.aio.secure_channel(target.name, credentials, options=arguments)
-        client = _Client(channel, dialect, form, interface.tenant, constant, options)
+        client = _Client(channel, dialect, form, interface.tenant, constant, options, grpc_proxy(*place))
         try:
             yield client
         finally:
@@ -105,8 +107,11 @@ class _Client:
         tenant: str,
         constant: Pairs,
         options: DialOptions,
+        proxy: str,
     ) -> None:
         self._channel = channel
+        #: of the environment, for messages; empty when there is none
+        self._proxy = proxy
         self._dialect = dialect
         self._form = form
         self._tenant = tenant
@@ -251,6 +256,8 @@ class _Client:
         # channel connected: only both signs together make it certain that the agent has not seen the call.
         if number == GrpcStatus.UNAVAILABLE and says_unconnected(reply) and not self._connected():
             raised.metadata["phase"] = "connect"
+            if self._proxy:
+                raised.message += f" (through the proxy {self._proxy}, which the environment names)"
         raise raised from None
 
     def _connected(self) -> bool:
@@ -333,8 +340,10 @@ def _remaining(context: CallContext, limit: float | None) -> float | None:
     return left
 
 
-def _arguments(options: DialOptions) -> list[tuple[str, int | str]]:
+def _arguments(options: DialOptions, host: str) -> list[tuple[str, int | str]]:
     return [
+        # A proxy of the environment is for other machines.
+        ("grpc.enable_http_proxy", 0 if is_loopback(host) else 1),
         ("grpc.primary_user_agent", "a2a-bridge"),
         ("grpc.max_receive_message_length", options.max_message),
         ("grpc.max_send_message_length", -1),

@@ -119,9 +119,12 @@ def add_to_server(
     """Attaches the server side to a grpc.aio server that the caller owns, starts and stops.
 
     max_body: largest request in bytes; the server's own `grpc.max_receive_message_length` (4 MiB unless set)
-    applies before it. max_values: see HostOptions. health, reflection: also serve these, for A2A alone; leave them off where the server
-    has its own. refusal: see HostOptions.
+    applies before it. max_values: see HostOptions. health, reflection: also serve these, for A2A alone; leave them
+    off where the server has its own. refusal: see HostOptions. Raises TypeError for a server that is not of grpc.aio.
     """
+    if not isinstance(server, grpc.aio.Server):
+        name = f"{type(server).__module__}.{type(server).__qualname__}"
+        raise TypeError(f"handlers are coroutines and need a server of grpc.aio.server(), not {name}")
     handlers = Handlers(service, dialects, max_body=max_body, max_values=max_values)
     server.add_generic_rpc_handlers((handlers,))
     if health:
