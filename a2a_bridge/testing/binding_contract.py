@@ -81,9 +81,10 @@ class BindingContract(ServiceContract):
         lost = [loss for loss in self.dialect.losses if loss.concerns(self.binding.kind.name)]
         _lose(copy, frozenset(loss.path for loss in lost))
         if isinstance(copy, hub.SendMessageRequest) and not copy.configuration.ListFields():
-            copy.ClearField(
-                "configuration"
-            )  # which clients write out where versions differ in their defaults
+            # Clients write it out where versions differ in their defaults; that it was empty is carried beside it.
+            copy.ClearField("configuration")
+            if set(copy.metadata.fields) == {KEY}:
+                copy.ClearField("metadata")
         return copy
 
     @asynccontextmanager

@@ -207,7 +207,6 @@ def parts() -> Strategy:
     file = st.one_of(
         objects({"bytes": base64_texts()}, names),
         objects({"uri": texts()}, names),
-        objects({"bytes": base64_texts(), "uri": texts()}, names),
         objects({}, names),
     )
     files = objects({"kind": st.just("file"), "file": file}, {"metadata": metadata()}, bearable=("kind",))

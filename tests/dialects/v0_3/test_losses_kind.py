@@ -365,10 +365,11 @@ def test_L09_variants_of_large_files_cost_little() -> None:
         check(decode_part, encode_part, file(bytes=text))
 
 
-def test_L09_bytes_win_over_a_uri_and_both_come_back() -> None:
-    message = decode_part(file(bytes="aGk=", uri="u", name="n"))
-    assert (message.raw, message.filename) == (b"hi", "n")
-    check(decode_part, encode_part, file(bytes="aGk=", uri="u", name="n"))
+def test_L09_a_file_with_bytes_and_uri_is_its_bytes() -> None:
+    part = decode_part(file(bytes="aGk=", uri="u", name="n"))
+    assert (part.raw, part.filename) == (b"hi", "n")
+    assert not part.HasField("metadata")  # 0.3 does not allow both, so the uri is not carried
+    assert encode_part(part) == file(bytes="aGk=", name="n")
 
 
 def test_L09_a_file_with_neither_has_an_empty_url() -> None:
