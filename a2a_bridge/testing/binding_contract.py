@@ -27,6 +27,7 @@ from a2a_bridge.core.call import EVENT_PARAMETER, LAST_EVENT_PARAMETER, Call, Ca
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0, Dialect
+from a2a_bridge.dialects.residue import KEY
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
 from a2a_bridge.testing.samples import full
