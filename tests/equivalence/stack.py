@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from a2a_bridge.bindings import DialOptions, find
+from a2a_bridge.cards import interface
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.hosting import Agent
@@ -44,10 +45,10 @@ async def dialled(card: hub.AgentCard) -> AsyncIterator[dict[str, Service]]:
     """A client of ours for each interface of a card, by binding."""
     async with AsyncExitStack() as stack:
         services = {}
-        for interface in card.supported_interfaces:
-            binding: Any = find(interface.protocol_binding)
+        for one in card.supported_interfaces:
+            binding: Any = find(one.protocol_binding)
             services[binding.kind.name] = await stack.enter_async_context(
-                binding.dial(interface, V1_0, DialOptions(timeout=PATIENCE))
+                binding.dial(one, V1_0, DialOptions(timeout=PATIENCE))
             )
         yield services
 
@@ -57,7 +58,7 @@ async def stack(options: ServeOptions | None = None, agent: Agent | None = None)
     """An agent, the scripted one unless given, on all three bindings."""
     agent = agent or scripted_agent()
     async with (
-        serve_agent(agent, options=options) as server,
+        serve_agent(agent, [interface(binding) for binding in BINDINGS], options) as server,
         connect(agent) as near,
         dialled(server.card) as services,
     ):

@@ -17,6 +17,7 @@ from a2a_bridge.bindings import DialOptions, find, http_fetch
 from a2a_bridge.cards import Candidate, interface, resolve, select
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.dialects import V1_0
+from a2a_bridge.mounting import VERSIONS
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import Server, serve_gateway
 from tests.cli.commands import ANY_PORT, serving
@@ -89,7 +90,8 @@ async def test_an_agent_with_one_binding_is_reached_over_all(
     async with bridged(peer, binding) as gateway:
         async with httpx.AsyncClient(verify=False) as http:  # noqa: S501  no TLS here
             found = await A2ACardResolver(http, f"http://{gateway.http}").get_agent_card()
-        assert [one.protocol_binding for one in found.supported_interfaces] == list(ALL_BINDINGS)
+        served = [(one.protocol_version, one.protocol_binding) for one in found.supported_interfaces]
+        assert served == [(version, binding) for version in VERSIONS for binding in ALL_BINDINGS]
         for name in CONVERSATIONS:
             async with sdk_client(peer.card(), binding) as near:
                 direct = Talk(Client(near))
