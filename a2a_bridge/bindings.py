@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -91,6 +92,30 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """What a client side trusts and shows over TLS, as PEM files. Whether it speaks TLS is for the URL to say."""
+
+    #: certificates of authorities that are trusted in place of the system's; empty for those
+    ca: str = ""
+    #: the client's certificate, with its chain; empty for none
+    certificate: str = ""
+    #: the key of that certificate; empty when it stands in the same file
+    key: str = ""
+    #: whether the other side's certificate is checked; gRPC always does
+    verify: bool = True
+
+    def context(self) -> ssl.SSLContext:
+        """The same for Python's ssl. Raises OSError (ssl.SSLError included) for files that cannot be used."""
+        context = ssl.create_default_context(cafile=self.ca or None)
+        if self.certificate:
+            context.load_cert_chain(self.certificate, self.key or None)
+        if not self.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+@dataclass(frozen=True, slots=True)
 class DialOptions:
     """Limits and habits of a client side. Sizes in bytes, times in seconds.
 
@@ -102,7 +127,9 @@ class DialOptions:
         bridges only (ASIDE_PARAMETER) and goes to 1.0 peers alone.
     max_message: largest response or event.
     max_values: JSON values, or as much in protobuf, that a response or event may hold. 0: any number.
-    tls: None decides by the URL; True/False force it; or an ssl.SSLContext / grpc credentials.
+    tls: None decides by the URL; True/False force it; or an ssl.SSLContext / grpc credentials; TlsFiles are used where
+        the URL decides for TLS.
+    grpc_tls: whether gRPC is spoken over TLS, whatever the URL says; None: by its scheme, without one on port 443.
     base64_files: agents of 0.x that were made with a2a-sdk want base64 text where the bytes of a file belong, over
         gRPC and HTTP+JSON.
     exact: a URL whose own path shows no card has none; else the card of its origin is taken.
@@ -119,6 +146,7 @@ class DialOptions:
     max_message: int = 64 * MIB
     max_values: int = ANSWER_VALUES
     tls: Any = None
+    grpc_tls: bool | None = None
     base64_files: bool = False
     exact: bool = False
     tap: Callable[[Frame], None] | None = None

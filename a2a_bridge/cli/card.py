@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from a2a_bridge.cli.options import ConnectTimeout, Exact, Header, Output, OutputFormat, parameters
+from a2a_bridge.cli.options import (
+    Cacert,
+    Cert,
+    ConnectTimeout,
+    Exact,
+    GrpcTls,
+    Header,
+    Insecure,
+    Key,
+    Output,
+    OutputFormat,
+    parameters,
+    tls_files,
+)
 
 if TYPE_CHECKING:
     from a2a_bridge.bindings import DialOptions
@@ -25,6 +38,11 @@ def card(
         str, typer.Option(metavar="BINDING", help="The binding to ask over, with --extended.")
     ] = "",
     exact: Exact = False,
+    cacert: Cacert = None,
+    insecure: Insecure = False,
+    cert: Cert = None,
+    cert_key: Key = None,
+    grpc_tls: GrpcTls = None,
     connect_timeout: ConnectTimeout = 10.0,
     header: Header = None,
     output: OutputFormat = Output.TEXT,
@@ -42,7 +60,13 @@ def card(
     from a2a_bridge.cli.target import parse
     from a2a_bridge.dialects import V1_0
 
-    options = DialOptions(connect_timeout=connect_timeout, exact=exact, parameters=parameters(header))
+    options = DialOptions(
+        connect_timeout=connect_timeout,
+        exact=exact,
+        parameters=parameters(header),
+        tls=tls_files(cacert, cert, cert_key, insecure=insecure),
+        grpc_tls=grpc_tls,
+    )
     with guarded(target, output):
         found = asyncio.run(_fetch(parse(target), extended, binding, options))
         if output is Output.JSON:

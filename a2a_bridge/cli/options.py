@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from a2a_bridge.bindings import TlsFiles
     from a2a_bridge.dialects import Dialect
 
 PREFIX = "A2A_BRIDGE_"
@@ -191,6 +192,42 @@ BridgeKey = Annotated[
         metavar="KEY|@FILE",
         envvar=PREFIX + "KEY",
         help="The key that bridges share to carry what one version has no place for.",
+    ),
+]
+Cacert = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        envvar=PREFIX + "CACERT",
+        help="Trust the authorities in this PEM file instead of the system's.",
+    ),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option("--insecure", envvar=PREFIX + "INSECURE", help="Do not check certificates (HTTP only)."),
+]
+Cert = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", envvar=PREFIX + "CERT", help="Show this client certificate (PEM, with its chain)."
+    ),
+]
+Key = Annotated[
+    Path | None,
+    typer.Option(
+        "--key",
+        "--cert-key",
+        metavar="FILE",
+        envvar=PREFIX + "CERT_KEY",
+        help="The key of --cert, if it does not stand in the same file.",
+    ),
+]
+GrpcTls = Annotated[
+    bool | None,
+    typer.Option(
+        "--grpc-tls/--grpc-plaintext",
+        envvar=PREFIX + "GRPC_TLS",
+        help="Speak gRPC to the agent over TLS, or not; by the scheme else, and port 443 means TLS.",
     ),
 ]
 UsageFile = Annotated[
@@ -438,6 +475,23 @@ def known_dialect(text: str, flag: str) -> Dialect:
         known = ", ".join(one.version for one in KNOWN)
         raise typer.BadParameter(f"{text!r} is none of {known}", param_hint=flag)
     return dialect
+
+
+def tls_files(cacert: Path | None, cert: Path | None, key: Path | None, *, insecure: bool) -> TlsFiles | None:
+    """What `--cacert`, `--cert`, `--cert-key` and `--insecure` say; None for nothing. Raises typer.BadParameter."""
+    from a2a_bridge.bindings import TlsFiles
+
+    if cacert is None and cert is None and key is None and not insecure:
+        return None
+    if key is not None and cert is None:
+        raise typer.BadParameter("needs --cert", param_hint="--key")
+    files = TlsFiles(str(cacert or ""), str(cert or ""), str(key or ""), verify=not insecure)
+    try:
+        files.context()
+    except OSError as error:
+        flag = "--cacert" if cert is None else "--cert"
+        raise typer.BadParameter(f"cannot be used: {error}", param_hint=flag) from None
+    return files
 
 
 def use_bridge_key(text: str) -> None:

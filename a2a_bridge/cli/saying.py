@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings import DialOptions, TlsFiles
 from a2a_bridge.cli.options import Output
 from a2a_bridge.codec import encoder
 from a2a_bridge.core.call import CallContext
@@ -39,7 +39,7 @@ class Said:
 class How:
     """How to call and how to print. Times in seconds. version: of the protocol; empty for the card's choice.
 
-    base64_files, exact: see DialOptions. follow: whether a stream that breaks is taken up again.
+    base64_files, exact, tls, grpc_tls: see DialOptions. follow: whether a stream that breaks is taken up again.
     """
 
     stream: bool
@@ -52,6 +52,8 @@ class How:
     version: str = ""
     base64_files: bool = False
     exact: bool = False
+    tls: TlsFiles | None = None
+    grpc_tls: bool | None = None
     follow: bool = False
 
     def options(self) -> DialOptions:
@@ -64,6 +66,8 @@ class How:
             parameters=self.parameters,
             base64_files=self.base64_files,
             exact=self.exact,
+            tls=self.tls,
+            grpc_tls=self.grpc_tls,
             tap=show if self.verbose else None,
         )
 

@@ -66,7 +66,7 @@ def test_what_metadata_carries_comes_back(parameters: dict[str, str]) -> None:
     ("url", "name", "secure"),
     [
         ("localhost:50051", "localhost:50051", None),
-        ("agent.example:443", "agent.example:443", None),
+        ("agent.example:443", "agent.example:443", True),
         ("[::1]:50051", "[::1]:50051", None),
         ("http://agent.example:8080", "agent.example:8080", False),
         ("http://agent.example:8080/", "agent.example:8080", False),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, http_fetch
+from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, TlsFiles, http_fetch
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -83,3 +83,56 @@ async def test_a_handshake_that_never_comes_is_cut_off() -> None:
         async with asyncio.timeout(PATIENCE):
             assert await reader.read() == b""
         writer.close()
+
+
+@both
+@pytest.mark.parametrize("files", [TlsFiles(ca=str(PEM)), TlsFiles(verify=False)])
+async def test_what_is_trusted_may_be_said_by_files(kind: str, files: TlsFiles) -> None:
+    async with (
+        hosting(Scripted(), options=serving()) as host,
+        dialling(f"https://{host.address}", kind, DialOptions(tls=files)) as near,
+    ):
+        assert (await Client(near).get_task(hub.GetTaskRequest(id="7"))).id == "7"
+
+
+async def test_a_client_certificate_is_shown() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(PEM)
+    context.load_verify_locations(PEM)
+    context.verify_mode = ssl.CERT_REQUIRED
+    known, unknown = TlsFiles(str(PEM), str(PEM)), TlsFiles(str(PEM))
+    async with hosting(Scripted(), options=HostOptions(tls=context)) as host:
+        async with dialling(f"https://{host.address}", "JSONRPC", DialOptions(tls=known)) as near:
+            assert (await Client(near).get_task(hub.GetTaskRequest(id="7"))).id == "7"
+        async with dialling(f"https://{host.address}", "JSONRPC", DialOptions(tls=unknown)) as near:
+            with pytest.raises(A2AError) as caught:
+                await Client(near).get_task(hub.GetTaskRequest(id="7"))
+    assert caught.value.reason is Reason.UNAVAILABLE
+
+
+@both
+@pytest.mark.parametrize(
+    ("scheme", "options", "files", "words"),
+    [
+        ("https", HostOptions(), None, "does not speak TLS; its URL may begin with http://"),
+        ("https", serving(), None, "certificate of 127.0.0.1:.* is not trusted: self-signed certificate"),
+        ("http", serving(), None, r"where TLS is wanted \(https://\)"),
+    ],
+)
+async def test_why_tls_fails_is_said_in_words(
+    kind: str, scheme: str, options: HostOptions, files: TlsFiles | None, words: str
+) -> None:
+    async with (
+        hosting(Scripted(), options=options) as host,
+        dialling(f"{scheme}://{host.address}", kind, DialOptions(tls=files)) as near,
+    ):
+        with pytest.raises(A2AError, match=words) as caught:
+            await Client(near).get_task(hub.GetTaskRequest(id="7"))
+    assert caught.value.reason is Reason.UNAVAILABLE
+
+
+async def test_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
+    for files in (TlsFiles(ca=str(tmp_path / "none.pem")), TlsFiles(certificate=__file__)):
+        with pytest.raises(ValueError, match="files for TLS cannot be used"):
+            async with dialling("https://127.0.0.1:1", "JSONRPC", DialOptions(tls=files)):
+                pass

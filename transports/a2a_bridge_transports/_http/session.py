@@ -23,7 +23,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from a2a_bridge.bindings import DialOptions, Fetch, Fetched, Frame, Post, Resolve
+from a2a_bridge.bindings import DialOptions, Fetch, Fetched, Frame, Post, Resolve, TlsFiles
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge_transports._http import sse
@@ -69,7 +69,7 @@ async def opened(
         keepalive_timeout=KEEP_CONNECTION,
         resolver=resolver,
         use_dns_cache=resolver is None,
-        ssl=options.tls if isinstance(options.tls, ssl.SSLContext) else True,
+        ssl=_context(options.tls),
     )
     session = aiohttp.ClientSession(
         connector=connector,
@@ -82,6 +82,16 @@ async def opened(
     )
     async with session:
         yield session
+
+
+def _context(tls: Any) -> ssl.SSLContext | bool:
+    """What aiohttp takes for DialOptions.tls. Raises ValueError for files that cannot be used."""
+    if isinstance(tls, TlsFiles):
+        try:
+            return tls.context()
+        except OSError as error:
+            raise ValueError(f"the files for TLS cannot be used: {error}") from None
+    return tls if isinstance(tls, ssl.SSLContext) else True
 
 
 class Checked(AbstractResolver):
@@ -372,6 +382,19 @@ def _raise(error: BaseException, phase: str, proxy: URL | None = None) -> NoRetu
     proxy: what the request went through.
     """
     through = f" (through the proxy {shown(proxy)}, which the environment names)" if proxy is not None else ""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        text = (
+            f"the certificate of {error.host}:{error.port} is not trusted: {_reason(error.certificate_error)}"
+        )
+        raise _unavailable(text, "connect") from error
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        said = str(error)
+        text = (
+            f"{error.host}:{error.port} does not speak TLS; its URL may begin with http://"
+            if "WRONG_VERSION_NUMBER" in said or "UNEXPECTED_EOF" in said
+            else f"no TLS connection to {error.host}:{error.port}: {_reason(error.os_error)}"
+        )
+        raise _unavailable(text, "connect") from error
     if isinstance(error, _NOT_CONNECTED):
         raise _unavailable(f"no connection to the agent{through}: {error}", "connect") from error
     if isinstance(error, aiohttp.SocketTimeoutError):
@@ -381,7 +404,16 @@ def _raise(error: BaseException, phase: str, proxy: URL | None = None) -> NoRetu
     if isinstance(error, aiohttp.ClientResponseError) and _HTTP_2.search(error.message):
         text = "the agent speaks HTTP/2 only; where this is its gRPC port, write grpc://HOST:PORT"
         raise _unavailable(text, phase) from error
-    raise _unavailable(f"the connection to the agent{through} broke", phase) from error
+    text = f"the connection to the agent{through} broke"
+    if phase == "call" and isinstance(error, aiohttp.ServerDisconnectedError):
+        text += " before an answer came, as it does where TLS is wanted (https://)"
+    raise _unavailable(text, phase) from error
+
+
+def _reason(error: BaseException) -> str:
+    """What OpenSSL says, without the place in its source."""
+    text = getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error)
+    return str(text)
 
 
 def _unavailable(text: str, phase: str) -> A2AError:

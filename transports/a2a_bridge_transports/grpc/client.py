@@ -9,12 +9,13 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import grpc
 import grpc.aio
 
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings import DialOptions, TlsFiles
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
     ASIDE_PARAMETER,
@@ -49,6 +50,7 @@ from a2a_bridge_transports.grpc.wire import (
     says_unconnected,
     target_of,
     too_large,
+    unconnected,
 )
 
 log = logging.getLogger("a2a_bridge.grpc")
@@ -68,7 +70,8 @@ def dial(
     if form is None:
         raise LookupError(f"version {dialect.version} has no gRPC form")
     target = target_of(interface.url)
-    credentials = _credentials(options.tls, target.secure)
+    secure = target.secure if options.grpc_tls is None else options.grpc_tls
+    credentials = _credentials(options.tls, secure)
     constant = metadata_of(_constant(dialect, options.parameters))
     place = target.name.rpartition("/")[2].rpartition(":")[::2]
     arguments = _arguments(options, place[0])
@@ -79,7 +82,8 @@ def dial(
             channel = grpc.aio.insecure_channel(target.name, options=arguments)
         else:
             channel = grpc.aio.secure_channel(target.name, credentials, options=arguments)
-        client = _Client(channel, dialect, form, interface.tenant, constant, options, grpc_proxy(*place))
+        proxy = grpc_proxy(*place)
+        client = _Client(channel, target.name, dialect, form, interface.tenant, constant, options, proxy)
         try:
             yield client
         finally:
@@ -102,6 +106,7 @@ class _Client:
     def __init__(
         self,
         channel: Any,
+        target: str,
         dialect: Dialect,
         form: Form[str, bytes],
         tenant: str,
@@ -110,6 +115,7 @@ class _Client:
         proxy: str,
     ) -> None:
         self._channel = channel
+        self._target = target
         #: of the environment, for messages; empty when there is none
         self._proxy = proxy
         self._dialect = dialect
@@ -255,9 +261,10 @@ class _Client:
         # A call that no connection was found for has not been sent, and a status that a peer sent leaves the
         # channel connected: only both signs together make it certain that the agent has not seen the call.
         if number == GrpcStatus.UNAVAILABLE and says_unconnected(reply) and not self._connected():
-            raised.metadata["phase"] = "connect"
+            words = unconnected(reply, self._target)
             if self._proxy:
-                raised.message += f" (through the proxy {self._proxy}, which the environment names)"
+                words += f" (through the proxy {self._proxy}, which the environment names)"
+            raised = A2AError(Reason.UNAVAILABLE, words, metadata={"phase": "connect"}, blame=Blame.PEER)
         raise raised from None
 
     def _connected(self) -> bool:
@@ -366,9 +373,28 @@ def _credentials(tls: Any, secure: bool | None) -> Any:
         return tls
     if isinstance(tls, ssl.SSLContext):
         return _from_context(tls)
+    if isinstance(tls, TlsFiles):
+        return _from_files(tls) if secure else None
     if tls is not None and not isinstance(tls, bool):
         raise ValueError(f"tls of type {type(tls).__name__} is nothing gRPC can use")
     return grpc.ssl_channel_credentials() if (secure if tls is None else tls) else None
+
+
+def _from_files(files: TlsFiles) -> Any:
+    """Raises ValueError for files that cannot be used."""
+    if not files.verify:
+        raise ValueError(
+            "gRPC always checks certificates: name the authority that signed the agent's (--cacert)"
+        )
+    try:
+        files.context()  # gRPC reports files that are no PEM only when it connects
+        ca, certificate, key = (
+            Path(name).read_bytes() if name else None
+            for name in (files.ca, files.certificate, files.key or files.certificate)
+        )
+    except OSError as error:
+        raise ValueError(f"the files for TLS cannot be used: {error}") from None
+    return grpc.ssl_channel_credentials(ca, key, certificate)
 
 
 def _from_context(context: ssl.SSLContext) -> Any:

@@ -43,6 +43,9 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f\u0080-\u009f\u2028\u2029\ud800-\udfff]+")
 _NATIVE = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:")
 _SCHEMES = {"http": (False, 80), "grpc": (False, 80), "https": (True, 443), "grpcs": (True, 443)}
 
+#: where `host:port` without a scheme means TLS
+_TLS_PORT = 443
+
 _SAID_BY_OLDER = (EXTENSIONS_PARAMETER, RESUME_PARAMETER)
 _SAID = (*_SAID_BY_OLDER, ASIDE_PARAMETER)
 
@@ -114,7 +117,7 @@ def metadata_of(parameters: Mapping[str, str]) -> Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to dial: `name` as grpc.aio takes it; `secure` as the URL's scheme says, None when it does not."""
+    """Where to dial: `name` as grpc.aio takes it; `secure` as the URL's scheme or port 443 says, None when neither does."""
 
     name: str
     secure: bool | None
@@ -138,6 +141,8 @@ def target_of(url: str) -> Target:
         raise ValueError(f"{url[:200]!r}: a gRPC interface is host and port alone")
     secure, default = _SCHEMES.get(scheme.lower(), (None, None))
     host, port = parts.hostname, parts.port or default
+    if secure is None and port == _TLS_PORT:
+        secure = True
     if not host or port is None:
         raise ValueError(f"{url[:200]!r}: expected host:port")
     return Target(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", secure)
@@ -206,6 +211,26 @@ def says_unconnected(reply: ErrorReply[bytes]) -> bool:
     that there is no connection.
     """
     return reply.body is None and reply.text.lower().startswith(_UNCONNECTED)
+
+
+#: what gRPC says of a handshake that failed, and what that means
+_HANDSHAKES = (
+    ("WRONG_VERSION_NUMBER", "it does not speak TLS (--grpc-plaintext, grpc://)"),
+    ("CERTIFICATE_VERIFY_FAILED", "its certificate is not trusted"),
+    ("http1.x server", "it speaks HTTP/1.1 and no gRPC there"),
+    (
+        "last error: UNAVAILABLE",
+        "it closes connections at once, as it does where TLS is wanted (--grpc-tls, grpcs://)",
+    ),
+)
+
+
+def unconnected(reply: ErrorReply[bytes], target: str) -> str:
+    """Why no connection to a target could be had, in words for people."""
+    for mark, words in _HANDSHAKES:
+        if mark in reply.text and ("Socket closed" in reply.text or "last error: UNAVAILABLE" not in mark):
+            return f"no connection to the agent at {target}: {words}"
+    return f"no connection to the agent at {target}: {plain_text(reply.text)}"
 
 
 #: how gRPC's core and its proxies word that a connection broke under a call, with a status that says nothing of it
