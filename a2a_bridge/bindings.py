@@ -91,6 +91,10 @@ class Frame:
     message: Any = None
 
 
+#: (host, port) → the addresses that may be connected to. Raises OSError when there are none, A2AError to refuse.
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+
+
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
     """What a client side trusts and shows over TLS, as PEM files. Whether it speaks TLS is for the URL to say."""
@@ -132,6 +136,11 @@ class DialOptions:
     grpc_tls: whether gRPC is spoken over TLS, whatever the URL says; None: by its scheme, without one on port 443.
     base64_files: agents of 0.x that were made with a2a-sdk want base64 text where the bytes of a file belong, over
         gRPC and HTTP+JSON.
+    named: the URL that the operator named, whose card is followed: interfaces at other hosts get no `parameters`, and may
+        be refused (see gateway.destinations). Empty where the interfaces themselves were named.
+    credentials_for: further origins, as URLs or `host:port`, that get `parameters`.
+    trust_card_urls: the card's URLs are dialled as they are, also where they lead inwards or do not answer.
+    resolve: asked for the addresses of each HTTP connection, which then uses no proxy; None asks the system.
     exact: a URL whose own path shows no card has none; else the card of its origin is taken.
     tap: is shown every frame, credentials included; must not raise.
     """
@@ -148,6 +157,10 @@ class DialOptions:
     tls: Any = None
     grpc_tls: bool | None = None
     base64_files: bool = False
+    named: str = ""
+    credentials_for: frozenset[str] = frozenset()
+    trust_card_urls: bool = False
+    resolve: Resolve | None = None
     exact: bool = False
     tap: Callable[[Frame], None] | None = None
 
@@ -237,9 +250,6 @@ class Fetched:
 
 #: (url, request headers) → response. Raises A2AError UNAVAILABLE when there is none.
 Fetch = Callable[[str, Mapping[str, str]], Awaitable[Fetched]]
-
-#: (host, port) → the addresses that may be connected to. Raises OSError when there are none, A2AError to refuse.
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 #: (url, request headers, body) → response. Raises A2AError when there is none.
 Post = Callable[[str, Mapping[str, str], bytes], Awaitable[Fetched]]

@@ -34,6 +34,7 @@ from a2a_bridge.cards import Advertisement, Candidate, interface, select
 from a2a_bridge.cards.resolve import locate
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.resume import offer_resume, offers_resume
 from a2a_bridge.core.scope import scope_of
 from a2a_bridge.core.service import Middleware, Service, compose
@@ -48,6 +49,7 @@ from a2a_bridge.gateway import (
     rewrite,
     rewrite_extended_card,
 )
+from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.hosted import hosted, prepared, started
@@ -421,8 +423,19 @@ async def connect(
     if isinstance(target, hub.AgentInterface):
         target = hub.AgentCard(supported_interfaces=[target])
     elif isinstance(target, str):
+        if "://" in target and not options.named:
+            options = replace(options, named=target)
         target = await _card_of(target, options)
-    candidates = select(target, known=names(), binding=binding, version=version)
+    destinations = Destinations(options)
+    found = await destinations.vetted(select(target, known=names(), binding=binding, version=version))
+    candidates = destinations.fallbacks(found)
+    refused = [one for one in found if one.refusal]
+    for other in refused:
+        url = other.candidate.interface.url
+        _log.warning("the card's interface %s is not used: it leads to %s", url, other.refusal)
+    if not candidates:
+        text = f"no interface of the card may be used: {'; '.join(other.refusal for other in refused)}"
+        raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)
     rounded.on_first = _log_rounding
     async with dialled(candidates, options, dial=_dialling()) as service:
         yield Peer(service, target, candidates[0].interface)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from a2a_bridge.bindings import Resolve
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import V1_0, Dialect, Kind, by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -16,6 +17,10 @@ class Candidate:
 
     interface: hub.AgentInterface
     dialect: Dialect
+    #: whether the parameters of DialOptions, which may be credentials, are sent there
+    credentials: bool = True
+    #: says for every connection which addresses may be connected to, where the host is not trusted
+    resolve: Resolve | None = None
 
 
 def select(

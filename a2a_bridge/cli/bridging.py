@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, names
-from a2a_bridge.cards import interface, select
+from a2a_bridge.cards import Candidate, interface, select
 from a2a_bridge.cards.select import unusable
 from a2a_bridge.cli.listening import Listening
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import fail, talk
-from a2a_bridge.cli.reach import card_file, card_of, grpc_interface
+from a2a_bridge.cli.reach import card_file, card_of, grpc_interface, named
 from a2a_bridge.cli.running import run
 from a2a_bridge.cli.target import Sort, Target
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -44,15 +48,46 @@ async def bridge(
         binding=binding,
         version=version,
     )
-    for one in candidates:
-        talk(
-            f"upstream: {one.interface.protocol_binding} {one.interface.protocol_version} {one.interface.url}"
-        )
+    if file is None:
+        options = named(target, options)
+    candidates = await _settled(candidates, options)
     await run(
         runtime.serve_gateway(card, candidates, listening.interfaces, listening.options, options),
         grace,
         listening.counting,
     )
+
+
+async def _settled(candidates: Sequence[Candidate], options: DialOptions) -> list[Candidate]:
+    """The interfaces to dial, each told on stderr, with what is odd about it. Raises UNSUPPORTED_OPERATION for none."""
+    found = await Destinations(options).settled(candidates)
+    usable = []
+    for one in found:
+        interface = one.candidate.interface
+        words = f"{interface.protocol_binding} {interface.protocol_version} {interface.url}"
+        if one.refusal:
+            talk(f"warning: {words} is not used: the card leads to {one.refusal}", "yellow")
+            continue
+        usable.append(one.candidate)
+        sent = ""
+        if options.parameters:
+            sent = " with your headers" if one.candidate.credentials else " without your headers"
+        talk(f"upstream: {words}{sent}")
+        if options.parameters and not one.candidate.credentials:
+            talk(f"  only the card names it; --credentials-for {_origin(interface.url)} sends them", "yellow")
+        if one.instead_of:
+            talk(f"  instead of the card's {one.instead_of}; --trust-card-urls dials that", "yellow")
+        if one.silence:
+            talk(f"warning: {interface.url} does not answer yet: {one.silence}", "yellow")
+    if not usable:
+        text = "no interface of the card may be used; --credentials-for ORIGIN or --trust-card-urls allow it"
+        raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)
+    return usable
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}" if "://" in url else url
 
 
 def upstream_card(

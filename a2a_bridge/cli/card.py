@@ -11,6 +11,7 @@ from a2a_bridge.cli.options import (
     Cacert,
     Cert,
     ConnectTimeout,
+    CredentialsFor,
     Exact,
     GrpcTls,
     Header,
@@ -18,6 +19,7 @@ from a2a_bridge.cli.options import (
     Key,
     Output,
     OutputFormat,
+    TrustCardUrls,
     parameters,
     tls_files,
 )
@@ -38,6 +40,8 @@ def card(
         str, typer.Option(metavar="BINDING", help="The binding to ask over, with --extended.")
     ] = "",
     exact: Exact = False,
+    credentials_for: CredentialsFor = None,
+    trust_card_urls: TrustCardUrls = False,
     cacert: Cacert = None,
     insecure: Insecure = False,
     cert: Cert = None,
@@ -64,6 +68,8 @@ def card(
         connect_timeout=connect_timeout,
         exact=exact,
         parameters=parameters(header),
+        credentials_for=frozenset(credentials_for or ()),
+        trust_card_urls=trust_card_urls,
         tls=tls_files(cacert, cert, cert_key, insecure=insecure),
         grpc_tls=grpc_tls,
     )

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from a2a_bridge import runtime
-from a2a_bridge.bindings import names
+from a2a_bridge.bindings import DialOptions, names
 from a2a_bridge.cards import select
 from a2a_bridge.cli.canonical import canonical, differences, without_generated
 from a2a_bridge.cli.options import Exit, Output
 from a2a_bridge.cli.output import data, document, error_document, exit_code, explain, talk
-from a2a_bridge.cli.reach import addressed
+from a2a_bridge.cli.reach import addressed, named
 from a2a_bridge.cli.saying import How, Said, events_of
 from a2a_bridge.cli.target import Target
 from a2a_bridge.core.errors import A2AError
@@ -50,12 +50,12 @@ class Answer:
 async def compare(target: Target, said: Said, how: How) -> Exit:
     """Calls them all, one after the other, and prints how they compare."""
     async with addressed(target, how.options()) as card:
-        return await _compare(card, said, how)
+        return await _compare(card, said, how, named(target, how.options()))
 
 
-async def _compare(card: hub.AgentCard, said: Said, how: How) -> Exit:
+async def _compare(card: hub.AgentCard, said: Said, how: How, options: DialOptions) -> Exit:
     candidates = select(card, known=names(), version=how.version)
-    answers = [await _ask(card, candidate.interface, said, how) for candidate in candidates]
+    answers = [await _ask(card, candidate.interface, said, how, options) for candidate in candidates]
     for answer in answers[1:]:
         found = differences(answers[0].result, answer.result)
         real = differences(without_generated(answers[0].result), without_generated(answer.result))
@@ -73,11 +73,13 @@ async def _compare(card: hub.AgentCard, said: Said, how: How) -> Exit:
     return _exit(answers)
 
 
-async def _ask(card: hub.AgentCard, interface: hub.AgentInterface, said: Said, how: How) -> Answer:
+async def _ask(
+    card: hub.AgentCard, interface: hub.AgentInterface, said: Said, how: How, options: DialOptions
+) -> Answer:
     answer = Answer(interface)
     if how.verbose:
         talk(f"— {_cell(interface)} {interface.url}", "bold")
-    async with runtime.connect(rewrite(card, [interface]), options=how.options()) as peer:
+    async with runtime.connect(rewrite(card, [interface]), options=options) as peer:
         started = time.monotonic()
         try:
             answer.events = [event async for event in events_of(peer, said, how)]

@@ -194,6 +194,22 @@ BridgeKey = Annotated[
         help="The key that bridges share to carry what one version has no place for.",
     ),
 ]
+CredentialsFor = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="ORIGIN",
+        envvar=PREFIX + "CREDENTIALS_FOR",
+        help="Send -H to this origin of the card, too, and dial it although it may be inside; may be repeated.",
+    ),
+]
+TrustCardUrls = Annotated[
+    bool,
+    typer.Option(
+        "--trust-card-urls",
+        envvar=PREFIX + "TRUST_CARD_URLS",
+        help="Dial the card's URLs as they are, also inner ones and those that do not answer.",
+    ),
+]
 Cacert = Annotated[
     Path | None,
     typer.Option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,11 @@ def grpc_interface(place: str, version: str = "") -> hub.AgentInterface:
     return interface("GRPC", place, version=version or KNOWN[0].version)
 
 
+def named(target: Target, options: DialOptions) -> DialOptions:
+    """The options with the URL that the user named; a card file and an agent in code name their interfaces themselves."""
+    return replace(options, named=target.place) if target.sort is Sort.URL else options
+
+
 @asynccontextmanager
 async def addressed(target: Target, options: DialOptions) -> AsyncIterator[hub.AgentCard]:
     """The card of an agent that has addresses; one in code gets some of its own for as long as this is open."""
@@ -95,6 +101,7 @@ async def reached(
             what = grpc_interface(target.place, version)
         else:
             what = await stack.enter_async_context(addressed(target, options))
+            options = named(target, options)
         yield await stack.enter_async_context(
             runtime.connect(what, binding=binding, version=version, options=options)
         )

@@ -39,7 +39,7 @@ class Said:
 class How:
     """How to call and how to print. Times in seconds. version: of the protocol; empty for the card's choice.
 
-    base64_files, exact, tls, grpc_tls: see DialOptions. follow: whether a stream that breaks is taken up again.
+    base64_files, exact, credentials_for, trust_card_urls, tls, grpc_tls: see DialOptions. follow: whether a stream that breaks is taken up again.
     """
 
     stream: bool
@@ -52,6 +52,8 @@ class How:
     version: str = ""
     base64_files: bool = False
     exact: bool = False
+    credentials_for: frozenset[str] = frozenset()
+    trust_card_urls: bool = False
     tls: TlsFiles | None = None
     grpc_tls: bool | None = None
     follow: bool = False
@@ -66,6 +68,8 @@ class How:
             parameters=self.parameters,
             base64_files=self.base64_files,
             exact=self.exact,
+            credentials_for=self.credentials_for,
+            trust_card_urls=self.trust_card_urls,
             tls=self.tls,
             grpc_tls=self.grpc_tls,
             tap=show if self.verbose else None,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, cast
 
@@ -35,6 +35,9 @@ Dial = Callable[[Candidate, DialOptions], AbstractAsyncContextManager[Service]]
 def dial(candidate: Candidate, options: DialOptions) -> AbstractAsyncContextManager[Service]:
     """The client side for a candidate, from the binding its card entry names."""
     binding = find(candidate.interface.protocol_binding)
+    if not candidate.credentials or candidate.resolve is not None:
+        parameters = options.parameters if candidate.credentials else {}
+        options = replace(options, parameters=parameters, resolve=candidate.resolve)
     return binding.dial(candidate.interface, candidate.dialect, options)
 
 

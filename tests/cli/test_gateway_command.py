@@ -6,7 +6,8 @@ import asyncio
 import json
 import signal
 import socket
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,53 @@ from a2a_bridge.cards import interface
 from a2a_bridge.codec import dumps, encoder
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import connect
+from a2a_bridge.runtime import Server, connect
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from tests.cli.commands import ANY_PORT, PATIENCE, agent, card, command, serving
 
 MESSAGE = hub.Message(message_id="m", role=hub.ROLE_AGENT, parts=[hub.Part(text="hello")])
 ANSWER = hub.SendMessageResponse(message=MESSAGE)
+
+
+@asynccontextmanager
+async def posting(upstream: Server, shown: bytes) -> AsyncIterator[str]:
+    """A URL with a card of its own, that passes everything else to another server on this machine."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.IncompleteReadError:  # who looks whether somebody is there says nothing
+            writer.close()
+            return
+        if head.startswith(b"GET /.well-known/"):
+            writer.write(
+                b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(shown), shown)
+            )
+            writer.close()
+            return
+        address = upstream.http
+        assert address is not None
+        there, back = await asyncio.open_connection(address.host, address.port)
+        back.write(head)
+        await asyncio.gather(copied(reader, back), copied(there, writer))
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def copied(source: asyncio.StreamReader, into: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while chunk := await source.read(65536):
+            into.write(chunk)
+        into.close()
+
+
+@pytest.fixture
+def unused_tcp_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
 
 
 @pytest.fixture
@@ -198,6 +240,54 @@ async def test_the_card_of_the_origin_is_taken_with_a_note_or_refused(probe: Pro
             assert refused.code == 4
             assert "no agent card at" in refused.err
             assert refused.out == ""
+
+
+async def test_a_card_that_names_another_address_is_followed_where_somebody_answers(
+    probe: Probe, unused_tcp_port: int
+) -> None:
+    """As of agents whose card says http://localhost:8000 wherever they run."""
+    async with agent(probe, "JSONRPC") as upstream:
+        shown = card()
+        shown.supported_interfaces.add(
+            url=f"http://localhost:{unused_tcp_port}/", protocol_binding="JSONRPC", protocol_version="1.0"
+        )
+        shown.supported_interfaces.add(
+            url="http://169.254.169.254/", protocol_binding="HTTP+JSON", protocol_version="1.0"
+        )
+        body = dumps(encoder(hub.AgentCard)(shown))
+        async with posting(upstream, body) as named:
+            async with serving("gateway", named, "-H", "X-Key: secret", *ANY_PORT) as gateway:
+                async with connect(gateway.http) as peer:
+                    assert (await peer.send("hi")).text == "hello"
+                gateway.signal()
+                done = await gateway.ended()
+            assert (await command("call", named, "hi")).code == 0
+            async with serving("gateway", named, "--trust-card-urls", *ANY_PORT) as gateway:
+                gateway.signal()
+                trusting = await gateway.ended()
+            refused = await command("call", named, "hi", "--trust-card-urls", "--binding", "JSONRPC")
+    assert f"upstream: JSONRPC 1.0 {named}/ with your headers" in done.err
+    assert f"instead of the card's http://localhost:{unused_tcp_port}/" in done.err
+    assert f"http://localhost:{unused_tcp_port}/ does not answer yet" in trusting.err
+    assert refused.code == 3
+    assert probe.calls[0].context.parameters["x-key"] == "secret"
+
+
+async def test_an_upstream_that_does_not_answer_is_told_before_it_is_ready(
+    tmp_path: Path, unused_tcp_port: int
+) -> None:
+    own = card()
+    own.supported_interfaces.add(
+        url=f"http://127.0.0.1:{unused_tcp_port}/", protocol_binding="JSONRPC", protocol_version="1.0"
+    )
+    file = tmp_path / "card.json"
+    file.write_bytes(dumps(encoder(hub.AgentCard)(own)))
+    for target in (str(file), f"127.0.0.1:{unused_tcp_port}"):
+        flags = ("--card", str(file)) if target != str(file) else ()
+        async with serving("gateway", target, *flags, *ANY_PORT) as gateway:
+            gateway.signal()
+            done = await gateway.ended()
+        assert "does not answer yet" in done.err
 
 
 async def test_headers_go_upstream_and_those_of_the_caller_if_they_are_named(probe: Probe) -> None:

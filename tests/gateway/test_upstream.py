@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -20,6 +20,8 @@ from a2a_bridge.gateway import Failover, Upstream, dialled, failed_to_connect
 from a2a_bridge.gateway.upstream import COOL_DOWN
 from a2a_bridge.gateway.upstream import dial as upstream_dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.runtime import serve_service
+from a2a_bridge.testing.probe import Probe, answering
 from tests.patience import PATIENCE
 
 OPTIONS = DialOptions()
@@ -165,6 +167,29 @@ async def test_what_every_binding_refuses_to_dial_is_no_internal_error(
         assert failed_to_connect(caught.value)
         with pytest.raises(A2AError, match="no interface of the agent can be used"):
             await service.open()
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
+async def test_parameters_of_the_options_go_where_they_may(binding: str) -> None:
+    probe = Probe()
+    probe.on_unary = answering(hub.Task(id="t"))
+    looked: list[str] = []
+
+    async def resolve(host: str, _port: int) -> Sequence[str]:
+        looked.append(host)
+        return ["127.0.0.1"]
+
+    options = DialOptions(parameters={"x-key": "secret"})
+    async with serve_service(probe, hub.AgentCard(name="a"), [interface(binding)]) as server:
+        [place] = server.card.supported_interfaces
+        place.url = place.url.replace("127.0.0.1", "localhost")
+        for credentials, guard in ((True, None), (False, None), (False, resolve)):
+            candidate = Candidate(place, V1_0, credentials, guard)
+            async with dialled([candidate], options) as service:
+                await service.unary(get_task())
+    sent = [call.context.parameters.get("x-key") for call in probe.calls]
+    assert sent == ["secret", None, None]
+    assert looked == ([] if binding == "GRPC" else ["localhost"])
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,11 @@ class Checked(AbstractResolver):
         """There is nothing to close."""
 
 
+def checked(resolve: Resolve | None) -> Checked | None:
+    """A resolver for `opened` that asks `resolve`; None for the system's."""
+    return None if resolve is None else Checked(resolve)
+
+
 class Exchanger:
     """Requests over one session, with deadlines and errors of the bridge."""
 
@@ -261,6 +266,8 @@ class Exchanger:
 
     def _proxy(self, url: URL) -> URL | None:
         """The proxy for a URL, asked for once per origin. Raises UNAVAILABLE for one we cannot use."""
+        if self._options.resolve is not None:
+            return None  # a proxy would connect to whatever it likes
         origin = (url.scheme, url.authority)
         if origin not in self._proxies:
             try:

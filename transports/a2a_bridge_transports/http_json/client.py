@@ -21,6 +21,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
 from a2a_bridge_transports._http.session import (
     Exchanger,
+    checked,
     opened,
     parsed,
     redirected,
@@ -190,5 +191,5 @@ async def dial(
     interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
 ) -> AsyncIterator[Service]:
     """A client side with a session of its own."""
-    async with opened(options) as session:
+    async with opened(options, checked(options.resolve)) as session:
         yield HttpJsonClient(interface, dialect, options, Exchanger(session, options))

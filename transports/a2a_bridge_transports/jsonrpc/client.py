@@ -21,6 +21,7 @@ from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
 from a2a_bridge_transports._http.session import (
     Exchanger,
+    checked,
     opened,
     parsed,
     redirected,
@@ -158,5 +159,5 @@ async def dial(
     interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
 ) -> AsyncIterator[Service]:
     """A client side with a session of its own."""
-    async with opened(options) as session:
+    async with opened(options, checked(options.resolve)) as session:
         yield JsonRpcClient(interface, dialect, options, Exchanger(session, options))

@@ -1,0 +1,322 @@
+"""Where the interfaces of a card lead: which may be dialled, which get the operator's credentials, which answer.
+
+A card says what its author likes. Rules:
+1. The operator has named the host of the URL that was given, at any port, and the origins in `credentials_for`. What was
+   named may be dialled, and gets the parameters of the options (`-H`): at the host of an https URL over TLS only.
+2. Another host gets no parameters of the options. It is not dialled where it is link-local or a metadata service; where it
+   is this machine and the named host is not; where it is in a private network and the named host is public. All its
+   addresses count. Over HTTP they are looked at again for each connection.
+3. An interface that is refused, or does not answer, is replaced by the named host: same path, or the named path where the
+   card has none; for gRPC the same port. `trust_card_urls` takes the card's URLs as they are.
+4. What callers send (`forward`) goes wherever their calls go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from ipaddress import ip_address, ip_network
+from urllib.parse import urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
+
+from a2a_bridge.bindings import DialOptions, find
+from a2a_bridge.cards.select import Candidate
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.push.guard import is_public
+
+#: host, port → its addresses. Raises OSError when it has none
+Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
+#: host, port → why nobody answers there; empty when somebody does
+Knock = Callable[[str, int], Awaitable[str]]
+
+#: addresses of one link and of the metadata services of clouds, which are nobody's agent
+_NEVER = tuple(
+    ip_network(text)
+    for text in ("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "168.63.129.16/32", "100.100.100.200/32")
+)
+_DEFAULT_PORTS = {"http": 80, "grpc": 80, "https": 443, "grpcs": 443}
+#: how gRPC's own targets begin: `dns:host:port`, `dns:///host:port`, `ipv4:1.2.3.4:5`, `ipv6:[::1]:5`
+_NATIVE = re.compile(r"(?:dns|ipv4|ipv6):(?://[^/]*/)?")
+_SECURE = frozenset({"https", "grpcs"})
+
+
+class Reach(IntEnum):
+    """From where an address can be reached: the larger, the farther."""
+
+    NEVER = 0
+    LOOPBACK = 1
+    PRIVATE = 2
+    PUBLIC = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The host and port behind a URL or `host:port`."""
+
+    host: str
+    port: int
+    #: whether it is spoken to over TLS
+    secure: bool
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the name is that of this machine, so that all such names are one."""
+        return (
+            self.host == "localhost"
+            or self.host.endswith(".localhost")
+            or _reach(self.host) is Reach.LOOPBACK
+        )
+
+    def is_at(self, other: Place) -> bool:
+        """Whether both are of one host."""
+        return self.host == other.host or (self.is_local and other.is_local)
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """One interface after it was looked at."""
+
+    candidate: Candidate
+    #: why it is not dialled; empty when it is
+    refusal: str = ""
+    #: why it did not answer; empty when it did, or was not asked
+    silence: str = ""
+    #: the URL of the card that this one replaces, and why; empty for none
+    instead_of: str = ""
+
+
+def place_of(url: str) -> Place | None:
+    """The place of a URL, a gRPC URL, `host:port`, or a target of gRPC's own that names one address; else None."""
+    native = _NATIVE.match(url)
+    if native is not None:
+        url = url[native.end() :]
+    separator = "://" in url
+    try:
+        parts = urlsplit(url if separator else f"//{url}")
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
+    except ValueError:
+        return None
+    if not parts.hostname or not port or (separator and parts.scheme not in _DEFAULT_PORTS):
+        return None
+    secure = parts.scheme in _SECURE or (not separator and port == _DEFAULT_PORTS["https"])
+    return Place(parts.hostname.rstrip(".").lower(), port, secure)
+
+
+def moved(candidate: Candidate, named: str) -> Candidate | None:
+    """The same interface at the host that was named; None where that is no other place."""
+    url, base = candidate.interface.url, place_of(named)
+    here, family = place_of(url), _family(candidate)
+    if base is None or family not in ("http", "grpc"):
+        return None
+    if family == "grpc":
+        if here is None or here.is_at(base):
+            return None
+        host = f"[{base.host}]" if ":" in base.host else base.host
+        scheme, separator, _ = url.partition("://")
+        target = f"{scheme + separator if separator else ''}{host}:{here.port}"
+    else:
+        if here is not None and here.is_at(base) and here.port == base.port:
+            return None
+        given, parts = urlsplit(named), urlsplit(url if "://" in url else f"http://{url}")
+        path = parts.path
+        if path in ("", "/") and not given.query and not given.path.endswith(".json"):
+            path = given.path or path
+        target = urlunsplit((given.scheme, given.netloc, path, parts.query, ""))
+    interface = type(candidate.interface)()
+    interface.CopyFrom(candidate.interface)
+    interface.url = target
+    return Candidate(interface, candidate.dialect)
+
+
+class Destinations:
+    """Looks at the interfaces of a card.
+
+    options: with `named`, the URL that the operator gave; without it all is as if it were named. lookup, knock: how names
+    are resolved, and how it is found out whether somebody answers.
+    """
+
+    def __init__(
+        self, options: DialOptions, *, lookup: Lookup | None = None, knock: Knock | None = None
+    ) -> None:
+        self._options = options
+        self._lookup = lookup or _system
+        self._knock = knock or self._connect
+        self._named = place_of(options.named) if options.named else None
+        #: the reach of the named host, once it was needed
+        self._near: Reach | None = None
+        self._origins = [place for text in options.credentials_for if (place := place_of(text)) is not None]
+
+    async def vetted(self, candidates: Sequence[Candidate]) -> list[Destination]:
+        """What may be dialled, with or without credentials, and what not. It connects to nothing."""
+        if self._named is None:
+            return [Destination(one) for one in candidates]
+        return [await self._vet(one, self._named) for one in candidates]
+
+    async def settled(self, candidates: Sequence[Candidate]) -> list[Destination]:
+        """The same after a look whether somebody answers; what does not, or is refused, is replaced where that helps."""
+        found = await self.vetted(candidates)
+        return list(await asyncio.gather(*map(self._settle, found)))
+
+    def fallbacks(self, found: Sequence[Destination]) -> list[Candidate]:
+        """What may be dialled: the interfaces, and after them the same at the named host."""
+        usable = [one.candidate for one in found if not one.refusal]
+        if self._named is None or self._options.trust_card_urls:
+            return usable
+        known = {one.interface.url for one in usable}
+        for one in found:
+            other = self._moved(one.candidate, self._named)
+            if other is not None and other.interface.url not in known:
+                known.add(other.interface.url)
+                usable.append(other)
+        return usable
+
+    async def _vet(self, candidate: Candidate, named: Place) -> Destination:
+        url = candidate.interface.url
+        place = self._place(candidate)
+        if place is not None and self._is_named(place, named):
+            return Destination(candidate)
+        candidate = replace(candidate, credentials=False)
+        if self._options.trust_card_urls or (place is not None and place.is_at(named)):
+            return Destination(candidate)
+        if place is None:
+            return Destination(candidate, "a socket of this machine" if url.startswith("unix") else "")
+        if self._near is None:
+            self._near = await self._reach_of(named)
+        try:
+            refusal = _refusal(await self._reach_of(place), self._near)
+        except OSError:
+            refusal = ""  # nobody can connect to it either, unless a proxy knows it
+        if not refusal and not _proxied(candidate, place):
+            candidate = replace(candidate, resolve=self._resolving(self._near))
+        return Destination(candidate, refusal)
+
+    async def _settle(self, one: Destination) -> Destination:
+        silence = one.refusal or await self._silence(one.candidate)
+        if not silence or self._named is None or self._options.trust_card_urls:
+            return one if one.refusal else replace(one, silence=silence)
+        other = self._moved(one.candidate, self._named)
+        if other is not None and not await self._silence(other):
+            return Destination(other, instead_of=f"{one.candidate.interface.url} ({silence})")
+        return one if one.refusal else replace(one, silence=silence)
+
+    def _moved(self, candidate: Candidate, named: Place) -> Candidate | None:
+        """See `moved`; it gets credentials under the same rules."""
+        other = moved(candidate, self._options.named)
+        place = None if other is None else self._place(other)
+        if other is None or place is None:
+            return None
+        return replace(other, credentials=self._is_named(place, named))
+
+    def _place(self, candidate: Candidate) -> Place | None:
+        place = place_of(candidate.interface.url)
+        if place is None or self._options.grpc_tls is None or _family(candidate) != "grpc":
+            return place
+        return replace(place, secure=self._options.grpc_tls)
+
+    def _is_named(self, place: Place, named: Place) -> bool:
+        if any(origin.is_at(place) and origin.port == place.port for origin in self._origins):
+            return True
+        return place.is_at(named) and (place.secure or not named.secure or named.is_local)
+
+    async def _silence(self, candidate: Candidate) -> str:
+        place = place_of(candidate.interface.url)
+        if place is None or _family(candidate) not in ("http", "grpc") or _proxied(candidate, place):
+            return ""
+        return await self._knock(place.host, place.port)
+
+    async def _connect(self, host: str, port: int) -> str:
+        try:
+            async with asyncio.timeout(self._options.connect_timeout):
+                _, writer = await asyncio.open_connection(host, port)
+        except TimeoutError:
+            return "no answer in time"
+        except (OSError, UnicodeError) as error:
+            return getattr(error, "strerror", None) or "no connection"
+        writer.close()
+        return ""
+
+    async def _reach_of(self, place: Place) -> Reach:
+        """The nearest of its addresses. Raises OSError when it has none."""
+        if place.is_local:
+            return Reach.LOOPBACK
+        literal = _reach(place.host)
+        if literal is not None:
+            return literal
+        try:
+            addresses = await self._lookup(place.host, place.port)
+        except OSError:
+            if place is self._named:
+                return Reach.PUBLIC  # the strictest: nothing inner is reached by its card
+            raise
+        return min((_reach(text) or Reach.NEVER for text in addresses), default=Reach.PUBLIC)
+
+    def _resolving(self, named: Reach) -> Lookup:
+        """Addresses for a connection to a host that only the card names."""
+
+        async def resolve(host: str, port: int) -> Sequence[str]:
+            literal = _reach(host)
+            addresses = [host] if literal is not None else await self._lookup(host, port)
+            for text in addresses:
+                why = _refusal(_reach(text) or Reach.NEVER, named)
+                if why:
+                    raise A2AError(
+                        Reason.UNAVAILABLE,
+                        f"the card's host {host} leads to {why}",
+                        metadata={"phase": "connect"},
+                        blame=Blame.PEER,
+                    )
+            return addresses
+
+        return resolve
+
+
+def _refusal(found: Reach, named: Reach) -> str:
+    if found is Reach.NEVER:
+        return "an address that is never an agent's (link-local, metadata)"
+    if found is Reach.LOOPBACK and named is not Reach.LOOPBACK:
+        return "this machine, and the agent was named elsewhere"
+    if found is Reach.PRIVATE and named is Reach.PUBLIC:
+        return "a private network, and the agent was named outside of it"
+    return ""
+
+
+def _reach(text: str) -> Reach | None:
+    """The reach of an address; None for what is none."""
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = getattr(address, "ipv4_mapped", None)
+    address = mapped or address
+    if any(address.version == network.version and address in network for network in _NEVER):
+        return Reach.NEVER
+    if address.is_loopback or address.is_unspecified:
+        return Reach.LOOPBACK
+    return Reach.PUBLIC if is_public(address) else Reach.PRIVATE
+
+
+def _proxied(candidate: Candidate, place: Place) -> bool:
+    """Whether a proxy of the environment connects to an interface, and resolves its host."""
+    if _family(candidate) != "http" or place.is_local:
+        return False
+    scheme = urlsplit(candidate.interface.url).scheme or "http"
+    return bool(getproxies().get(scheme)) and not proxy_bypass(f"{place.host}:{place.port}")
+
+
+def _family(candidate: Candidate) -> str:
+    try:
+        return find(candidate.interface.protocol_binding).family
+    except LookupError:
+        return ""
+
+
+async def _system(host: str, port: int) -> Sequence[str]:
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:
+        raise OSError("no such host") from error
+    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))

@@ -1,0 +1,208 @@
+"""Where the interfaces of a card lead: what is dialled, what gets credentials, what is used instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from a2a_bridge.bindings import DialOptions
+from a2a_bridge.cards import Candidate, interface
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.dialects import V1_0
+from a2a_bridge.gateway.destinations import Destination, Destinations, moved, place_of
+
+#: hosts and their addresses; all others have none
+HOSTS = {
+    "agent.example": ["93.184.216.34"],
+    "api.example": ["93.184.216.35"],
+    "inside.example": ["10.1.2.3"],
+    "both.example": ["93.184.216.35", "127.0.0.1"],
+    "meta.example": ["169.254.169.254"],
+    "box.lan": ["192.168.1.5"],
+}
+TOKEN = {"authorization": "Bearer secret"}
+
+
+async def lookup(host: str, _port: int) -> Sequence[str]:
+    if host not in HOSTS:
+        raise OSError("no such host")
+    return HOSTS[host]
+
+
+def candidate(url: str) -> Candidate:
+    return Candidate(
+        interface("GRPC" if "://" not in url or url.startswith("grpc") else "JSONRPC", url), V1_0
+    )
+
+
+def looking(named: str, *, answering: Sequence[str] = (), **options: object) -> Destinations:
+    """answering: `host:port` where somebody answers."""
+
+    async def knock(host: str, port: int) -> str:
+        return "" if f"{host}:{port}" in answering else "refused"
+
+    made = DialOptions(parameters=TOKEN, named=named, **options)  # type: ignore[arg-type]
+    return Destinations(made, lookup=lookup, knock=knock)
+
+
+async def vetted(named: str, url: str, **options: object) -> Destination:
+    [found] = await looking(named, **options).vetted([candidate(url)])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("named", "url", "credentials"),
+    [
+        ("https://agent.example", "https://agent.example/rpc", True),
+        ("https://agent.example", "https://AGENT.example.:8443/rpc", True),
+        ("https://agent.example", "grpcs://agent.example:50051", True),
+        ("https://agent.example", "agent.example:443", True),
+        # in the clear, where TLS was named
+        ("https://agent.example", "http://agent.example/rpc", False),
+        ("https://agent.example", "agent.example:50051", False),
+        ("http://agent.example", "agent.example:50051", True),
+        ("http://127.0.0.1:8000", "http://localhost:9000/", True),
+        ("http://localhost:8000", "[::1]:50051", True),
+        # elsewhere
+        ("https://agent.example", "https://api.example/rpc", False),
+        ("https://agent.example", "https://agent.example.evil.test/rpc", False),
+        ("http://box.lan", "https://api.example/rpc", False),
+        ("", "https://api.example/rpc", True),
+    ],
+)
+async def test_who_gets_the_operators_credentials(named: str, url: str, credentials: bool) -> None:
+    found = await vetted(named, url)
+    assert (found.refusal, found.candidate.credentials) == ("", credentials)
+
+
+async def test_further_origins_get_credentials_when_they_are_named() -> None:
+    flags = {"credentials_for": frozenset({"https://api.example", "inside.example:50051"})}
+    for url, sent in (
+        ("https://api.example/rpc", True),
+        ("inside.example:50051", True),
+        ("https://api.example:8443/rpc", False),
+    ):
+        found = await vetted("https://agent.example", url, **flags)
+        assert (found.refusal, found.candidate.credentials) == ("", sent)
+    assert (await vetted("https://agent.example", "agent.example:50051", grpc_tls=True)).candidate.credentials
+
+
+@pytest.mark.parametrize(
+    ("named", "url", "refused"),
+    [
+        ("https://agent.example", "http://169.254.169.254/latest", True),
+        ("http://127.0.0.1:8000", "http://169.254.169.254/latest", True),
+        ("http://127.0.0.1:8000", "http://meta.example/", True),
+        ("http://127.0.0.1:8000", "http://[::ffff:169.254.169.254]/", True),
+        ("https://agent.example", "http://localhost:8000/", True),
+        ("https://agent.example", "http://0.0.0.0:8000/", True),
+        ("https://agent.example", "ipv4:127.0.0.1:50051", True),
+        ("https://agent.example", "dns:///localhost:50051", True),
+        ("https://agent.example", "unix:/run/docker.sock", True),
+        ("https://agent.example", "http://both.example/", True),
+        ("https://agent.example", "inside.example:50051", True),
+        ("https://no.such.host", "inside.example:50051", True),
+        ("http://box.lan", "http://[::1]:8000/", True),
+        ("http://box.lan", "http://inside.example/", False),
+        ("http://127.0.0.1:8000", "http://inside.example/", False),
+        ("http://127.0.0.1:8000", "http://localhost:9000/", False),
+        ("https://agent.example", "https://api.example/", False),
+    ],
+)
+async def test_inner_addresses_are_refused_unless_they_are_named(named: str, url: str, refused: bool) -> None:
+    assert bool((await vetted(named, url)).refusal) is refused
+    trusted = await vetted(named, url, trust_card_urls=True)
+    assert not trusted.refusal
+    assert not (refused and trusted.candidate.credentials)
+    place = place_of(url)
+    if place is not None and "[" not in url:
+        flags = {"credentials_for": frozenset({f"{place.host}:{place.port}"})}
+        assert not (await vetted(named, url, **flags)).refusal
+
+
+async def test_a_name_that_leads_elsewhere_later_is_refused_when_it_is_connected_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = await vetted("https://agent.example", "https://api.example/")
+    resolve = found.candidate.resolve
+    assert resolve is not None
+    assert await resolve("api.example", 443) == HOSTS["api.example"]
+    monkeypatch.setitem(HOSTS, "api.example", ["169.254.169.254"])
+    with pytest.raises(A2AError, match="never an agent's") as caught:
+        await resolve("api.example", 443)
+    assert caught.value.reason is Reason.UNAVAILABLE
+    assert (await vetted("https://agent.example", "https://agent.example/")).candidate.resolve is None
+
+
+@pytest.mark.parametrize(
+    ("named", "url", "instead"),
+    [
+        ("http://127.0.0.1:28801", "http://localhost:8000/rpc?x=1", "http://127.0.0.1:28801/rpc?x=1"),
+        ("http://127.0.0.1:28801/agents/a", "http://localhost:8000/", "http://127.0.0.1:28801/agents/a"),
+        ("http://127.0.0.1:28801/card.json", "http://localhost:8000/", "http://127.0.0.1:28801/"),
+        ("https://agent.example", "http://localhost:8000/rpc", "https://agent.example/rpc"),
+        ("https://agent.example", "localhost:50051", "agent.example:50051"),
+        ("https://agent.example", "grpcs://localhost:50051", "grpcs://agent.example:50051"),
+        ("http://[::1]:8000", "agent.example:50051", "[::1]:50051"),
+        ("http://127.0.0.1:8000", "http://localhost:8000/x", None),
+        ("http://127.0.0.1:8000", "localhost:50051", None),
+        ("https://agent.example", "unix:/run/agent.sock", None),
+    ],
+)
+def test_the_same_interface_at_the_named_host(named: str, url: str, instead: str | None) -> None:
+    found = moved(candidate(url), named)
+    assert (found.interface.url if found is not None else None) == instead
+
+
+async def test_what_does_not_answer_is_replaced_by_what_was_named() -> None:
+    card = [
+        candidate("http://localhost:8000/rpc"),
+        candidate("http://127.0.0.1:28801/"),
+        candidate("localhost:50051"),
+    ]
+    named = "http://127.0.0.1:28801"
+    found = await looking(named, answering=["127.0.0.1:28801"]).settled(card)
+    assert [one.candidate.interface.url for one in found] == [
+        "http://127.0.0.1:28801/rpc",
+        "http://127.0.0.1:28801/",
+        "localhost:50051",
+    ]
+    assert [(bool(one.instead_of), one.silence) for one in found] == [
+        (True, ""),
+        (False, ""),
+        (False, "refused"),
+    ]
+    found = await looking(named, answering=["127.0.0.1:28801"], trust_card_urls=True).settled(card)
+    assert [one.candidate.interface.url for one in found] == [one.interface.url for one in card]
+    assert [one.silence for one in found] == ["refused", "", "refused"]
+
+
+async def test_what_is_refused_is_replaced_too_and_gets_credentials_over_tls_only() -> None:
+    card = [
+        candidate("http://localhost:8000/rpc"),
+        candidate("localhost:50051"),
+        candidate("http://169.254.169.254/"),
+    ]
+    answering = ["agent.example:443", "agent.example:50051"]
+    found = await looking("https://agent.example", answering=answering).settled(card)
+    assert [(one.candidate.interface.url, one.candidate.credentials) for one in found] == [
+        ("https://agent.example/rpc", True),
+        ("agent.example:50051", False),
+        ("https://agent.example/", True),
+    ]
+    found = await looking("https://agent.example").settled(card)
+    assert all(one.refusal for one in found)
+
+
+async def test_without_a_look_the_named_host_comes_last() -> None:
+    card = [candidate("https://api.example/rpc"), candidate("http://169.254.169.254/")]
+    destinations = looking("https://agent.example")
+    usable = destinations.fallbacks(await destinations.vetted(card))
+    assert [one.interface.url for one in usable] == [
+        "https://api.example/rpc",
+        "https://agent.example/rpc",
+        "https://agent.example/",
+    ]
+    alone = looking("https://agent.example", trust_card_urls=True)
+    assert alone.fallbacks(await alone.vetted(card[:1]))[0].interface.url == "https://api.example/rpc"
