@@ -54,6 +54,29 @@ async def test_everything_by_default() -> None:
             assert [(one["protocolBinding"], one["url"]) for one in found] == listed(server.card)
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (
+            "/",
+            {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": "message/send",
+                "params": {"message": {"kind": "message", "messageId": "m", "role": "user", "parts": []}},
+            },
+        ),
+        ("/v1/message:send", {"message": {"messageId": "m", "role": "ROLE_USER"}}),
+    ],
+)
+async def test_a_message_of_0_3_without_parts_is_refused_as_in_1_0(path: str, body: Any) -> None:
+    async with serve(agent()) as server, httpx.AsyncClient(base_url=f"http://{server.http}") as http:
+        answer = (await http.post(path, json=body)).json()
+    error = answer["error"]
+    assert error.get("message", "").startswith("message.parts: required")
+    assert answer.get("code", error["code"]) == -32602
+
+
 async def test_what_is_not_declared_is_not_there() -> None:
     async with serve(agent(), [interface("JSONRPC", "/rpc")]) as server:
         assert server.grpc is None
