@@ -207,10 +207,15 @@ async def several_turns(talk: Talk) -> None:
         "wrong context", client.send_message(sending("done", task_id=task.id, context_id="another"))
     )
     await talk.watch(
-        "again", client.send_streaming_message(sending("work", "auth who are you?", task_id=task.id))
+        "again",
+        client.send_streaming_message(
+            sending("work", "auth who are you?", task_id=task.id, context_id=task.context_id)
+        ),
     )
     await talk.ask("cancel", client.cancel_task(hub.CancelTaskRequest(id=task.id)))
-    await talk.ask("too late", client.send_message(sending("done", task_id=task.id)))
+    await talk.ask(
+        "too late", client.send_message(sending("done", task_id=task.id, context_id=task.context_id))
+    )
 
 
 @scenario

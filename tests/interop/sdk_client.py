@@ -24,6 +24,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import METHODS
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation
+from a2a_bridge.dialects import carrying
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from tests.patience import PATIENCE
@@ -68,7 +69,7 @@ class SdkService:
         self._streaming = streaming
 
     async def unary(self, call: Call[Any, Any], /) -> Any:
-        request = to_sdk(call.request)
+        request = _sealed(call)
         context = _context(call)
         try:
             if call.operation is ops.SEND_MESSAGE:
@@ -76,23 +77,42 @@ class SdkService:
                 events = [event async for event in self._unary.send_message(request, context=context)]
                 (event,) = events
                 which = event.WhichOneof("payload")
-                return hub.SendMessageResponse(**{which: from_sdk(getattr(event, which))})
+                answer = a2a_pb2.SendMessageResponse(**{which: getattr(event, which)})
+                return _opened(answer, ops.SEND_MESSAGE)
             method = getattr(self._unary, _METHODS[call.operation])
             answer = await method(request, context=context)
         except (SdkError, *_LEAKING) as error:
             raise error_of(error) from error
-        return Empty() if answer is None else from_sdk(answer)
+        return Empty() if answer is None else _opened(answer, call.operation)
 
     async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
         client = self._streaming
         method = client.send_message if call.operation is ops.SEND_STREAMING_MESSAGE else client.subscribe
-        events: Any = method(to_sdk(call.request), context=_context(call))
+        events: Any = method(_sealed(call), context=_context(call))
         try:
             async with aclosing(events):
                 async for event in events:
-                    yield from_sdk(event)
+                    yield _opened(event, call.operation)
         except (SdkError, *_LEAKING) as error:
             raise error_of(error) from error
+
+
+# What the terms of 0.x have and 1.0 has not is carried beside the messages; the bindings of the bridge seal that on the
+# way out and open it on the way in, and so does whoever stands in for them.
+
+
+def _sealed(call: Call[Any, Any]) -> Any:
+    wire = carrying.sealed_request(call.request.SerializeToString(), _path(call.operation))
+    return getattr(a2a_pb2, call.request.DESCRIPTOR.name).FromString(wire)
+
+
+def _opened(answer: Any, operation: ops.Operation[Any, Any]) -> Any:
+    wire = carrying.opened_response(answer.SerializeToString(), _path(operation))
+    return operation.response.FromString(wire)
+
+
+def _path(operation: ops.Operation[Any, Any]) -> str:
+    return f"/lf.a2a.v1.A2AService/{operation.name}"
 
 
 def _context(call: Call[Any, Any]) -> ClientCallContext:

@@ -16,7 +16,7 @@ from a2a.client import A2ACardResolver
 from a2a_bridge.bindings import DialOptions, find, http_fetch
 from a2a_bridge.cards import Candidate, interface, resolve, select
 from a2a_bridge.core.agent_api import Client
-from a2a_bridge.dialects import V1_0
+from a2a_bridge.dialects import V1_0, carrying
 from a2a_bridge.mounting import VERSIONS
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import Server, serve_gateway
@@ -35,6 +35,9 @@ from tests.peers.processes import AGENTS, Agent, PeerClient
 from tests.peers.transcript import settled, transcripts
 
 pytestmark = pytest.mark.sdk
+
+#: the key of the gateway's process and of this one
+SHARED = "a key for one test"
 
 CONVERSATIONS = (
     "direct_message",
@@ -145,8 +148,11 @@ async def test_an_older_agent_with_one_binding_is_reached_by_clients_of_every_ve
     extended = f"{running.http}/agent/authenticatedExtendedCard" if release == "0.2.16" else ""
     async with (
         httpx.AsyncClient(timeout=PATIENCE, verify=False) as http,  # noqa: S501  no TLS here
-        serving("gateway", running.http, *ANY_PORT) as gateway,
+        serving("gateway", running.http, *ANY_PORT, env={"A2A_BRIDGE_KEY": SHARED}) as gateway,
     ):
+        carrying.use_key(
+            SHARED.encode()
+        )  # our clients of 0.x believe what the gateway carries, and the reverse
         expected = await settled(BareCaller(http, running.url("JSONRPC"), extended), OLDER_CONVERSATIONS)
         assert expected.keys() == set(OLDER_CONVERSATIONS)
         for client in CLIENTS:

@@ -95,7 +95,8 @@ async def test_every_operation_passes(front: str, upstream: str) -> None:
 async def test_cards_name_the_gateway_and_nothing_else(front: str, upstream: str) -> None:
     async with chain(front, upstream) as links:
         own = links.gateway.card.supported_interfaces
-        assert [one.protocol_binding for one in own] == list(BINDINGS)
+        found = {(one.protocol_version, one.protocol_binding) for one in own}
+        assert found == set(product(("1.0", "0.3", "0.2.5"), BINDINGS))
         theirs = {one.url for one in links.agent.card.supported_interfaces}
         assert theirs.isdisjoint(one.url for one in own)
         extended = full(hub.AgentCard)

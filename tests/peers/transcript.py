@@ -29,7 +29,8 @@ IGNORED = {
     "supportedInterfaces": "a card says where it was served",
     "protocolVersion": "a card says what is spoken there",
 }
-_UUID = re.compile("[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
+#: a generated id; not the code of what a bridge carries, which has as many digits and stands before `.{`
+_UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}(?!\.\{)")
 
 Lines = list[tuple[str, Any]]
 

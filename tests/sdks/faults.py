@@ -1,0 +1,127 @@
+"""What the SDKs of other languages do otherwise, as data: each with the place in the SDK's source that shows it.
+
+As in tests/peers/faults.py, a fault takes something out of a comparison, and shows when the SDK talks to itself or to
+an agent of ours without a gateway between.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.peers.faults import (
+    AGENT,
+    CLIENT,
+    EVERY,
+    WITHOUT_MEDIA_TYPES,
+    Fault,
+    nothing,
+    without_empties,
+    without_residues,
+    wordless,
+)
+
+GO, GO_COMPAT = "a2a-go 2.3.1", "a2a-go 2.3.1 compat"
+
+
+def in_any_order(tree: Any) -> Any:
+    """Push configurations are compared as a set, and without the names that their order gives them."""
+    if not isinstance(tree, list):
+        return tree
+    urls = [one.get("pushNotificationConfig", {}).get("url", "") for one in tree if isinstance(one, dict)]
+    return sorted(urls)
+
+
+FAULTS: tuple[Fault, ...] = (
+    *(
+        Fault(
+            "push configurations come in the order of a Go map (a2asrv/push/store.go, List)",
+            AGENT,
+            name,
+            EVERY,
+            in_any_order,
+            "push_config_lists",
+            "list*",
+            sometimes=True,
+        )
+        for name in (GO, GO_COMPAT)
+    ),
+    *(
+        Fault(
+            "an executor's error overtakes the events before it, and a task may be told before or after its failure"
+            " (internal/taskexec/local_manager.go)",
+            AGENT,
+            name,
+            EVERY,
+            nothing,
+            "errors",
+            "midway *",
+            sometimes=True,
+        )
+        for name in (GO, GO_COMPAT)
+    ),
+    *(
+        Fault(
+            "a second message to an unknown task meets the first one's execution, which is not cleaned up yet"
+            " (internal/taskexec/local_manager.go)",
+            AGENT,
+            name,
+            EVERY,
+            nothing,
+            "unknown_tasks",
+            label,
+            sometimes=True,
+        )
+        for name in (GO, GO_COMPAT)
+        for label in ("send", "stream *")
+    ),
+    *(
+        Fault(
+            "the words of a failed cancellation depend on which of two paths finds out first",
+            AGENT,
+            name,
+            EVERY,
+            wordless,
+            "unknown_tasks",
+            "cancel",
+            sometimes=True,
+        )
+        for name in (GO, GO_COMPAT)
+    ),
+    *(
+        Fault(
+            "a cancellation may meet the queue that the run before it is closing (internal/taskexec)",
+            AGENT,
+            name,
+            EVERY,
+            nothing,
+            "cancelled_while_asking",
+            label,
+            sometimes=True,
+        )
+        for name in (GO, GO_COMPAT)
+        for label in ("cancel", "get")
+    ),
+    Fault(
+        "empty members of a card are written over gRPC and left out in JSON (a2apb/v1/pbconv, a2a/agent.go)",
+        AGENT,
+        GO,
+        EVERY,
+        without_empties,
+        "extended_card",
+    ),
+    Fault(
+        "clients of 1.0 see in metadata what the bridge carries beside a message of 0.3",
+        CLIENT,
+        GO,
+        EVERY,
+        without_residues,
+        sometimes=True,
+    ),
+    Fault(
+        "media types of text and data parts have no place in 0.3 (a2acompat/a2av0/conversions.go, FromV1Part)",
+        CLIENT,
+        GO_COMPAT,
+        EVERY,
+        WITHOUT_MEDIA_TYPES,
+    ),
+)

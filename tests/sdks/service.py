@@ -1,0 +1,68 @@
+"""An SDK's client in another language as a Service of ours, over the line protocol (lines.md). Not a client.
+
+Requests and answers cross over as ProtoJSON of 1.0; the SDK turns them into its own types and back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.dialects import JSONRPC, V1_0, carrying
+from tests.peers.processes import PeerClient, PeerError
+
+_FORM = V1_0.form(JSONRPC)
+_ROWS = {row.operation: row for row in _FORM.rows}
+
+#: names of errors that an SDK spells otherwise
+_SPELLED = {"UNAUTHORIZED": "PERMISSION_DENIED", "INTERNAL": "INTERNAL_ERROR"}
+
+
+class LineService:
+    """Calls an agent through the client of an SDK. The answer is what the SDK made of it."""
+
+    def __init__(self, client: PeerClient, binding: str, url: str) -> None:
+        self._client = client
+        self._binding = binding
+        self._url = url
+
+    async def unary(self, call: Call[Any, Any], /) -> Any:
+        row = _ROWS[call.operation]
+        params = _sealed(row.encode_request(call.request))
+        try:
+            result = await self._client.unary(self._binding, row.address, params, url=self._url)
+        except PeerError as error:
+            raise _refusal(error) from error
+        return row.decode_response(_opened(result))
+
+    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+        row = _ROWS[call.operation]
+        params = _sealed(row.encode_request(call.request))
+        events = self._client.stream(self._binding, row.address, params, url=self._url)
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    yield row.decode_response(_opened(event))
+        except PeerError as error:
+            raise _refusal(error) from error
+
+
+# As the bindings of the bridge do with what they carry beside messages.
+
+
+def _sealed(tree: Any) -> Any:
+    return json.loads(carrying.dumps(tree))
+
+
+def _opened(tree: Any) -> Any:
+    return carrying.loads(json.dumps(tree).encode())
+
+
+def _refusal(error: PeerError) -> A2AError:
+    name = _SPELLED.get(error.tree["type"], error.tree["type"])
+    reason = Reason[name] if name in Reason.__members__ else Reason.INTERNAL_ERROR
+    return A2AError(reason, error.tree["message"], blame=Blame.PEER)
