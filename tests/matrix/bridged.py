@@ -12,6 +12,7 @@ import httpx
 
 from a2a_bridge.bindings import DialOptions, find
 from a2a_bridge.cards import Candidate, interface
+from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import Server, connect, serve_agent, serve_gateway
@@ -41,6 +42,8 @@ class Peers:
 
     agents: Callable[..., Agent]
     clients: Callable[[str], PeerClient]
+    #: clients of other languages: a side that has one, and the URL to call -> that client
+    services: Callable[[Side, str], Service | None] = lambda _side, _url: None
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,13 @@ class Upstream:
 class Result:
     """What became of a cell.
 
-    lines: where the transcripts differ and should not. excuses: what it took for there to be no more.
+    lines: where the transcripts differ and should not. excuses: what it took for there to be no more. operations: how
+    many lines were compared.
     """
 
     lines: tuple[str, ...]
     excuses: frozenset[Fault | Deviation] = frozenset()
+    operations: int = 0
 
 
 @asynccontextmanager
@@ -114,6 +119,8 @@ async def calling(
     if side.who == OURS:
         async with find(side.binding).dial(there, by_version(side.version), options) as service:
             yield ServiceCaller(service, "0.3" if side.version == "1.0" else side.version)
+    elif (service := peers.services(side, there.url)) is not None:
+        yield ServiceCaller(service)
     elif side.who == "1.3.0":
         described = card()
         described.supported_interfaces.append(there)
@@ -136,7 +143,7 @@ def judged(expected: dict[str, Lines], got: dict[str, Lines], client: Side, agen
         others = [other for other in needed if other is not one]
         if found(others) == lines:
             needed = others
-    return Result(lines, frozenset(needed))
+    return Result(lines, frozenset(needed), sum(map(len, got.values())))
 
 
 async def direct(client: Side, agent: Side, peers: Peers) -> Result:
