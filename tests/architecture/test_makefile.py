@@ -24,6 +24,7 @@ PROMISED = [
     "lock",
     "crash",
     "matrix",
+    "sdks",
     "peers",
     "crash",
     "soak",
