@@ -91,11 +91,11 @@ def test_http_rules_with_and_without_a_tenant() -> None:
     assert sorted(found, key=str) == sorted(plain + tenant, key=str)
 
 
-def test_clients_subscribe_with_get() -> None:
-    """Clients take the first rule that fits."""
+def test_clients_subscribe_with_post() -> None:
+    """Clients take the first rule that fits: agents of Go, Java and .NET know no other."""
     row = FORMS["HTTP+JSON"].row(ops.SUBSCRIBE_TO_TASK)
     assert row is not None
-    assert [rule.method for rule in row.address.rules] == ["GET", "GET", "POST", "POST"]
+    assert [rule.method for rule in row.address.rules] == ["POST", "POST", "GET", "GET"]
 
 
 def test_a_query_holds_no_messages_and_no_maps() -> None:

@@ -244,13 +244,13 @@ async def test_deleted_in_several_spellings(body: str, status: str) -> None:
 @pytest.mark.parametrize("status", ["404 Not Found", "405 Method Not Allowed"])
 async def test_subscribe_tries_the_other_method_and_remembers(status: str) -> None:
     def answer(first: str, *_: Any) -> bytes:
-        return http("", status) if first.startswith("GET") else sse(f"data: {EVENT}\n\n")
+        return http("", status) if first.startswith("POST") else sse(f"data: {EVENT}\n\n")
 
     async with peering(answer) as peer, dialling(peer.url, "HTTP+JSON") as service:
         for _ in range(2):
             request = hub.SubscribeToTaskRequest(id="7")
             assert len([event async for event in Client(service).subscribe_to_task(request)]) == 1
-    assert [first.split()[0] for first, *_ in peer.requests] == ["GET", "POST", "POST"]
+    assert [first.split()[0] for first, *_ in peer.requests] == ["POST", "GET", "GET"]
 
 
 async def test_a_missing_task_is_no_reason_to_try_the_other_method() -> None:

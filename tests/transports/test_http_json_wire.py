@@ -268,7 +268,7 @@ def test_a_body_leaves_out_what_the_path_says() -> None:
 
 def test_subscribe_can_go_two_ways() -> None:
     targets = imploded(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id="7"))
-    assert [target.method for target in targets] == ["GET", "POST"]
+    assert [target.method for target in targets] == ["POST", "GET"]
 
 
 def test_a_path_needs_its_members() -> None:

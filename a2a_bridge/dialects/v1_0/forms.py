@@ -41,14 +41,15 @@ _QUERY_KINDS = {
 def http_address(operation: ops.Operation[Any, Any]) -> HttpAddress:
     """The HTTP rules of an operation, tenant forms included.
 
-    SubscribeToTask is GET in the rule and POST in the specification's prose (5.3, 11.3.2): both are given.
+    SubscribeToTask is GET in the rule and POST in the specification's prose (5.3, 11.3.2). Both are given, and POST
+    first: every SDK takes it, but those of Go, Java and .NET take no GET.
     """
     method: MethodDescriptor = SERVICE.methods_by_name[operation.name]
     options = MethodOptions.FromString(method.GetOptions().SerializeToString())
     first = options.Extensions[POOL.FindExtensionByName("google.api.http")]
     rules = [_http_rule(rule, operation.request) for rule in (first, *first.additional_bindings)]
     if operation is ops.SUBSCRIBE_TO_TASK:
-        rules += [HttpRule("POST", rule.template, body=True) for rule in rules]
+        rules = [HttpRule("POST", rule.template, body=True) for rule in rules] + rules
     return HttpAddress(tuple(rules))
 
 
