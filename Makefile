@@ -11,7 +11,7 @@ PEERS := 0.2 0.3
 # More arguments for pytest, such as: make test PYTEST_ARGS="-k codec -x"
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
-# Arguments of the programs behind `crash`, `sdks` and `soak`.
+# Arguments of the programs behind `crash`, `frameworks`, `sdks` and `soak`.
 ARGS ?=
 SOURCES := a2a_bridge transports proto tests benchmarks examples
 # Folders that do not exist yet are not an error.
@@ -23,7 +23,7 @@ PRESENT = $(wildcard $(SOURCES))
 MAKEFLAGS += --no-print-directory
 
 .PHONY: help install demo test check bench generate checkgenerate format checkformat lint breaking types layers \
-	docs dist compat interpreters lock clean peers matrix sdks crash soak
+	docs dist compat interpreters lock clean peers matrix frameworks sdks crash soak
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -73,6 +73,10 @@ matrix: install peers ## every client version and binding through a gateway to e
 # The toolchains are those of the machine; what is absent is said and skipped. So far: Go.
 sdks: install peers ## clients and agents of other languages: directly, on serve, through gateways (ARGS: see tests/sdks)
 	$(BIN)/python -m tests.sdks $(ARGS)
+
+# Each framework is installed from the registry into an environment of its own; a minute for all.
+frameworks: install ## run agents of other frameworks behind the gateway, and record them anew (ARGS: names)
+	$(BIN)/python -m tests.frameworks $(ARGS)
 
 # Seconds a round: about 4. It takes the seed of an earlier run too: make crash ARGS="--seed 7".
 crash: install ## kill a server 200 times under load, on SQLite, and compare (ARGS: see tests/durability/crash.py)

@@ -24,6 +24,7 @@ PROMISED = [
     "lock",
     "crash",
     "matrix",
+    "frameworks",
     "sdks",
     "peers",
     "crash",

@@ -1,0 +1,137 @@
+"""Runs real agents of frameworks behind the gateway and records them anew: `make frameworks`, ARGS: names.
+
+Each framework gets an environment of its own below .build/frameworks. Nothing of this is part of `make test`, which
+replays the recordings (test_recorded.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+import venv
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.architecture.repository import ROOT
+from tests.cli.commands import ANY_PORT, serving
+from tests.frameworks.programs import ANSWER, FRAMEWORKS, HERE, RECORDED, Framework
+from tests.frameworks.recording import recording
+from tests.frameworks.talking import through_a_gateway
+from tests.patience import PATIENCE
+
+FOLDER = ROOT / ".build" / "frameworks"
+
+
+def environment(framework: Framework) -> Path:
+    """Makes the environment of a framework, or finds it as it should be; returns its Python."""
+    folder = FOLDER / framework.name
+    python, stamp = folder / "bin" / "python", folder / "packages.txt"
+    wanted = "\n".join(framework.packages)
+    if not stamp.exists() or stamp.read_text("utf-8") != wanted:
+        print(f"installing {' '.join(framework.packages)}", flush=True)
+        venv.create(folder, clear=True, with_pip=True)
+        command = [
+            str(python),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            *framework.packages,
+        ]
+        subprocess.run(command, check=True)
+        stamp.write_text(wanted, "utf-8")
+    return python
+
+
+@asynccontextmanager
+async def running(framework: Framework) -> AsyncIterator[str]:
+    """A framework's agent as a process; its origin, once it listens."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = await asyncio.create_subprocess_exec(
+        str(environment(framework)),
+        str(HERE / "agents" / framework.program),
+        str(port),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while not await _listens(port):
+                if process.returncode is not None:
+                    assert process.stderr is not None
+                    raise RuntimeError((await process.stderr.read()).decode()[-2000:])
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.communicate()
+
+
+async def _listens(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        await asyncio.sleep(0.1)
+        return False
+    writer.close()
+    return True
+
+
+async def record(framework: Framework) -> dict[str, list[str]]:
+    """Talks to a framework's agent through the gateway in every cell, and writes the recording down."""
+    async with running(framework) as agent, recording(agent) as recorder:
+        found = await through_a_gateway(f"{recorder.origin}/{framework.card}", *framework.flags)
+    RECORDED.mkdir(exist_ok=True)
+    told = {"packages": framework.packages, "note": framework.note, "exchanges": recorder.exchanges}
+    text = json.dumps(told, indent=1, ensure_ascii=False).replace(urlsplit(agent).netloc, "{origin}")
+    (RECORDED / f"{framework.name}.json").write_text(text + "\n", "utf-8")
+    return found
+
+
+async def adk_client() -> list[str]:
+    """An ADK agent that asks ours: its client refuses cards with a gRPC entry that is no URL."""
+    [adk] = [one for one in FRAMEWORKS if one.name == "google-adk-2"]
+    python = environment(adk)
+    echo = str(ROOT / "examples" / "echo_agent.py")
+    async with serving("serve", echo, *ANY_PORT, "--advertise", "JSONRPC,HTTP+JSON") as served:
+        process = await asyncio.create_subprocess_exec(
+            str(python),
+            str(HERE / "agents" / "google_adk_client.py"),
+            served.http,
+            ANSWER,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
+    return [] if ANSWER in out.decode() else [err.decode()[-2000:]]
+
+
+def main() -> int:
+    """0 only if every cell of every framework gives the answer."""
+    wanted = set(sys.argv[1:]) or {one.name for one in FRAMEWORKS}
+    wrong = 0
+    for framework in FRAMEWORKS:
+        if framework.name not in wanted:
+            continue
+        for cell, found in asyncio.run(record(framework)).items():
+            print(
+                f"{framework.name:20} {cell:16} {'ok' if not found else '; '.join(found)[:400]}", flush=True
+            )
+            wrong += bool(found)
+    if "google-adk-2" in wanted:
+        found = asyncio.run(adk_client())
+        print(f"{'google-adk-2 client':37} {'ok' if not found else found[0]}", flush=True)
+        wrong += bool(found)
+    print(f"frameworks: {wrong} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,13 @@
+"""A pydantic-ai agent with an offline model, served by fasta2a. Argument: the port."""
+
+import sys
+
+import uvicorn
+from fasta2a.pydantic_ai import agent_to_a2a
+from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
+
+port = int(sys.argv[1])
+agent = Agent(TestModel(custom_output_text="the answer"), name="answering")
+# Its card keeps the default URL, http://localhost:8000, as most deployments do.
+uvicorn.run(agent_to_a2a(agent), host="127.0.0.1", port=port, log_level="warning")

@@ -1,0 +1,71 @@
+"""The frameworks that are run: packages, versions, programs. Data; runs nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+RECORDED = HERE / "recorded"
+
+#: what every agent here answers
+ANSWER = "the answer"
+
+
+@dataclass(frozen=True)
+class Framework:
+    """One framework as an agent."""
+
+    name: str
+    #: what pip installs into its environment; the packages that decide what is on the wire are pinned
+    packages: tuple[str, ...]
+    #: its program below agents/, which takes a port
+    program: str
+    #: path of its card, with a query where it needs one
+    card: str = ""
+    #: flags that `a2a-bridge gateway` needs before it
+    flags: tuple[str, ...] = ()
+    #: what is special about it, for readers
+    note: str = ""
+
+
+FRAMEWORKS = (
+    Framework(
+        "pydantic-ai-2",
+        ("pydantic-ai-slim==2.68.0", "fasta2a==2.1.1", "uvicorn"),
+        "pydantic_ai_2.py",
+        note="timestamps have no zone; its card says http://localhost:8000 unless told otherwise",
+    ),
+    Framework(
+        "pydantic-ai-0",
+        ("pydantic-ai-slim==0.8.1", "fasta2a==0.6.0", "uvicorn", "opentelemetry-api<1.36"),
+        "pydantic_ai_0.py",
+        note="wants acceptedOutputModes in every configuration; answers before the task has run",
+    ),
+    Framework("google-adk-2", ("google-adk[a2a]==2.13.0",), "google_adk.py"),
+    Framework(
+        "langgraph-api",
+        ("langgraph-cli[inmem]==0.4.40", "langgraph-api==0.16.7"),
+        "langgraph_api.py",
+        card=".well-known/agent-card.json?assistant_id=f6656b99-8bed-5a18-803c-1fe67bf265ce",
+        note="methods of 1.0, stream events in the shape of 0.3",
+    ),
+    Framework(
+        "agent-framework-1",
+        (
+            "agent-framework-core==1.23.0",
+            "agent-framework-a2a==1.0.0b261022",
+            "a2a-sdk[http-server]==1.3.0",
+            "uvicorn",
+        ),
+        "agent_framework_1.py",
+        note="its interface has no protocolVersion",
+    ),
+    Framework(
+        "a2akit",
+        ("a2akit==0.0.32",),
+        "a2akit_0.py",
+        note="does not wait unless `blocking` is written out; does not stream",
+    ),
+    Framework("strands-1", ("strands-agents[a2a]==1.62.0",), "strands_1.py"),
+)
