@@ -28,6 +28,11 @@ _BASE64_STANDARD = bytes.maketrans(b"-_", b"+/")
 _USUAL_TIMESTAMP = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]{1,9}))?Z"
 )
+_ANY_TIMESTAMP = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
+    r"(?:[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]+))?)?\s*([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?",
+    re.ASCII,
+)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - UTC by definition; an aware one only costs time
 FIRST_SECOND = -62135596800
@@ -71,9 +76,15 @@ def integer(value: Json, low: int, high: int) -> int:
 
 
 def enum_number(value: Json, plan: EnumPlan) -> int:
-    """The number of an enum value given by name or by number; numbers the enum does not have are kept."""
-    if type(value) is str and value in plan.numbers:
-        return plan.numbers[value]
+    """The number of an enum value given by name or by number; numbers the enum does not have are kept.
+
+    A name may be in lower case, with hyphens, and with either spelling of "canceled".
+    """
+    if type(value) is str:
+        name = value.upper().replace("-", "_")
+        for spelling in (value, name, name.replace("CANCELLED", "CANCELED")):
+            if spelling in plan.numbers:
+                return plan.numbers[spelling]
     try:
         return integer(value, -(2**31), 2**31 - 1)
     except ValueError:
@@ -116,7 +127,7 @@ def base64_text(octets: bytes) -> str:
 
 
 def timestamp_octets(value: Json) -> str:
-    """A Timestamp message from RFC 3339: any offset, up to nine digits of a second."""
+    """A Timestamp message from RFC 3339, or from anything else that `lenient_timestamp` understands."""
     if type(value) is not str:
         raise ValueError(f"expected a date and time, got {describe(value)}")
     usual = _USUAL_TIMESTAMP.fullmatch(value)
@@ -137,13 +148,49 @@ def timestamp_octets(value: Json) -> str:
 
 
 def _unusual_timestamp(value: str) -> str:
-    # Offsets and whatever else protobuf accepts are rare: its own parser knows them all.
-    stamp = Timestamp()
-    try:
-        stamp.FromJsonString(value)
-    except (ValueError, OverflowError):
-        raise ValueError("expected a date and time such as 2025-01-31T12:00:00Z") from None
+    stamp = lenient_timestamp(value)
+    if stamp is None:
+        raise ValueError("expected a date and time such as 2025-01-31T12:00:00Z")
     return stamp.SerializeToString().decode("latin-1")
+
+
+def lenient_timestamp(text: str) -> Any:
+    """The Timestamp that a text means, as software in the field writes it; None for what is no time.
+
+    Understood are offsets, none at all (which means UTC), a blank or lower case for T and Z, a comma before the
+    fraction, dates without a time, times without seconds, leap seconds, 24:00, and any number of decimals, of which
+    nine count.
+    """
+    match = _ANY_TIMESTAMP.fullmatch(text.strip())
+    if match is None:
+        return None
+    year, month, day, hour, minute, second, fraction, offset = match.groups()
+    whole, leap = int(second or 0), False
+    if whole == 60:
+        whole, leap = 59, True
+    late = hour == "24"
+    if late and (int(minute or 0) or whole):
+        return None
+    try:
+        at = datetime(  # noqa: DTZ001 - as _EPOCH
+            int(year), int(month), int(day), 0 if late else int(hour or 0), int(minute or 0), whole
+        )
+        at += timedelta(days=late) - _offset(offset)
+    except (ValueError, OverflowError):
+        return None
+    nanos = 999_999_999 if leap else int((fraction or "0")[:9].ljust(9, "0"))
+    return Timestamp(seconds=(at - _EPOCH) // timedelta(seconds=1), nanos=nanos)
+
+
+def _offset(text: str | None) -> timedelta:
+    if text is None or text in "Zz":
+        return timedelta()
+    digits = text[1:].replace(":", "")
+    hours, minutes = int(digits[:2]), int(digits[2:] or 0)
+    if hours > 23 or minutes > 59:
+        raise ValueError
+    offset = timedelta(hours=hours, minutes=minutes)
+    return -offset if text[0] == "-" else offset
 
 
 def timestamp_text(stamp: Any) -> str:

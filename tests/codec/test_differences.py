@@ -197,6 +197,52 @@ def test_an_enum_number_without_a_name_is_printed_as_the_number_and_read_back() 
     assert codec.decoder(a2a.Message)({"role": 17}) == message
 
 
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        (
+            "2026-11-22T07:44:47.738103",
+            "2026-11-22T07:44:47.738103Z",
+        ),  # fasta2a, and everybody's datetime.utcnow()
+        ("2026-11-22 07:44:47.738103+00:00", "2026-11-22T07:44:47.738103Z"),  # str() of a datetime
+        ("2026-11-22t07:44:47z", "2026-11-22T07:44:47Z"),
+        ("2026-11-22T09:44:47+0200", "2026-11-22T07:44:47Z"),
+        ("2026-11-22T05:44:47-02", "2026-11-22T07:44:47Z"),
+        ("2026-11-22T07:44:47.1234567891234Z", "2026-11-22T07:44:47.123456789Z"),
+        ("2026-11-22T07:44:47,5Z", "2026-11-22T07:44:47.500Z"),
+        ("2026-11-22T07:44Z", "2026-11-22T07:44:00Z"),
+        ("2026-11-22", "2026-11-22T00:00:00Z"),
+        ("2026-11-22T24:00:00Z", "2026-11-23T00:00:00Z"),
+        ("2016-12-31T23:59:60Z", "2016-12-31T23:59:59.999999999Z"),
+        ("0001-01-01T00:30:00-00:30", "0001-01-01T01:00:00Z"),
+    ],
+)
+def test_times_are_read_as_software_writes_them(text: str, meaning: str) -> None:
+    status = codec.decoder(a2a.TaskStatus)({"state": "TASK_STATE_WORKING", "timestamp": text})
+    assert codec.encoder(a2a.TaskStatus)(status)["timestamp"] == meaning
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "22.11.2026",
+        "2026-11-22T25:00:00Z",
+        "2026-11-22T24:01:00Z",
+        "2026-11-22T07:44:47+24:00",
+        "1763797487",
+        "0001-01-01T00:00:00+01:00",
+    ],
+)
+def test_what_is_no_time_is_refused(text: str) -> None:
+    assert refusal(a2a.TaskStatus, {"timestamp": text}).path == "timestamp"
+
+
+@pytest.mark.parametrize("name", ["task_state_canceled", "TASK_STATE_CANCELLED", "Task-State-Canceled"])
+def test_names_of_enums_in_other_letters(name: str) -> None:
+    assert codec.decoder(a2a.TaskStatus)({"state": name}).state == a2a.TASK_STATE_CANCELED
+
+
 def test_a_timestamp_outside_the_years_of_rfc_3339_is_not_printed() -> None:
     for stamp in (
         Timestamp(seconds=253402300800),

@@ -9,7 +9,6 @@ the same object if it is canonical already.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -19,7 +18,6 @@ from a2a_bridge.codec import ExactFloat, InexactNumber, Json, structs, values
 from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.structs import ARRAY_LEVELS, EXACT_INTEGER, OBJECT_LEVELS, number
 from a2a_bridge.codec.wire import VARINT
-from a2a_bridge.pb.google_protobuf import Timestamp
 
 #: spec 0.3.0, 6.3; `unknown` is what 1.0 calls UNSPECIFIED
 STATES = {
@@ -44,10 +42,6 @@ FINAL_STATES = frozenset({"completed", "canceled", "failed", "rejected", "input-
 _CANONICAL_TIME = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])"
     r"(?:\.([0-9]{3}|[0-9]{6}|[0-9]{9}))?Z"
-)
-_ANY_TIME = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
-    r"(?:[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]+))?)?\s*([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
 )
 #: the last character before the padding, if no stray bits follow the last byte
 _ENDS_ONE = frozenset("AQgw")
@@ -182,45 +176,12 @@ def canonical_base64(text: str) -> str | None:
 
 
 def canonical_time(text: str) -> str | None:
-    """RFC 3339 in UTC with 0, 3, 6 or 9 digits of a second; None for what is no time.
-
-    Understood are offsets, none at all (UTC, as in the specification's own examples), dates without a time, leap
-    seconds, 24:00, and any number of digits, of which nine count.
-    """
-    match = _ANY_TIME.fullmatch(text.strip())
-    if match is None:
+    """RFC 3339 in UTC with 0, 3, 6 or 9 digits of a second; None for what is no time."""
+    stamp = values.lenient_timestamp(text)
+    if stamp is None:
         return None
-    year, month, day, hour, minute, second, fraction, offset = match.groups()
-    whole, clamped = int(second or 0), False
-    if whole == 60:
-        whole, clamped = 59, True
-    try:
-        midnight = datetime(int(year), int(month), int(day), tzinfo=UTC)
-        late = hour == "24"
-        at = midnight.replace(hour=0 if late else int(hour or 0), minute=int(minute or 0), second=whole)
-        at += timedelta(days=late) - _offset(offset)
-    except (ValueError, OverflowError):
-        return None
-    if late and (int(minute or 0) or whole):
-        return None
-    nanos = 999_999_999 if clamped else int((fraction or "0")[:9].ljust(9, "0"))
-    stamp = Timestamp(seconds=int((at - _EPOCH).total_seconds()), nanos=nanos)
     canonical = values.timestamp_text(stamp)
     return text if canonical == text else canonical
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _offset(text: str | None) -> timedelta:
-    if text is None or text in "Zz":
-        return timedelta()
-    digits = text[1:].replace(":", "")
-    hours, minutes = int(digits[:2]), int(digits[2:] or 0)
-    if hours > 23 or minutes > 59:
-        raise ValueError
-    offset = timedelta(hours=hours, minutes=minutes)
-    return -offset if text[0] == "-" else offset
 
 
 def metadata_entry(field_tag: str, key: str, value: str) -> str:

@@ -240,7 +240,8 @@ def _query_value(name: str, kind: str, text: str) -> Json:
     if kind == "enum" and _INTEGER.fullmatch(text):
         return int(text)
     if kind == "timestamp":
-        return text.replace(" ", "+")  # an offset's plus sign that nobody encoded
+        # Behind the date and what separates it, a blank is an offset's plus sign that nobody encoded.
+        return text[:11] + text[11:].replace(" ", "+")
     return text
 
 
