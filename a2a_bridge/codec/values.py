@@ -151,7 +151,8 @@ def _unusual_timestamp(value: str) -> str:
     stamp = lenient_timestamp(value)
     if stamp is None:
         raise ValueError("expected a date and time such as 2025-01-31T12:00:00Z")
-    return stamp.SerializeToString().decode("latin-1")
+    octets: bytes = stamp.SerializeToString()
+    return octets.decode("latin-1")
 
 
 def lenient_timestamp(text: str) -> Any:
