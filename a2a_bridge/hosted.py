@@ -56,7 +56,9 @@ def prepared(agent: Agent, options: ServeOptions, *, sends: bool = False) -> Hos
     """
     if isinstance(options.store, str):
         raise TypeError("a store's URL has to be opened first: see a2a_bridge.hosting.stores.open_store")
-    store: Store = MemoryStore() if options.store is None else options.store
+    store = options.store
+    if store is None:
+        store = MemoryStore(max_memory=options.store_options.max_memory)
     sends = sends and agent.card.capabilities.push_notifications
     gatekeeper = Gatekeeper(options.push_options.guard()) if sends else None
     engine = Engine(agent, store=store, options=options.engine, push_sender=gatekeeper)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -23,6 +24,8 @@ logger = logging.getLogger(__name__)
 LoopName = Literal["auto", "asyncio", "uvloop"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+#: seconds that closing may take beyond the grace; then the process ends as it is
+_LAST = 10.0
 
 
 def run(
@@ -32,7 +35,8 @@ def run(
     *,
     loop: LoopName = "auto",
 ) -> None:
-    """Serves a hosted agent until SIGINT or SIGTERM, then drains; a second signal ends the process at once.
+    """Serves a hosted agent until SIGINT or SIGTERM, then drains; a second signal ends the process at once. Whatever
+    the agent does, the process ends 10 seconds after the grace.
 
     For a program whose main thread does nothing else. Prints the ready line of `a2a-bridge serve` when the sockets
     listen. interfaces: as for `serve`. options: their `grace` bounds draining; when there are none, HTTP listens on
@@ -44,7 +48,7 @@ def run(
     )
 
     async def main() -> None:
-        with stop_signals() as stop:
+        with stop_signals(options.grace) as stop:
             async with serve_agent(agent, interfaces, options) as server:
                 print(ready_line(server), flush=True)  # noqa: T201  programs that start this one wait for the line
                 await stop.wait()
@@ -78,8 +82,12 @@ def ready_line(server: Server) -> str:
 
 
 @contextmanager
-def stop_signals() -> Iterator[asyncio.Event]:
-    """An event that the first signal sets. The second one exits as an unhandled one would."""
+def stop_signals(grace: float) -> Iterator[asyncio.Event]:
+    """An event that the first signal sets. The second one exits as an unhandled one would.
+
+    A process that still runs some time after the grace, in seconds, ends with code 1: code of an agent may block the
+    event loop, which then hears of no signal.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -88,10 +96,18 @@ def stop_signals() -> Iterator[asyncio.Event]:
             os._exit(128 + number)
         stop.set()
 
+    deadline = threading.Timer(grace + _LAST, _end, (grace,))
+    deadline.daemon = True
+
+    def watch(_number: int, _frame: Any) -> None:
+        if deadline.ident is None:
+            deadline.start()
+
     previous: dict[int, Any] = {}
     for number in _SIGNALS:
         try:
             loop.add_signal_handler(number, on_signal, number)
+            signal.signal(number, watch)  # beside the loop, which is woken all the same
         except NotImplementedError:  # Windows
             previous[number] = signal.signal(
                 number, lambda caught, _: loop.call_soon_threadsafe(on_signal, caught)
@@ -99,8 +115,16 @@ def stop_signals() -> Iterator[asyncio.Event]:
     try:
         yield stop
     finally:
+        deadline.cancel()
         for number in _SIGNALS:
             if number in previous:
                 signal.signal(number, previous[number])
             else:
                 loop.remove_signal_handler(number)
+
+
+def _end(grace: float) -> None:
+    # Not by the log, whose lock may be held by what does not end.
+    text = f"a2a-bridge: not closed {grace + _LAST:g} s after the signal; tasks under way are orphans now\n"
+    os.write(2, text.encode())
+    os._exit(1)

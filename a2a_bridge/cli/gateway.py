@@ -9,9 +9,7 @@ from typing import Annotated
 
 import typer
 
-from a2a_bridge.cli.options import (
-    ALL_VERSIONS,
-    LINGER,
+from a2a_bridge.cli.limits import (
     MAX_BODY,
     MAX_CALLS,
     MAX_CONNECTION_STREAMS,
@@ -19,6 +17,17 @@ from a2a_bridge.cli.options import (
     MAX_PARTS,
     MAX_STREAMS,
     MAX_VALUES,
+    MaxBody,
+    MaxCalls,
+    MaxConnections,
+    MaxConnectionStreams,
+    MaxParts,
+    MaxStreams,
+    MaxValues,
+)
+from a2a_bridge.cli.options import (
+    ALL_VERSIONS,
+    LINGER,
     PREFIX,
     REPLAY_MEMORY,
     REVALIDATE,
@@ -48,13 +57,6 @@ from a2a_bridge.cli.options import (
     LogLevel,
     Loop,
     LoopKind,
-    MaxBody,
-    MaxCalls,
-    MaxConnections,
-    MaxConnectionStreams,
-    MaxParts,
-    MaxStreams,
-    MaxValues,
     NoGrpc,
     NoHttp,
     PublicGrpc,

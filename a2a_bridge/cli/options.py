@@ -359,28 +359,6 @@ IdempotentSends = Annotated[
         help="Answer a message that is sent again as the first time, and work on it once.",
     ),
 ]
-MaxBody = Annotated[
-    int,
-    typer.Option(metavar="BYTES", min=1, envvar=PREFIX + "MAX_BODY", help="The largest request."),
-]
-MaxConnections = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        min=0,
-        envvar=PREFIX + "MAX_CONNECTIONS",
-        help="Most open connections of each listener; 0 for no limit.",
-    ),
-]
-MaxConnectionStreams = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        min=1,
-        envvar=PREFIX + "MAX_CONNECTION_STREAMS",
-        help="Most open streams of one gRPC connection; unary calls count.",
-    ),
-]
 DrainWindow = Annotated[
     float | None,
     typer.Option(
@@ -394,57 +372,6 @@ Loop = Annotated[
     LoopKind,
     typer.Option(
         "--loop", envvar=PREFIX + "LOOP", help="The event loop; auto is uvloop where that is installed."
-    ),
-]
-MaxValues = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        min=0,
-        envvar=PREFIX + "MAX_VALUES",
-        help="Most JSON values of a request, or as much in protobuf; 0 for no limit.",
-    ),
-]
-MaxParts = Annotated[
-    int,
-    typer.Option(
-        metavar="N", min=0, envvar=PREFIX + "MAX_PARTS", help="Most parts of a message; 0 for no limit."
-    ),
-]
-MaxCalls = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        min=0,
-        envvar=PREFIX + "MAX_CALLS",
-        help="Most unary calls at once of one principal; 0 for no limit.",
-    ),
-]
-MaxStreams = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        min=0,
-        envvar=PREFIX + "MAX_STREAMS",
-        help="Most open streams of one principal; 0 for no limit.",
-    ),
-]
-MaxTasks = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        min=0,
-        envvar=PREFIX + "MAX_TASKS",
-        help="Most tasks of one principal that are worked on at once; 0 for no limit.",
-    ),
-]
-MaxHistory = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        min=0,
-        envvar=PREFIX + "MAX_HISTORY",
-        help="Most messages of a task before it takes no further one; 0 for no limit.",
     ),
 ]
 Linger = Annotated[
@@ -474,10 +401,6 @@ ReplayMemory = Annotated[
         help="What streams of the agent are kept in, to be resumed and shared; 0 keeps none.",
     ),
 ]
-#: the defaults of HostOptions, Limits and EngineOptions, which are not imported for --version; a test compares
-MAX_BODY, MAX_VALUES, MAX_PARTS, MAX_CALLS, MAX_STREAMS = 16777216, 100000, 1000, 10000, 10000
-MAX_TASKS, MAX_HISTORY = 10000, 10000
-MAX_CONNECTIONS, MAX_CONNECTION_STREAMS = 10000, 1000
 #: those of ReplayOptions
 LINGER, REPLAY_MEMORY, REVALIDATE = 30.0, 67108864, 60.0
 

@@ -51,7 +51,7 @@ async def run(
     from a2a_bridge.process import ready_line, stop_signals
 
     async with AsyncExitStack() as stack:
-        stop = stack.enter_context(stop_signals())
+        stop = stack.enter_context(stop_signals(grace))
         usage = None
         try:
             if counting is not None:

@@ -7,17 +7,30 @@ from typing import Annotated
 
 import typer
 
-from a2a_bridge.cli.options import (
-    ALL_VERSIONS,
+from a2a_bridge.cli.limits import (
     MAX_BODY,
     MAX_CALLS,
     MAX_CONNECTION_STREAMS,
     MAX_CONNECTIONS,
     MAX_HISTORY,
+    MAX_MEMORY,
     MAX_PARTS,
     MAX_STREAMS,
     MAX_TASKS,
     MAX_VALUES,
+    MaxBody,
+    MaxCalls,
+    MaxConnections,
+    MaxConnectionStreams,
+    MaxHistory,
+    MaxMemory,
+    MaxParts,
+    MaxStreams,
+    MaxTasks,
+    MaxValues,
+)
+from a2a_bridge.cli.options import (
+    ALL_VERSIONS,
     Advertise,
     BridgeKey,
     DrainWindow,
@@ -34,15 +47,6 @@ from a2a_bridge.cli.options import (
     LogLevel,
     Loop,
     LoopKind,
-    MaxBody,
-    MaxCalls,
-    MaxConnections,
-    MaxConnectionStreams,
-    MaxHistory,
-    MaxParts,
-    MaxStreams,
-    MaxTasks,
-    MaxValues,
     NoGrpc,
     NoHttp,
     PublicGrpc,
@@ -96,6 +100,7 @@ def serve(
     max_streams: MaxStreams = MAX_STREAMS,
     max_tasks: MaxTasks = MAX_TASKS,
     max_history: MaxHistory = MAX_HISTORY,
+    max_memory: MaxMemory = MAX_MEMORY,
     bridge_key: BridgeKey = "",
     usage_file: UsageFile = None,
     usage_listen: UsageListen = "",
@@ -148,7 +153,7 @@ def serve(
         limits=Limits(max_calls, max_streams, max_parts),
     )
     use_bridge_key(bridge_key)
-    kept = store_options(store_key, keep_tasks, keep_events, lease)
+    kept = store_options(store_key, keep_tasks, keep_events, lease, max_memory)
     posted = push_options(push_allow, push_signing_key)
     configure_logging(log_level)
     with guarded(target):

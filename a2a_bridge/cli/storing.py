@@ -39,7 +39,9 @@ def store_url(given: str, agent: Agent) -> str:
     return f"sqlite:///{FOLDER / file_name(agent.card.name)}"
 
 
-def store_options(keys: str, keep_tasks: float, keep_events: float, lease: float) -> StoreOptions:
+def store_options(
+    keys: str, keep_tasks: float, keep_events: float, lease: float, max_memory: int
+) -> StoreOptions:
     """How the store is opened. Raises typer.BadParameter."""
     days = 24 * 3600.0
     return StoreOptions(
@@ -47,6 +49,7 @@ def store_options(keys: str, keep_tasks: float, keep_events: float, lease: float
         tasks_kept=keep_tasks * days or None,
         events_kept=keep_events * days,
         lease=lease,
+        max_memory=max_memory,
     )
 
 

@@ -55,9 +55,14 @@ class Executions:
         return execution if execution is not None and execution.scope == scope else None
 
     def begin(self, scope: Scope, task_id: str, context_id: str) -> Execution:
-        """An execution for a new task. Raises RESOURCE_EXHAUSTED when the scope has too many at work, and UNAVAILABLE."""
+        """An execution for a new task. Raises RESOURCE_EXHAUSTED when the scope has too many at work or the process holds
+        too much, and UNAVAILABLE.
+        """
         if self.closed:
             raise closing()
+        full = self._workshop.store.memory.refusal()
+        if full is not None:
+            raise full
         most = self._workshop.options.tasks
         at_work = self._at_work.get(scope, 0)
         if at_work >= most > 0:

@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.scope import Scope, scope_of
+from a2a_bridge.hosting.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import Letter, Outbox, Parcel, Registered
 
@@ -247,7 +248,8 @@ class Store(Protocol):
     """Everything that is kept. See the rules of this module.
 
     durable: whether it outlives this process. push_configs, outbox, sends: parts of it. remote: other replicas that
-    share it; None where there can be none.
+    share it; None where there can be none. memory: counts what it holds in memory; above its limit the engine takes no
+    new work.
     """
 
     durable: bool
@@ -255,6 +257,7 @@ class Store(Protocol):
     outbox: Outbox
     sends: SendRegister
     remote: Remote | None
+    memory: MemoryAccount
 
     def refusal(self) -> A2AError | None:
         """Why no new work can be taken: UNAVAILABLE with the seconds to wait; None when it can."""

@@ -179,6 +179,9 @@ class Sending:
                 raise history_full(options.history)
         if execution.producer is None and self._executions.crowded(execution):
             raise too_many_tasks(options.tasks)
+        full = self._workshop.store.memory.refusal()
+        if full is not None:
+            raise full
 
     async def recover(self, scope: Scope, task_id: str) -> bool:
         """Takes over a task that a dead process left; whether it did. Raises UNAVAILABLE when that is not known."""

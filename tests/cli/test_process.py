@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
+import sys
 from pathlib import Path
 
 import httpx
@@ -14,6 +16,7 @@ from tests.patience import PATIENCE
 
 LOOPING = '''
 import asyncio
+import contextlib
 
 from a2a_bridge import agent
 
@@ -92,3 +95,60 @@ async def test_while_it_drains_it_says_so_and_still_answers(target: str) -> None
         done = await running.ended()
     assert done.code == 128 + 15
     assert not re.search("Traceback", done.err)
+
+
+BLOCKING = '''
+import asyncio, sys, time
+import a2a_bridge.process
+from a2a_bridge import agent, interface
+from a2a_bridge.process import run
+from a2a_bridge.runtime import ServeOptions
+
+a2a_bridge.process._LAST = 0.3
+
+@agent(task=True)
+async def blocking(text: str) -> str:
+    """Holds the event loop for ever."""
+    print("blocked", flush=True)
+    while True:
+        time.sleep(1)
+
+run(blocking, [interface("JSONRPC")], ServeOptions(grace=0.1), loop=sys.argv[1])
+'''
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+async def test_an_agent_that_blocks_the_event_loop_keeps_no_process_from_ending(
+    loop: str, tmp_path: Path
+) -> None:
+    (tmp_path / "blocking.py").write_text(BLOCKING)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(tmp_path / "blocking.py"),
+        loop,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(PATIENCE):
+            url = (await process.stdout.readline()).decode().strip().partition("http=")[2]
+            sending = asyncio.create_task(_send(url))
+            assert await process.stdout.readline() == b"blocked\n"
+            process.terminate()
+            _, said = await process.communicate()
+        await sending
+        assert process.returncode == 1
+        assert b"tasks under way are orphans now" in said
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+
+async def _send(url: str) -> None:
+    """Sends a message that nobody answers."""
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    async with httpx.AsyncClient(timeout=PATIENCE) as http:
+        with contextlib.suppress(httpx.TransportError):
+            await http.post(url, json=call, headers={"A2A-Version": "1.0"})

@@ -35,7 +35,7 @@ NO_LIMITS = {
     "ReplayOptions.pause",
 }
 #: flags that one verb has
-ONLY = {"EngineOptions": ["serve"], "ReplayOptions": ["gateway"]}
+ONLY = {"EngineOptions": ["serve"], "ReplayOptions": ["gateway"], "StoreOptions": ["serve"]}
 
 
 def rows() -> list[list[str]]:

@@ -17,6 +17,7 @@ from a2a_bridge.core.lifecycle import advance
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.paging import PageTokens
 from a2a_bridge.hosting.clock import Clock, SystemClock
+from a2a_bridge.hosting.memory import MemoryAccount
 from a2a_bridge.hosting.ports import (
     Outbox,
     PushConfigStore,
@@ -43,6 +44,8 @@ class MemoryStore:
         has ended, new ones are refused with RESOURCE_EXHAUSTED.
     page_key: see PageTokens. window, window_bytes, stall: see `memory_log.Window`.
     kept_logs, kept_bytes: bounds of the events of tasks that nobody works on or reads, over all of them.
+    max_memory: bytes of all tasks and events together; 0 for no limit. Above it the events of tasks that nobody works on
+        or reads are forgotten first, then the tasks that ended first.
     """
 
     durable = False
@@ -58,16 +61,20 @@ class MemoryStore:
         stall: float = 30.0,
         kept_logs: int = 1000,
         kept_bytes: int = 32 << 20,
+        max_memory: int = 0,
         clock: Clock | None = None,
         push_configs: MemoryPushConfigStore | None = None,
     ) -> None:
         self._most = most
-        self._window = Window(window, window_bytes, stall, clock or SystemClock())
+        self.memory = MemoryAccount(max_memory)
+        self.memory.holds(self)
+        self._window = Window(window, window_bytes, stall, clock or SystemClock(), self.memory)
         self._kept_logs = kept_logs
         self._kept_bytes = kept_bytes
         self._entries: dict[str, Entry] = {}
         self._shelves: dict[Scope, Shelf] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
+        self._ended_bytes = 0
         self._logs: dict[str, Log] = {}
         #: the logs that nobody writes or reads, and their bytes
         self._parked: OrderedDict[str, int] = OrderedDict()
@@ -165,8 +172,11 @@ class MemoryStore:
     def leave(self, entry: Entry, log: Log) -> None:
         """Nobody writes a task any more."""
         entry.rest()
+        self.resize(entry, 0)
+        self.resize(entry, len(entry.data))
         if entry.state in TERMINAL:
             self._ended[entry.task_id] = None
+            self._ended_bytes += entry.size
             log.end()
         self._quiet(entry.task_id, log)
 
@@ -182,7 +192,25 @@ class MemoryStore:
             self._parked_bytes -= self._parked.pop(task_id)
         return log
 
+    def resize(self, entry: Entry, size: int) -> None:
+        """Counts so many bytes of a task."""
+        change, entry.size = size - entry.size, size
+        self.memory.add(change)
+
     # ------------------------------------------------------------------ bounds
+
+    @property
+    def idle(self) -> int:
+        """Bytes of what may be forgotten."""
+        return self._parked_bytes + self._ended_bytes
+
+    def give_up(self, wanted: int, /) -> None:
+        """Forgets events that nobody reads, and then tasks that have ended, the oldest first."""
+        until = self.memory.used - wanted
+        while self._parked and self.memory.used > until:
+            self._forget_log()
+        while self._ended and self.memory.used > until:
+            self._forget_one()
 
     def _quiet(self, task_id: str, log: Log) -> None:
         """Parks a log that nobody writes or reads; forgets it if there is nothing in it to go on after."""
@@ -192,26 +220,34 @@ class MemoryStore:
         if entry is not None and entry.held:
             return
         if log.base == log.last:
+            log.forget()
             del self._logs[task_id]
             return
         self._parked[task_id] = log.bytes
         self._parked_bytes += log.bytes
         while len(self._parked) > self._kept_logs or self._parked_bytes > self._kept_bytes:
-            oldest, size = self._parked.popitem(last=False)
-            self._parked_bytes -= size
-            del self._logs[oldest]
+            self._forget_log()
+
+    def _forget_log(self) -> None:
+        oldest, size = self._parked.popitem(last=False)
+        self._parked_bytes -= size
+        self._logs.pop(oldest).forget()
 
     def _forget_one(self) -> None:
         if not self._ended:
             raise A2AError(Reason.RESOURCE_EXHAUSTED, "the agent has too many unfinished tasks")
         task_id, _ = self._ended.popitem(last=False)
         entry = self._entries.pop(task_id)
+        self._ended_bytes -= entry.size
+        self.resize(entry, 0)
         shelf = self._shelves[entry.scope]
         del shelf.entries[task_id]
         if not shelf.entries:
             del self._shelves[entry.scope]
         self._parked_bytes -= self._parked.pop(task_id, 0)
-        self._logs.pop(task_id, None)
+        log = self._logs.pop(task_id, None)
+        if log is not None:
+            log.forget()
 
 
 class MemoryWriter:
@@ -246,7 +282,8 @@ class MemoryWriter:
         entry.live = task
         entry.version += 1
         entry.last += 1
-        log.append(event)
+        store = self._store
+        store.resize(entry, entry.size + log.append(event))
         if self._push:
             self._store.mail.deliver(entry.scope, entry.task_id, entry.last, event)
         if not event.HasField("artifact_update"):

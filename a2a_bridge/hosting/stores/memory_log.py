@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting.clock import Clock
+from a2a_bridge.hosting.memory import MemoryAccount
 from a2a_bridge.hosting.ports import Gap
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -33,12 +34,14 @@ Note = tuple[int, bytes]
 class Window:
     """Bounds of one task's log. events, bytes: most of them; a single event may exceed the bytes, and so may the newest
     note, of which there may be as many bytes again. stall: seconds that a full log waits for its slowest reader.
+    memory: where the bytes are counted.
     """
 
     events: int
     bytes: int
     stall: float
     clock: Clock
+    memory: MemoryAccount
 
 
 class Log:
@@ -95,7 +98,8 @@ class Log:
         """Of all that is kept."""
         return self._noted + (self._ends[-1] - self._dropped if self._ends else 0)
 
-    def append(self, event: hub.StreamResponse) -> None:
+    def append(self, event: hub.StreamResponse) -> int:
+        """Adds the next event; its size in bytes."""
         ends = self._ends
         size = event.ByteSize()
         total = (ends[-1] if ends else self._dropped) + size
@@ -105,8 +109,14 @@ class Log:
         window = self._window
         if len(ends) >= window.events + _SLACK or total - self._dropped > window.bytes:
             self._trim()
+        window.memory.add(size)
         if self.sleepers:
             _wake(self.sleepers)
+        return size
+
+    def forget(self) -> None:
+        """Nobody needs what it holds any more."""
+        self._window.memory.add(-self.bytes)
 
     def note(self, task: hub.Task) -> None:
         """Keeps the task as a message left it that is no event."""
@@ -116,6 +126,7 @@ class Log:
             self._forget(notes.pop())  # nothing can be asked about what lies between the two
         notes.append((self.last, data))
         self._noted += len(data)
+        self._window.memory.add(len(data))
         while self._noted > self._window.bytes and len(notes) > 1:
             self._forget(notes.popleft())
             self._forgetful = True
@@ -205,6 +216,7 @@ class Log:
         if self._marks:
             count = min(count, self._slowest - self.base)
         if count > 0:
+            self._window.memory.add(self._dropped - ends[count - 1])
             self._dropped = ends[count - 1]
             del self._events[:count], ends[:count]
             self.base += count
@@ -213,6 +225,7 @@ class Log:
 
     def _forget(self, note: Note) -> None:
         self._noted -= len(note[1])
+        self._window.memory.add(-len(note[1]))
 
     def _drop_slowest(self) -> None:
         text = "the events of the task were read too slowly; subscribe again"

@@ -19,7 +19,7 @@ _parse = hub.Task.FromString
 @dataclass(slots=True, eq=False)
 class Entry:
     """One task. live: the working copy of whoever writes it, once that says more than `data`. held: whether somebody
-    may write it. last: the number of its last event.
+    may write it. last: the number of its last event. size: bytes that are counted of it.
     """
 
     scope: Scope
@@ -32,6 +32,7 @@ class Entry:
     held: bool = True
     version: int = 0
     last: int = 0
+    size: int = 0
 
     def read(self) -> hub.Task:
         """A copy of the task."""

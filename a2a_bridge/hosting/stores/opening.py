@@ -39,7 +39,7 @@ async def open_store(url: str, options: StoreOptions | None = None) -> AsyncIter
     if url == MEMORY:
         from a2a_bridge.hosting.stores.memory import MemoryStore  # rule 1
 
-        yield MemoryStore()
+        yield MemoryStore(max_memory=(options or StoreOptions()).max_memory)
         return
     from a2a_bridge.hosting.stores.sql.opened import opened  # rule 1
 

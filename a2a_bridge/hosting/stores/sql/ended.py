@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
+from a2a_bridge.hosting.memory import MemoryAccount
 from a2a_bridge.hosting.ports import Scope, Stored
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -30,13 +31,31 @@ class Ended:
     """
 
     def __init__(
-        self, most: int, kept: float | None = None, *, wall: Callable[[], float] = time.time
+        self,
+        most: int,
+        kept: float | None = None,
+        *,
+        wall: Callable[[], float] = time.time,
+        memory: MemoryAccount | None = None,
     ) -> None:
         self._most = most
         self._kept = kept
         self._wall = wall
         self._size = 0
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._memory = memory or MemoryAccount()
+        self._memory.holds(self)
+
+    @property
+    def idle(self) -> int:
+        """All of it: the database has it, too."""
+        return self._size
+
+    def give_up(self, wanted: int, /) -> None:
+        """Forgets those that were asked for longest ago."""
+        until = max(0, self._size - wanted)
+        while self._size > until:
+            self._drop_oldest()
 
     def get(self, scope: Scope, task_id: str) -> Stored | None:
         """A copy of a task; None when it is not at hand, or of another scope."""
@@ -59,12 +78,21 @@ class Ended:
         self.drop(task_id)
         self._entries[task_id] = _Entry(scope, data, version, last, written)
         self._size += size
+        self._memory.add(size)
         while self._size > self._most:
-            _, oldest = self._entries.popitem(last=False)
-            self._size -= len(oldest.data) + _OVERHEAD
+            self._drop_oldest()
 
     def drop(self, task_id: str) -> None:
         """Forgets a task."""
         entry = self._entries.pop(task_id, None)
         if entry is not None:
-            self._size -= len(entry.data) + _OVERHEAD
+            self._dropped(entry)
+
+    def _drop_oldest(self) -> None:
+        _, oldest = self._entries.popitem(last=False)
+        self._dropped(oldest)
+
+    def _dropped(self, entry: _Entry) -> None:
+        size = len(entry.data) + _OVERHEAD
+        self._size -= size
+        self._memory.add(-size)

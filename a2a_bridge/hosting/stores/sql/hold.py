@@ -43,7 +43,7 @@ class Kept(NamedTuple):
 
 class Change(NamedTuple):
     """What one group writes of one task. given: up to where this answers its waiters. before: where the task was
-    counted; None for a new one. data: the events, serialized.
+    counted; None for a new one. data: the events, serialized. size: of them, in bytes.
     """
 
     hold: Hold
@@ -59,6 +59,7 @@ class Change(NamedTuple):
     data: Sequence[bytes]
     segments: Sequence[Segment]
     ended: bool
+    size: int
 
 
 class Hold:
@@ -68,6 +69,7 @@ class Hold:
         "_amended",
         "_body_size",
         "_bytes",
+        "_counted",
         "_ended",
         "_events",
         "_given",
@@ -76,6 +78,7 @@ class Hold:
         "_released",
         "_synced",
         "_task",
+        "_task_bytes",
         "_told",
         "_unfolded",
         "_waiters",
@@ -113,8 +116,13 @@ class Hold:
         #: the version before a write that only gave it up; else none
         self.let_go_at = -1
         self._place: Place | None = None
+        #: bytes of the working copy, about; and all that is counted of this hold in the account of memory
+        self._task_bytes = self._counted = 0
+        self._writer = writer
         if kept is not None:
             self.version, self.last, self.applied, self._place, self._body_size = kept
+            self._task_bytes = self._body_size
+            self._count(self._body_size)
         self._task: hub.Task | None = None
         self._events: list[hub.StreamResponse] = []
         self._amended = kept is None
@@ -122,7 +130,6 @@ class Hold:
         #: how many times something was given, and how many of those are durable
         self._given = self._synced = 0
         self._waiters: list[tuple[int, float, Synced]] = []
-        self._writer = writer
         self._on_lost = on_lost
 
     # ------------------------------------------------------------------ for the engine
@@ -135,7 +142,11 @@ class Hold:
         self.last += 1
         if not self.lost:
             self._events.append(event)
-            self._bytes += event.ByteSize()
+            size = event.ByteSize()
+            self._bytes += size
+            self._writer.queued += size
+            self._task_bytes += size
+            self._count(2 * size)
             self._task = task
             self._note()
         return self.last
@@ -191,13 +202,25 @@ class Hold:
         """Whether it has been, or will be, given up, or the task has ended."""
         return self._released or self._ended
 
+    @property
+    def weight(self) -> int:
+        """Bytes that are written next, about."""
+        task, events = self._task, self._bytes
+        whole = self._body_size + self._unfolded + events
+        ends = task is not None and task.status.state in TERMINAL
+        if task is not None and (ends or self._amended or self._unfolded + events >= self._body_size):
+            return events + whole
+        return events
+
     def collect(self, me: str) -> Change:
         """What is to be written now. Nothing of it is asked for again."""
         events, self._events = self._events, []
+        self._writer.queued -= self._bytes
         self._bytes = 0
         self.dirty = False
         data = [event.SerializeToString() for event in events]
-        self._unfolded += sum(map(len, data))
+        size = sum(map(len, data))
+        self._unfolded += size
         before, task = self._place, self._task
         ended = False
         body = None
@@ -213,6 +236,8 @@ class Hold:
             if self._amended or ended or self._unfolded >= self._body_size:
                 body = task.SerializeToString()
                 self._body_size = len(body)
+                self._count(self._body_size - self._task_bytes)
+                self._task_bytes = self._body_size
                 self._unfolded = 0
                 self._amended = False
                 self.applied = self.last
@@ -235,11 +260,14 @@ class Hold:
             data,
             pack(self.last - len(events) + 1, data),
             ended,
+            size,
         )
 
     def settle(self, change: Change) -> None:
         """That was made durable."""
         self._synced = change.given
+        if self._counted:
+            self._count(-change.size)
         waiters = self._waiters
         if waiters:
             self._waiters = [waiter for waiter in waiters if waiter[0] > change.given]
@@ -264,6 +292,7 @@ class Hold:
         self.dirty = False
         self._events.clear()
         self._task = None
+        self._writer.queued -= self._bytes
         self._bytes = 0
         waiters, self._waiters = self._waiters, []
         # The owner first: a waiter that asks it must find that the hold is lost, or it waits again at once.
@@ -275,6 +304,11 @@ class Hold:
     def part(self) -> None:
         """It is over. Whoever held it and this one need not wait for the collector of cycles to be rid of each other."""
         self._on_lost = _nothing
+        self._count(-self._counted)
+
+    def _count(self, size: int) -> None:
+        self._counted += size
+        self._writer.memory.add(size)
 
     def _note(self) -> None:
         self._given += 1

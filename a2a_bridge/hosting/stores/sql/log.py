@@ -17,6 +17,7 @@ from functools import partial
 from itertools import chain, islice
 
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge.hosting.memory import MemoryAccount
 from a2a_bridge.hosting.ports import Gap
 from a2a_bridge.hosting.stores.sql.database import Database
 from a2a_bridge.hosting.stores.sql.hold import Change
@@ -43,9 +44,12 @@ class Logs:
     given: the number of the last event that a writer of this process was given; None when it writes no such task.
     """
 
-    def __init__(self, database: Database, given: Callable[[str], int | None]) -> None:
+    def __init__(
+        self, database: Database, given: Callable[[str], int | None], memory: MemoryAccount | None = None
+    ) -> None:
         self._database = database
         self._given = given
+        self._memory = memory or MemoryAccount()
         self._tails: dict[str, _Tail] = {}
         self._looking: asyncio.Task[None] | None = None
 
@@ -53,7 +57,9 @@ class Logs:
         """A reader of the events after a number."""
         tail = self._tails.get(task_id)
         if tail is None:
-            tail = self._tails[task_id] = _Tail(task_id, self._database, self._given, self._gone)
+            tail = self._tails[task_id] = _Tail(
+                task_id, self._database, self._given, self._gone, self._memory
+            )
         return Reader(tail, after)
 
     def add(self, changes: Iterable[Change]) -> None:
@@ -86,6 +92,7 @@ class Logs:
         """Ends the readers of a task."""
         tail = self._tails.pop(task_id, None)
         if tail is not None:
+            tail.part()
             tail.error = error
             tail.wake()
 
@@ -107,6 +114,7 @@ class Logs:
     def _gone(self, tail: _Tail) -> None:
         if self._tails.get(tail.task_id) is tail:
             del self._tails[tail.task_id]
+        tail.part()
 
 
 class _Tail:
@@ -119,6 +127,7 @@ class _Tail:
     __slots__ = (
         "_database",
         "_gone",
+        "_memory",
         "_news",
         "_size",
         "_sleepers",
@@ -140,6 +149,7 @@ class _Tail:
         database: Database,
         given: Callable[[str], int | None],
         gone: Callable[[_Tail], None],
+        memory: MemoryAccount,
     ) -> None:
         self.task_id = task_id
         self.base = self.last = 0
@@ -154,6 +164,7 @@ class _Tail:
         self._news = 0
         self._database = database
         self._gone = gone
+        self._memory = memory
         self._sleepers: list[asyncio.Future[None]] = []
         self._trimming = False
 
@@ -161,12 +172,12 @@ class _Tail:
         first = change.last - len(change.events)
         if first != self.base + len(self.events):
             # What was here before is elsewhere; whoever has not had it finds it in the database.
-            self.events.clear()
-            self._size = 0
+            self.part()
             self.base = first
         for event, data in zip(change.events, change.data, strict=True):
             self.events.append((event, len(data)))
             self._size += len(data)
+        self._memory.add(change.size)
         if change.version == 1:
             self.stale = False  # there was nothing before
         self.last = change.last
@@ -174,6 +185,12 @@ class _Tail:
         while len(self.events) > _WINDOW or (self._size > _WINDOW_BYTES and len(self.events) > 1):
             self._drop()
         self.wake()
+
+    def part(self) -> None:
+        """Forgets its events."""
+        self.events.clear()
+        self._memory.add(-self._size)
+        self._size = 0
 
     def outdated(self) -> None:
         """The database has more than is known here."""
@@ -231,6 +248,7 @@ class _Tail:
     def _drop(self) -> None:
         _, size = self.events.popleft()
         self._size -= size
+        self._memory.add(-size)
         self.base += 1
 
 

@@ -17,6 +17,9 @@ from a2a_bridge.hosting.stores.sql.schema import bodies, counts, segments, tasks
 
 #: rows of one statement. PostgreSQL takes 65,535 values, SQLite 32,766
 _MOST = 64
+#: which column holds what may be large, and bytes from which on a row is
+_CONTENT = {bodies.name: 1, segments.name: 3}
+_LARGE = 4096
 
 #: who writes names the version before, so a row that somebody else has written stays as it is
 _TAILS = {
@@ -43,12 +46,38 @@ def insert(
     returning: an expression; the cursors give its value for each of those rows.
     """
     cursors = []
+    column = _CONTENT.get(table.name)
+    if column is not None and any(len(row[column]) > _LARGE for row in rows):
+        _insert_large(driver, mark, table, [row for row in rows if len(row[column]) > _LARGE])
+        rows = [row for row in rows if len(row[column]) <= _LARGE]
     for start in range(0, len(rows), _MOST):
         some = rows[start : start + _MOST]
         cursor = driver.cursor()
         cursor.execute(_text(table, len(some), mark, returning), tuple(chain.from_iterable(some)))
         cursors.append(cursor)
     return cursors
+
+
+def _insert_large(driver: Any, mark: str, table: Table, rows: Sequence[Sequence[Any]]) -> None:
+    """Inserts rows one by one, so that they are never in memory all together once more."""
+    cursor = driver.cursor()
+    if mark != "?":
+        for row in rows:
+            cursor.execute(_text(table, 1, mark, ""), tuple(row))
+        return
+    # A statement that sqlite3 keeps for later keeps the values that it was given last, too: these are none.
+    nothing = (*([None] * len(table.columns)), 0)
+    cursor.executemany(_text_of_one(table), [*((*row, 1) for row in rows), nothing])
+
+
+@lru_cache(maxsize=64)
+def _text_of_one(table: Table) -> str:
+    """An INSERT of one row, or of none if the value behind its own is 0. For SQLite."""
+    names = [column.name for column in table.columns]
+    return (
+        f"INSERT INTO {table.name} ({','.join(names)})"
+        f" SELECT {','.join('?' * len(names))} WHERE ?{_TAILS[table.name]}"
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, and_, or_, select, update
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.paging import PageTokens
+from a2a_bridge.hosting.memory import MemoryAccount
 from a2a_bridge.hosting.ports import (
     Outbox,
     PushConfigStore,
@@ -70,6 +71,7 @@ class SqlStore:
     def __init__(
         self, database: Database, beside: Beside, options: StoreOptions, *, page_key: bytes, vault: Vault
     ) -> None:
+        self.memory = MemoryAccount(options.max_memory)
         self._database = database
         self._beside = beside
         # Only so that replicas seldom wait for each other's counters; any number will do.
@@ -81,6 +83,7 @@ class SqlStore:
             self._committed,
             commit_delay=options.commit_delay,
             ack_timeout=options.ack_timeout,
+            memory=self.memory,
         )
         self._mail = SqlOutbox(database, self.writer, lambda: beside.me, vault)
         configs = SqlPushConfigStore(database, self.writer, vault)
@@ -89,8 +92,8 @@ class SqlStore:
         self.outbox: Outbox = self._mail
         self.sends: SendRegister = SqlSends(self.writer, lambda: beside.me)
         self.remote: Remote | None = beside.remote
-        self._logs = Logs(database, self._given)
-        self._ended = Ended(options.cache_bytes, options.tasks_kept)
+        self._logs = Logs(database, self._given, self.memory)
+        self._ended = Ended(options.cache_bytes, options.tasks_kept, memory=self.memory)
         self._tokens = PageTokens(page_key)
 
     @property
@@ -191,7 +194,8 @@ class SqlStore:
         if found is None:
             return None
         if found.ended:
-            data = found.task.SerializeToString()
+            # It is the body as it stands, unless an older version wrote the end without one.
+            data = found.data or found.task.SerializeToString()
             self._ended.put(scope, task_id, data, found.version, found.last, found.written)
         holder = "" if found.holder == self._beside.me else found.holder
         return Stored(found.task, found.version, found.last, holder)

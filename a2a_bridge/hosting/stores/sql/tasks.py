@@ -30,7 +30,7 @@ log = logging.getLogger("a2a_bridge.store")
 
 class Found(NamedTuple):
     """A task and what its row says. holder: the replica that works on it, if that is alive. ended: whether it will
-    never change. written: when it was changed last.
+    never change. written: when it was changed last. data: the task, serialized; None where its row holds only a part.
     """
 
     task: hub.Task
@@ -39,6 +39,7 @@ class Found(NamedTuple):
     holder: str
     ended: bool
     written: float
+    data: bytes | None
 
 
 class Position(NamedTuple):
@@ -69,6 +70,7 @@ def fetch(connection: Connection, scope: Scope, task_id: str) -> Found | None:
         row.holder or "",
         row.state in TERMINAL,
         row.written,
+        row.data if row.applied == row.last else None,
     )
 
 

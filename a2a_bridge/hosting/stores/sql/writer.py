@@ -21,6 +21,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, text
 
 from a2a_bridge.core.errors import A2AError, internal_error
+from a2a_bridge.hosting.memory import MemoryAccount
 from a2a_bridge.hosting.ports import Scope, Synced
 from a2a_bridge.hosting.stores.sql.commit import Committer, Group, Job
 from a2a_bridge.hosting.stores.sql.database import cause, failed, unavailable
@@ -34,6 +35,10 @@ Result = TypeVar("Result")
 _MOST = 512
 #: holds with something to write beyond which new events have to wait
 _CROWD = 4096
+#: bytes of events and bodies after which a group takes no further task
+_MOST_BYTES = 16 << 20
+#: bytes of events that wait to be written, beyond which new ones have to wait
+_QUEUE_BYTES = 32 << 20
 #: seconds between tries, doubled each time
 _SOON, _LATE = 0.05, 1.0
 #: seconds after which a commit that has not come back counts as a failure
@@ -46,7 +51,7 @@ class GroupWriter:
     """The one who writes.
 
     commit_delay: seconds that a change may wait for others when nobody waits for it. ack_timeout: seconds.
-    me: the name of this process at present. on_committed: told of each group once it is durable, before those who wait for it.
+    memory: where what the tasks take is counted. me: the name of this process at present. on_committed: told of each group once it is durable, before those who wait for it.
     """
 
     def __init__(
@@ -57,10 +62,14 @@ class GroupWriter:
         *,
         commit_delay: float = 0.01,
         ack_timeout: float = 10.0,
+        memory: MemoryAccount | None = None,
     ) -> None:
         self.holds: dict[str, Hold] = {}
         self.commits = 0
         self.closed = False
+        #: bytes of the events that wait for a group
+        self.queued = 0
+        self.memory = memory or MemoryAccount()
         self._committer = committer
         self._me = me
         self._on_committed = on_committed
@@ -167,7 +176,7 @@ class GroupWriter:
     @property
     def crowded(self) -> bool:
         """Whether too much waits to be written."""
-        return len(self._dirty) > _CROWD
+        return len(self._dirty) > _CROWD or self.queued > _QUEUE_BYTES
 
     def deadline(self) -> float:
         """Until when somebody who begins to wait now is willing to."""
@@ -232,9 +241,13 @@ class GroupWriter:
         me = self._me()
         dirty = [hold for hold in self._dirty if hold.dirty]
         jobs = [job for job in self._jobs if not job.answer.done()]
-        self._dirty, self._jobs = dirty[_MOST:], dict.fromkeys(jobs[_MOST:])
+        taken = weight = 0
+        while taken < min(len(dirty), _MOST) and weight < _MOST_BYTES:
+            weight += dirty[taken].weight
+            taken += 1
+        self._dirty, self._jobs = dirty[taken:], dict.fromkeys(jobs[_MOST:])
         self._urgent = self._urgent and bool(self._dirty)
-        changes = [hold.collect(me) for hold in dirty[:_MOST]]
+        changes = [hold.collect(me) for hold in dirty[:taken]]
         if changes or jobs:
             self._send(Group(changes, jobs[:_MOST]))
         else:
@@ -265,6 +278,7 @@ class GroupWriter:
                 error = caught
             self._back = True
             self._loop.call_soon_threadsafe(self._done, group, error)
+            del group, error  # until the next one comes they may be all there is of what they hold
         self._committer.close()
 
     def _done(self, group: Group, error: Exception | None) -> None:

@@ -1,0 +1,178 @@
+"""What a hosted agent holds in memory: counted, given up where nobody uses it, and new work refused beyond the limit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.hosting import Event, Run
+from a2a_bridge.hosting import memory as under_test
+from a2a_bridge.hosting.memory import MemoryAccount
+from a2a_bridge.hosting.ports import Store
+from a2a_bridge.hosting.stores import MemoryStore, StoreOptions, open_store
+from tests.hosting.scene import (
+    CANCELED,
+    COMPLETED,
+    IMMEDIATELY,
+    INPUT,
+    PATIENCE,
+    WORKING,
+    Gate,
+    Talk,
+    agent_of,
+    refused,
+)
+
+MIB = 1 << 20
+kinds = pytest.mark.parametrize("kind", ["memory", "sqlite"])
+
+
+class Held:
+    def __init__(self, account: MemoryAccount, size: int) -> None:
+        self.account, self.idle = account, size
+        account.holds(self)
+        account.add(size)
+
+    def give_up(self, wanted: int, /) -> None:
+        size = min(wanted, self.idle)
+        self.idle -= size
+        self.account.add(-size)
+
+
+def test_the_largest_idle_thing_goes_first() -> None:
+    account = MemoryAccount(100)
+    small, large = Held(account, 20), Held(account, 60)
+    account.add(15)
+    assert (small.idle, large.idle, account.refusal()) == (20, 60, None)
+    account.add(40)
+    assert (small.idle, large.idle, account.used) == (20, 25, 100)
+    account.add(50)
+    assert (small.idle, large.idle, account.used) == (0, 0, 105)
+    refusal = account.refusal()
+    assert refusal is not None
+    assert (refusal.reason, refusal.retry_after) == (Reason.RESOURCE_EXHAUSTED, 1.0)
+    account.add(-5)
+    assert account.refusal() is None
+    unlimited = MemoryAccount()
+    unlimited.add(1 << 40)
+    assert unlimited.refusal() is None
+
+
+async def test_the_allocator_is_asked_to_give_back_what_became_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    trimmed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(under_test, "_SOON", 0.0)
+    monkeypatch.setattr(under_test, "_trimmer", lambda: lambda _: loop.call_soon_threadsafe(trimmed.set))
+    account = MemoryAccount()
+    account.add(64 * MIB)
+    account.add(-16 * MIB)
+    await asyncio.sleep(0)
+    assert account._trimming is None
+    account.add(-32 * MIB)
+    async with asyncio.timeout(PATIENCE):
+        await trimmed.wait()
+
+
+@asynccontextmanager
+async def opened(kind: str, folder: Path, limit: int) -> AsyncIterator[Store]:
+    url = "memory://" if kind == "memory" else f"sqlite:///{folder}/tasks.db"
+    async with open_store(url, StoreOptions(max_memory=limit, ack_timeout=PATIENCE)) as store:
+        yield store
+
+
+async def _large(run: Run) -> AsyncIterator[Event]:
+    yield run.status("working")
+    for _ in range(10):
+        yield run.artifact("x" * 100_000, artifact_id="a", append=True)
+    if run.text == "ask":
+        yield run.status("input-required")
+    else:
+        yield run.status("completed")
+
+
+@kinds
+async def test_what_is_counted_is_what_is_held(kind: str, tmp_path: Path) -> None:
+    """However tasks end: nothing of them stays in the account, nor is anything taken out twice."""
+    async with opened(kind, tmp_path, 0) as store:
+        talk = Talk(agent_of(_large), store=store)
+        asked = [await talk.send("ask", message_id=f"a{number}") for number in range(3)]
+        for number in range(5):
+            await talk.stream("go", message_id=f"m{number}")
+        for number, task in enumerate(asked[:2]):
+            await talk.send("more", task_id=task.id, message_id=f"b{number}")
+        await talk.cancel(asked[2].id)
+        await talk.rest()
+        assert store.memory.used == _held(store)
+        reading = talk.subscribe(asked[0].id, None)
+        with pytest.raises(A2AError):
+            await anext(reading)
+        assert store.memory.used == _held(store)
+        await talk.close()
+
+
+def _held(store: Any) -> int:
+    """What a store holds with nobody at work."""
+    if isinstance(store, MemoryStore):
+        tasks = sum(len(entry.data) for entry in store._entries.values())
+        return tasks + sum(log.bytes for log in store._logs.values())
+    return int(store._ended.idle)
+
+
+@kinds
+async def test_new_work_is_refused_beyond_the_limit_and_what_is_under_way_goes_on(
+    kind: str, tmp_path: Path
+) -> None:
+    gate = Gate()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        if run.text == "small":
+            yield run.status("input-required")
+            return
+        yield run.artifact("x" * (3 * MIB), artifact_id="a")
+        await gate.wait()
+        yield run.artifact("y" * MIB, artifact_id="a", append=True)
+        yield run.status("completed")
+
+    async with opened(kind, tmp_path, 2 * MIB) as store:
+        talk = Talk(agent_of(execute), store=store)
+        asked = await talk.send("small")
+        assert asked.status.state == INPUT
+        large = await talk.send("large", message_id="m-2", configuration=IMMEDIATELY)
+        await gate.reached()
+        with refused(Reason.RESOURCE_EXHAUSTED):
+            await talk.send("large", message_id="m-3")
+        with refused(Reason.RESOURCE_EXHAUSTED):
+            await talk.send("more", message_id="m-4", task_id=asked.id)
+        assert (await talk.get(large.id)).status.state == WORKING
+        assert (await talk.cancel(asked.id)).status.state == CANCELED
+        assert store.refusal() is None, "it is ready all the same"
+        gate.open()
+        await talk.rest()
+        if kind == "sqlite":
+            ended = await talk.get(large.id)
+            assert (ended.status.state, len(ended.artifacts[0].parts)) == (COMPLETED, 2)
+        assert (await talk.send("small", message_id="m-5")).status.state == INPUT
+        await talk.close()
+
+
+async def test_a_store_in_memory_forgets_what_ended_first(tmp_path: Path) -> None:
+    async with opened("memory", tmp_path, 5 * MIB) as store:
+        talk = Talk(agent_of(_large), store=store)
+        waiting = await talk.send("ask")
+        ended = [(await talk.send("go", message_id=f"m{number}")).id for number in range(8)]
+        kept = [task.id for task in (await talk.list()).tasks]
+        assert store.memory.used <= 5 * MIB
+        assert waiting.id in kept
+        assert set(kept) - {waiting.id} == set(ended[-(len(kept) - 1) :])
+        assert 2 <= len(kept) <= 5
+        with refused(Reason.TASK_NOT_FOUND):
+            await talk.get(ended[0])
+        assert store.memory.used == _held(store)
+        await talk.close()
