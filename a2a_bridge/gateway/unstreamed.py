@@ -1,9 +1,10 @@
 """Streams of an agent that declares streaming and refuses it: answered from a send. Implements Service.
 
 Rules:
-1. Only a refusal before the first event counts, of the operation as such: the agent has done nothing with the message.
-2. The stream is what the answer of SendMessage holds: one message, or one task. Where that fails too, its error is told.
-3. It is said once in the log. An agent whose refusal speaks of streaming is not asked for streams again.
+1. Only a refusal of streaming counts, before the first event: METHOD_NOT_FOUND, or UNSUPPORTED_OPERATION with a text that
+   speaks of streams. Any other may be about the message, which the agent must not get twice.
+2. The stream is what the answer of SendMessage holds: one message, or one task.
+3. It is said once in the log, and the agent is not asked for streams again.
 
 google-adk 1.19 does so (a2a-sdk 0.3.26 inside, whose handler asks the agent's own card, while the card that is shown says
 that it streams).
@@ -25,8 +26,6 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
 
-_REFUSED = frozenset({Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND})
-
 
 class Unstreamed:
     """See above."""
@@ -34,7 +33,6 @@ class Unstreamed:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._streams = True
-        self._said = False
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         return await self._service.unary(call)
@@ -45,7 +43,6 @@ class Unstreamed:
         return cast("AsyncGenerator[Res, None]", self._stream(call))
 
     async def _stream(self, call: Call[Any, Any]) -> AsyncGenerator[hub.StreamResponse, None]:
-        refused: A2AError | None = None
         if self._streams:
             begun = False
             try:
@@ -54,19 +51,17 @@ class Unstreamed:
                         begun = True
                         yield event
             except A2AError as error:
-                if begun or error.reason not in _REFUSED:
+                if begun or not _refuses_streams(error):
                     raise
-                refused = error
+                if self._streams:
+                    logger.warning(
+                        "the agent declares streaming and refuses it (%s); its streams are answered from SendMessage",
+                        error.message,
+                    )
+                self._streams = False
             else:
                 return
         yield await self._sent(call)
-        if refused is not None and not self._said:
-            self._said = True
-            self._streams = "stream" not in refused.message.lower()
-            logger.warning(
-                "the agent declares streaming and refuses it (%s); its streams are answered from SendMessage",
-                refused.message,
-            )
 
     async def _sent(self, call: Call[Any, Any]) -> hub.StreamResponse:
         request = call.request
@@ -79,3 +74,9 @@ class Unstreamed:
         if answer.HasField("message"):
             return hub.StreamResponse(message=answer.message)
         return hub.StreamResponse(task=answer.task)
+
+
+def _refuses_streams(error: A2AError) -> bool:
+    if error.reason is Reason.UNSUPPORTED_OPERATION:
+        return "stream" in error.message.lower()
+    return error.reason is Reason.METHOD_NOT_FOUND

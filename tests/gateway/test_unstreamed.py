@@ -73,13 +73,21 @@ async def test_other_errors_and_breaks_are_not_answered_from_a_send() -> None:
 
 async def test_a_refusal_of_something_else_is_told_as_it_is() -> None:
     ended = A2AError(Reason.UNSUPPORTED_OPERATION, "the task has ended")
-    agent = Agent(ended, sent=ended)
+    agent = Agent(ended)
     service = Unstreamed(agent)
     for _ in range(2):
         with pytest.raises(A2AError) as caught:
             await read(service)
         assert caught.value is ended
-    assert agent.asked == ["SendStreamingMessage", "SendMessage"] * 2
+    assert agent.asked == ["SendStreamingMessage"] * 2, "the agent must not get a message twice"
+
+
+async def test_an_error_of_the_send_is_told() -> None:
+    failed = A2AError(Reason.UNAUTHENTICATED)
+    agent = Agent(refusal(), sent=failed)
+    with pytest.raises(A2AError) as caught:
+        await read(Unstreamed(agent))
+    assert caught.value is failed
 
 
 async def test_a_caller_of_0_3_gets_a_stream_with_an_end() -> None:
