@@ -49,7 +49,7 @@ Body = Callable[[Any], str]
 _REPORTED = 20
 """Violations that an error carries at most: a hostile document must not make a large answer."""
 
-_DECODERS: dict[tuple[type[Message], bool], Callable[[Json], Any]] = {}
+_DECODERS: dict[tuple[type[Message], bool, bool], Callable[[Json], Any]] = {}
 
 
 class Rounded:
@@ -71,18 +71,20 @@ class Rounded:
 rounded = Rounded()
 
 
-def decoder(cls: type[M], *, strict_numbers: bool = False) -> Callable[[Json], M]:
+def decoder(cls: type[M], *, strict_numbers: bool = False, certain: bool = False) -> Callable[[Json], M]:
     """The function that reads messages of a class from JSON trees, as `loads` returns them. Compiled once.
 
     An integer inside Struct or Value that a double cannot hold is rounded as protobuf does and counted in `rounded`,
     or refused with `strict_numbers`.
 
-    The function raises `DecodeError`, and `InexactNumber` if the tree should be read again by `loads_exact`.
+    The function raises `DecodeError`, and `InexactNumber` if the tree should be read again by `loads_exact`; never
+    with `certain`: the tree comes from an encoder, so that its doubles are what was meant.
     """
-    found = _DECODERS.get((cls, strict_numbers))
+    found = _DECODERS.get((cls, strict_numbers, certain))
     if found is None:
         with BUILDING:
-            found = _DECODERS[cls, strict_numbers] = _decoder(cls, strict_numbers=strict_numbers)
+            found = _decoder(cls, strict_numbers=strict_numbers, certain=certain)
+            _DECODERS[cls, strict_numbers, certain] = found
     return found
 
 
@@ -98,9 +100,9 @@ def decode_bytes(cls: type[M], data: bytes | str, *, strict_numbers: bool = Fals
         return decode(loads_exact(data))
 
 
-def _decoder(cls: type[M], *, strict_numbers: bool) -> Callable[[Json], M]:
+def _decoder(cls: type[M], *, strict_numbers: bool, certain: bool) -> Callable[[Json], M]:
     plan = plan_of(cls)
-    body = compile_body(plan, structs.exactly)
+    body = compile_body(plan, structs.exactly, certain=certain)
     from_string = cls.FromString
 
     def decode(tree: Json) -> M:
@@ -126,7 +128,7 @@ def _decoder(cls: type[M], *, strict_numbers: bool) -> Callable[[Json], M]:
             raise DecodeError.of(problems)
         try:
             with BUILDING:
-                lenient = compile_body(plan, structs.nearest)
+                lenient = compile_body(plan, structs.nearest, certain=certain)
             message = from_string(lenient(tree).encode("latin-1"))
         except (ValueError, RecursionError, ProtobufDecodeError):
             raise DecodeError("", "is not JSON that protobuf can carry") from None
@@ -137,16 +139,16 @@ def _decoder(cls: type[M], *, strict_numbers: bool) -> Callable[[Json], M]:
     return decode
 
 
-_LIBRARIES: dict[Callable[[int], float], dict[str, Any]] = {}
-"""Everything compiled so far, and what it needs, by what decides about large integers."""
+_LIBRARIES: dict[tuple[Callable[[int], float], bool], dict[str, Any]] = {}
+"""Everything compiled so far, and what it needs, by what decides about large numbers."""
 
 
-def compile_body(plan: MessagePlan, to_double: Callable[[int], float]) -> Body:
+def compile_body(plan: MessagePlan, to_double: Callable[[int], float], *, certain: bool = False) -> Body:
     """The function that writes the wire text of a message; `to_double` decides about large integers."""
-    names = _LIBRARIES.get(to_double)
+    names = _LIBRARIES.get((to_double, certain))
     if names is None:
-        struct, value, array = structs.writers(to_double)
-        names = _LIBRARIES[to_double] = {
+        struct, value, array = structs.writers(to_double, certain=certain)
+        names = _LIBRARIES[to_double, certain] = {
             "Irregular": Irregular,
             "LEVELS": structs.LEVELS,
             "VARINT": VARINT,

@@ -3,20 +3,20 @@
 Writing goes from JSON values to wire text (see `wire`), reading from protobuf's objects to JSON values. (Walking
 the bytes of a serialized Struct instead was tried: no faster on large ones, half as fast on small ones.)
 
-Numbers are doubles on the wire. Integral ones up to 2^53-1 print as integers. An integer that no double equals is
+Numbers are doubles on the wire. Integral ones within 64 bits print as integers. An integer that no double equals is
 handed to a function of the caller, which rounds or refuses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import copysign
+from math import copysign, inf
 from struct import Struct as Layout
 from typing import Any
 
 from a2a_bridge.codec.errors import InexactNumber, Irregular
 from a2a_bridge.codec.meter import spend
-from a2a_bridge.codec.text import DOUBT_ABOVE, DOUBT_BELOW, ExactFloat, Json
+from a2a_bridge.codec.text import DOUBT_ABOVE, DOUBT_BELOW, Json
 from a2a_bridge.codec.wire import VARINT
 
 LEVELS = 90
@@ -57,18 +57,15 @@ def nearest(number: int) -> float:
         raise Irregular from None
 
 
-def writers(
-    to_double: Callable[[int], float], from_exact: Callable[[ExactFloat], float] | None = None
-) -> tuple[Write, Write, Write]:
+def writers(to_double: Callable[[int], float], *, certain: bool = False) -> tuple[Write, Write, Write]:
     """The functions that write the bodies of Struct, Value and ListValue.
 
     They take the JSON value and how many levels may follow, and raise `Irregular` for what is not JSON and for
     what is nested too deeply, and `InexactNumber`.
 
-    from_exact: if given, every double is asked for its text: a plain one is in doubt, and the function decides
-    about an exact one.
+    certain: no double is in doubt. Otherwise a large one may be an integer that the JSON parser has rounded.
     """
-    low, high = (DOUBT_BELOW, DOUBT_ABOVE) if from_exact is None else (0.0, 0.0)
+    low, high = (-inf, inf) if certain else (DOUBT_BELOW, DOUBT_ABOVE)
 
     def struct(members: Any, levels: int) -> str:
         if type(members) is not dict or levels < OBJECT_LEVELS:
@@ -123,8 +120,6 @@ def writers(
         if isinstance(item, float) and item - item == 0:  # neither NaN nor infinite
             if kind is float:
                 raise InexactNumber("a number may have been rounded by the JSON parser")
-            if from_exact is not None and isinstance(item, ExactFloat):
-                item = from_exact(item)
             return "\x11" + _pack(item).decode("latin-1")
         raise Irregular
 
@@ -132,14 +127,14 @@ def writers(
 
 
 def number(double: float) -> int | float:
-    """How a double prints: 7.0 as 7, but -0.0, fractions and what is beyond 2^53-1 as they are.
+    """How a double prints: 7.0 as 7, but -0.0, fractions and what is beyond 64 bits as they are.
 
     Raises ValueError for NaN and infinity, which JSON cannot say.
     """
     if double.is_integer():
         if double == 0 and copysign(1, double) < 0:
             return double
-        return int(double) if -EXACT_INTEGER <= double <= EXACT_INTEGER else double
+        return int(double) if DOUBT_BELOW <= double < DOUBT_ABOVE else double
     if double - double != 0:
         raise ValueError(f"is {'not a number' if double != double else 'infinite'}, which JSON cannot say")  # noqa: PLR0124
     return double

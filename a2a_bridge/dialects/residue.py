@@ -18,7 +18,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from decimal import Decimal, InvalidOperation
+from itertools import islice
 from operator import itemgetter
 from typing import Any, TypeVar
 from zlib import crc32
@@ -29,13 +29,13 @@ from google.protobuf.message import Message
 from a2a_bridge.codec import (
     DEEPEST_EXACT,
     ExactFloat,
-    InexactNumber,
     Json,
     JsonSyntaxError,
     dumps,
     dumps_ascii,
     loads_exact,
 )
+from a2a_bridge.codec.structs import number
 from a2a_bridge.dialects.respelling import describe, respelled
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -48,6 +48,8 @@ KEY = "urn:a2a-bridge:residue:1"
 LARGEST = 64 * 1024
 DEEPEST = DEEPEST_EXACT - 10
 """Levels of a carried value, at most: with the few around it, no more than `loads_exact` reads again."""
+MOST = LARGEST // 16
+"""Entries of a residue, at most: the text of each takes more than so many octets."""
 KIND, PROTO, HUB = "kind", "proto", "hub"
 """Sources: the JSON `kind` shape, the protobuf shape and 0.1 (what those said more than the hub), and the hub."""
 
@@ -62,11 +64,16 @@ class TooMuch(ValueError):  # noqa: N818 - it is about a size, and the caller sa
 def diff(canonical: Json, given: Json) -> list[Entry]:
     """What `patch` needs to make the given tree of the canonical one.
 
-    Numbers differ if they are not written as the same kind of number with the same value.
-    The entries come in the order of their pointers, whatever the order of the members.
-    Raises InexactNumber if a number would be carried whose text is not known, and TooMuch.
+    Numbers differ by value, however they are written. The entries come in the order of their pointers, whatever the
+    order of the members. Raises TooMuch, as soon as there are more entries than a residue can hold.
     """
-    return [] if canonical is given else sorted(_differences(canonical, given, ""), key=itemgetter(0))
+    if canonical is given:
+        return []
+    entries = list(islice(_differences(canonical, given, ""), MOST + 1))
+    if len(entries) > MOST:
+        raise TooMuch(f"holds more than {LARGEST} bytes that A2A 1.0 has no place for")
+    entries.sort(key=itemgetter(0))
+    return entries
 
 
 def patch(canonical: Json, entries: Sequence[Entry]) -> Json:
@@ -202,11 +209,11 @@ def units(message: Any) -> Iterator[Any]:
 
 
 def same(one: Json, other: Json) -> bool:
-    """Whether two trees are the same: integers and floats told apart, decimals by value, members in any order."""
+    """Whether two trees are the same: numbers by value, as doubles where one is a double; members in any order."""
     if one is other:
         return True
-    if isinstance(one, float) and isinstance(other, float):
-        return _decimal(one) == _decimal(other)
+    if isinstance(one, float) or isinstance(other, float):
+        return type(one) in _NUMBERS and type(other) in _NUMBERS and one == other
     if type(one) is not type(other):
         return False
     if isinstance(one, dict) and isinstance(other, dict):
@@ -216,6 +223,13 @@ def same(one: Json, other: Json) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
     return one == other
+
+
+def equal(one: Json, other: Json) -> bool:
+    """Whether two trees are the same, quickly. Python's own comparison takes true for 1, but no reader makes the one of
+    the other.
+    """
+    return type(one) is type(other) and one == other
 
 
 def with_sorted_members(value: Json) -> Json:
@@ -248,12 +262,7 @@ def _bears(unit: Any) -> bool:
     return KEY in fields and is_residue(fields[KEY].string_value)
 
 
-def _decimal(number: float) -> object:
-    text = number.text if isinstance(number, ExactFloat) else float.__repr__(number)
-    try:
-        return Decimal(text)
-    except InvalidOperation:  # an exponent beyond all measure
-        return text
+_NUMBERS = (int, float, ExactFloat)
 
 
 def _differences(canonical: Json, given: Json, pointer: str) -> Iterator[Entry]:
@@ -265,13 +274,15 @@ def _differences(canonical: Json, given: Json, pointer: str) -> Iterator[Entry]:
             if key not in canonical:
                 _check_carriable(value)
                 yield [_below(pointer, key), None, value]
-            elif value is not canonical[key]:
+            elif value is not canonical[key] and not equal(canonical[key], value):
                 yield from _differences(canonical[key], value, _below(pointer, key))
     elif isinstance(canonical, list) and isinstance(given, list) and len(canonical) == len(given):
         for index, value in enumerate(given):
-            if value is not canonical[index]:
+            if value is not canonical[index] and not equal(canonical[index], value):
                 yield from _differences(canonical[index], value, f"{pointer}/{index}")
-    elif not same(canonical, given):
+    elif type(canonical) is not type(given) or canonical != given:
+        if same(canonical, given):
+            return
         recipe = describe(canonical, given) if isinstance(canonical, str) and isinstance(given, str) else None
         if recipe is not None:
             yield [pointer, _checksum(canonical), None, recipe]
@@ -301,8 +312,6 @@ def _is_too_deep(value: Json) -> bool:
                 deeper += item.values()
             elif isinstance(item, list):
                 deeper += item
-            elif type(item) is float:
-                raise InexactNumber("the text of a number is needed")
         if not deeper:
             return False
         level = deeper
@@ -312,10 +321,26 @@ def _is_too_deep(value: Json) -> bool:
 def _checksum(value: Json) -> str:
     """The same for trees that are the same, whatever the order of their members and the text of their numbers."""
     try:
-        octets = orjson.dumps(value, _plain, orjson.OPT_SORT_KEYS)
+        octets = orjson.dumps(_spelled(value), _plain, orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
-        octets = dumps(with_sorted_members(value))
+        octets = dumps(with_sorted_members(_spelled(value)))
     return f"{crc32(octets):08x}"
+
+
+def _spelled(value: Json) -> Json:
+    """The tree with numbers as encoders write them: 7.0 as 7. Not recursive: it may be deep."""
+    root: list[Any] = [value]
+    rest: list[Any] = [root]
+    while rest:
+        place = rest.pop()
+        for key, item in place.items() if isinstance(place, dict) else enumerate(place):
+            if isinstance(item, dict | list):
+                place[key] = item.copy()
+                rest.append(place[key])
+            elif isinstance(item, float) and item - item == 0:
+                place[key] = number(item)
+    made: Json = root[0]
+    return made
 
 
 def _plain(value: Any) -> float:

@@ -58,7 +58,8 @@ def test_integral_numbers_print_as_integers(text: str) -> None:
         ("0.0", "0"),
         ("-0", "0"),
         ("1e3", "1000"),
-        ("9007199254740992", "9007199254740992.0"),
+        ("9007199254740992", "9007199254740992"),
+        ("18446744073709551616", "1.8446744073709552e+19"),
     ],
 )
 def test_how_other_integral_numbers_print(text: str, printed: str) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from a2a_bridge.codec import DecodeError
+from a2a_bridge.codec.structs import number
 from a2a_bridge.dialects.v0_1.parts import decode_part, encode_part
 from a2a_bridge.dialects.v0_1.stash import STASH, Unit, decode_unit, encode_unit
 
@@ -312,4 +313,6 @@ def _without_stashes(value: Any) -> Any:
         return [_without_stashes(one) for one in value]
     if type(value) is dict:
         return {name: _without_stashes(one) for name, one in value.items() if name != STASH}
+    if isinstance(value, float) and value - value == 0:
+        return number(value)  # as it comes back
     return value

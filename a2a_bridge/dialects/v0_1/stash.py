@@ -56,7 +56,7 @@ def encode_unit(tree: Unit, decode: Coding, encode: Coding) -> Unit:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two trees are equal; 1, 1.0 and true are three values."""
+    """Whether two trees are equal. Numbers are compared by value; true is not 1."""
     if left is right:
         return True  # what an entry leaves alone costs nothing, however many entries there are
     if isinstance(left, dict):
@@ -67,9 +67,10 @@ def same(left: Any, right: Any) -> bool:
         )
     if isinstance(left, list):
         return isinstance(right, list) and len(left) == len(right) and all(map(same, left, right))
-    # A float that remembers its text is a subclass of float.
-    alike = type(left) is type(right) or (isinstance(left, float) and isinstance(right, float))
-    return alike and bool(left == right)
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    numbers = isinstance(left, int | float) and isinstance(right, int | float)
+    return (numbers or type(left) is type(right)) and bool(left == right)
 
 
 def _says(wire: Unit, tree: Unit, decode: Coding) -> bool:

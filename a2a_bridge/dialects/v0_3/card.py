@@ -18,13 +18,10 @@ from functools import partial
 from a2a_bridge.codec import (
     DecodeError,
     EncodeError,
-    InexactNumber,
     Json,
     JsonObject,
     decoder,
-    dumps,
     encoder,
-    loads_exact,
 )
 from a2a_bridge.codec.values import describe
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -42,7 +39,7 @@ OLD_WELL_KNOWN_PATH = "/.well-known/agent.json"
 VERSION = "0.3.0"
 
 _encode_hub = encoder(hub.AgentCard)
-_decode_hub = decoder(hub.AgentCard)
+_decode_hub = decoder(hub.AgentCard, certain=True)
 
 
 def decode_card(tree: JsonObject, version: str = VERSION) -> hub.AgentCard:
@@ -106,7 +103,6 @@ def without_residue(card: hub.AgentCard) -> hub.AgentCard:
 def _decode(tree: JsonObject, version: str) -> hub.AgentCard:
     if type(tree) is not dict:
         raise DecodeError("", f"expected an object, got {describe(tree)}")
-    _refuse_inexact(tree)
     card = _unmirrored(tree, version)
     return card if card is not None else _carried(decode_members(tree, version), tree, version)
 
@@ -186,7 +182,7 @@ def _unmirrored(tree: JsonObject, version: str) -> hub.AgentCard | None:
     said = decode_members(bare, version)
     try:
         card = _decode_hub(residue.patch(_hub_tree(said), entries))
-    except (DecodeError, InexactNumber):
+    except DecodeError:
         return None
     if encode_members(card, version) != encode_members(said, version):
         return None
@@ -203,21 +199,9 @@ def _says(tree: Json, version: str) -> hub.AgentCard | None:
 
 
 def _hub_tree(card: hub.AgentCard) -> Json:
-    """The card as 1.0 spells it, with numbers that a residue can hold."""
-    return loads_exact(dumps(_encode_hub(card)))
-
-
-def _refuse_inexact(tree: Json) -> None:
-    # What is carried is carried as it was written, which a plain double does not tell.
-    below: list[Json] = [tree]
-    while below:
-        one = below.pop()
-        if type(one) is float:
-            raise InexactNumber("a number may have been rounded by the JSON parser")
-        if type(one) is dict:
-            below.extend(one.values())
-        elif type(one) is list:
-            below.extend(one)
+    """The card as 1.0 spells it."""
+    tree: Json = _encode_hub(card)
+    return tree
 
 
 FORM = card_form(VERSION, WELL_KNOWN_PATH)

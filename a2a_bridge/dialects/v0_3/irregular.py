@@ -35,7 +35,7 @@ Facts = dict[str, Any]
 _MOST = 20
 """Violations that an error carries at most, as in the codec."""
 
-_decode_value = decoder(Value)
+_decode_value = decoder(Value, certain=True)
 _encode_value = encoder(Value)
 
 
@@ -44,15 +44,11 @@ class Refused(Exception):  # noqa: N818 - control flow, never seen outside: `exp
 
 
 class Reader:
-    """Reads one object, member by member: `tree` becomes its canonical form.
+    """Reads one object, member by member: `tree` becomes its canonical form."""
 
-    exact: plain doubles are in doubt (InexactNumber); else they are as good as any.
-    """
-
-    def __init__(self, given: JsonObject, path: str = "", *, exact: bool = True) -> None:
+    def __init__(self, given: JsonObject, path: str = "") -> None:
         self.given = given
         self.path = path
-        self.exact = exact
         self.tree: JsonObject = {}
         self.facts: Facts = {}
         self.problems: list[Violation] = []
@@ -145,7 +141,7 @@ class Reader:
         given = self.object("metadata")
         if not given:
             return
-        found = scalars.canonical_free(given, exact=self.exact)
+        found = scalars.canonical_free(given)
         if type(found) is dict and any(key in found for key in (KEY, *ours)):
             self.mark = found.get(KEY)
             found = {key: value for key, value in found.items() if key != KEY and key not in ours}
@@ -242,9 +238,9 @@ def text_of(shape: Shape, given: Any) -> str:
     return text + scalars.metadata_entry(shape.metadata_tag, KEY, scalars.value_of(kept, 1))
 
 
-def read(shape: Shape, given: JsonObject, path: str = "", *, exact: bool = True) -> Reader:
+def read(shape: Shape, given: JsonObject, path: str = "") -> Reader:
     """Reads one unit, but not those within it."""
-    reader = Reader(given, path, exact=exact)
+    reader = Reader(given, path)
     shape.read(reader)
     mark, tree = reader.mark, reader.tree
     facts = residue.heard(mark, HUB) if mark is not None else None
@@ -323,7 +319,7 @@ def restored(shape: Shape, tree: JsonObject, facts: Facts | None = None) -> Json
 
 def _means(shape: Shape, given: JsonObject, tree: JsonObject, facts: Facts) -> bool:
     try:
-        again = read(shape, given, exact=False)
+        again = read(shape, given)
         return not again.problems and again.facts == facts and residue.same(again.tree, tree)
     except RecursionError:  # of a depth that only forgers reach, in units within this one
         return False

@@ -8,9 +8,7 @@ from a2a_bridge.dialects.dialect import Loss
 _ROUTING = (
     "0.x has no tenants: a tenant is part of the address of an interface, and the bridge sets it from there"
 )
-_SPELLING = (
-    "writers of ProtoJSON spell numbers at will: what is odd about it is kept for wires of that shape only"
-)
+_SHAPE = "what is odd about a message of that shape is kept for wires of the same shape only"
 _BESIDE = "it travels beside the message, and only wires of the shape that it was said in read it there"
 _PAGES = "0.x lists all configurations at once: the bridge follows the pages of an agent that has some"
 
@@ -48,7 +46,7 @@ BETWEEN_SHAPES: tuple[Loss, ...] = (
     Loss("kind: unknown members of params without metadata", _BESIDE),
     Loss("kind: several schemes of a PushNotificationConfig inside of MessageSendConfiguration", _BESIDE),
     Loss("PushNotificationConfig: unknown members, empty texts", _BESIDE),
-    Loss("a2a.v1: unknown fields, and numbers that no double equals or that are written as 1.0", _SPELLING),
+    Loss("a2a.v1: unknown fields, and numbers that no double equals", _SHAPE),
     Loss(
         "kind: MessageSendConfiguration {}", "a2a.v1 cannot tell an empty configuration from one that waits"
     ),

@@ -11,7 +11,7 @@ from typing import Any, overload
 
 from pydantic import BaseModel, RootModel
 
-from a2a_bridge.codec import DecodeError, EncodeError, ExactFloat, InexactNumber
+from a2a_bridge.codec import DecodeError, EncodeError, ExactFloat
 from a2a_bridge.core import errors as core
 from a2a_bridge.core.errors import Reason, Violation
 from a2a_bridge.dialects import residue
@@ -161,10 +161,7 @@ def decode_by(decoders: Mapping[str, Callable[[Any], Any]], model: BaseModel) ->
             return errors.decode_jsonrpc(ErrorReply(200, tree))
         raise TypeError(f"{type(model).__name__} has no message of its own in the hub")
     try:
-        try:
-            return decoders[found](tree)
-        except InexactNumber:
-            return decoders[found](_exact(tree))
+        return decoders[found](_exact(tree))
     except DecodeError as error:
         violations = [Violation(path, problem) for path, problem in error.violations]
         raise core.A2AError(Reason.INVALID_PARAMS, str(error), violations=violations) from None

@@ -203,10 +203,10 @@ def _read_data(reader: Reader) -> None:
         reader.wrong("data", "is required")
         return
     data: Json = reader.given["data"]
-    found = scalars.canonical_free(data, exact=reader.exact)
+    found = scalars.canonical_free(data)
     if type(data) is not dict:
         # 0.2.5 speaks of arrays in prose; the hub takes any value.
-        found = {"value": scalars.canonical_free(data, LEVELS - 3, exact=reader.exact)}
+        found = {"value": scalars.canonical_free(data, LEVELS - 3)}
         reader.facts["wrapped"] = True
     reader.tree["data"] = found if type(found) is dict else {}
 

@@ -19,7 +19,7 @@ from a2a_bridge.dialects.residue import PROTO
 from a2a_bridge.dialects.v0_3 import card
 from a2a_bridge.dialects.v0_3.proto_requests import nothing
 from a2a_bridge.dialects.v0_3.proto_residue import Pair
-from a2a_bridge.dialects.v0_3.proto_trees import exact, has_unknown, message_of, tree_of
+from a2a_bridge.dialects.v0_3.proto_trees import has_unknown, message_of, tree_of
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -64,7 +64,7 @@ def decode_bytes(wire: bytes) -> hub.AgentCard:
 
 def encode_bytes(message: hub.AgentCard) -> bytes:
     """Hub → protobuf bytes. Raises codec.EncodeError when too much would have to be carried."""
-    tree = exact(card.FORM.encode(message))
+    tree = card.FORM.encode(message)
     wire: v0.AgentCard = _message(tree)
     try:
         entries = residue.diff(_tree(wire), tree)

@@ -22,7 +22,6 @@ from google.protobuf.message import Message
 from a2a_bridge.codec import (
     DecodeError,
     EncodeError,
-    InexactNumber,
     JsonObject,
     JsonSyntaxError,
     decoder,
@@ -120,7 +119,7 @@ def decode_tree(pair: Pair, tree: JsonObject, files: Files) -> Any:
     given = decoder(pair.wire)(tree)
     message, odd = _decoded(pair, given, files)
     # What is not odd comes back as the same message: it remains to see whether it was spelled as one.
-    if not odd and _same(encoder(pair.wire)(given), tree):
+    if not odd and residue.equal(encoder(pair.wire)(given), tree):
         return message
     return _decode_slowly(pair, given, tree, message, files)
 
@@ -147,21 +146,6 @@ def _encoded(pair: Pair, message: Any, files: Files) -> tuple[Any, bool]:
     plain = pair.wire()
     pair.encode(message, plain, notes)
     return plain, notes.odd
-
-
-def _same(canonical: Any, given: Any) -> bool:
-    """As residue.same, for a tree as `loads` returns it. Raises InexactNumber where the text of a number counts."""
-    if type(given) is dict:
-        if type(canonical) is not dict or len(canonical) != len(given):
-            return False
-        return all(key in canonical and _same(canonical[key], value) for key, value in given.items())
-    if type(given) is list:
-        if type(canonical) is not list or len(canonical) != len(given):
-            return False
-        return all(map(_same, canonical, given))
-    if type(given) is float:
-        raise InexactNumber("the text of a number is needed")
-    return residue.same(canonical, given)
 
 
 def _printed(message: Any) -> JsonObject:

@@ -11,7 +11,7 @@ WRAPPER: how the wrapper around the unit (SendMessageResponse, StreamResponse) w
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from a2a_bridge.codec import ExactFloat, JsonObject, decoder, encoder
+from a2a_bridge.codec import JsonObject, decoder, encoder
 from a2a_bridge.codec.decode import spellings
 from a2a_bridge.codec.plan import FieldPlan, MessagePlan, plan_of
 from a2a_bridge.codec.plan import Kind as ValueKind
@@ -46,42 +46,32 @@ UNITS = frozenset(
 
 def tree_of(message: Any) -> JsonObject:
     """ProtoJSON of a message, with its unknown fields. Raises EncodeError for what JSON cannot say."""
-    tree: JsonObject = exact(encoder(type(message))(message))
+    tree: JsonObject = encoder(type(message))(message)
     _add_unknown(plan_of(type(message)), message, tree)
     return tree
 
 
-def exact(tree: Any) -> Any:
-    """A tree of an encoder: its doubles are what was there, so that printing them tells it all."""
-    return _rebuilt(tree, lambda value: ExactFloat(value) if type(value) is float else value)
-
-
 def without_unknown(tree: Any) -> Any:
     """A tree for JSON peers, to whom unknown protobuf fields say nothing."""
-    return _rebuilt(tree, lambda value: value, UNKNOWN)
-
-
-def _rebuilt(tree: Any, leaf: Callable[[Any], Any], left_out: str | None = None) -> Any:
-    """A copy with other leaves, and without members of one name. Not recursive: residues may be deep."""
+    # Not recursive: residues may be deep.
     root: list[Any] = [None]
     waiting: list[tuple[Any, Any, Any]] = [(root, 0, tree)]
     while waiting:
         place, key, value = waiting.pop()
         if type(value) is dict:
-            inner: Any = {name: None for name in value if name != left_out}
-            waiting += [(inner, name, value[name]) for name in inner]
+            place[key] = {name: None for name in value if name != UNKNOWN}
+            waiting += [(place[key], name, value[name]) for name in place[key]]
         elif type(value) is list:
-            inner = [None] * len(value)
-            waiting += [(inner, index, item) for index, item in enumerate(value)]
+            place[key] = [None] * len(value)
+            waiting += [(place[key], index, item) for index, item in enumerate(value)]
         else:
-            inner = leaf(value)
-        place[key] = inner
+            place[key] = value
     return root[0]
 
 
 def message_of(cls: type[Message], tree: JsonObject) -> Any:
-    """The message a tree says. Members that no field has are left out. Raises DecodeError and InexactNumber."""
-    message = decoder(cls)(tree)
+    """The message a tree of `tree_of` says. Members that no field has are left out. Raises DecodeError."""
+    message = decoder(cls, certain=True)(tree)
     _merge_unknown(plan_of(cls), message, tree)
     return message
 

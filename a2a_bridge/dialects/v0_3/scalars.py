@@ -9,12 +9,11 @@ the same object if it is canonical already.
 from __future__ import annotations
 
 import re
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pybase64
 
-from a2a_bridge.codec import ExactFloat, InexactNumber, Json, structs, values
+from a2a_bridge.codec import ExactFloat, Json, structs, values
 from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.structs import ARRAY_LEVELS, EXACT_INTEGER, OBJECT_LEVELS, number
 from a2a_bridge.codec.wire import VARINT
@@ -31,11 +30,11 @@ STATES = {
     "auth-required": 8,
     "unknown": 0,
 }
-STATE_NAMES: dict[int, str] = {int(number): name for name, number in STATES.items()}
+STATE_NAMES: dict[int, str] = {value: name for name, value in STATES.items()}
 #: how the protobuf file of 0.3 spells one of them
 STATE_ALIASES = {"cancelled": "canceled"}
 ROLES = {"user": 1, "agent": 2}
-ROLE_NAMES: dict[int, str] = {number: name for name, number in ROLES.items()}
+ROLE_NAMES: dict[int, str] = {value: name for name, value in ROLES.items()}
 #: states that end a stream (spec 0.3.0, 7.2.2); auth-required does not, since a 1.0 agent may go on
 FINAL_STATES = frozenset({"completed", "canceled", "failed", "rejected", "input-required"})
 
@@ -50,21 +49,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 SHORTEST, LONGEST = -(2**31), 2**31 - 1
 
 
-def _refuse(_: int) -> float:
-    raise Irregular
-
-
-def _regular(exact: ExactFloat) -> float:
-    """The double of a number that is written as that double would be. Raises Irregular."""
-    if exact.text == float.__repr__(exact) and not exact.is_integer():
-        return exact  # as most are
-    if canonical_number(exact) is not exact:
-        raise Irregular
-    return float(exact)
-
-
-#: as in the codec, but only numbers that come back as they were
-struct, value_of, array = structs.writers(_refuse, _regular)
+#: as in the codec, but no integers that would be rounded
+struct, value_of, array = structs.writers(structs.exactly)
 
 
 def timestamp_octets(text: Any) -> str:
@@ -109,49 +95,28 @@ def canonical_text(text: str) -> str:
     return _SURROGATE.sub("\ufffd", text)
 
 
-def canonical_number(exact: float) -> int | float:
-    """A number as it comes back from a Struct; 0 for what no double holds."""
-    double = float(exact)
-    if double - double != 0:
-        return 0
-    plain = number(double)
-    if type(plain) is int:
-        return plain
-    plain = ExactFloat(double)
-    if isinstance(exact, ExactFloat) and exact.text != float.__repr__(double):
-        try:
-            if Decimal(exact.text) != Decimal(float.__repr__(double)):
-                return plain
-        except InvalidOperation:
-            return plain
-    return exact
-
-
-def canonical_free(value: Json, levels: int = structs.LEVELS, *, exact: bool = True) -> Json:
-    """Any JSON as it comes back from a Value. What is nested too deeply becomes null.
-
-    exact: raise InexactNumber for a plain double, whose text may have said more.
+def canonical_free(value: Json, levels: int = structs.LEVELS) -> Json:
+    """Any JSON as it comes back from a Value, the same object where that is equal. What is nested too deeply becomes
+    null, and what no double holds 0.
     """
     kind = type(value)
     if kind is str:
         return canonical_text(value)  # type: ignore[arg-type]
     if kind is int:
-        return value if -EXACT_INTEGER <= value <= EXACT_INTEGER else _double(value)  # type: ignore[operator,arg-type]
+        return value if -EXACT_INTEGER <= value <= EXACT_INTEGER else _large(value)  # type: ignore[operator,arg-type]
     if kind is dict:
-        return _canonical_object(value, levels - OBJECT_LEVELS, exact=exact)  # type: ignore[arg-type]
+        return _canonical_object(value, levels - OBJECT_LEVELS)  # type: ignore[arg-type]
     if kind is list:
         if levels < ARRAY_LEVELS:
             return None
-        items = [canonical_free(item, levels - ARRAY_LEVELS, exact=exact) for item in value]  # type: ignore[union-attr]
+        items = [canonical_free(item, levels - ARRAY_LEVELS) for item in value]  # type: ignore[union-attr]
         return value if all(map(_is, items, value)) else items  # type: ignore[arg-type]
     if isinstance(value, float):
-        if kind is float and exact:
-            raise InexactNumber("the text of a number is needed")
-        return canonical_number(value)
+        return value if value - value == 0 else 0
     return value
 
 
-def _canonical_object(value: dict[str, Any], levels: int, *, exact: bool) -> Json:
+def _canonical_object(value: dict[str, Any], levels: int) -> Json:
     if levels < 0:
         return None
     members = {}
@@ -160,7 +125,7 @@ def _canonical_object(value: dict[str, Any], levels: int, *, exact: bool) -> Jso
         if canonical_text(key) is not key:
             changed = True  # two such names could become one: they stay outside
             continue
-        members[key] = found = canonical_free(item, levels, exact=exact)
+        members[key] = found = canonical_free(item, levels)
         changed = changed or found is not item
     return members if changed else value
 
@@ -194,11 +159,16 @@ def metadata_entry(field_tag: str, key: str, value: str) -> str:
     return f"{field_tag}{VARINT[len(body)]}{body}"
 
 
-def _double(value: int) -> float:
+def _large(value: int) -> int | float:
+    """An integer as it comes back from a double."""
     try:
-        return ExactFloat(float(value))
+        found = number(float(value))
     except OverflowError:
         return 0
+    if found == value:
+        return value
+    # Beyond 64 bits a plain double would be taken for an integer that the parser has rounded.
+    return ExactFloat(found) if type(found) is float else found
 
 
 def _is(one: object, other: object) -> bool:

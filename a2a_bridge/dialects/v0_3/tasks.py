@@ -228,7 +228,7 @@ def read_status(reader: Reader) -> None:
     if given is None:
         reader.tree["status"] = {"state": "unknown"}
         return
-    status = Reader(given, f"{reader.path}.status" if reader.path else "status", exact=reader.exact)
+    status = Reader(given, f"{reader.path}.status" if reader.path else "status")
     state = given.get("state")
     name = STATE_ALIASES.get(state, state) if type(state) is str else "unknown" if state is None else ""
     if name not in STATES:

@@ -137,7 +137,6 @@ IRREGULAR: list[tuple[str, Any, Any]] = [
     ("a part without a type", parts.decode_part, {"text": "hi"}),
     ("an iframe by url", parts.decode_part, {"type": "iframe", "url": "http://h"}),
     ("no index", lambda one: messages.decode_artifact(one, ""), {"parts": []}),
-    ("a whole number as index", lambda one: messages.decode_artifact(one, ""), {"parts": [], "index": 2.0}),
     ("null session", messages.decode_task, {"id": "t", "sessionId": None, "status": {"state": "working"}}),
     ("empty session", messages.decode_task, {"id": "t", "sessionId": "", "status": {"state": "working"}}),
     ("null history", messages.decode_task, {"id": "t", "history": None, "status": {"state": "working"}}),

@@ -94,7 +94,7 @@ def test_L12_what_the_official_clients_send_takes_no_slow_path(
 
 @pytest.mark.parametrize(
     ("length", "found"),
-    [(0, 0), (3, 3), (2**31 - 1, 2**31 - 1), (2**31, 2**31 - 1), (3_000_000_000, 2**31 - 1), (10**30, 2**31 - 1),
+    [(0, 0), (3, 3), (2**31 - 1, 2**31 - 1), (2**31, 2**31 - 1), (3_000_000_000, 2**31 - 1), (2**63, 2**31 - 1),
      (-1, -1), (-(2**40), -(2**31)), (ExactFloat("3.0"), 3), (ExactFloat("1e400"), 2**31 - 1)],
 )  # fmt: skip
 def test_L13_lengths_of_any_size_come_back(length: Any, found: int) -> None:

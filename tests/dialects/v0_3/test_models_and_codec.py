@@ -71,7 +71,7 @@ def trees(schema: dict[str, Any], definitions: dict[str, Any]) -> st.SearchStrat
         case "string":
             return st.text(max_size=5)
         case "integer":
-            return st.integers(-(2**70), 2**70) | st.integers(0, 20).map(float)
+            return st.integers(-(2**63), 2**64 - 1) | st.integers(0, 20).map(float)
         case "boolean":
             return st.booleans()
         case "null":
