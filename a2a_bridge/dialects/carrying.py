@@ -34,6 +34,8 @@ CARD_KEY = "urn:a2a-bridge:card:1"
 NAMES = (KEY, CARD_KEY)
 
 _MARK, _CARD_MARK = KEY.encode(), CARD_KEY.encode()
+#: how both begin: one search for what is nearly never there
+_BEGINNING = b"urn:a2a-bridge:"
 #: how JSON may spell a letter of a name otherwise
 _ESCAPE = b"\\u00"
 _CODE = 32
@@ -59,19 +61,19 @@ def use_key(secret: bytes) -> None:
 def loads(data: bytes) -> Json:
     """`codec.loads`, with carried texts made plain, or removed."""
     tree = codec.loads(data)
-    return _opened(tree) if _may_carry(data) else tree
+    return _opened(tree) if _BEGINNING in data or (b"\\" in data and _ESCAPE in data) else tree
 
 
 def loads_exact(data: bytes) -> Json:
     """`codec.loads_exact`, with carried texts made plain, or removed."""
     tree = codec.loads_exact(data)
-    return _opened(tree) if _may_carry(data) else tree
+    return _opened(tree) if _BEGINNING in data or (b"\\" in data and _ESCAPE in data) else tree
 
 
 def dumps(tree: Json) -> bytes:
     """`codec.dumps`, with a code before each carried text. The tree is the writer's own: it may be changed."""
     data = codec.dumps(tree)
-    if _carries(data):
+    if _BEGINNING in data and _carries(data):
         _each_text(tree, _sealed)
         data = codec.dumps(tree)
     return data
@@ -82,22 +84,22 @@ def dumps(tree: Json) -> bytes:
 
 def opened_request(wire: bytes, method: str) -> bytes:
     """The bytes of a request of a gRPC method (`/package.Service/Method`), carried texts made plain, or removed."""
-    return _protobuf(wire, method, _unsealed, 0) if _carries(wire) else wire
+    return _protobuf(wire, method, _unsealed, 0) if _BEGINNING in wire and _carries(wire) else wire
 
 
 def opened_response(wire: bytes, method: str) -> bytes:
     """The same for a response."""
-    return _protobuf(wire, method, _unsealed, 1) if _carries(wire) else wire
+    return _protobuf(wire, method, _unsealed, 1) if _BEGINNING in wire and _carries(wire) else wire
 
 
 def sealed_request(wire: bytes, method: str) -> bytes:
     """The bytes of a request with a code before each carried text."""
-    return _protobuf(wire, method, _sealed, 0) if _carries(wire) else wire
+    return _protobuf(wire, method, _sealed, 0) if _BEGINNING in wire and _carries(wire) else wire
 
 
 def sealed_response(wire: bytes, method: str) -> bytes:
     """The same for a response."""
-    return _protobuf(wire, method, _sealed, 1) if _carries(wire) else wire
+    return _protobuf(wire, method, _sealed, 1) if _BEGINNING in wire and _carries(wire) else wire
 
 
 # --- service parameters ----------------------------------------------------------------------------------------
@@ -136,10 +138,6 @@ def _unsealed(value: object, belongs: bytes) -> str | None:
 
 def _carries(data: bytes) -> bool:
     return _MARK in data or _CARD_MARK in data
-
-
-def _may_carry(data: bytes) -> bool:
-    return _MARK in data or _CARD_MARK in data or _ESCAPE in data
 
 
 Change = Callable[[object, bytes], "str | None"]
