@@ -344,6 +344,8 @@ FAULTS: tuple[Fault, ...] = (
             nothing,
             conversation,
             label,
+            # A gateway that shares the stream of the task need not ask the agent.
+            sometimes=conversation == "resubscribed",
         )
         for conversation, label in (("*", "get"), ("*", "cancel"), ("resubscribed", "*"))
     ),
