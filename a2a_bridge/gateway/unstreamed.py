@@ -4,7 +4,7 @@ Rules:
 1. Only a refusal of streaming counts, before the first event: METHOD_NOT_FOUND, or UNSUPPORTED_OPERATION with a text that
    speaks of streams. Any other may be about the message, which the agent must not get twice.
 2. The stream is what the answer of SendMessage holds: one message, or one task.
-3. It is said once in the log, and the agent is not asked for streams again.
+3. Once a send was answered after a refusal, that is said in the log, and the agent is not asked for streams again.
 
 google-adk 1.19 does so (a2a-sdk 0.3.26 inside, whose handler asks the agent's own card, while the card that is shown says
 that it streams).
@@ -53,14 +53,17 @@ class Unstreamed:
             except A2AError as error:
                 if begun or not _refuses_streams(error):
                     raise
-                if self._streams:
-                    logger.warning(
-                        "the agent declares streaming and refuses it (%s); its streams are answered from SendMessage",
-                        error.message,
-                    )
-                self._streams = False
+                refusal = error.message
             else:
                 return
+            answer = await self._sent(call)
+            # Not before: an agent that refuses the message itself says nothing about streams.
+            if self._streams:
+                text = "the agent declares streaming and refuses it (%s); its streams are answered from SendMessage"
+                logger.warning(text, refusal)
+            self._streams = False
+            yield answer
+            return
         yield await self._sent(call)
 
     async def _sent(self, call: Call[Any, Any]) -> hub.StreamResponse:
