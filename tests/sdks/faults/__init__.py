@@ -1,0 +1,12 @@
+"""What the SDKs of other languages do otherwise, as data: each with the place in the SDK's source that shows it.
+
+As in tests/peers/faults.py, a fault takes something out of a comparison, and shows when the SDK talks to itself or to
+an agent of ours without a gateway between. One module for each SDK.
+"""
+
+from __future__ import annotations
+
+from tests.peers.faults import Fault
+from tests.sdks.faults import go2
+
+FAULTS: tuple[Fault, ...] = (*go2.FAULTS,)
