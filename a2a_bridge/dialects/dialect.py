@@ -113,11 +113,20 @@ class ErrorReply(Generic[Wire]):
 
 @dataclass(frozen=True, slots=True)
 class Form(Generic[Address, Wire]):
-    """A version over one binding: its rows and its spelling of errors."""
+    """A version over one binding: its rows and its spelling of errors.
+
+    encode_declared: errors for a caller of 0.x that sends A2A-Version, which only SDKs of 1.0 do: they read an older
+    version with the tables of 1.0. None: as for all others.
+    """
 
     rows: tuple[Row[Address, Wire], ...]
     encode_error: Callable[[A2AError], ErrorReply[Wire]]
     decode_error: Callable[[ErrorReply[Wire]], A2AError]
+    encode_declared: Callable[[A2AError], ErrorReply[Wire]] | None = None
+
+    def encoder(self, *, declared: bool) -> Callable[[A2AError], ErrorReply[Wire]]:
+        """How errors are written to a caller that sends A2A-Version, or to one that does not."""
+        return (declared and self.encode_declared) or self.encode_error
 
     def row(self, operation: ops.Operation[Any, Any]) -> Row[Address, Wire] | None:
         """The row of an operation; None when this version lacks it."""

@@ -10,8 +10,9 @@ import pytest
 
 from a2a_bridge.bindings import DialOptions, HostOptions
 from a2a_bridge.codec import DecodeError, decode_bytes
-from a2a_bridge.core.errors import Reason
-from a2a_bridge.dialects import HTTP_JSON, JSONRPC, V1_0
+from a2a_bridge.core.errors import A2AError, GrpcStatus, Reason
+from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V0_3, V1_0
+from a2a_bridge.dialects.v0_3 import errors as errors_v0_3
 from a2a_bridge.dialects.v1_0.forms import SERVICE
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions
@@ -33,6 +34,18 @@ def test_the_errors() -> None:
             reason.text,
         ]
         for reason in Reason
+    ]
+
+
+def test_the_statuses_of_0_3() -> None:
+    said = table(section(PAGE, "Errors"), "reason", "gRPC of 0.3", "declared")
+    encode = V0_3.forms[GRPC].encoder
+    assert said == [
+        [
+            reason.name,
+            *(GrpcStatus(encode(declared=one)(A2AError(reason)).status).name for one in (False, True)),
+        ]
+        for reason in errors_v0_3.GRPC
     ]
 
 

@@ -17,7 +17,7 @@ from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import ASIDE_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects import KNOWN, V0_2_5, V0_3, V1_0, Dialect
+from a2a_bridge.dialects import GRPC, KNOWN, V0_2_5, V0_3, V1_0, Dialect
 from a2a_bridge.dialects.carrying import opened_aside, sealed_aside
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
@@ -93,7 +93,7 @@ async def test_each_package_has_its_errors(probe: Probe) -> None:
     async with hosting(probe, dialects=ALL) as host, channel(host.address) as raw:
         new, old = await refused(get(raw, NEW)), await refused(get(raw, PACKAGE))
         assert (new.code().value[0], new.details()) == (9, "done")
-        assert (old.code().value[0], old.details()) == (12, "TaskNotCancelableError: done")
+        assert (old.code().value[0], old.details()) == (9, "TaskNotCancelableError: done")
         assert details_of(new)[0] == details_of(old)[0] == "TASK_NOT_CANCELABLE"
         unknown = await refused(raw.unary_unary(PACKAGE + "Nothing")(b""))
         assert details_of(unknown)[0] == "METHOD_NOT_FOUND"
@@ -327,3 +327,23 @@ async def test_errors_of_streams_in_every_version(probe: Probe, dialect: Dialect
             await invoke(client.service, ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id="t"), got=got)
     assert len(got) == 1
     assert_same_error(caught.value, sent)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_the_status_depends_on_who_declares_0_3(probe: Probe, streaming: bool) -> None:
+    """Clients of 0.3 know an unsupported operation by UNIMPLEMENTED; SDKs of 1.0 declare 0.3 and read as in 1.0."""
+    error = A2AError(Reason.UNSUPPORTED_OPERATION)
+    probe.on_unary, probe.on_stream = answering(error), yielding(error)
+    row = V0_3.forms[GRPC].row(ops.SEND_MESSAGE)
+    wire = row.encode_request(minimal(hub.SendMessageRequest))
+    found = {}
+    async with hosting(probe, dialects=(V1_0, V0_3)) as host, channel(host.address) as raw:
+        for declared in ("", "0.3"):
+            metadata = [("a2a-version", declared)] if declared else []
+            method = PACKAGE + ("SendStreamingMessage" if streaming else "SendMessage")
+            call = (raw.unary_stream if streaming else raw.unary_unary)(method)(wire, metadata=metadata)
+            told = await refused(call)
+            found[declared] = told.code()
+            assert details_of(told)[0] == "UNSUPPORTED_OPERATION"
+            assert told.details().startswith("UnsupportedOperationError: ")
+    assert found == {"": grpc.StatusCode.UNIMPLEMENTED, "0.3": grpc.StatusCode.FAILED_PRECONDITION}

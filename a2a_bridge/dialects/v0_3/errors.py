@@ -73,10 +73,17 @@ HTTP: Mapping[Reason, int] = {
     Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: 404,
     Reason.INVALID_PARAMS: 422,
 }
+#: chosen so that the SDKs that go by the status read the right error, or the nearest one that they know: JavaScript
+#: 0.3.14 (client/transports/grpc, mapToError) and Go 0.3.15 (internal/grpcutil/errors.go). Python and Java go by the name.
 GRPC: Mapping[Reason, GrpcStatus] = {
-    Reason.TASK_NOT_CANCELABLE: GrpcStatus.UNIMPLEMENTED,
     Reason.PUSH_NOTIFICATION_NOT_SUPPORTED: GrpcStatus.UNIMPLEMENTED,
     Reason.UNSUPPORTED_OPERATION: GrpcStatus.UNIMPLEMENTED,
+    Reason.EXTENSION_SUPPORT_REQUIRED: GrpcStatus.UNIMPLEMENTED,
+    Reason.VERSION_NOT_SUPPORTED: GrpcStatus.UNIMPLEMENTED,
+}
+#: with what servers in Python and Java send a reason, where that is another status
+_PYTHON: Mapping[Reason, GrpcStatus] = {
+    Reason.TASK_NOT_CANCELABLE: GrpcStatus.UNIMPLEMENTED,
     Reason.CONTENT_TYPE_NOT_SUPPORTED: GrpcStatus.UNIMPLEMENTED,
     Reason.PARSE_ERROR: GrpcStatus.INTERNAL,
     Reason.METHOD_NOT_FOUND: GrpcStatus.NOT_FOUND,
@@ -104,6 +111,11 @@ _PUSH = frozenset(
     {ops.CREATE_PUSH_CONFIG, ops.GET_PUSH_CONFIG, ops.LIST_PUSH_CONFIGS, ops.DELETE_PUSH_CONFIG}
 )
 _OF_A_TASK = _PUSH | {ops.GET_TASK, ops.CANCEL_TASK, ops.SUBSCRIBE_TO_TASK}
+#: what FAILED_PRECONDITION means without a word of why (JavaScript 0.3.14, Go 0.3.15), by what was asked for
+_PRECONDITIONS: Mapping[ops.Operation[Any, Any] | None, Reason] = {
+    ops.CANCEL_TASK: Reason.TASK_NOT_CANCELABLE,
+    ops.GET_EXTENDED_AGENT_CARD: Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +157,14 @@ class Spelling:
 
     def encode_grpc(self, error: A2AError) -> ErrorReply[bytes]:
         """A status whose message starts with the type's name, and a google.rpc.Status that says the same."""
+        return self._grpc(error, GRPC.get(error.reason, error.reason.grpc))
+
+    def encode_grpc_declared(self, error: A2AError) -> ErrorReply[bytes]:
+        """The same with the statuses of 1.0: Go 2 knows a reason only with that status (internal/grpcutil)."""
+        return self._grpc(error, error.reason.grpc)
+
+    def _grpc(self, error: A2AError, status: GrpcStatus) -> ErrorReply[bytes]:
         reason = error.reason
-        status = GRPC.get(reason, reason.grpc)
         text = _own_text(reason, error.message)
         if reason in NAMES:
             text = f"{NAMES[reason]}: {text}"
@@ -201,7 +219,7 @@ class Spelling:
         named = _named(message)
         info = _info(details)
         if info and named is not None:
-            agrees = named.name == info if info in _REASONS else GRPC.get(named, named.grpc) == status
+            agrees = named.name == info if info in _REASONS else status in _statuses(named)
             named = named if agrees else None
         if named is not None:
             message = _NAME.sub("", message, count=1)
@@ -298,11 +316,18 @@ def _by_http_status(status: int, message: str, operation: ops.Operation[Any, Any
     return Reason.INVALID_PARAMS if status == 422 else BY_HTTP.get(status)
 
 
+def _statuses(reason: Reason) -> set[GrpcStatus]:
+    """The statuses with which the SDKs send a reason."""
+    return {reason.grpc, GRPC.get(reason, reason.grpc), _PYTHON.get(reason, reason.grpc)}
+
+
 def _by_grpc_status(
     status: GrpcStatus, message: str, operation: ops.Operation[Any, Any] | None
 ) -> Reason | None:
     if status is GrpcStatus.NOT_FOUND:
         return _not_found(message or "task", operation)
+    if status is GrpcStatus.FAILED_PRECONDITION:
+        return _PRECONDITIONS.get(operation, Reason.UNSUPPORTED_OPERATION)
     if status is not GrpcStatus.UNIMPLEMENTED or not message or _NO_RPC.search(message):
         return BY_GRPC.get(status)
     if operation is ops.CANCEL_TASK:
@@ -353,3 +378,4 @@ _OWN = Spelling()
 encode_jsonrpc, decode_jsonrpc = _OWN.encode_jsonrpc, _OWN.decode_jsonrpc
 encode_http_json, decode_http_json = _OWN.encode_http_json, _OWN.decode_http_json
 encode_grpc, decode_grpc = _OWN.encode_grpc, _OWN.decode_grpc
+encode_grpc_declared = _OWN.encode_grpc_declared

@@ -7,6 +7,7 @@ of that: the usual forms tell them apart.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from a2a_bridge.dialects.dialect import Form, HttpAddress
@@ -21,5 +22,7 @@ HTTP_JSON_FORM_BASE64: Form[HttpAddress, Any] = Form(
     http_rows.BASE64_ROWS, errors.encode_http_json, errors.decode_http_json
 )
 
-GRPC_FORM: Form[str, bytes] = Form(proto_rows.ROWS, errors.encode_grpc, errors.decode_grpc)
-GRPC_FORM_BASE64: Form[str, bytes] = Form(proto_rows.BASE64_ROWS, errors.encode_grpc, errors.decode_grpc)
+GRPC_FORM: Form[str, bytes] = Form(
+    proto_rows.ROWS, errors.encode_grpc, errors.decode_grpc, errors.encode_grpc_declared
+)
+GRPC_FORM_BASE64: Form[str, bytes] = replace(GRPC_FORM, rows=proto_rows.BASE64_ROWS)

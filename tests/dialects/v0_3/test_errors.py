@@ -35,10 +35,10 @@ DECODE = {
 #: reason -> (JSON-RPC number, its HTTP status, HTTP+JSON status, gRPC status, how the gRPC message begins)
 TABLE = {
     "TASK_NOT_FOUND": (-32001, 200, 404, 5, "TaskNotFoundError: "),
-    "TASK_NOT_CANCELABLE": (-32002, 200, 409, 12, "TaskNotCancelableError: "),
+    "TASK_NOT_CANCELABLE": (-32002, 200, 409, 9, "TaskNotCancelableError: "),
     "PUSH_NOTIFICATION_NOT_SUPPORTED": (-32003, 200, 501, 12, "PushNotificationNotSupportedError: "),
     "UNSUPPORTED_OPERATION": (-32004, 200, 501, 12, "UnsupportedOperationError: "),
-    "CONTENT_TYPE_NOT_SUPPORTED": (-32005, 200, 415, 12, "ContentTypeNotSupportedError: "),
+    "CONTENT_TYPE_NOT_SUPPORTED": (-32005, 200, 415, 3, "ContentTypeNotSupportedError: "),
     "INVALID_AGENT_RESPONSE": (-32006, 200, 502, 13, "InvalidAgentResponseError: "),
     "EXTENDED_AGENT_CARD_NOT_CONFIGURED": (
         -32007,
@@ -47,11 +47,11 @@ TABLE = {
         9,
         "AuthenticatedExtendedCardNotConfiguredError: ",
     ),
-    "EXTENSION_SUPPORT_REQUIRED": (-32008, 200, 400, 9, "ExtensionSupportRequiredError: "),
-    "VERSION_NOT_SUPPORTED": (-32009, 200, 400, 9, "VersionNotSupportedError: "),
-    "PARSE_ERROR": (-32700, 200, 400, 13, "JSONParseError: "),
+    "EXTENSION_SUPPORT_REQUIRED": (-32008, 200, 400, 12, "ExtensionSupportRequiredError: "),
+    "VERSION_NOT_SUPPORTED": (-32009, 200, 400, 12, "VersionNotSupportedError: "),
+    "PARSE_ERROR": (-32700, 200, 400, 3, "JSONParseError: "),
     "INVALID_REQUEST": (-32600, 200, 400, 3, "InvalidRequestError: "),
-    "METHOD_NOT_FOUND": (-32601, 200, 404, 5, "MethodNotFoundError: "),
+    "METHOD_NOT_FOUND": (-32601, 200, 404, 12, "MethodNotFoundError: "),
     "INVALID_PARAMS": (-32602, 200, 422, 3, "InvalidParamsError: "),
     "INTERNAL_ERROR": (-32603, 200, 500, 13, "InternalError: "),
     "REQUEST_TOO_LARGE": (-32600, 413, 413, 8, ""),
@@ -116,6 +116,10 @@ def test_numbers_and_statuses(reason: Reason) -> None:
     parsed = google_rpc.Status.FromString(reply.body)
     assert (parsed.code, parsed.message) == (grpc, reply.text)
     assert google_rpc.ErrorInfo.FromString(parsed.details[0].value).reason == reason.name
+    # SDKs of 1.0, which declare the version, look for the reason among those of the status in 1.0.
+    declared = OWN.encode_grpc_declared(error)
+    parsed = google_rpc.Status.FromString(declared.body)
+    assert (declared.status, parsed.code, declared.text) == (reason.grpc, reason.grpc, reply.text)
 
 
 @reasons
@@ -341,6 +345,9 @@ def test_jsonrpc_without_a_body_goes_by_the_status() -> None:
         (12, "no push", ops.LIST_PUSH_CONFIGS, Reason.PUSH_NOTIFICATION_NOT_SUPPORTED, "no push"),
         (12, "is done", ops.CANCEL_TASK, Reason.TASK_NOT_CANCELABLE, "is done"),
         (12, "no", ops.SEND_MESSAGE, Reason.UNSUPPORTED_OPERATION, "no"),
+        (9, "is done", ops.CANCEL_TASK, Reason.TASK_NOT_CANCELABLE, "is done"),
+        (9, "no card", ops.GET_EXTENDED_AGENT_CARD, Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED, "no card"),
+        (9, "no", ops.SEND_MESSAGE, Reason.UNSUPPORTED_OPERATION, "no"),
         (16, "who?", None, Reason.UNAUTHENTICATED, "who?"),
         (14, "later", None, Reason.UNAVAILABLE, "later"),
         (3, "bad", None, Reason.INVALID_PARAMS, "bad"),

@@ -324,15 +324,16 @@ class _Side:
 
     async def _refuse(self, error: A2AError, reply: Mapping[str, str], context: Any) -> None:
         trailers: tuple[tuple[str, str | bytes], ...]
+        encode = self.form.encoder(declared=VERSION_PARAMETER in parameters_of(context.invocation_metadata()))
         try:
-            status, text, trailers = status_of(error, self.form.encode_error)
+            status, text, trailers = status_of(error, encode)
             if EVENT_PARAMETER in reply:  # of an event that never came
                 reply = {name: value for name, value in reply.items() if name != EVENT_PARAMETER}
             # In the trailers, because the initial metadata may be gone already.
             trailers += self._metadata(context, reply) if reply else ()
         except Exception:
             log.exception("an error could not be encoded")
-            status, text, trailers = status_of(internal_error(), self.form.encode_error)
+            status, text, trailers = status_of(internal_error(), encode)
         await context.abort(_STATUS.get(status, grpc.StatusCode.UNKNOWN), text, trailers)
 
 
