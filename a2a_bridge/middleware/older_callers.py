@@ -2,8 +2,9 @@
 
 Rules:
 1. A 0.x stream ends with an event that says `final`: nothing follows it, and where none came one is made up, with
-   the status known last and a mark (see `dialects.marks`). In a stream that is resumed a request for input is final
-   only if the task still waits for that input.
+   the status known last and a mark (see `dialects.marks`). A terminal status is final even if its agent left that out
+   (Go 2 over gRPC of 0.3), so that it is not told twice. In a stream that is resumed a request for input is final only if
+   the task still waits for that input.
 2. A snapshot that a bridge made up for 1.0 callers is dropped again; its status counts.
 3. Getting a push config without an id means the first one, or the one whose id is the task's (what agents of the
    time called it). Lists of push configs have no pages.
@@ -35,6 +36,7 @@ from a2a_bridge.dialects.marks import (
     say_final,
     synthesise,
     synthesised,
+    without_final,
 )
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -99,6 +101,9 @@ class _OlderCallers:
                 resumed = False
                 if which == "task" and synthesised(event.task) == SNAPSHOT:
                     continue
+                if which == "status_update" and event.status_update.status.state in TERMINAL:
+                    yield _final(event, is_final)
+                    return
                 if which == "status_update" and is_final(event.status_update):
                     if not replayed or await self._is_current(call, event.status_update):
                         yield event
@@ -136,9 +141,7 @@ class _OlderCallers:
             known.status = task.status
 
     async def _is_current(self, call: Call[Any, Any], update: hub.TaskStatusUpdateEvent) -> bool:
-        """Whether a status still holds. One that the agent does not tell about counts as current."""
-        if update.status.state in TERMINAL:
-            return True
+        """Whether a request for input still holds. One that the agent does not tell about counts as current."""
         known = _LastKnown(call.request)
         await self._ask(call, known)
         if known.status is None:
@@ -184,6 +187,16 @@ class _OlderCallers:
                 return whole
         text = f"the agent has more than {PAGES} pages of push notification configs"
         raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+
+
+def _final(event: hub.StreamResponse, is_final: Finality) -> hub.StreamResponse:
+    """A terminal status as one that says that it is final: a copy where it does not, because it has other readers."""
+    if is_final(event.status_update):
+        return event
+    said = hub.StreamResponse(status_update=without_final(event.status_update))
+    if not is_final(said.status_update):
+        say_final(said.status_update, True)
+    return said
 
 
 class _LastKnown:

@@ -78,6 +78,15 @@ async def test_nothing_follows_a_final_event(end: Any) -> None:
     await probe.running(0)
 
 
+@pytest.mark.parametrize("rest", [[], [artifact()]])
+async def test_a_terminal_status_is_final_even_if_it_does_not_say_so(rest: list[Any]) -> None:
+    """Go 2 leaves `final` out over gRPC; its caller is told the end once."""
+    silent = status(COMPLETED, final=False)
+    seen = hub.StreamResponse.FromString(silent.SerializeToString())
+    assert await streamed(Probe(), task(), silent, *rest) == [task(), status(COMPLETED)]
+    assert silent == seen, "the event has other readers"
+
+
 async def test_a_stream_without_a_final_event_gets_one() -> None:
     events = [task(), status(AUTH), artifact()]
     got = await streamed(Probe(), *events)
