@@ -59,6 +59,6 @@ SDKS = (
         "go",
         (("go", "build", "-o", "{out}/go2", "."),),
         ("{out}/go2",),
-        (("1.0", (), BINDINGS), ("0.3", ("--compat",), ("JSONRPC",))),
+        (("1.0", (), BINDINGS), ("0.3", ("--compat",), ("JSONRPC", "GRPC"))),
     ),
 )

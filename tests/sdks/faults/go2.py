@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tests.peers.faults import (
@@ -9,12 +10,15 @@ from tests.peers.faults import (
     CLIENT,
     EVERY,
     WITHOUT_MEDIA_TYPES,
+    WITHOUT_REFERENCES,
     Fault,
+    dropping,
     nothing,
     without_empties,
     without_residues,
     wordless,
 )
+from tests.peers.processes import GRPC
 
 GO, GO_COMPAT = "a2a-go 2.3.1", "a2a-go 2.3.1 compat"
 
@@ -25,6 +29,13 @@ def in_any_order(tree: Any) -> Any:
         return tree
     urls = [one.get("pushNotificationConfig", {}).get("url", "") for one in tree if isinstance(one, dict)]
     return sorted(urls)
+
+
+def nameless(tree: Any) -> Any:
+    """The words of a refusal are compared without the name of the error that stands before them."""
+    if not isinstance(tree, dict) or "refused" not in tree:
+        return tree
+    return tree | {"message": re.sub(r"^[A-Za-z]+Error: ", "", tree["message"])}
 
 
 FAULTS: tuple[Fault, ...] = (
@@ -112,6 +123,31 @@ FAULTS: tuple[Fault, ...] = (
         EVERY,
         without_residues,
         sometimes=True,
+    ),
+    *(
+        Fault(
+            "referenceTaskIds are member 8 of its a2a.v1 (a2apb/v0/pbconv/to_proto.go, line 282), which no published schema of"
+            " 0.3 has",
+            role,
+            GO_COMPAT,
+            (GRPC,),
+            WITHOUT_REFERENCES,
+        )
+        for role in (AGENT, CLIENT)
+    ),
+    Fault(
+        "status events are written without `final` (a2apb/v0/pbconv/to_proto.go, line 222)",
+        AGENT,
+        GO_COMPAT,
+        (GRPC,),
+        dropping("final"),
+    ),
+    Fault(
+        "the name that servers of 0.3 put before the words of an error stays there (internal/grpcutil/errors.go, line 180)",
+        CLIENT,
+        GO_COMPAT,
+        (GRPC,),
+        nameless,
     ),
     Fault(
         "media types of text and data parts have no place in 0.3 (a2acompat/a2av0/conversions.go, FromV1Part)",
