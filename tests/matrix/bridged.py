@@ -21,7 +21,7 @@ from tests.interop.sdk_client import sdk_client
 from tests.matrix.versions import BINDINGS, OURS, VERSIONS, Deviation, Side, expected_differences
 from tests.patience import PATIENCE
 from tests.peers.callers import LACKING, BareCaller, Caller, PeerCaller, ServiceCaller
-from tests.peers.faults import Fault, differences
+from tests.peers.faults import ALONE, Fault, differences, faults_of
 from tests.peers.processes import Agent, PeerClient
 from tests.peers.transcript import Lines, settled, transcripts
 
@@ -130,9 +130,15 @@ async def calling(
         yield PeerCaller(peers.clients(side.who), side.who, side.binding, url=there.url)
 
 
-def judged(expected: dict[str, Lines], got: dict[str, Lines], client: Side, agent: Side) -> Result:
-    """How what a client was told compares to what the agent says."""
-    known = expected_differences(client, agent)
+def judged(
+    expected: dict[str, Lines],
+    got: dict[str, Lines],
+    client: Side,
+    agent: Side,
+    more: Iterable[Fault] = (),
+) -> Result:
+    """How what a client was told compares to what the agent says. more: faults besides those of the sides."""
+    known = [*expected_differences(client, agent), *more]
 
     def found(excuses: list[Fault | Deviation]) -> tuple[str, ...]:
         return tuple(line for name in got for line in differences(name, expected[name], got[name], excuses))
@@ -153,7 +159,8 @@ async def direct(client: Side, agent: Side, peers: Peers) -> Result:
         calling(client, there.interface, peers, there.options) as caller,
     ):
         expected, got = await asyncio.gather(settled(there.bare), transcripts(caller))
-    return judged(expected, got, client, agent)
+    alone = faults_of(ALONE, client.who, client.binding) if client == agent else ()
+    return judged(expected, got, client, agent, alone)
 
 
 async def compared(agent: Side, clients: Iterable[Side], peers: Peers) -> dict[Side, Result]:

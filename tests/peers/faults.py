@@ -18,6 +18,8 @@ from tests.peers.transcript import OPAQUE, Lines
 Mask = Callable[[Any], Any]
 
 AGENT, CLIENT = "agent", "client"
+#: of both sides of one SDK, when they talk to each other without us
+ALONE = "alone"
 
 
 #: what a mask makes of a line that is not compared
@@ -30,6 +32,16 @@ def without_empties(tree: Any) -> Any:
         kept = {name: value if name in OPAQUE else without_empties(value) for name, value in tree.items()}
         return {name: value for name, value in kept.items() if value not in ("", [], {}, False)}
     return [without_empties(item) for item in tree] if isinstance(tree, list) else tree
+
+
+def without_empty_containers(tree: Any) -> Any:
+    """Lists and objects that are empty count as absent."""
+    if isinstance(tree, dict):
+        kept = {
+            name: value if name in OPAQUE else without_empty_containers(value) for name, value in tree.items()
+        }
+        return {name: value for name, value in kept.items() if value not in ([], {})}
+    return [without_empty_containers(item) for item in tree] if isinstance(tree, list) else tree
 
 
 def integers(tree: Any) -> Any:

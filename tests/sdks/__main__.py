@@ -17,11 +17,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
 
 from a2a_bridge.core.service import Service
 from tests.matrix.bridged import Peers, Result, compared, direct
 from tests.matrix.versions import BINDINGS, OURS, Side
 from tests.peers import faults
+from tests.peers.callers import ALL, OPERATIONS
 from tests.peers.processes import AGENTS, CLIENTS
 from tests.peers.processes import agents as peer_agents
 from tests.peers.processes import clients as peer_clients
@@ -37,10 +40,16 @@ def build(sdk: Sdk) -> bool:
     if shutil.which(sdk.toolchain) is None:
         print(f"skipped: {sdk.name} needs {sdk.toolchain}, which is not on this machine", flush=True)
         return False
-    sdk.out.mkdir(parents=True, exist_ok=True)
-    for command in sdk.build:
-        subprocess.run([part.format(out=sdk.out) for part in command], cwd=HERE / sdk.folder, check=True)
+    _run(sdk.folder, sdk.out, sdk.build)
     return True
+
+
+@cache
+def _run(folder: str, out: Path, commands: tuple[tuple[str, ...], ...]) -> None:
+    """Builds a folder, once for all releases that share it."""
+    out.mkdir(parents=True, exist_ok=True)
+    for command in commands:
+        subprocess.run([part.format(out=out) for part in command], cwd=HERE / folder, check=True)
 
 
 @contextmanager
@@ -49,8 +58,10 @@ def peers(sdks: list[Sdk]) -> Iterator[Peers]:
     for sdk in sdks:
         AGENTS.update(sdk.programs("agent"))
         CLIENTS.update(sdk.programs("client"))
+        if sdk.words == "0.3":
+            OPERATIONS.update({sdk.who("0.3"): dict.fromkeys(BINDINGS, frozenset(ALL))})
     faults.FAULTS = (*faults.FAULTS, *FAULTS)
-    known = {side for sdk in sdks for side in sdk.sides()}
+    known = {side for sdk in sdks if sdk.words == "1.0" for side in sdk.sides()}
     with contextmanager(peer_agents)() as agents, contextmanager(peer_clients)() as clients:
 
         def service(side: Side, url: str) -> Service | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,10 +24,12 @@ class Sdk:
     toolchain: str
     #: commands that build it, run in its folder; {out} is where the results go
     build: tuple[tuple[str, ...], ...]
-    #: the command that starts it, before `agent` or `client`
+    #: the command that starts it, before `agent` or `client`; {out} as above
     command: tuple[str, ...]
     #: (version, flags, bindings) of what it speaks
     speaks: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
+    #: what its client takes requests in: 1.0 is ProtoJSON and methods of 1.0, 0.3 is params and methods of 0.3 (lines.md)
+    words: str = "1.0"
 
     @property
     def out(self) -> Path:
@@ -39,6 +42,7 @@ class Sdk:
     def programs(self, role: str) -> dict[str, Program]:
         """Its agents or clients by name."""
         start = tuple(part.format(out=self.out) for part in self.command)
+        start = (shutil.which(start[0]) or start[0], *start[1:])
         return {
             self.who(version): Program(version, bindings, (*start, role, *flags))
             for version, flags, bindings in self.speaks
@@ -52,6 +56,12 @@ class Sdk:
         ]
 
 
+#: one folder has the programs of both releases
+_JS = (
+    ("cp", "-R", ".", "{out}"),
+    ("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--silent", "--prefix", "{out}"),
+)
+
 SDKS = (
     Sdk(
         "a2a-go 2.3.1",
@@ -61,4 +71,13 @@ SDKS = (
         ("{out}/go2",),
         (("1.0", (), BINDINGS), ("0.3", ("--compat",), ("JSONRPC", "GRPC"))),
     ),
+    Sdk(
+        "a2a-js 1.3.0",
+        "js",
+        "npm",
+        _JS,
+        ("node", "{out}/main.js", "1"),
+        (("1.0", (), BINDINGS), ("0.3", ("--compat",), BINDINGS)),
+    ),
+    Sdk("a2a-js 0.3.14", "js", "npm", _JS, ("node", "{out}/main.js", "0.3"), (("0.3", (), BINDINGS),), "0.3"),
 )

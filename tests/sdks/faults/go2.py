@@ -14,7 +14,9 @@ from tests.peers.faults import (
     Fault,
     dropping,
     nothing,
+    without_defaults,
     without_empties,
+    without_empty_containers,
     without_residues,
     wordless,
 )
@@ -155,5 +157,24 @@ FAULTS: tuple[Fault, ...] = (
         GO_COMPAT,
         EVERY,
         WITHOUT_MEDIA_TYPES,
+    ),
+    *(
+        Fault(
+            "empty objects and lists are not written (a2a/core.go, omitempty)",
+            CLIENT,
+            name,
+            EVERY,
+            without_empty_containers,
+            sometimes=True,
+        )
+        for name in (GO, GO_COMPAT)
+    ),
+    Fault(
+        "append and lastChunk are not written when they are false (a2a/core.go, omitempty)",
+        CLIENT,
+        GO_COMPAT,
+        EVERY,
+        without_defaults,
+        sometimes=True,
     ),
 )

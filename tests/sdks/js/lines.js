@@ -1,0 +1,43 @@
+// The line protocol of a client program, see ../lines.md. Knows nothing of the SDK.
+import { createInterface } from 'node:readline';
+
+function say(line) {
+  process.stdout.write(`${JSON.stringify(line)}\n`);
+}
+
+// client.open(binding, url) -> a client; client.unary and client.streams: operation -> (client, params, options) -> what
+// the SDK answers, as a tree; client.error(error) -> {type, message}.
+export function answer(client) {
+  const opened = new Map();
+  const running = new Map();
+
+  async function run({ id, operation, binding, url, params }, signal) {
+    const key = `${binding} ${url}`;
+    if (!opened.has(key)) opened.set(key, client.open(binding, url));
+    const at = await opened.get(key);
+    if (operation in client.unary) {
+      say({ id, result: (await client.unary[operation](at, params, { signal })) ?? null });
+      return;
+    }
+    if (!(operation in client.streams)) throw new Error(`no such operation: ${operation}`);
+    for await (const event of client.streams[operation](at, params, { signal })) {
+      if (signal.aborted) break;
+      say({ id, event });
+    }
+    say({ id, end: true });
+  }
+
+  createInterface({ input: process.stdin }).on('line', (line) => {
+    const request = JSON.parse(line);
+    if (request.cancel) {
+      running.get(request.id)?.abort();
+      return;
+    }
+    const abort = new AbortController();
+    running.set(request.id, abort);
+    run(request, abort.signal)
+      .catch((error) => say({ id: request.id, error: client.error(error) }))
+      .finally(() => running.delete(request.id));
+  }).on('close', () => process.exit(0));
+  process.stdout.write('ready\n');
+}
