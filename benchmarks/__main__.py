@@ -16,7 +16,16 @@ from rich.console import Console
 from benchmarks import report
 from benchmarks.databases import Databases
 from benchmarks.listing import FEW, MANY, list_rows, resume_row
-from benchmarks.measure import QUICK, Plan, codec_rows, load_row, memory_row, residue_rows, share_row
+from benchmarks.measure import (
+    QUICK,
+    Plan,
+    codec_rows,
+    load_row,
+    memory_row,
+    residue_rows,
+    share_row,
+    values_rows,
+)
 from benchmarks.processes import BenchmarkError, cores
 from benchmarks.tools import MISSING, missing
 from benchmarks.work import WORK
@@ -26,13 +35,16 @@ MEMORY = (("open SSE stream", "JSONRPC", 0.4), ("open gRPC stream", "GRPC", None
 CODEC = "codec"
 RESUME, LIST = "SQLite resume", "ListTasks"
 RESIDUES = "residues"
+VALUES = "values"
 #: cores in use by others that a measurement bears
 QUIET = 0.2
 
 
 def arguments() -> argparse.Namespace:
     titles = (
-        [work.title for work in WORK] + [title for title, _, _ in MEMORY] + [RESUME, LIST, CODEC, RESIDUES]
+        [work.title for work in WORK]
+        + [title for title, _, _ in MEMORY]
+        + [RESUME, LIST, CODEC, RESIDUES, VALUES]
     )
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, epilog="rows: " + ", ".join(titles)
@@ -130,6 +142,9 @@ def measure(only: list[str], plan: Plan, progress: Console) -> list[dict[str, An
         if wanted(RESIDUES):
             status.update("residues")
             rows += residue_rows()
+        if wanted(VALUES):
+            status.update("values")
+            rows += values_rows()
     return rows
 
 

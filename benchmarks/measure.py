@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
-from benchmarks import agent, codec, residue
+from benchmarks import agent, codec, residue, values
 from benchmarks.databases import Databases, with_tables
 from benchmarks.probe import ask, framed_size, grpc_messages, http_answer
 from benchmarks.processes import BenchmarkError, Child, Cores, Server
@@ -232,6 +232,11 @@ def codec_rows() -> list[dict[str, Any]]:
         }
         for row in codec.rows()
     ]
+
+
+def values_rows() -> list[dict[str, Any]]:
+    """What many small values cost, accepted and refused, and how long they hold the loop. It uses real sockets."""
+    return [{"suite": "values", **row} for row in values.rows()]
 
 
 def residue_rows() -> list[dict[str, Any]]:

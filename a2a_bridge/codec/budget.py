@@ -14,6 +14,8 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from a2a_bridge.codec.wire import read_varint
+
 #: values that a request may hold, and an answer of an agent, unless set otherwise
 REQUEST_VALUES, ANSWER_VALUES = 100_000, 1_000_000
 
@@ -87,13 +89,13 @@ def protobuf_values(cls: type[Message], wire: bytes, most: int) -> int:
             tag = wire[at]
             at += 1
             if tag > 0x7F:
-                tag, at = _varint(wire, at - 1, end)
+                tag, at = read_varint(wire, at - 1, end)
             kind = tag & 7
             if kind == 2:
                 size = wire[at] if at < end else 0
                 at += 1
                 if size > 0x7F:
-                    size, at = _varint(wire, at - 1, end)
+                    size, at = read_varint(wire, at - 1, end)
                 below = known.get(tag)
                 if below is None or at + size > end:
                     at += size
@@ -112,18 +114,6 @@ def protobuf_values(cls: type[Message], wire: bytes, most: int) -> int:
                 at += 4
             # A group is an unknown field: its content counts as if it stood outside.
     return count
-
-
-def _varint(wire: bytes, at: int, end: int) -> tuple[int, int]:
-    number = shift = 0
-    while at < end and shift < 64:
-        octet = wire[at]
-        at += 1
-        number |= (octet & 0x7F) << shift
-        if octet < 0x80:
-            break
-        shift += 7
-    return number, at
 
 
 _TABLES: dict[str, dict[int, Any]] = {}

@@ -151,6 +151,7 @@ def compile_body(plan: MessagePlan, to_double: Callable[[int], float], *, certai
         names = _LIBRARIES[to_double, certain] = {
             "Irregular": Irregular,
             "LEVELS": structs.LEVELS,
+            "BARE_LEVELS": structs.BARE_LEVELS,
             "VARINT": VARINT,
             "array": array,
             "base64_octets": values.base64_octets,
@@ -312,9 +313,9 @@ class _Generator:
             case Kind.STRUCT:
                 line(f"{name} = struct({name}, LEVELS)")
             case Kind.VALUE:
-                line(f"{name} = value_of({name}, LEVELS)")
+                line(f"{name} = value_of({name}, LEVELS if type({name}) is dict else BARE_LEVELS)")
             case Kind.LIST:
-                line(f"{name} = array({name}, LEVELS)")
+                line(f"{name} = array({name}, BARE_LEVELS)")
             case _:
                 assert field.message is not None  # noqa: S101 - for the type checker
                 line(f"{name} = {field.message.label}({name})")

@@ -60,7 +60,7 @@ def _inspect(field: FieldPlan, value: Json, path: str, levels: int) -> Iterator[
         case Kind.LIST if type(value) is not list:
             yield Finding(path, f"expected an array, got {values.describe(value)}")
         case Kind.STRUCT | Kind.VALUE | Kind.LIST:
-            yield from _free(value, path, structs.LEVELS)
+            yield from _free(value, path, structs.LEVELS if type(value) is dict else structs.BARE_LEVELS)
         case _:
             problem = _scalar_problem(field, value)
             if problem is not None:

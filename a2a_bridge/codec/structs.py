@@ -27,6 +27,9 @@ what came in can go out again inside any other message of A2A, which nest up to 
 """
 OBJECT_LEVELS, ARRAY_LEVELS = 3, 2
 
+BARE_LEVELS = LEVELS - OBJECT_LEVELS
+"""The same for a Value that is no object: versions whose data parts are objects put it into one."""
+
 EXACT_INTEGER = 2**53 - 1
 """Up to here every integer is a double and every double an integer that JavaScript trusts."""
 

@@ -35,3 +35,16 @@ for _number in range(256):
 def tag(number: int, wire_type: int) -> str:
     """What precedes a field's value."""
     return VARINT[number << 3 | wire_type]
+
+
+def read_varint(wire: bytes, at: int, end: int) -> tuple[int, int]:
+    """The number at a place, and the place behind it. Lenient: what is broken off is a number all the same."""
+    number = shift = 0
+    while at < end and shift < 64:
+        octet = wire[at]
+        at += 1
+        number |= (octet & 0x7F) << shift
+        if octet < 0x80:
+            break
+        shift += 7
+    return number, at

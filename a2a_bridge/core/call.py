@@ -37,6 +37,17 @@ LAST_EVENT_PARAMETER = "last-event-id"
 EVENT_PARAMETER = "a2a-event-id"
 #: in `reply` of a stream: set to "gap" where events asked for are lost and a snapshot stands for them
 RESUME_PARAMETER = "a2a-resume"
+#: in `reply` of a list: how many tasks of this page are missing, because they cannot be read or encoded
+LEFT_OUT_PARAMETER = "x-a2a-bridge-left-out"
+
+
+def left_out(reply: dict[str, str], count: int) -> None:
+    """Adds to the number of tasks that are missing in a list. Agents behind a gateway may have counted some already."""
+    if count:
+        before = reply.get(LEFT_OUT_PARAMETER, "")
+        reply[LEFT_OUT_PARAMETER] = str(
+            count + (int(before) if before.isdecimal() and len(before) < 9 else 0)
+        )
 
 
 def relayable(parameters: dict[str, str]) -> tuple[dict[str, str], list[str]]:

@@ -22,6 +22,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
+from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 
 from a2a_bridge import codec
@@ -179,7 +180,10 @@ def _change(unit: JsonObject, name: str, texts: JsonObject, change: Change) -> N
 
 def _protobuf(wire: bytes, method: str, change: Change, side: int) -> bytes:
     cls = _classes(method)[side]
-    message = cls.FromString(wire)
+    try:
+        message = cls.FromString(wire)
+    except ProtobufDecodeError:
+        return wire  # no such message: whoever reads it says what is wrong
     for unit, field in list(_owners(message)):
         try:
             belongs = _belongs(encoder(type(unit))(unit))

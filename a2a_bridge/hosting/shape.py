@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from google.protobuf.message import Message
+
+from a2a_bridge.codec.depth import may_be_deep, too_deep
 from a2a_bridge.hosting.clock import Clock
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -33,6 +36,8 @@ def direct_answer(message: hub.Message, task_id: str, context_id: str) -> hub.Se
     _own_message(own)
     if not own.parts:
         raise Misbehaviour("a message has no parts")
+    if _may_nest(own):
+        _check_depth(own)
     return response
 
 
@@ -40,6 +45,10 @@ def own_status(update: hub.TaskStatusUpdateEvent, task_id: str, context_id: str,
     """A status update of this task, with a time."""
     _own_ids(update, task_id, context_id)
     _own_state(update.status, task_id, context_id, clock)
+    if update.HasField("metadata") or (
+        update.status.HasField("message") and _may_nest(update.status.message)
+    ):
+        _check_depth(update)
 
 
 def own_artifact(update: hub.TaskArtifactUpdateEvent, task_id: str, context_id: str) -> None:
@@ -49,6 +58,8 @@ def own_artifact(update: hub.TaskArtifactUpdateEvent, task_id: str, context_id: 
         if update.append:
             raise Misbehaviour("a piece of an artifact does not say of which")
         update.artifact.artifact_id = new_id()
+    if update.HasField("metadata") or _may_nest(update.artifact):
+        _check_depth(update)
 
 
 def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> None:
@@ -62,6 +73,20 @@ def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> Non
     _own_state(task.status, task_id, context_id, clock)
     for artifact in task.artifacts:
         artifact.artifact_id = artifact.artifact_id or new_id()
+    _check_depth(task)
+
+
+def _may_nest(content: hub.Message | hub.Artifact) -> bool:
+    """Whether there is free JSON in it. Pieces of text, which are most events, have none."""
+    return content.HasField("metadata") or any(
+        part.HasField("data") or part.HasField("metadata") for part in content.parts
+    )
+
+
+def _check_depth(event: Message) -> None:
+    """Refuses free JSON that is nested too deeply: callers could not read the task any more, nor lists with it."""
+    if may_be_deep(event.SerializeToString()) and (deep := too_deep(event)):
+        raise Misbehaviour(f"an event is nested too deeply, at {deep[0][:200]}")
 
 
 def _own_state(status: hub.TaskStatus, task_id: str, context_id: str, clock: Clock) -> None:

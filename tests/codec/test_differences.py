@@ -372,7 +372,7 @@ def nested(levels: int, wrap: Any) -> Any:
 
 DEEPEST = {
     "objects": (structs.LEVELS // structs.OBJECT_LEVELS, lambda inner: {"a": inner}),
-    "arrays": (structs.LEVELS // structs.ARRAY_LEVELS, lambda inner: [inner]),
+    "arrays": (structs.BARE_LEVELS // structs.ARRAY_LEVELS, lambda inner: [inner]),
 }
 
 

@@ -74,9 +74,8 @@ ODDITIES = {
     "unknown members of params": params('"y":{"z":[1.0]},"tenant":"t","request":1,"returnImmediately":true'),
     "deep unknown members": message(f',"x":{deep(80)}'),
     "deep metadata": message(f',"metadata":{deep(30)}'),
-    "deeper metadata": message(f',"metadata":{deep(200)}'),
-    "deep lists": message(',"metadata":{"a":' + "[" * 90 + "]" * 90 + "}"),
-    "deep data": message(parts=f'[{{"kind":"data","data":{deep(80)}}}]'),
+    "deep lists": message(',"metadata":{"a":' + "[" * 43 + "]" * 43 + "}"),
+    "deep data": message(parts=f'[{{"kind":"data","data":{deep(30)}}}]'),
     "lone surrogates": message(
         ',"metadata":{"a":"\\ud800","b":"\\udc00\\ud800","c":"\\ud83d\\ude00"},"\\ud800":1',
         '[{"kind":"text","text":"x\\ud800y"},{"kind":"data","data":{"\\udfff":"\\ud801"}}]',

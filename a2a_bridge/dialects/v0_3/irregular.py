@@ -23,6 +23,7 @@ from google.protobuf.message import Message
 from a2a_bridge.codec import DecodeError, InexactNumber, Json, JsonObject, decoder, encoder
 from a2a_bridge.codec.errors import Violation
 from a2a_bridge.codec.inspect import member
+from a2a_bridge.codec.structs import TOO_DEEP
 from a2a_bridge.codec.values import describe
 from a2a_bridge.dialects import residue
 from a2a_bridge.dialects.residue import HUB, KEY, KIND
@@ -141,7 +142,11 @@ class Reader:
         given = self.object("metadata")
         if not given:
             return
-        found = scalars.canonical_free(given)
+        try:
+            found = scalars.canonical_free(given)
+        except scalars.TooDeepError:
+            self.wrong("metadata", TOO_DEEP)
+            return
         if type(found) is dict and any(key in found for key in (KEY, *ours)):
             self.mark = found.get(KEY)
             found = {key: value for key, value in found.items() if key != KEY and key not in ours}

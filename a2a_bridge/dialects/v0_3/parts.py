@@ -11,7 +11,7 @@ from typing import Any
 
 from a2a_bridge.codec import Json, JsonObject
 from a2a_bridge.codec.errors import Irregular
-from a2a_bridge.codec.structs import LEVELS, read_struct, read_value
+from a2a_bridge.codec.structs import BARE_LEVELS, LEVELS, TOO_DEEP, read_struct, read_value
 from a2a_bridge.codec.values import base64_text
 from a2a_bridge.codec.wire import VARINT
 from a2a_bridge.dialects.residue import KEY
@@ -203,10 +203,14 @@ def _read_data(reader: Reader) -> None:
         reader.wrong("data", "is required")
         return
     data: Json = reader.given["data"]
-    found = scalars.canonical_free(data)
+    try:
+        found = scalars.canonical_free(data, LEVELS if type(data) is dict else BARE_LEVELS)
+    except scalars.TooDeepError:
+        reader.wrong("data", TOO_DEEP)
+        return
     if type(data) is not dict:
         # 0.2.5 speaks of arrays in prose; the hub takes any value.
-        found = {"value": scalars.canonical_free(data, LEVELS - 3)}
+        found = {"value": found}
         reader.facts["wrapped"] = True
     reader.tree["data"] = found if type(found) is dict else {}
 

@@ -29,6 +29,8 @@ from a2a_bridge.codec import (
     encoder,
     loads_exact,
 )
+from a2a_bridge.codec.depth import may_be_deep, too_deep
+from a2a_bridge.codec.structs import TOO_DEEP
 from a2a_bridge.dialects import residue
 from a2a_bridge.dialects.residue import HUB, KEY, PROTO, Entry
 from a2a_bridge.dialects.v0_3 import proto_messages as m
@@ -96,6 +98,8 @@ _UNITS = {
 def decode_bytes(pair: Pair, wire: bytes, files: Files) -> Any:
     """Protobuf bytes → hub. Raises protobuf's DecodeError, codec.DecodeError and INVALID_PARAMS."""
     given = pair.wire.FromString(wire)
+    if may_be_deep(wire) and (deep := too_deep(given)):
+        raise DecodeError.of([(path, TOO_DEEP) for path in deep])
     unknown = has_unknown(wire, given)
     message, odd = _decoded(pair, given, files)
     if not (unknown or odd):

@@ -30,6 +30,7 @@ from a2a_bridge.dialects.v0_3.proto_residue import (
     decode_bytes,
     encode_bytes,
 )
+from a2a_bridge.dialects.v1_0.messages import unreadable
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
@@ -88,8 +89,7 @@ def request_decoder(pair: Pair, decode: Coder) -> Coder:
         try:
             return decode(wire)
         except ProtobufDecodeError:
-            text = f"the bytes are not a {pair.wire.DESCRIPTOR.full_name}"
-            raise A2AError(Reason.PARSE_ERROR, text) from None
+            raise unreadable(pair.wire, wire) from None
         except DecodeError as error:
             violations = tuple(Violation(path, problem) for path, problem in error.violations)
             raise A2AError(Reason.INVALID_PARAMS, str(error), violations=violations) from None

@@ -95,9 +95,14 @@ def canonical_text(text: str) -> str:
     return _SURROGATE.sub("\ufffd", text)
 
 
+class TooDeepError(Exception):
+    """Free JSON is nested deeper than messages may hold it."""
+
+
 def canonical_free(value: Json, levels: int = structs.LEVELS) -> Json:
-    """Any JSON as it comes back from a Value, the same object where that is equal. What is nested too deeply becomes
-    null, and what no double holds 0.
+    """Any JSON as it comes back from a Value, the same object where that is equal. What no double holds becomes 0.
+
+    Raises TooDeepError.
     """
     kind = type(value)
     if kind is str:
@@ -108,7 +113,7 @@ def canonical_free(value: Json, levels: int = structs.LEVELS) -> Json:
         return _canonical_object(value, levels - OBJECT_LEVELS)  # type: ignore[arg-type]
     if kind is list:
         if levels < ARRAY_LEVELS:
-            return None
+            raise TooDeepError
         items = [canonical_free(item, levels - ARRAY_LEVELS) for item in value]  # type: ignore[union-attr]
         return value if all(map(_is, items, value)) else items  # type: ignore[arg-type]
     if isinstance(value, float):
@@ -118,7 +123,7 @@ def canonical_free(value: Json, levels: int = structs.LEVELS) -> Json:
 
 def _canonical_object(value: dict[str, Any], levels: int) -> Json:
     if levels < 0:
-        return None
+        raise TooDeepError
     members = {}
     changed = False
     for key, item in value.items():

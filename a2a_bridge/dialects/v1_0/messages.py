@@ -9,7 +9,9 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 
 from a2a_bridge.codec import DecodeError, EncodeError, decoder, encoder
+from a2a_bridge.codec.depth import may_be_deep, path_of_depth, too_deep
 from a2a_bridge.codec.plan import plan_of
+from a2a_bridge.codec.structs import TOO_DEEP
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
 from a2a_bridge.pb.google_protobuf import Empty
 
@@ -82,17 +84,29 @@ def response_encoder(cls: type[Message]) -> Callable[[Any], Any]:
 
 
 def bytes_request_decoder(cls: type[Message]) -> Callable[[bytes], Any]:
-    """Protobuf bytes → request. Raises PARSE_ERROR without the runtime's own words."""
+    """Protobuf bytes → request. Raises PARSE_ERROR without the runtime's own words, and INVALID_PARAMS for free JSON
+    that is nested too deeply.
+    """
     parse = cls.FromString
 
     def decode_request(wire: bytes) -> Any:
         try:
-            return parse(wire)
+            message = parse(wire)
         except ProtobufDecodeError:
-            text = f"the bytes are not a {cls.DESCRIPTOR.full_name}"
-            raise A2AError(Reason.PARSE_ERROR, text) from None
+            raise unreadable(cls, wire) from None
+        if may_be_deep(wire) and (deep := too_deep(message)):
+            raise _invalid_params(DecodeError.of([(path, TOO_DEEP) for path in deep]))
+        return message
 
     return decode_request
+
+
+def unreadable(cls: type[Message], wire: bytes) -> A2AError:
+    """What is wrong with the bytes of a request that protobuf does not read."""
+    path = path_of_depth(cls, wire)
+    if path is not None:
+        return invalid_params(path, TOO_DEEP)
+    return A2AError(Reason.PARSE_ERROR, f"the bytes are not a {cls.DESCRIPTOR.full_name}")
 
 
 def bytes_response_decoder(cls: type[Message]) -> Callable[[bytes], Any]:
@@ -102,10 +116,14 @@ def bytes_response_decoder(cls: type[Message]) -> Callable[[bytes], Any]:
 
     def decode_response(wire: bytes) -> Any:
         try:
-            return check(parse(wire))
+            message = parse(wire)
         except ProtobufDecodeError:
             text = f"the agent's answer is not a {cls.DESCRIPTOR.full_name}"
             raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
+        if may_be_deep(wire) and (deep := too_deep(message)):
+            text = f"the agent's answer is not a {cls.DESCRIPTOR.name}: {deep[0]}: {TOO_DEEP}"
+            raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+        return check(message)
 
     return decode_response
 

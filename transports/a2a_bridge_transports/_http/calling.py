@@ -17,6 +17,7 @@ from a2a_bridge.dialects.carrying import opened_aside, sealed_aside
 from a2a_bridge.dialects.mixed import other_rows, with_older_names
 from a2a_bridge.offload import admitted_answer, in_thread
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_transports._http.lists import partly, without
 from a2a_bridge_transports._http.parameters import request_headers, response_parameters
 from a2a_bridge_transports._http.session import Exchanger
 
@@ -102,10 +103,15 @@ class ClientSide:
         try:
             answer = row.decode_response(wire)
         except A2AError as error:
+            listed = partly(row, wire, error)
+            if listed is not None and listed[0].tasks:
+                return without(listed, error, context.reply)
             other = self._other(row, wire) if error.reason is Reason.INVALID_AGENT_RESPONSE else None
-            if other is None:
+            if other is not None:
+                return other
+            if listed is None:
                 raise
-            return other
+            return without(listed, error, context.reply)
         if row.aside_response is not None:
             context.reply.update(row.aside_response(wire))
         return answer

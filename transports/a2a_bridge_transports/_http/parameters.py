@@ -17,6 +17,7 @@ from a2a_bridge.bindings import DialOptions
 from a2a_bridge.core.call import (
     ASIDE_PARAMETER,
     EXTENSIONS_PARAMETER,
+    LEFT_OUT_PARAMETER,
     RESUME_PARAMETER,
     VERSION_PARAMETER,
     CallContext,
@@ -255,8 +256,9 @@ def response_parameters(headers: Mapping[str, str], dialect: Dialect) -> dict[st
     extensions = [value for name in (EXTENSIONS_PARAMETER, OLDER_EXTENSIONS) if (value := headers.get(name))]
     if extensions:
         found[EXTENSIONS_PARAMETER] = merged(extensions) if len(extensions) > 1 else extensions[0]
-    if resumed := headers.get(RESUME_PARAMETER):
-        found[RESUME_PARAMETER] = resumed
+    for name in (RESUME_PARAMETER, LEFT_OUT_PARAMETER):
+        if said := headers.get(name):
+            found[name] = said
     if dialect.declares and (beside := headers.get(ASIDE_PARAMETER)):
         found[ASIDE_PARAMETER] = beside
     return found

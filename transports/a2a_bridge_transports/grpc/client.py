@@ -36,6 +36,7 @@ from a2a_bridge.dialects.carrying import opened_aside, opened_response, sealed_a
 from a2a_bridge.offload import SMALL, admitted_answer, in_thread, run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb._pool import method_classes
+from a2a_bridge_transports._http.lists import partly, without
 from a2a_bridge_transports._http.proxy import grpc_proxy, is_loopback
 from a2a_bridge_transports.grpc.tap import tapped
 from a2a_bridge_transports.grpc.vigil import Vigil
@@ -289,7 +290,13 @@ def _read(row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
     answer = opened_response(answer, row.address)
     if row.aside_response is not None:
         call.context.reply.update(row.aside_response(answer))
-    return row.decode_response(answer)
+    try:
+        return row.decode_response(answer)
+    except A2AError as error:
+        listed = partly(row, answer, error)
+        if listed is None:
+            raise
+        return without(listed, error, call.context.reply)
 
 
 class _Numbers:

@@ -37,6 +37,7 @@ from a2a_bridge.dialects.carrying import opened_aside, opened_request, sealed_as
 from a2a_bridge.dialects.detect import detect_among, version_not_supported
 from a2a_bridge.offload import SMALL, admitted, in_thread, written_apart
 from a2a_bridge.pb._pool import method_classes
+from a2a_bridge_transports._http.lists import encoded
 from a2a_bridge_transports.grpc.wire import Pairs, parameters_of, reply_metadata, status_of
 
 log = logging.getLogger("a2a_bridge.grpc")
@@ -342,8 +343,8 @@ def _read(row: Row[str, bytes], wire: bytes) -> tuple[Any, Mapping[str, str] | N
     return row.decode_request(wire), None if row.aside is None else row.aside(wire)
 
 
-def _written(row: Row[str, bytes], reply: Mapping[str, str], answer: Any) -> bytes:
-    wire = row.encode_response(answer)
+def _written(row: Row[str, bytes], reply: dict[str, str], answer: Any) -> bytes:
+    wire: bytes = encoded(row, answer, reply)
     if row.recall_response is not None:
         wire = row.recall_response(wire, reply)
     return sealed_response(wire, row.address)

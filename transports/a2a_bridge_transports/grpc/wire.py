@@ -19,6 +19,7 @@ from a2a_bridge.core.call import (
     ASIDE_PARAMETER,
     EVENT_PARAMETER,
     EXTENSIONS_PARAMETER,
+    LEFT_OUT_PARAMETER,
     RESUME_PARAMETER,
     SPELLING_PARAMETER,
 )
@@ -46,7 +47,7 @@ _SCHEMES = {"http": (False, 80), "grpc": (False, 80), "https": (True, 443), "grp
 #: where `host:port` without a scheme means TLS
 _TLS_PORT = 443
 
-_SAID_BY_OLDER = (EXTENSIONS_PARAMETER, RESUME_PARAMETER)
+_SAID_BY_OLDER = (EXTENSIONS_PARAMETER, RESUME_PARAMETER, LEFT_OUT_PARAMETER)
 _SAID = (*_SAID_BY_OLDER, ASIDE_PARAMETER)
 
 Pairs = tuple[tuple[str, str], ...]

@@ -30,6 +30,7 @@ from a2a_bridge_transports._http.exchange import (
     not_found,
     with_status,
 )
+from a2a_bridge_transports._http.lists import encoded
 from a2a_bridge_transports._http.mounts import without_empty_start
 from a2a_bridge_transports._http.parameters import check_content_type, declared_version
 from a2a_bridge_transports._http.serving import ServerSide, Table, error_status
@@ -168,8 +169,8 @@ def _read(
         return row.decode_request(tree), None if row.aside is None else row.aside(tree)
 
 
-def _written(row: Row[Any, Any], reply: Mapping[str, str], answer: Any) -> bytes:
-    tree = row.encode_response(answer)
+def _written(row: Row[Any, Any], reply: dict[str, str], answer: Any) -> bytes:
+    tree = encoded(row, answer, reply)
     return dumps(tree if row.recall_response is None else row.recall_response(tree, reply))
 
 

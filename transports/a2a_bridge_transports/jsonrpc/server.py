@@ -27,6 +27,7 @@ from a2a_bridge_transports._http.exchange import (
     StreamReply,
     error_headers,
 )
+from a2a_bridge_transports._http.lists import encoded
 from a2a_bridge_transports._http.parameters import check_content_type, declared_version
 from a2a_bridge_transports._http.serving import ServerSide, Table, error_status
 from a2a_bridge_transports.jsonrpc import wire
@@ -53,8 +54,8 @@ def _read(row: Row[str, Any], params: Json, body: bytes) -> tuple[Any, Mapping[s
         return row.decode_request(params), None if row.aside is None else row.aside(params)
 
 
-def _result(token: bytes, row: Row[str, Any], reply: Mapping[str, str], answer: Any) -> bytes:
-    tree = row.encode_response(answer)
+def _result(token: bytes, row: Row[str, Any], reply: dict[str, str], answer: Any) -> bytes:
+    tree = encoded(row, answer, reply)
     if row.recall_response is not None:
         tree = row.recall_response(tree, reply)
     return wire.result(token, tree)

@@ -1,0 +1,157 @@
+"""The depth limit of free JSON (Struct, Value, ListValue) for messages that were not read from JSON.
+
+JSON decoders refuse content that is nested deeper than `structs.LEVELS`, so that it fits into any other message. Protobuf
+itself reads deeper content; the functions here apply the limit of the JSON decoders to it.
+
+Three steps, the cheapest first. A count of the octets that containers need clears nearly all messages. Then protobuf parses
+the free content inside of additional messages, which fails at its own limit. Only then is the content converted to JSON and
+inspected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+from google.protobuf.message import Message
+
+from a2a_bridge.codec import structs
+from a2a_bridge.codec.encode import encoder
+from a2a_bridge.codec.errors import EncodeError
+from a2a_bridge.codec.inspect import findings, member
+from a2a_bridge.codec.plan import FieldPlan, Kind, MessagePlan, plan_of
+from a2a_bridge.codec.wire import VARINT, read_varint
+from a2a_bridge.pb.google_protobuf import ListValue, Struct, Value
+
+_FREE = (Kind.STRUCT, Kind.VALUE, Kind.LIST)
+_FEWEST = structs.LEVELS // structs.OBJECT_LEVELS - 1
+"""Nested containers that are within the limit, whatever they are."""
+_SURE = structs.BARE_LEVELS - structs.OBJECT_LEVELS
+"""Protobuf levels that are within the limit for certain. (An empty container counts more levels than protobuf needs.)"""
+_LARGE = 1 << 17
+"""Octets of a message above which the first step is skipped."""
+
+
+def may_be_deep(wire: bytes) -> bool:
+    """Whether the bytes of a message may hold free JSON that is nested too deeply. Nearly always False."""
+    # Each object and each array has a line feed before its content, and `*` or `2` before itself. Large messages hold files
+    # and texts: there the next step is quicker, because it looks at free content only.
+    return len(wire) > _LARGE or (
+        wire.count(b"\n") > _FEWEST and wire.count(b"*") + wire.count(b"2") > _FEWEST
+    )
+
+
+def too_deep(message: Message) -> list[str]:
+    """The JSON paths of free content in a message that is nested too deeply."""
+    return list(_walk(plan_of(type(message)), message, ""))
+
+
+def path_of_depth(cls: type[Message], wire: bytes) -> str | None:
+    """Where bytes that protobuf does not read are nested too deeply; None if that is not what is wrong with them."""
+    waiting: list[tuple[Any, str, int, int, int]] = [(cls.DESCRIPTOR, "", 0, 0, len(wire))]
+    steps = 0
+    while waiting and steps < _STEPS:
+        descriptor, path, levels, at, end = waiting.pop()
+        while at < end and steps < _STEPS:
+            steps += 1
+            tag, at = read_varint(wire, at, end)
+            kind = tag & 7
+            if kind == 2:
+                size, at = read_varint(wire, at, end)
+                field = descriptor.fields_by_number.get(tag >> 3)
+                inner = None if field is None else field.message_type
+                if inner is not None and at + size <= end:
+                    if levels + 1 > _PARSED:
+                        return path
+                    free = (
+                        descriptor.full_name.startswith("google.protobuf.")
+                        or descriptor.GetOptions().map_entry
+                    )
+                    below = path if free else member(path, field.json_name)
+                    waiting.append((descriptor, path, levels, at + size, end))
+                    descriptor, path, levels, end = inner, below, levels + 1, at + size
+                else:
+                    at += size
+            elif kind == 0:
+                _, at = read_varint(wire, at, end)
+            elif kind in (1, 5):
+                at += 8 if kind == 1 else 4
+            else:
+                break
+    return None
+
+
+_PARSED = 100
+"""Levels of messages within each other that protobuf reads, in all languages."""
+_STEPS = 100_000
+
+
+def _walk(plan: MessagePlan, message: Any, path: str) -> Iterator[str]:
+    for field in plan.fields:
+        one = field.map_value or field
+        if one.message is None or one.kind is Kind.TIMESTAMP:
+            continue
+        content, here = getattr(message, field.name), member(path, field.json_name)
+        if field.map_value is not None:
+            for key in content:
+                yield from _content(one, content[key], member(here, key))
+        elif field.repeated:
+            for index, item in enumerate(content):
+                yield from _content(one, item, f"{here}[{index}]")
+        elif message.HasField(field.name):
+            yield from _content(one, content, here)
+
+
+def _content(field: FieldPlan, content: Any, path: str) -> Iterator[str]:
+    if field.kind not in _FREE:
+        assert field.message is not None  # noqa: S101 - for the type checker
+        yield from _walk(field.message, content, path)
+    elif _is_too_deep(content):
+        yield path
+
+
+def _is_too_deep(content: Any) -> bool:
+    wire: bytes = content.SerializeToString()
+    if not may_be_deep(wire) or _reads(type(content), wire, _wrappers()):
+        return False
+    try:
+        tree = encoder(type(content))(content)
+    except EncodeError:
+        return False  # JSON cannot say it anyway
+    except RecursionError:
+        return True
+    return any(one.problem == structs.TOO_DEEP for one in findings(plan_of(type(content)), tree))
+
+
+def _reads(cls: type[Message], wire: bytes, wrappers: int) -> bool:
+    """Whether protobuf reads a message within so many others."""
+    tags = {Struct: "*", Value: "", ListValue: "2"}
+    prefix, size = "", len(wire)
+    if tags[cls]:
+        prefix = f"{tags[cls]}{VARINT[size]}"
+        size += len(prefix)
+    for number in range(wrappers):
+        head = f"{'2' if number % 2 else chr(10)}{VARINT[size]}"
+        prefix = head + prefix
+        size += len(head)
+    outer: Any = Value if wrappers % 2 == 0 else ListValue
+    try:
+        outer.FromString(prefix.encode("latin-1") + wire)
+    except ProtobufDecodeError:
+        return False
+    return True
+
+
+@cache
+def _wrappers() -> int:
+    """Messages to put around content, so that protobuf reads what is surely within the limit and not much more."""
+    tree: Any = 1
+    for _ in range(_SURE // structs.ARRAY_LEVELS):
+        tree = [tree]
+    wire = structs.writers(structs.exactly)[1](tree, structs.LEVELS).encode("latin-1")
+    number = 1
+    while _reads(Value, wire, number + 1):
+        number += 1
+    return number
