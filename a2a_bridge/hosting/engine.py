@@ -14,7 +14,7 @@ import inspect
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from a2a_bridge.core.call import EVENT_PARAMETER, CallContext
+from a2a_bridge.core.call import EVENT_PARAMETER, CallContext, left_out
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, invalid_params, task_not_found
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import asked_after, event_id, number_of
@@ -330,6 +330,7 @@ class Engine:
             artifacts=request.include_artifacts,
         )
         page = await self._store.list(scope_of(request, context), query)
+        left_out(context.reply, page.left_out)
         if limit is not None:
             for task in page.tasks:
                 cut_history(task, limit)

@@ -93,11 +93,14 @@ class TaskQuery:
 
 
 class TaskPage(NamedTuple):
-    """Some tasks, the token of the next page (empty at the end), and how many match on all pages."""
+    """Some tasks, the token of the next page (empty at the end), how many match on all pages, and how many of this page
+    cannot be read and are missing.
+    """
 
     tasks: list[hub.Task]
     next_page_token: str
     total: int
+    left_out: int = 0
 
 
 #: told when what was waited for is durable (None), or why it never will be: VersionConflict, or A2AError UNAVAILABLE

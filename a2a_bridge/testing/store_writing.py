@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.hosting.ports import Scope, Store, TaskQuery, VersionConflict
+from a2a_bridge.hosting.ports import Scope, Store, TaskPage, TaskQuery, VersionConflict
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.samples import full, minimal
 from a2a_bridge.testing.store_opening import OpensStores
@@ -48,7 +48,7 @@ class WritingContract(OpensStores):
 
     async def test_what_is_not_there(self, store: Store) -> None:
         assert await store.get(HERE, "t") is None
-        assert await store.list(HERE, TaskQuery()) == ([], "", 0)
+        assert await store.list(HERE, TaskQuery()) == TaskPage([], "", 0)
         assert await store.task_at(HERE, "t", 1) is None
 
     async def test_a_store_that_works_refuses_nothing(self, store: Store) -> None:

@@ -11,13 +11,16 @@ from sqlalchemy import Table, select, update
 from typer.testing import CliRunner
 
 from a2a_bridge.cli.db import app
+from a2a_bridge.core.call import LEFT_OUT_PARAMETER, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting.ports import Registered, Store, TaskQuery
 from a2a_bridge.hosting.stores import open_store
 from a2a_bridge.hosting.stores.sql.database import Database, parse
 from a2a_bridge.hosting.stores.sql.schema import bodies, outbox, push_configs, segments, sends
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.runtime import ServeOptions
 from a2a_bridge.testing.store_scene import COMPLETED, HERE, Author
+from tests.limits.scene import Waiting, agent, named, peers, served
 
 CONFIG = Registered(hub.TaskPushNotificationConfig(id="c", task_id="bad", url="https://a.example/hook"))
 
@@ -101,6 +104,14 @@ async def test_a_list_leaves_out_what_is_damaged(url: str, caplog: pytest.LogCap
         page = await store.list(HERE, TaskQuery())
         assert [task.id for task in page.tasks] == ["good"]
         assert page.total == 2
+        assert page.left_out == 1
+    options = ServeOptions(store=url, middleware=[named])
+    async with served(agent(Waiting()), options) as server, peers(server, name=HERE.owner) as callers:
+        for kind, peer in callers.items():
+            context = CallContext()
+            listed = await peer.list_tasks(hub.ListTasksRequest(tenant=HERE.tenant), context)
+            assert [task.id for task in listed.tasks] == ["good"], kind
+            assert context.reply[LEFT_OUT_PARAMETER] == "1", kind
     assert [one for one in caplog.messages if "bad is damaged" in one]
 
 

@@ -208,7 +208,7 @@ class SqlStore:
             after = int(time), task_id
         page = await self._database.read(lambda connection: listing(connection, scope, query, after))
         token = self._tokens.issue(f"{page.end[0]} {page.end[1]}", name) if page.more else ""
-        return TaskPage(page.tasks, token, page.total)
+        return TaskPage(page.tasks, token, page.total, page.left_out)
 
     async def task_at(self, scope: Scope, task_id: str, sequence: int, /) -> hub.Task | None:
         return await self._database.read(lambda connection: as_of(connection, scope, task_id, sequence))

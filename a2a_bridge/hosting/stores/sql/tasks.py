@@ -50,12 +50,15 @@ class Position(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Tasks, whether others follow, the time and id of the last one, and how many match, those that are damaged too."""
+    """Tasks, whether others follow, the time and id of the last one, how many match (with those that are damaged), and how
+    many of this page are missing because they are damaged.
+    """
 
     tasks: list[hub.Task]
     more: bool
     end: tuple[int, str]
     total: int
+    left_out: int
 
 
 def fetch(connection: Connection, scope: Scope, task_id: str) -> Found | None:
@@ -135,7 +138,8 @@ def listing(connection: Connection, scope: Scope, query: TaskQuery, after: tuple
     matching = total(
         connection, storable(scope.tenant), storable(scope.owner), context, int(query.state), since
     )
-    return Page(found, more, (rows[-1].time, rows[-1].id) if rows else (0, ""), matching)
+    end = (rows[-1].time, rows[-1].id) if rows else (0, "")
+    return Page(found, more, end, matching, len(rows) - len(found))
 
 
 def stretch(
