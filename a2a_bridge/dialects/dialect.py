@@ -70,8 +70,8 @@ class Row(Generic[Address, Wire]):
     spelled: the row for one request, given that and the caller's parameters (server side, before decode_request;
     for the whole call, errors aside). None where there is one spelling only. Clients use the row as it is.
 
-    explicit: a request of a caller whose version has defaults of its own, with those written out (client side, after
-    encode_request). None where the versions agree on what silence means.
+    explicit: a request with those defaults written out that agents do not share; given the request and whether its caller
+    speaks 0.x, too (client side, after encode_request). None where all agree on the defaults.
     """
 
     operation: ops.Operation[Any, Any]
@@ -85,7 +85,7 @@ class Row(Generic[Address, Wire]):
     aside_response: Callable[[Wire], Mapping[str, str]] | None = None
     recall_response: Callable[[Wire, Mapping[str, str]], Wire] | None = None
     spelled: Callable[[Wire, Mapping[str, str]], Row[Address, Wire]] | None = None
-    explicit: Callable[[Wire], Wire] | None = None
+    explicit: Callable[[Wire, bool], Wire] | None = None
 
     @property
     def streaming(self) -> bool:

@@ -126,7 +126,9 @@ def oddities(side: Side) -> dict[str, str]:
 
 
 def expected(side: Side, text: str) -> Any:
-    """What arrives: what was sent without our name, and beyond a side of 1.0 the defaults of 1.0 written out."""
+    """What arrives: what was sent without our name; `acceptedOutputModes` in each configuration; and beyond a side of 1.0 the
+    defaults of 1.0 written out.
+    """
     given: Any = loads_exact(text)
     for unit in (given, given["message"], *given["message"]["parts"]):
         metadata = unit.get("metadata")
@@ -135,6 +137,8 @@ def expected(side: Side, text: str) -> Any:
     if side in NEW_SIDES:
         said = given.get("configuration") or {}
         given["configuration"] = {"acceptedOutputModes": [], "blocking": True, **said}
+    elif given.get("configuration"):
+        given["configuration"] = {"acceptedOutputModes": [], **given["configuration"]}
     return given
 
 
@@ -214,6 +218,21 @@ async def test_whatever_is_said_of_a_request_for_a_task_arrives(side: Side, meth
     async with chained(side) as (client, agent):
         await client.call(method, text)
     assert same(agent.asked[-1], loads_exact(text))
+
+
+@pytest.mark.parametrize(
+    ("told", "heard"),
+    [
+        ('"blocking":false', {"acceptedOutputModes": [], "blocking": False}),
+        ('"historyLength":2', {"acceptedOutputModes": [], "historyLength": 2}),
+        ('"acceptedOutputModes":["a/b"]', {"acceptedOutputModes": ["a/b"]}),
+        ("", None),
+    ],
+)
+async def test_a_configuration_of_a_caller_of_0_3_lists_media_types(told: str, heard: Any) -> None:
+    async with chained(("0.3", "JSONRPC"), agent=("0.3", "JSONRPC")) as (client, agent):
+        await client.call("message/send", configured(told) if told else message())
+        assert agent.asked[-1].get("configuration") == heard
 
 
 @pytest.mark.parametrize("version", ["0.3", "0.2.5"])

@@ -127,13 +127,18 @@ def encode_send(request: Any) -> JsonObject:
     return tree
 
 
-def explicit_send(tree: Any) -> Any:
-    """MessageSendParams of a caller of 1.0, whose defaults not all agents of 0.x share.
+def explicit_send(tree: Any, older: bool) -> Any:
+    """MessageSendParams with defaults that not all agents of 0.x share.
 
-    a2akit 0.0.32 does not wait unless told to. fasta2a 0.6 answers 500 to a configuration without media types.
+    fasta2a 0.6 answers 500 to a configuration without media types. a2akit 0.0.32 does not wait unless told to, which is
+    the default of 1.0 only: callers of 0.x keep the agent's default.
     """
     said = tree.get("configuration")
-    return {**tree, "configuration": {"acceptedOutputModes": [], "blocking": True, **(said or {})}}
+    if not older:
+        return {**tree, "configuration": {"acceptedOutputModes": [], "blocking": True, **(said or {})}}
+    if not said or "acceptedOutputModes" in said:
+        return tree
+    return {**tree, "configuration": {"acceptedOutputModes": [], **said}}
 
 
 def _encode_configuration(configuration: Any) -> JsonObject:

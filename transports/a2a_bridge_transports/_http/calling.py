@@ -89,8 +89,8 @@ class ClientSide:
     def encoded(self, row: Row[Any, Any], call: Call[Any, Any]) -> Any:
         """The request on the wire, with what came beside it where the row has a place for that."""
         wire = row.encode_request(self.addressed(call.request))
-        if row.explicit is not None and call.context.origin.version not in _OLDER:
-            wire = row.explicit(wire)
+        if row.explicit is not None:
+            wire = row.explicit(wire, call.context.origin.version in _OLDER)
         if row.recall is not None and call.context.parameters:
             return row.recall(wire, call.context.parameters)
         return wire
