@@ -94,9 +94,8 @@ def read(model: type[M], tree: Json) -> M:
         return model.model_validate(tree, by_alias=True, by_name=False)
     except ValidationError as error:
         violations = _violations(error)
-    text = "; ".join(
-        f"{one.field}: {one.description}" if one.field else one.description for one in violations
-    )
+    first = violations[0]  # the text names one, as it does everywhere; the others are beside it
+    text = f"{first.field}: {first.description}" if first.field else first.description
     raise A2AError(Reason.INVALID_PARAMS, text, violations=violations)
 
 

@@ -168,3 +168,11 @@ async def test_an_agent_can_be_written_with_them() -> None:
     async with connect(old) as peer:
         reply = await peer.send("hello")
         assert models.encode(reply.task.artifacts[0]).parts[0].root.data == {"letters": 5}
+
+
+def test_the_text_of_an_error_names_one_member_and_the_violations_all() -> None:
+    with pytest.raises(A2AError) as caught:
+        models.read(models.Message, MESSAGE | {"messageId": 1, "role": "nobody"})
+    texts = [f"{one.field}: {one.description}" for one in caught.value.violations]
+    assert len(texts) == 2
+    assert caught.value.message == texts[0]
