@@ -2,7 +2,8 @@
 
 Without it a config goes to the agent as it is, and the agent posts in its own version. Rules:
 1. The agent is given an address of ours and a token of ours, both random; it never sees the caller's token and
-   credentials. A notification without that token is refused.
+   credentials. It may send our token under any of the names in use, or as the Bearer token it was given as well. A
+   notification without it is refused.
 2. The answer to the agent is the receiver's: acknowledged only when the receiver has acknowledged. With a depot it is
    acknowledged once the notification is durable there; without, nothing is kept.
 3. Callers see their own configs: what is ours in an answer is replaced by what they said, and never by what a
@@ -34,7 +35,7 @@ from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.masking import is_masked, masked, unmask
 from a2a_bridge.push.notification import (
-    TOKEN_HEADER,
+    TOKEN_HEADERS,
     Names,
     deliverable,
     form_of,
@@ -57,6 +58,9 @@ _LONGEST_ID = 64
 #: seconds to learn what a task looks like, for receivers that want whole tasks
 _LOOK = 5.0
 
+
+#: the scheme under which the agent is given our token as credentials
+_SCHEME = "Bearer"
 
 #: of whom, for which task and under which id the agent has a config
 _Name = tuple[Scope, str, str]
@@ -175,7 +179,7 @@ class Relay:
         made.CopyFrom(config)
         made.url = self._base + relay_id
         made.token = self._relayed[relay_id].token
-        made.ClearField("authentication")
+        made.authentication.scheme, made.authentication.credentials = _SCHEME, made.token
         return made
 
     async def theirs(self, scope: Scope, config: hub.TaskPushNotificationConfig) -> None:
@@ -290,20 +294,26 @@ class Relay:
     # ------------------------------------------------------------------ what agents post
 
     async def receive(self, path: str, headers: Mapping[str, str], body: bytes) -> int:
-        """Takes a notification and passes it on; the HTTP status to answer with. Raises INVALID_PARAMS, UNAVAILABLE."""
+        """Takes a notification and passes it on; the HTTP status to answer with. Raises INVALID_PARAMS, UNAVAILABLE.
+
+        Each refusal is a warning in the log, because few agents report that their notifications are lost.
+        """
         relay_id = path.strip("/")
         relayed = await self._recalled(relay_id) if len(relay_id) <= _LONGEST_ID else None
         if relayed is None:
-            return 404
-        token = headers.get(TOKEN_HEADER.lower()) or ""
-        if not hmac.compare_digest(token.encode("utf-8", "surrogateescape"), relayed.token.encode()):
-            return 401
+            return _refused(404, "no config has this address: it was deleted, evicted, or never registered")
+        if not _carries(headers, relayed.token):
+            names = ", ".join(TOKEN_HEADERS)
+            return _refused(401, f"the token of its config is in none of {names}, Authorization")
         if not self._free:
-            return 503
-        event = read(body, self._agent_version)
+            return _refused(503, "too many notifications are being passed on")
         self._free -= 1
         try:
+            event = read(body, self._agent_version)
             taken = await self._pass_on(relay_id, relayed, event)
+        except A2AError as error:
+            logger.warning("a notification of the agent was refused: %s", error)
+            raise
         finally:
             self._free += 1
         if relay_id in self._relayed:
@@ -340,6 +350,21 @@ class Relay:
         if isinstance(update, hub.TaskStatusUpdateEvent):
             task.status.CopyFrom(update.status)
         return task
+
+
+def _carries(headers: Mapping[str, str], token: str) -> bool:
+    """Whether a notification has the token, under any of the names that agents send it by. headers: in lower case."""
+    given = [headers.get(name.lower()) or "" for name in TOKEN_HEADERS]
+    scheme, _, credentials = (headers.get("authorization") or "").partition(" ")
+    if scheme.lower() == _SCHEME.lower():
+        given.append(credentials.strip())
+    # Each is compared, so that the time tells nothing.
+    return any([hmac.compare_digest(one.encode("utf-8", "surrogateescape"), token.encode()) for one in given])
+
+
+def _refused(status: int, why: str) -> int:
+    logger.warning("a notification of the agent was refused with %d: %s", status, why)
+    return status
 
 
 class _Relaying:

@@ -1,8 +1,8 @@
 """A push notification as one HTTP request, in the version of whoever registered for it. It sends nothing.
 
 Rules:
-1. `X-A2A-Notification-Token` whenever there is a token, `Authorization` whenever there are credentials (spec 4.3.2
-   of 0.3, 4.3.3 of 1.0): receivers of every version know both. A token that is a secret to sign with is not sent.
+1. The token under both names in use, `Authorization` whenever there are credentials (spec 4.3.2 of 0.3, 4.3.3 of
+   1.0): receivers of every version know one of them. A token that is a secret to sign with is not sent.
 2. What cannot stand in a header, is too long or is no http(s) URL is refused when a config is registered, not when it is
    used.
 """
@@ -25,7 +25,9 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.signing import secret_of
 
 _PAYLOADS = ("task", "message", "statusUpdate", "artifactUpdate")
-TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105  a name
+#: The names of the token's header. No specification names one; the SDKs for Python, Java and Go 0.3 send the first,
+#: those for Go 2 and Rust the second (a2asrv/push/sender.go, a2a-server-lf src/push.rs).
+TOKEN_HEADERS = ("X-A2A-Notification-Token", "A2A-Notification-Token")
 
 
 #: an event as somebody knows it: versions in which callers name their tasks need that
@@ -75,7 +77,7 @@ def notification(
     headers = {"Content-Type": form.media_type}
     secret = secret_of(config.token)
     if config.token and secret is None:
-        headers[TOKEN_HEADER] = config.token
+        headers.update(dict.fromkeys(TOKEN_HEADERS, config.token))
     login = config.authentication
     if login.scheme and login.credentials:
         headers["Authorization"] = f"{login.scheme} {login.credentials}"

@@ -126,7 +126,8 @@ async def test_the_agent_sees_neither_token_nor_credentials_nor_address() -> Non
         known = await links.agent.get_task_push_notification_config(asked)
         assert known.url.startswith(f"{links.base}{PATH}/")
         assert known.token not in ("", "theirs")
-        assert not known.HasField("authentication")
+        assert known.authentication.scheme == "Bearer"
+        assert known.authentication.credentials == MASK  # of our token: the agent is one of ours
         # while callers see what they said
         shown = await links.near.get_task_push_notification_config(asked)
         assert shown == masked(hook(links.receiver, task_id=task_id, id="p"))
@@ -258,6 +259,46 @@ async def registered(links: Bridge) -> tuple[str, str]:
     asked = hub.GetTaskPushNotificationConfigRequest(task_id=task_id, id="p")
     known = await links.agent.get_task_push_notification_config(asked)
     return known.url.removeprefix(links.base), known.token
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("X-A2A-Notification-Token", "{token}"),  # Python, Java, Go 0.3
+        ("A2A-Notification-Token", "{token}"),  # Go 2, Rust
+        ("Authorization", "Bearer {token}"),  # as the config says
+        ("authorization", "bearer  {token}"),
+    ],
+)
+async def test_the_token_comes_under_any_name_in_use(header: str, value: str) -> None:
+    async with bridge() as links:
+        path, token = await registered(links)
+        assert await links.post(path, NOTE, **{header: value.format(token=token)}) == 200
+        [posted] = links.receiver.posted
+        assert posted.headers["x-a2a-notification-token"] == "theirs"
+        assert posted.headers["a2a-notification-token"] == "theirs"
+        assert posted.headers["authorization"] == "Bearer secret"
+        assert await links.post(path, NOTE, **{header: value.format(token="theirs")}) == 401
+
+
+async def test_each_refusal_is_a_warning_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "a2a_bridge.gateway")
+    async with bridge() as links:
+        path, token = await registered(links)
+        name = {"X-A2A-Notification-Token": token}
+        for status, given, body, headers in (
+            (401, path, NOTE, {}),
+            (404, f"{PATH}/unknown", NOTE, name),
+            (400, path, b"{", name),
+        ):
+            assert await links.post(given, body, **headers) == status
+    texts = [one.getMessage() for one in caplog.records]
+    assert [text.partition(": ")[2].partition(":")[0] for text in texts] == [
+        "the token of its config is in none of X-A2A-Notification-Token, A2A-Notification-Token, Authorization",
+        "no config has this address",
+        "the notification is not JSON",
+    ]
+    assert not any(token in text or path in text for text in texts)
 
 
 async def test_only_who_has_the_token_may_post() -> None:

@@ -317,7 +317,7 @@ async def test_a_config_within_a_message_serves_other_messages(tmp_path: Path) -
             await one.call(ops.SEND_MESSAGE, sent)
         assert agent.sent[0] == agent.sent[1]
         assert agent.sent[0].url.startswith(BASE)
-        assert not agent.sent[0].HasField("authentication")
+        assert agent.sent[0].authentication.credentials == agent.sent[0].token
         assert await one.post(agent.sent[0]) == 200
         await receiver.arrived(1)
 
