@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from a2a_bridge.bindings import DialOptions, Document, Receive, http_post
 from a2a_bridge.cards import Candidate
 from a2a_bridge.core.service import Service
+from a2a_bridge.dialects.marks import finality
 from a2a_bridge.gateway import Dial, Route, Router, Sharing, dialled
 from a2a_bridge.gateway.contexts import Contexts
 from a2a_bridge.gateway.depot import Depot
@@ -69,9 +70,14 @@ async def bridged(
         )
         await upstream.open()
         first = upstream.upstreams[0].candidate
-        older = first.dialect.final_events
+        dialect = first.dialect
+        is_final = finality(dialect, first.interface.protocol_binding) if dialect.final_events else None
         sharing = Sharing(
-            Unstreamed(upstream), options.replay, forward=dial_options.forward, older=older, resumes=resumes
+            Unstreamed(upstream),
+            options.replay,
+            forward=dial_options.forward,
+            is_final=is_final,
+            resumes=resumes,
         )
         service: Service = Router(Route(Contexts(sharing), first.interface.tenant))
         receivers: dict[str, Receive] = {}

@@ -5,7 +5,7 @@ Rules:
    FINAL stands in the event's metadata in the hub and says what it was. It never reaches a 0.x wire, which has
    the member itself.
 2. SYNTHESISED stands in what the bridge made up: the closing event a 0.x stream needs, the snapshot a 1.0 stream
-   begins with. It is ordinary metadata on every wire, so that a bridge further on can drop what its own caller
+   begins with, the task that a 1.0 agent did not begin its stream with. It is ordinary metadata on every wire, so that a bridge further on can drop what its own caller
    has no use for, instead of taking it for the agent's word.
 3. The events of a stream have several readers: a marked event is a new one, never a changed one.
 """
@@ -22,10 +22,12 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: a bool in the metadata of a TaskStatusUpdateEvent: whether it is final, where the state says otherwise
 FINAL = "urn:a2a-bridge:final:1"
-#: in the metadata of what the bridge made up: CLOSING or SNAPSHOT
+#: in the metadata of what the bridge made up: CLOSING, SNAPSHOT or BEGINNING
 SYNTHESISED = "urn:a2a-bridge:synthesised:1"
 CLOSING = "closing"
 SNAPSHOT = "snapshot"
+#: of a task for callers of every version; a snapshot is dropped again for callers of 0.x
+BEGINNING = "beginning"
 
 #: whether a status event ends the stream it is in
 Finality = Callable[[hub.TaskStatusUpdateEvent], bool]
@@ -62,12 +64,12 @@ def without_final(update: hub.TaskStatusUpdateEvent) -> hub.TaskStatusUpdateEven
 
 
 def synthesise(message: hub.Task | hub.TaskStatusUpdateEvent, what: str) -> None:
-    """Marks in place what the bridge made up. what: CLOSING or SNAPSHOT."""
+    """Marks in place what the bridge made up. what: CLOSING, SNAPSHOT or BEGINNING."""
     message.metadata.fields[SYNTHESISED].string_value = what
 
 
 def synthesised(message: hub.Task | hub.TaskStatusUpdateEvent) -> str:
-    """CLOSING or SNAPSHOT for what a bridge made up, else empty."""
+    """CLOSING, SNAPSHOT or BEGINNING for what a bridge made up, else empty."""
     if not message.HasField("metadata"):
         return ""
     fields = message.metadata.fields

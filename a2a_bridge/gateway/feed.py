@@ -7,7 +7,9 @@ Rules:
 2. Readers learn of a break only if it cannot be mended: all attempts failed, the agent refuses or keeps silent, or
    events are lost whose number nobody knows.
 3. What an agent says is its word: only UNAVAILABLE (which a broken connection is, too), and a deadline that was the
-   first caller's, count as a break.
+   first caller's, count as a break. So does a stream of 0.x that ends while the task works and no event was final.
+4. The gateway's own subscription may be refused although the task is there (agents forget the streams of a task that
+   they still have). Then GetTask decides, and readers get the break, not the refusal.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
 from a2a_bridge.core.messages import RUNNING, TERMINAL
 from a2a_bridge.core.resume import GAP, counted_on
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects.marks import SNAPSHOT, synthesised
+from a2a_bridge.dialects.marks import SNAPSHOT, Finality, synthesised
 from a2a_bridge.gateway.differences import missed
 from a2a_bridge.gateway.overlap import Overlap
 from a2a_bridge.gateway.replay import Log, ReplayOptions
@@ -50,6 +52,13 @@ _QUIET = 5.0
 _SAVING = 0.2
 #: states after which a stream has come to rest
 _RESTING = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED}
+#: what an agent answers to a subscription although it has the task
+_REFUSALS = (
+    Reason.UNSUPPORTED_OPERATION,
+    Reason.TASK_NOT_FOUND,
+    Reason.METHOD_NOT_FOUND,
+    Reason.INVALID_PARAMS,
+)
 
 
 class _Lost(A2AError):  # noqa: N818  the domain's word is the better name
@@ -60,12 +69,19 @@ class _Lost(A2AError):  # noqa: N818  the domain's word is the better name
         super().__init__(Reason.UNAVAILABLE, text, blame=Blame.PEER, retry_after=0.0)
 
 
+def ended_early() -> A2AError:
+    """What readers are told of a stream of 0.x that the agent closed while its task works."""
+    text = "the agent's stream ended before its task did, without a final event; subscribe again, or get the task"
+    return A2AError(Reason.UNAVAILABLE, text, blame=Blame.PEER, retry_after=0.0)
+
+
 class Feed:
     """The agent's side of one log.
 
     context: to call the agent with, as the caller that began or last revived the stream; its parameters are those
     that travel on. resumes: whether the agent can go on after its ids; else they are passed over. theirs: whether the
-    numbers of the log are the agent's. on_growth: told when the log has grown.
+    numbers of the log are the agent's. is_final: which status event ends a stream of the agent's version; None for
+    versions that do not say so. on_growth: told when the log has grown.
     """
 
     def __init__(
@@ -79,6 +95,7 @@ class Feed:
         resumes: bool,
         theirs: bool,
         heard: str,
+        is_final: Finality | None,
         on_growth: Callable[[], None],
     ) -> None:
         self.context = context
@@ -90,6 +107,7 @@ class Feed:
         self._options = options
         self._resumes = resumes
         self._theirs = theirs
+        self._is_final = is_final
         self._on_growth = on_growth
         self._fruitless = 0
         #: what a snapshot has told, while events that follow it may tell it again
@@ -113,7 +131,8 @@ class Feed:
         task, self._task = self._task, None
         if task is None or task.done():
             return None
-        self._log.stop(A2AError(Reason.UNAVAILABLE, "the stream was given up", blame=Blame.SELF))
+        if self._log.live:
+            self._log.stop(A2AError(Reason.UNAVAILABLE, "the stream was given up", blame=Blame.SELF))
         if self._begun:
             task.cancel()
         # Else it finds out when it begins: cancelled before that, it would not even close the stream.
@@ -174,6 +193,12 @@ class Feed:
                 logger.debug("the stream of task %s broke: %s", log.task_id, failure)
                 error, source = failure, None
             else:
+                if error is None and self._ended_early():
+                    logger.debug("the stream of task %s ended before its task did", log.task_id)
+                    error, source = ended_early(), None
+                    if await self._settled(error):
+                        return
+                    continue
                 if error is not None:
                     regular = log.regular
                     await self._settle()
@@ -181,6 +206,15 @@ class Feed:
                         # It ended in mid-work and says no more: what is known of it is the break.
                         raise error
                 return
+
+    def _ended_early(self) -> bool:
+        """Whether a stream that has just ended was closed in mid-work, in a version that says which event is final."""
+        log = self._log
+        working = log.state in RUNNING or log.state == hub.TASK_STATE_UNSPECIFIED
+        if self._is_final is None or not log.regular or not working:
+            return False
+        last = log.events[-1] if log.events else None
+        return last is None or not last.HasField("status_update") or not self._is_final(last.status_update)
 
     async def _read(self, source: Events, reply: dict[str, str]) -> None:
         log = self._log
@@ -257,7 +291,7 @@ class Feed:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  nobody gains by guessing it
             self._fruitless += 1
             try:
-                return await self._subscribed()
+                return await self._subscribed(error)
             except A2AError as failure:
                 if failure.reason is not Reason.UNAVAILABLE or isinstance(failure, _Lost):
                     raise
@@ -265,7 +299,8 @@ class Feed:
                 error = error or failure
         raise error or _Lost()
 
-    async def _subscribed(self) -> tuple[Events | None, dict[str, str]]:
+    async def _subscribed(self, error: A2AError | None) -> tuple[Events | None, dict[str, str]]:
+        """A new subscription, fitted to the log. error: the break because of which it is made."""
         reply: dict[str, str] = {}
         parameters = dict(self.context.parameters)
         if self.heard:
@@ -295,9 +330,10 @@ class Feed:
             return None, reply
         except A2AError as failure:
             await source.aclose()
-            if failure.reason is not Reason.UNSUPPORTED_OPERATION:
+            if failure.reason not in _REFUSALS:
                 raise
-            await self._look(failure)
+            unsupported = failure.reason is Reason.UNSUPPORTED_OPERATION
+            await self._look(failure if unsupported else error or _Lost())
             return None, reply
         except BaseException:
             await source.aclose()
@@ -332,12 +368,18 @@ class Feed:
 
     async def _settle(self) -> None:
         """Tells how a task ended whose stream was taken up and ended without that, as some agents' do."""
-        if self._theirs or self._log.state in _RESTING or not self._log.regular:
-            return
+        if not self._theirs and self._log.state not in _RESTING and self._log.regular:
+            await self._settled(_Lost())
+
+    async def _settled(self, refused: A2AError) -> bool:
+        """Whether the task of a stream that ended early has come to rest; then it is told how. Asks the agent once."""
         try:
-            await self._look(_Lost())
+            await self._look(refused)
         except A2AError as failure:
-            logger.debug("how task %s ended is not known: %s", self._log.task_id, failure)
+            if failure is not refused:
+                logger.debug("how task %s ended is not known: %s", self._log.task_id, failure)
+            return False
+        return True
 
     async def _look(self, refused: A2AError) -> None:
         """Closes the log by what became of the task. Raises what the agent said if that is not the end of it."""

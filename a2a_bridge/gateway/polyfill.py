@@ -119,10 +119,11 @@ class _Polyfill:
     async def _stream(self, call: Call[Any, Any]) -> AsyncGenerator[hub.StreamResponse, None]:
         scope = visible_to(call.request, call.context) if self._index is not None else None
         limit = self._history_limit(call)
-        if call.context.origin.version in self._older:
+        older = call.context.origin.version in self._older
+        if older and call.operation is not ops.SUBSCRIBE_TO_TASK:
             source = self._service.stream(call)
         else:
-            source = begun_by_a_task(self._service, call, self._is_final)
+            source = begun_by_a_task(self._service, call, self._is_final, refuses_ended=not older)
         async with aclosing(source) as events:
             async for event in events:
                 if self._index is not None and scope is not None:

@@ -33,17 +33,26 @@ from a2a_bridge.core.call import (
     CallContext,
 )
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.messages import TERMINAL, task_id_of
+from a2a_bridge.core.messages import RUNNING, TERMINAL, task_id_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import GAP, RESUME_URI, asked_after, counted_on, gap_of, mark_gap
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import older_versions
-from a2a_bridge.dialects.marks import CLOSING, SNAPSHOT, SYNTHESISED, synthesise, synthesised
-from a2a_bridge.gateway.feed import Events
+from a2a_bridge.dialects.marks import (
+    BEGINNING,
+    CLOSING,
+    SNAPSHOT,
+    SYNTHESISED,
+    Finality,
+    synthesise,
+    synthesised,
+)
+from a2a_bridge.gateway.feed import Events, ended_early
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.replay import Reader, ReplayOptions
 from a2a_bridge.gateway.shelf import Beginning, Key, Shelf, Stream
+from a2a_bridge.gateway.streams import task_before
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: parameters that travel on and say nothing of who calls
@@ -54,7 +63,7 @@ _IMPERSONAL = frozenset({EXTENSIONS_PARAMETER, "traceparent", "tracestate", "bag
 class _Opened:
     """A caller's stream once it is known what it will be.
 
-    first: what to yield before anything else, under its id. source: the agent's stream, to be passed on as it is.
+    task: what to yield before anything else, under `task_id`. first: what to yield next, under its id. source: the agent's stream, to be passed on as it is.
     reader: a place in a stream that is kept. resumed: whether it takes up an earlier one.
     """
 
@@ -65,13 +74,16 @@ class _Opened:
     stream: Stream | None = None
     reader: Reader | None = None
     resumed: bool = False
+    task: hub.StreamResponse | None = None
+    task_id: str = ""
 
 
 class Sharing:
     """A service whose streams of tasks are shared and resumed. Implements Service.
 
-    forward: names of the parameters that travel on. older: whether the agent's version is one whose streams need not
-    begin with a task. resumes: whether the agent's card offers to go on after its ids.
+    forward: names of the parameters that travel on. is_final: which status event ends a stream, for an agent of a
+    version whose streams say so and need not begin with a task; None for 1.0. resumes: whether the agent's card offers
+    to go on after its ids.
     """
 
     def __init__(
@@ -80,19 +92,19 @@ class Sharing:
         options: ReplayOptions | None = None,
         *,
         forward: Iterable[str] = (),
-        older: bool = False,
+        is_final: Finality | None = None,
         resumes: bool = False,
     ) -> None:
         options = options or ReplayOptions()
         self._service = service
-        self._keeps = options.tasks > 0
         self._forward = tuple(forward)
         self._personal = tuple(sorted(set(self._forward) - _IMPERSONAL - {"authorization"}))
-        self._older = older
+        self._is_final = is_final
+        self._older = is_final is not None
         self._resumes = resumes
         self._older_callers = older_versions()
         self._revalidate = options.revalidate
-        self._shelf = Shelf(service, options, resumes=resumes)
+        self._shelf = Shelf(service, options, resumes=resumes, is_final=is_final)
         #: subscriptions that the agent has not answered yet
         self._opening: dict[Key, asyncio.Event] = {}
 
@@ -105,12 +117,15 @@ class Sharing:
         return self._shelf.held
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
-        return await self._service.unary(call)
+        response = await self._service.unary(call)
+        if call.operation is ops.CANCEL_TASK and isinstance(response, hub.Task):
+            self._shelf.over(response)
+        return response
 
     def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
-        if self._keeps and call.operation is ops.SEND_STREAMING_MESSAGE:
+        if call.operation is ops.SEND_STREAMING_MESSAGE:
             return cast("AsyncGenerator[Res, None]", self._follow(cast("Any", call), self._sent))
-        if self._keeps and call.operation is ops.SUBSCRIBE_TO_TASK:
+        if call.operation is ops.SUBSCRIBE_TO_TASK:
             return cast("AsyncGenerator[Res, None]", self._follow(cast("Any", call), self._subscribed))
         return self._service.stream(call)
 
@@ -126,16 +141,24 @@ class Sharing:
         opened = await opening(call)
         reply = call.context.reply
         try:
+            if opened.task is not None:
+                if opened.task_id:
+                    reply[EVENT_PARAMETER] = opened.task_id
+                yield opened.task
             if opened.first is not None:
                 if opened.id:
                     reply[EVENT_PARAMETER] = opened.id
                 yield opened.first
             if opened.source is not None:
                 told = opened.reply
+                last = opened.first
                 async for event in opened.source:
                     if EVENT_PARAMETER in told and (id_ := self._id(told)):
                         reply[EVENT_PARAMETER] = id_
+                    last = event
                     yield event
+                if last is not None and self._ended_early(last):
+                    yield await self._how_it_ended(call, task_id_of(last))
             if opened.stream is None or opened.reader is None:
                 return
             reader, log = opened.reader, opened.stream.log
@@ -164,6 +187,25 @@ class Sharing:
             if opened.stream is not None and opened.reader is not None:
                 self._shelf.leave(opened.stream, opened.reader)
 
+    def _ended_early(self, last: hub.StreamResponse) -> bool:
+        """Whether a stream that is passed on as it is was closed in mid-work; see rule 3 of `feed`."""
+        if self._is_final is None or last.HasField("message") or not task_id_of(last):
+            return False
+        if last.HasField("status_update") and self._is_final(last.status_update):
+            return False
+        return last.HasField("artifact_update") or _state_of(last) in RUNNING
+
+    async def _how_it_ended(self, call: Call[Any, Any], task_id: str) -> hub.StreamResponse:
+        """The task, if it is over; what it brought since the last event is not known. Raises UNAVAILABLE otherwise."""
+        request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant)
+        try:
+            task = await self._service.unary(Call(ops.GET_TASK, request, call.context.replace(reply={})))
+        except A2AError as error:
+            raise ended_early() from error
+        if task.status.state in RUNNING:
+            raise ended_early()
+        return hub.StreamResponse(task=task)
+
     # ------------------------------------------------------------------ how it begins
 
     async def _sent(self, call: Call[Any, Any]) -> _Opened:
@@ -181,7 +223,10 @@ class Sharing:
             beginning = Beginning(first.task, id_, whole=complete, history=complete)
         else:
             new = not request.message.task_id
-            beginning = Beginning(_empty(first), id_, first, whole=new, history=new)
+            task = await self._task_before(call, first)
+            known = _empty(first) if task is None else task
+            beginning = Beginning(known, id_, first, whole=new or task is not None, history=new)
+            return self._kept(call, task_id, beginning, first, source, reply, task)
         return self._kept(call, task_id, beginning, first, source, reply)
 
     async def _subscribed(self, call: Call[Any, Any]) -> _Opened:
@@ -267,8 +312,10 @@ class Sharing:
         if after:
             context.reply[RESUME_PARAMETER] = GAP
         if not first.HasField("task"):
-            beginning = Beginning(_empty(first), id_, first, whole=False, history=False)
-            return self._kept(call, task_id, beginning, first, source, reply)
+            task = await self._task_before(call, first)
+            known = _empty(first) if task is None else task
+            beginning = Beginning(known, id_, first, whole=task is not None, history=False)
+            return self._kept(call, task_id, beginning, first, source, reply, task)
         known = _unmarked(first.task)
         if _state_of(first) in TERMINAL:
             shown = _marked(first, known, after, id_) if after else first
@@ -306,6 +353,10 @@ class Sharing:
         finally:
             _answer(call.context, reply)
 
+    async def _task_before(self, call: Call[Any, Any], first: hub.StreamResponse) -> hub.Task | None:
+        """The task as it was before the first event of a 1.0 agent, which should have begun with it."""
+        return None if self._older else await task_before(self._service, call, first, BEGINNING)
+
     def _id(self, reply: dict[str, str]) -> str:
         """Takes the agent's id of an event; empty where it gives none that can be gone on after."""
         id_ = reply.pop(EVENT_PARAMETER, "")
@@ -323,18 +374,23 @@ class Sharing:
         first: hub.StreamResponse,
         source: Events,
         reply: dict[str, str],
+        task: hub.Task | None = None,
     ) -> _Opened:
-        """A stream that others may join, if there is room for it."""
+        """A stream that others may join, if there is room for it. task: what comes before the first event, if made up."""
         key = self._whose(call), task_id
         stream = self._shelf.keep(
             key, task_id, beginning, self._travelling(call.context), call.request.tenant
         )
+        before = hub.StreamResponse(task=task) if task is not None else None
         if stream is None:
-            return _Opened(reply, first, beginning.id, source)
+            return _Opened(reply, first, beginning.id, source, task=before)
+        # Agents may number from 0 on; then there is no id before the first.
+        before_id = stream.log.id(stream.log.base) if stream.log.base >= 0 else ""
         stream.extensions = reply.get(EXTENSIONS_PARAMETER, "")
         reader = self._shelf.join(stream, stream.log.last)
         stream.feed.start(source, reply)
-        return _Opened(reply, first, stream.log.id(stream.log.last), None, stream, reader)
+        id_ = stream.log.id(stream.log.last)
+        return _Opened(reply, first, id_, None, stream, reader, task=before, task_id=before_id)
 
     def _joined(self, call: Call[Any, Any], stream: Stream, place: int, opened: _Opened) -> _Opened:
         context = call.context

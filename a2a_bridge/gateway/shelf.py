@@ -16,14 +16,19 @@ from dataclasses import dataclass
 from itertools import count
 
 from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import number_of
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service
+from a2a_bridge.dialects.marks import Finality
 from a2a_bridge.gateway.feed import Feed
 from a2a_bridge.gateway.replay import Log, Reader, ReplayOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 Key = tuple[Scope, str]
+
+#: seconds in which an agent may end the streams of a task itself that it has told to be over
+_MOMENT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +64,14 @@ class Stream:
 
 
 class Shelf:
-    """The streams of one agent. resumes: whether it can go on after its ids."""
+    """The streams of one agent. resumes: whether it can go on after its ids. is_final: see `Feed`."""
 
-    def __init__(self, service: Service, options: ReplayOptions, *, resumes: bool) -> None:
+    def __init__(
+        self, service: Service, options: ReplayOptions, *, resumes: bool, is_final: Finality | None = None
+    ) -> None:
         self._service = service
         self._resumes = resumes
+        self._is_final = is_final
         self._options = options
         self._epoch = f"g{secrets.token_hex(5)}"
         self._serial = count(1)
@@ -129,6 +137,7 @@ class Shelf:
             resumes=self._resumes,
             theirs=theirs,
             heard=beginning.id,
+            is_final=self._is_final,
             on_growth=lambda: self._weigh(stream),
         )
         if beginning.event is not None:
@@ -173,6 +182,16 @@ class Shelf:
             loop = asyncio.get_running_loop()
             stream.lingering = loop.call_later(self._options.linger, self._hang_up, stream)
 
+    def over(self, task: hub.Task) -> None:
+        """Has the streams of a task that is over end with its status, unless the agent ends them in the meantime."""
+        if task.status.state not in TERMINAL:
+            return
+        later = asyncio.get_running_loop().call_later
+        for stream in self._all:
+            # Ids of the agent's are for its events alone; agents that give any end their streams.
+            if stream.log.task_id == task.id and stream.log.live and not stream.theirs:
+                later(_MOMENT, self._conclude, stream, task)
+
     async def aclose(self) -> None:
         """Hangs up on all of them."""
         for stream in list(self._all):
@@ -213,6 +232,16 @@ class Shelf:
         self._idle.pop(stream, None)
         self._held -= stream.size
         stream.size = 0
+        self._hang_up(stream)
+
+    def _conclude(self, stream: Stream, task: hub.Task) -> None:
+        log = stream.log
+        if not log.live or log.ended:
+            return
+        update = hub.TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=task.status)
+        log.append(hub.StreamResponse(status_update=update))
+        self._weigh(stream)
+        log.stop()
         self._hang_up(stream)
 
     def _hang_up(self, stream: Stream) -> None:

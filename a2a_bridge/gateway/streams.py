@@ -1,11 +1,14 @@
 """Streams of a 0.x agent as 1.0 callers expect them: a task comes first, and `final` is the end. It keeps nothing.
 
+Callers of 0.x get their subscriptions in the same way: what happened before is lost otherwise.
+
 Rules:
 1. An update that comes first is preceded by a made-up snapshot with a mark (see `dialects.marks`): what the agent
    knows of the task, as far as it is not still to come as events; or what the update itself tells.
 2. A stream ends after a final event, whatever its state says. A closing event that a bridge made up is dropped.
 3. Nothing else changes: several tasks or messages in a row pass as they are.
-4. Subscribing to a task that has ended is UNSUPPORTED_OPERATION (spec 3.1.6), which costs one look at the task.
+4. Subscribing to a task that has ended is UNSUPPORTED_OPERATION for callers of 1.0 (spec 3.1.6), which costs one look at
+   the task. What 0.x agents answer to callers of 0.x is theirs.
 5. An agent that goes on after an event, as it was asked to, is not begun by a snapshot.
 """
 
@@ -34,12 +37,12 @@ _UPDATES = ("status_update", "artifact_update")
 
 
 async def begun_by_a_task(
-    service: Service, call: Call[Any, Any], is_final: Finality
+    service: Service, call: Call[Any, Any], is_final: Finality, *, refuses_ended: bool = True
 ) -> AsyncGenerator[hub.StreamResponse, None]:
-    """The stream of a call, which `service` answers in 0.x ways."""
+    """The stream of a call, which `service` answers in 0.x ways. refuses_ended: see rule 4."""
     subscribes = call.operation is ops.SUBSCRIBE_TO_TASK
     resumes = subscribes and bool(asked_after(call.context))
-    if subscribes and not resumes:
+    if subscribes and not resumes and refuses_ended:
         await _check_running(service, call)
     reply = call.context.reply
     begun = False
@@ -52,7 +55,7 @@ async def begun_by_a_task(
             # An agent that gives ids has gone on where it was asked to.
             if not begun and which in _UPDATES and not (resumes and EVENT_PARAMETER in reply):
                 id_ = reply.pop(EVENT_PARAMETER, None)
-                snapshot = hub.StreamResponse(task=await _snapshot(service, call, event))
+                snapshot = hub.StreamResponse(task=await task_before(service, call, event, SNAPSHOT))
                 if before := _before(id_):
                     reply[EVENT_PARAMETER] = before
                 yield snapshot
@@ -62,7 +65,7 @@ async def begun_by_a_task(
             yield event
             if which == "status_update" and is_final(event.status_update):
                 return
-    if resumes and not begun:
+    if resumes and not begun and refuses_ended:
         # Whoever cannot resume says nothing of a task that has ended, which is not the same as nothing left.
         await _check_running(service, call)
 
@@ -90,8 +93,13 @@ async def _check_running(service: Service, call: Call[Any, Any]) -> None:
         raise A2AError(Reason.UNSUPPORTED_OPERATION, text, metadata={"taskId": call.request.id})
 
 
-async def _snapshot(service: Service, call: Call[Any, Any], first: hub.StreamResponse) -> hub.Task:
-    """The task as it was before the first event, as well as that can be known."""
+async def task_before(
+    service: Service, call: Call[Any, Any], first: hub.StreamResponse, mark: str
+) -> hub.Task:
+    """The task as it was before the first event of a stream, an update, as well as that can be known. Costs a GetTask.
+
+    mark: see `dialects.marks`.
+    """
     update: Any = getattr(first, first.WhichOneof("payload") or "")
     try:
         task = await _get(service, call, update.task_id)
@@ -106,7 +114,7 @@ async def _snapshot(service: Service, call: Call[Any, Any], first: hub.StreamRes
     elif task.status.state == hub.TASK_STATE_UNSPECIFIED or is_terminal(task.status.state):
         task.status.Clear()
         task.status.state = hub.TASK_STATE_WORKING
-    synthesise(task, SNAPSHOT)
+    synthesise(task, mark)
     return task
 
 

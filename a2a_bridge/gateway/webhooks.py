@@ -358,8 +358,7 @@ def _carries(headers: Mapping[str, str], token: str) -> bool:
     scheme, _, credentials = (headers.get("authorization") or "").partition(" ")
     if scheme.lower() == _SCHEME.lower():
         given.append(credentials.strip())
-    # Each is compared, so that the time tells nothing.
-    return any([hmac.compare_digest(one.encode("utf-8", "surrogateescape"), token.encode()) for one in given])
+    return any(hmac.compare_digest(one.encode("utf-8", "surrogateescape"), token.encode()) for one in given)
 
 
 def _refused(status: int, why: str) -> int:

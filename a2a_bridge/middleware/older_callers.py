@@ -5,7 +5,8 @@ Rules:
    the status known last and a mark (see `dialects.marks`). A terminal status is final even if its agent left that out
    (Go 2 over gRPC of 0.3), so that it is not told twice. In a stream that is resumed a request for input is final only if
    the task still waits for that input.
-2. A snapshot that a bridge made up for 1.0 callers is dropped again; its status counts.
+2. A snapshot that a bridge made up for 1.0 callers is dropped again, and its status counts; but not when it begins a
+   subscription, which tells what happened before.
 3. Getting a push config without an id means the first one, or the one whose id is the task's (what agents of the
    time called it). Lists of push configs have no pages.
 4. All other callers pass by a single look at the version they speak.
@@ -95,11 +96,12 @@ class _OlderCallers:
         known = _LastKnown(call.request)
         resumed = call.operation is ops.SUBSCRIBE_TO_TASK and bool(asked_after(call.context))
         replayed = resumed
+        subscribed = call.operation is ops.SUBSCRIBE_TO_TASK
         async with aclosing(self._service.stream(call)) as events:
             async for event in events:
                 which = known.note(event)
                 resumed = False
-                if which == "task" and synthesised(event.task) == SNAPSHOT:
+                if which == "task" and not subscribed and synthesised(event.task) == SNAPSHOT:
                     continue
                 if which == "status_update" and event.status_update.status.state in TERMINAL:
                     yield _final(event, is_final)

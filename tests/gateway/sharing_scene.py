@@ -11,6 +11,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import EVENT_PARAMETER, LAST_EVENT_PARAMETER, Call, CallContext, Principal
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.service import Service
+from a2a_bridge.dialects.marks import Finality
 from a2a_bridge.gateway import ReplayOptions, Sharing
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.patience import PATIENCE
@@ -90,10 +91,11 @@ async def sharing(
     *,
     forward: Iterable[str] = ("authorization",),
     resumes: bool = True,
+    is_final: Finality | None = None,
 ) -> AsyncIterator[Sharing]:
     """What a gateway keeps, and nothing is left of it afterwards."""
     before = asyncio.all_tasks()
-    made = Sharing(service, options, forward=forward, resumes=resumes)
+    made = Sharing(service, options, forward=forward, resumes=resumes, is_final=is_final)
     try:
         yield made
     finally:

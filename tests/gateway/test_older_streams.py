@@ -167,9 +167,22 @@ async def test_a_task_that_has_ended_cannot_be_subscribed_to() -> None:
 
 
 async def test_callers_of_0_x_get_what_the_agent_sends() -> None:
-    agent = Agent(status(COMPLETED), task=task(COMPLETED))
-    assert await agent.stream(SUBSCRIBE, version="0.3") == [status(COMPLETED)]
+    agent = Agent(status(), status(COMPLETED), task=task(COMPLETED))
+    assert await agent.stream(version="0.3") == [status(), status(COMPLETED)]
     assert agent.asked == 0
+
+
+async def test_callers_of_0_x_that_resubscribe_get_what_happened_meanwhile() -> None:
+    known = task(WORKING, artifact("1", "2"))
+    agent = Agent(piece("2"), status(COMPLETED), task=known)
+    first, *rest = await agent.stream(SUBSCRIBE, version="0.3")
+    assert list(first.task.artifacts) == [artifact("1")]
+    assert rest == [piece("2"), status(COMPLETED)]
+    # A task that is over is not refused, and what the agent says of it passes.
+    agent = Agent(status(COMPLETED), task=task(COMPLETED))
+    _, *rest = await agent.stream(SUBSCRIBE, version="0.3")
+    assert rest == [status(COMPLETED)]
+    assert await Agent().stream(SUBSCRIBE, version="0.3") != []  # a closing status, as before
 
 
 async def test_a_caller_that_hangs_up_ends_the_agents_stream() -> None:

@@ -278,7 +278,7 @@ async def test_the_token_comes_under_any_name_in_use(header: str, value: str) ->
         assert posted.headers["x-a2a-notification-token"] == "theirs"
         assert posted.headers["a2a-notification-token"] == "theirs"
         assert posted.headers["authorization"] == "Bearer secret"
-        assert await links.post(path, NOTE, **{header: value.format(token="theirs")}) == 401
+        assert await links.post(path, NOTE, **{header: value.format(token=token[1:])}) == 401
 
 
 async def test_each_refusal_is_a_warning_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:

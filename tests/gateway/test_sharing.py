@@ -14,6 +14,7 @@ from a2a_bridge.core.call import EVENT_PARAMETER, RESUME_PARAMETER, Call, CallCo
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.lifecycle import advance
 from a2a_bridge.core.resume import GAP, RESUME_URI, GapMark, asked_after, gap_of
+from a2a_bridge.dialects.marks import BEGINNING, synthesised
 from a2a_bridge.gateway import ReplayOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, holding, yielding
@@ -30,7 +31,7 @@ from tests.gateway.sharing_scene import (
     sharing,
     subscribing,
 )
-from tests.resume.scripted import Anew, Log, became, begun, chunk, whole
+from tests.resume.scripted import TASK, Anew, Log, became, begun, chunk, whole
 
 numberings = pytest.mark.parametrize("own", [True, False], ids=["agent's ids", "our ids"])
 
@@ -333,13 +334,40 @@ async def test_ids_that_begin_at_0() -> None:
             call.context.reply[EVENT_PARAMETER] = str(number)
             yield events[number]
 
+    async def unary(call: Call[Any, Any], /) -> hub.Task:
+        return begun().task
+
     agent = Probe()
-    agent.on_stream = stream
+    agent.on_stream, agent.on_unary = stream, unary
     for breaks in range(1, len(events)):
         async with sharing(Shaky(agent, breaks)) as service:
             seen = await read(service, sending())
-        assert contents(seen) == events
-        assert [id_ for id_, _ in seen] == ["0", "1", "2"]
+        assert contents(seen)[1:] == events
+        assert [id_ for id_, _ in seen] == ["", "0", "1", "2"]
+
+
+@pytest.mark.parametrize("options", [QUICK, ReplayOptions(tasks=0)], ids=["kept", "not kept"])
+async def test_a_stream_that_begins_with_an_update_gets_its_task(options: ReplayOptions) -> None:
+    """Java's agents begin so when they call `submit()`; streams of 1.0 begin with the task (spec 3.1.2)."""
+    log = Log(*whole(2), numbered=False)
+    beginning = log.events[1]
+
+    async def stream(call: Call[Any, Any], /) -> AsyncGenerator[hub.StreamResponse, None]:
+        for event in log.events[1:]:
+            yield event
+
+    agent = Probe()
+    agent.on_stream, agent.on_unary = stream, log.unary
+    for call in (sending(), subscribing()):
+        async with sharing(agent, options) as service:
+            first, *rest = await read(service, call)
+        assert contents(rest) == log.events[1:]
+        assert synthesised(first[1].task) == BEGINNING
+        assert first[1].task.status == beginning.status_update.status
+        assert (first[1].task.id, first[1].task.context_id) == (TASK, "context-1")
+        if options is QUICK:
+            ids = [id_.rpartition("-")[2] for id_, _ in (first, *rest)]
+            assert ids == [str(number) for number in range(len(log.events))]
 
 
 async def test_the_agents_gap_is_passed_on() -> None:

@@ -340,6 +340,9 @@ async def test_what_subscriptions_begin_with_waits_for_readers_too() -> None:
 
 @pytest.mark.parametrize("reason", [Reason.TASK_NOT_FOUND, Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED])
 async def test_what_the_agent_refuses_meanwhile_is_told(reason: Reason) -> None:
+    async def refuse(call: Any) -> Any:
+        raise A2AError(reason)
+
     log = Log(*whole(4)[:3], numbered=False)
     agent = Shaky(log, 3)
     async with sharing(agent) as service:
@@ -347,9 +350,26 @@ async def test_what_the_agent_refuses_meanwhile_is_told(reason: Reason) -> None:
         await anext(stream)
         agent.service = refusing = Probe()
         refusing.on_stream = yielding(A2AError(reason))
+        refusing.on_unary = refuse
         with pytest.raises(A2AError) as caught:
             await rest(stream)
     assert caught.value.reason is reason
+
+
+@pytest.mark.parametrize("reason", [Reason.TASK_NOT_FOUND, Reason.METHOD_NOT_FOUND, Reason.INVALID_PARAMS])
+async def test_a_refused_subscription_of_a_task_that_is_there_is_the_break(reason: Reason) -> None:
+    """Some agents forget the streams of a task that they still have, and say that there is no such task."""
+    log = Log(*whole(4)[:3], numbered=False)
+    agent = Shaky(log, 3)
+    async with sharing(agent) as service:
+        stream = numbered(service, sending())
+        await anext(stream)
+        agent.service = refusing = Probe()
+        refusing.on_stream = yielding(A2AError(reason))
+        refusing.on_unary = log.unary
+        with pytest.raises(A2AError, match="connection broke") as caught:
+            await rest(stream)
+    assert caught.value.reason is Reason.UNAVAILABLE
 
 
 async def test_an_agent_without_subscriptions_is_the_break_itself() -> None:

@@ -136,9 +136,12 @@ async def test_without_a_task_there_is_nothing_to_close(events: list[Any]) -> No
 async def test_a_snapshot_a_bridge_made_up_is_dropped_and_its_status_kept() -> None:
     snapshot = task()
     synthesise(snapshot.task, SNAPSHOT)
-    got = await streamed(Probe(), snapshot, artifact())
+    got = await streamed(Probe(), snapshot, artifact(), call=send_stream)
     assert [one.WhichOneof("payload") for one in got] == ["artifact_update", "status_update"]
     assert got[1].status_update.status.state == WORKING
+    # A subscription begins with it, or what happened before would be lost.
+    got = await streamed(Probe(), snapshot, artifact())
+    assert [one.WhichOneof("payload") for one in got] == ["task", "artifact_update", "status_update"]
 
 
 async def test_an_error_stays_the_end() -> None:

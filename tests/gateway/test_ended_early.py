@@ -1,0 +1,188 @@
+"""Streams of 0.x agents that end, or stay open, without a final event: readers learn what became of the task."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.dialects.marks import by_state, say_final
+from a2a_bridge.gateway import ReplayOptions, shelf
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.gateway.sharing_scene import (
+    PATIENCE,
+    QUICK,
+    contents,
+    context,
+    numbered,
+    read,
+    sending,
+    sharing,
+    subscribing,
+)
+from tests.resume.scripted import TASK, Log, became, begun, chunk, whole
+
+CANCELED = hub.TASK_STATE_CANCELED
+WORKING = hub.TASK_STATE_WORKING
+
+kept = pytest.mark.parametrize(
+    "options", [QUICK, ReplayOptions(tasks=0)], ids=["streams are kept", "streams pass as they are"]
+)
+
+
+class Hasty(Log):
+    """Its stream of a message ends after some events, as if all was said; it forgets who subscribes, if told so."""
+
+    def __init__(self, *events: hub.StreamResponse, after: int, forgets: bool = False) -> None:
+        super().__init__(*events, numbered=False)
+        self.after = after
+        self.forgets = forgets
+
+    @property
+    def asked(self) -> int:
+        return sum(call.operation is ops.GET_TASK for call in self.calls)
+
+    async def unary(self, call: Call[Any, Any], /) -> Any:
+        if call.operation is ops.CANCEL_TASK:
+            self.events.append(became(CANCELED))  # and says nothing to those who listen
+            return self.task()
+        return await super().unary(call)
+
+    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+        if call.operation is ops.SUBSCRIBE_TO_TASK and self.forgets:
+            raise A2AError(Reason.TASK_NOT_FOUND)
+        count = 0
+        async with aclosing(super().stream(call)) as events:
+            async for event in events:
+                yield event
+                count += 1
+                if count == self.after and call.operation is ops.SEND_STREAMING_MESSAGE:
+                    return
+
+
+async def test_the_end_that_the_stream_did_not_bring_is_looked_up() -> None:
+    events = whole(4)
+    for after in range(1, len(events)):
+        agent = Hasty(*events, after=after, forgets=True)
+        async with sharing(agent, is_final=by_state) as service:
+            seen = contents(await read(service, sending()))
+        assert seen[:after] == events[:after]
+        texts = [part.text for one in seen for part in one.artifact_update.artifact.parts]
+        assert texts == [f"part {number}. " for number in range(4)]
+        assert seen[-1].status_update.status.state == hub.TASK_STATE_COMPLETED
+        assert agent.asked == 1
+
+
+async def test_a_stream_that_passes_as_it_is_ends_with_the_task() -> None:
+    events = whole(4)
+    agent = Hasty(*events, after=3)
+    async with sharing(agent, ReplayOptions(tasks=0), is_final=by_state) as service:
+        *seen, last = contents(await read(service, sending()))
+    assert seen == events[:3]
+    assert last.task == agent.task()
+    assert agent.asked == 1
+
+
+async def test_a_task_that_goes_on_is_subscribed_to() -> None:
+    events = whole(4)
+    agent = Hasty(*events[:3], after=3)
+    async with sharing(agent, is_final=by_state) as service, aclosing(numbered(service, sending())) as stream:
+        seen = [await anext(stream) for _ in range(3)]
+        async with asyncio.timeout(PATIENCE):
+            while not any(call.operation is ops.SUBSCRIBE_TO_TASK for call in agent.calls):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        agent.add(*events[3:])
+        seen += [one async for one in stream]
+    assert contents(seen)[-1] == events[-1]
+
+
+@kept
+async def test_a_task_that_goes_on_and_cannot_be_subscribed_to_is_an_error(options: ReplayOptions) -> None:
+    agent = Hasty(*whole(4)[:3], after=3, forgets=True)
+    async with sharing(agent, options, is_final=by_state) as service:
+        with pytest.raises(A2AError, match="ended before its task did") as caught:
+            await read(service, sending())
+    assert (caught.value.reason, caught.value.retry_after) == (Reason.UNAVAILABLE, 0.0)
+
+
+@kept
+@pytest.mark.parametrize(
+    "last", [became(hub.TASK_STATE_INPUT_REQUIRED), became(hub.TASK_STATE_AUTH_REQUIRED), became(WORKING)]
+)
+async def test_what_comes_to_rest_or_is_final_is_an_end(
+    options: ReplayOptions, last: hub.StreamResponse
+) -> None:
+    end = hub.StreamResponse()
+    end.CopyFrom(last)
+    if end.status_update.status.state == WORKING:
+        say_final(end.status_update, True)
+    agent = Hasty(begun(), end, after=2)
+    async with sharing(agent, options, is_final=by_state) as service:
+        assert contents(await read(service, sending())) == [begun(), end]
+    assert agent.asked == 0
+
+
+@kept
+async def test_agents_of_1_0_are_taken_at_their_word(options: ReplayOptions) -> None:
+    agent = Hasty(*whole(4), after=3)
+    async with sharing(agent, options) as service:
+        assert len(await read(service, sending())) == 3
+    assert agent.asked == 0
+
+
+def cancelling() -> Call[Any, Any]:
+    return Call(ops.CANCEL_TASK, hub.CancelTaskRequest(id=TASK), context())
+
+
+async def test_streams_of_a_cancelled_task_end_although_the_agent_leaves_them_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shelf, "_MOMENT", 0.01)
+    agent = Hasty(begun(), became(WORKING), after=100)
+    async with sharing(agent, is_final=by_state) as service, aclosing(numbered(service, sending())) as stream:
+        seen = [await anext(stream) for _ in range(2)]
+        async with aclosing(numbered(service, subscribing())) as second:
+            await anext(second)
+            await service.unary(cancelling())
+            seen += [one async for one in stream]
+            assert [one.status_update.status.state for one in contents([one async for one in second])] == [
+                CANCELED
+            ]
+    assert contents(seen)[2:] == [became(CANCELED)]
+
+
+async def test_an_agent_that_ends_the_streams_of_a_cancelled_task_does_it_in_its_own_words() -> None:
+    agent = Hasty(begun(), became(WORKING), after=100)
+    said = became(CANCELED)
+    said.status_update.metadata["by"] = "the agent"
+    async with sharing(agent, is_final=by_state) as service, aclosing(numbered(service, sending())) as stream:
+        seen = [await anext(stream) for _ in range(2)]
+        await service.unary(cancelling())
+        agent.events.pop()
+        agent.add(said)
+        seen += [one async for one in stream]
+    assert contents(seen)[2:] == [said]
+
+
+async def test_other_streams_are_left_alone_by_a_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shelf, "_MOMENT", 0.0)
+    agent = Hasty(begun(), became(WORKING), after=100)
+    other = hub.Task(id="another", status=hub.TaskStatus(state=CANCELED))
+
+    async def unary(call: Call[Any, Any], /) -> Any:
+        return other
+
+    async with sharing(agent, is_final=by_state) as service, aclosing(numbered(service, sending())) as stream:
+        seen = [await anext(stream) for _ in range(2)]
+        agent.unary = unary  # type: ignore[method-assign]
+        await service.unary(Call(ops.CANCEL_TASK, hub.CancelTaskRequest(id="another"), context()))
+        await asyncio.sleep(0)
+        agent.add(chunk("more"), became(hub.TASK_STATE_COMPLETED))
+        seen += [one async for one in stream]
+    assert contents(seen)[2:] == [chunk("more"), became(hub.TASK_STATE_COMPLETED)]
