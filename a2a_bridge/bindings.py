@@ -185,8 +185,8 @@ class Host(Protocol):
 #: (base URL the caller used for the mount, without a trailing slash) → a JSON document
 Document = Callable[[str], bytes]
 
-#: (the same, the query as it was sent) → a JSON document. Raises A2AError to refuse the query.
-Variant = Callable[[str, str], bytes]
+#: (the same, the query as it was sent, the value of A2A-Version) → a JSON document. Raises A2AError to refuse the query.
+Variant = Callable[[str, str, str], bytes]
 
 
 #: (path below the receiver's, header names in lower case, body) → HTTP status. Raises A2AError to refuse.
@@ -199,7 +199,7 @@ class DocumentHost(Host, Protocol):
     def publish(self, path: str, document: Document, variant: Variant | None = None) -> None:
         """Serves `document` at an absolute path with ETag, Cache-Control and conditional requests.
 
-        variant: what to serve to requests with a query; the same document when it is None.
+        variant: what to serve to requests with a query or A2A-Version; the same document when it is None.
         """
         ...
 

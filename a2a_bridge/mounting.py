@@ -28,8 +28,8 @@ class ServeOptions:
     the card says instead of the listening addresses. grace: seconds running calls get when the server is
     left. middleware: further middleware, innermost, listed from the outside in. grpc_tls: server
     credentials for gRPC, which cannot use the `host.tls` that HTTP takes. usage: counts callers, if given.
-    grpc_urls: how the card writes gRPC addresses. advertise: the bindings that the card lists; empty for all that are
-    served. push: post notifications to the webhooks of hosted tasks,
+    grpc_urls: how the card writes gRPC addresses. advertise, card_versions: the bindings and the versions that the card
+    lists; empty for all that are served. push: post notifications to the webhooks of hosted tasks,
     where the card declares them; push_options says where they may lead. push_relay: base URL by which the
     agent behind a gateway reaches the gateway, which then posts on what the agent posts, in the version of whoever
     registered; empty leaves it to the agent. list_tasks_memory: for how many tasks a gateway answers ListTasks where
@@ -50,6 +50,7 @@ class ServeOptions:
     usage: Usage | None = None
     grpc_urls: GrpcUrls = "both-in-0.x"
     advertise: tuple[str, ...] = ()
+    card_versions: tuple[str, ...] = ()
     push: bool = True
     push_options: PushOptions = field(default_factory=PushOptions)
     push_relay: str = ""

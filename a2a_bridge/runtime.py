@@ -289,6 +289,7 @@ async def serve_service(
         secure=options.host.tls is not None,
         grpc_urls=options.grpc_urls,
         bindings=options.advertise,
+        versions=options.card_versions,
         grpc_secure=options.host_of("grpc").tls is not None,
         carries=rewrites_card,
     )
@@ -348,6 +349,7 @@ def asgi(
         public_grpc=options.public_grpc,
         grpc_urls=options.grpc_urls,
         bindings=options.advertise,
+        versions=options.card_versions,
     )
     service = compose(started(one), _addressed(advertisement))
     dialects = dialects_of(plan)

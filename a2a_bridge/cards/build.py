@@ -13,13 +13,17 @@ Rules:
    With interfaces of 1.0 alone it is a card of 1.0 and nothing else.
 5. Some readers refuse a whole card for one interface. So the card can be asked for with some bindings only
    (`?bindings=JSONRPC,HTTP+JSON`), and bindings can be left out of it for everybody while they are served.
+6. The document for all versions is not valid under the schema of one. A reader that names a version, by `?version=1.0`
+   or by the header A2A-Version, gets the card of that version alone, with the interfaces of that version. A version
+   that is not served is refused in a query, and means nothing in a header, which clients send with all they ask for.
+   `versions` makes the document one for these versions only, for everybody.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from a2a_bridge.bindings import Document, ListenAddress, Variant, module_name
@@ -80,6 +84,18 @@ class Mounted:
         return by_version(self.interface.protocol_version)
 
 
+class _Wanted(NamedTuple):
+    """What a reader wants of a card."""
+
+    #: the only bindings to list, as `bindings.module_name` spells them; empty for all
+    bindings: frozenset[str] = frozenset()
+    #: the only version; empty for all in one document
+    version: str = ""
+
+
+_ALL = _Wanted()
+
+
 class Advertisement:
     """The card as callers see it: a function of the base URL they used.
 
@@ -88,7 +104,7 @@ class Advertisement:
     path. public_grpc: `host:port` of the gRPC interfaces as the outside sees them, or a URL; `https://` and port 443 mean
     TLS. secure: whether our own
     HTTP listeners speak TLS. grpc_urls: see `GrpcUrls`. grpc_secure: whether those have https in them.
-    bindings: those that the card lists; empty for all that are mounted. carries: whether the card is of an agent elsewhere, so that what only an older version says travels on with it
+    bindings, versions: those that the card lists; empty for all that are mounted. carries: whether the card is of an agent elsewhere, so that what only an older version says travels on with it
     to bridges further on; who is hosted here never sees nor shows that.
     """
 
@@ -104,10 +120,12 @@ class Advertisement:
         grpc_urls: GrpcUrls = "both-in-0.x",
         grpc_secure: bool = False,
         bindings: Collection[str] = (),
+        versions: Collection[str] = (),
         carries: bool = False,
     ) -> None:
         self._card = card
         self._bindings = frozenset(map(module_name, bindings))
+        self._versions = frozenset(versions)
         self._carries = carries
         self._grpc_urls = grpc_urls
         self.mounted = tuple(mounted)
@@ -118,7 +136,7 @@ class Advertisement:
         secured = grpc_secure or scheme == "https" or self._public_grpc.endswith(":443")
         self._grpc_scheme = "https" if secured else "http"
         self._scheme = "https" if secure else "http"
-        self._documents: dict[tuple[str, str, frozenset[str]], bytes] = {}
+        self._documents: dict[tuple[str, str, _Wanted], bytes] = {}
 
     def settle(self, mounted: Sequence[Mounted], card_address: ListenAddress | None) -> None:
         """Puts in the addresses that the system gave, once the listeners are open."""
@@ -126,15 +144,15 @@ class Advertisement:
         self._card_address = card_address
         self._documents.clear()
 
-    def card(self, base_url: str = "", bindings: frozenset[str] = frozenset()) -> hub.AgentCard:
-        """The card for a caller who reached the card's listener by `base_url` (scheme, host, mount prefix).
+    def card(self, base_url: str = "") -> hub.AgentCard:
+        """The card for a caller who reached the card's listener by `base_url` (scheme, host, mount prefix)."""
+        return self._made(base_url, _ALL)
 
-        bindings: the only ones to list, as `bindings.module_name` spells them; empty for all.
-        """
+    def _made(self, base_url: str, wanted: _Wanted) -> hub.AgentCard:
         made = hub.AgentCard()
         made.CopyFrom(self._card if self._carries else without_residue(self._card))
         del made.supported_interfaces[:]
-        made.supported_interfaces.extend(self._interfaces(base_url, bindings, http=self._grpc_urls == "http"))
+        made.supported_interfaces.extend(self._interfaces(base_url, wanted, http=self._grpc_urls == "http"))
         return made
 
     def document(self, base_url: str) -> bytes:
@@ -150,34 +168,47 @@ class Advertisement:
         return self.document_for_0_2 if path == OLD_WELL_KNOWN_PATH else self.document
 
     def variant_at(self, path: str) -> Variant:
-        """The document to serve at one of `paths` to requests with a query."""
+        """The document to serve at one of `paths` to requests with a query or a version."""
         reader = FOR_0_2 if path == OLD_WELL_KNOWN_PATH else WHOLE
 
-        def document(base_url: str, query: str) -> bytes:
-            return self._remembered(base_url, reader, self._asked_for(query))
+        def document(base_url: str, query: str, version: str) -> bytes:
+            wanted = self._asked_for(query, version)
+            old = wanted.version == "0.2.5"
+            return self._remembered(base_url, FOR_0_2 if old else reader, wanted)
 
         return document
 
-    def _asked_for(self, query: str) -> frozenset[str]:
-        """The bindings that a query names. Raises INVALID_PARAMS when none of them is in the card."""
+    def _asked_for(self, query: str, declared: str) -> _Wanted:
+        """What a query and the version of a request name. Raises INVALID_PARAMS when the card has none of it."""
+        given = parse_qsl(query)
         # A plus sign in a query is a space, and people will write one.
-        texts = [value for name, value in parse_qsl(query) if name == "bindings"]
-        wanted = {module_name(one) for text in texts for one in text.split(",") if one.strip()}
-        if not wanted:
-            return frozenset()
-        listed = {module_name(one.interface.protocol_binding) for one in self._listed()}
-        if wanted.isdisjoint(listed):
-            kinds = ", ".join(dict.fromkeys(one.interface.protocol_binding for one in self._listed()))
+        texts = [value for name, value in given if name == "bindings"]
+        bindings = {module_name(one) for text in texts for one in text.split(",") if one.strip()}
+        listed = {module_name(one.interface.protocol_binding): one for one in self._listed()}
+        if bindings and bindings.isdisjoint(listed):
+            kinds = ", ".join(dict.fromkeys(one.interface.protocol_binding for one in listed.values()))
             raise invalid_params("bindings", f"names none of the bindings of this card: {kinds}")
-        return frozenset(wanted & listed)
+        versions = list(dict.fromkeys(one.version for one in self._listed()))
+        version = _newest_of(declared)
+        for named in (value for name, value in given if name == "version" and value.strip()):
+            version = _newest_of(named)
+            if version not in versions:
+                raise invalid_params(
+                    "version", f"is none of the versions of this card: {', '.join(versions)}"
+                )
+        return _Wanted(frozenset(bindings & listed.keys()), version if version in versions else "")
 
-    def _listed(self, bindings: frozenset[str] = frozenset()) -> list[Mounted]:
-        """What the card lists, of these bindings only if there are any."""
+    def _listed(self, wanted: _Wanted | None = None) -> list[Mounted]:
+        """What the card lists, and a reader wants."""
+        wanted = wanted or _ALL
         return [
             one
             for one in self.mounted
             for name in (module_name(one.interface.protocol_binding),)
-            if (not self._bindings or name in self._bindings) and (not bindings or name in bindings)
+            if (not self._bindings or name in self._bindings)
+            and (not self._versions or one.version in self._versions)
+            and (not wanted.bindings or name in wanted.bindings)
+            and (not wanted.version or one.version == wanted.version)
         ]
 
     def paths(self) -> tuple[str, ...]:
@@ -188,32 +219,40 @@ class Advertisement:
             found = [*V1_0.card.paths, *found, OLD_WELL_KNOWN_PATH]
         return tuple(dict.fromkeys(found or V1_0.card.paths))
 
-    def _remembered(self, base_url: str, reader: str, bindings: frozenset[str] = frozenset()) -> bytes:
-        known = self._documents.get((base_url, reader, bindings))
+    def _remembered(self, base_url: str, reader: str, wanted: _Wanted | None = None) -> bytes:
+        wanted = wanted or _ALL
+        known = self._documents.get((base_url, reader, wanted))
         if known is None:
             if len(self._documents) >= _REMEMBERED:
                 self._documents.clear()
-            tree = self._tree(base_url, bindings)
+            tree = self._tree(base_url, wanted)
             known = dumps(without_mutual_tls(tree) if reader == FOR_0_2 else tree)
-            self._documents[base_url, reader, bindings] = known
+            self._documents[base_url, reader, wanted] = known
         return known
 
-    def _tree(self, base_url: str, bindings: frozenset[str]) -> JsonObject:
-        card = self.card(base_url, bindings)
-        old = self._old(bindings)
-        return dual(card, self._shown(base_url, bindings), old) if old else V1_0.card.encode(card)
+    def _tree(self, base_url: str, wanted: _Wanted) -> JsonObject:
+        old = self._old(wanted)
+        if wanted.version and old:
+            tree = old[0].card.encode(without_residue(self._shown(base_url, wanted)))
+            # A member of 1.0, where 0.x cards say what theirs cannot, such as two entries for one interface.
+            tree.pop("supportedInterfaces", None)
+            return tree
+        card = self._made(base_url, wanted)
+        if wanted.version:
+            return V1_0.card.encode(without_residue(card))
+        return dual(card, self._shown(base_url, wanted), old) if old else V1_0.card.encode(card)
 
-    def _old(self, bindings: frozenset[str] = frozenset()) -> list[Dialect]:
+    def _old(self, wanted: _Wanted | None = None) -> list[Dialect]:
         """The dialects of 0.x that are declared, newest first."""
-        declared = [one.dialect for one in self._listed(bindings) if is_old(one.interface)]
+        declared = [one.dialect for one in self._listed(wanted) if is_old(one.interface)]
         return [dialect for dialect in KNOWN if dialect in declared]
 
-    def _shown(self, base_url: str, bindings: frozenset[str]) -> hub.AgentCard:
+    def _shown(self, base_url: str, wanted: _Wanted) -> hub.AgentCard:
         """The card with the interfaces that its 0.x members are to name, the main one first."""
         made = hub.AgentCard()
         made.CopyFrom(self._card)
         del made.supported_interfaces[:]
-        listed = places(self._interfaces(base_url, bindings, http=self._grpc_urls != "bare"))
+        listed = places(self._interfaces(base_url, wanted, http=self._grpc_urls != "bare"))
         main = main_interface(listed)
         if main is not None:
             for one in listed:
@@ -227,9 +266,9 @@ class Advertisement:
                     bare.url = one.url.partition("://")[2]
         return made
 
-    def _interfaces(self, base_url: str, bindings: frozenset[str], *, http: bool) -> list[hub.AgentInterface]:
+    def _interfaces(self, base_url: str, wanted: _Wanted, *, http: bool) -> list[hub.AgentInterface]:
         made = []
-        for one in self._listed(bindings):
+        for one in self._listed(wanted):
             added = hub.AgentInterface()
             added.CopyFrom(one.interface)
             added.protocol_version = one.version
@@ -262,6 +301,15 @@ class Advertisement:
         elif host in WILDCARDS:
             host = _host(base_url) or "127.0.0.1"
         return str(ListenAddress(host, one.address.port))
+
+
+def _newest_of(text: str) -> str:
+    """The version that a reader names, as its dialect is called; empty for none and for one that is not known.
+
+    As with all requests, several may be named by commas; the newest known counts.
+    """
+    named = {by_version(one.strip()) for one in text.split(",")}
+    return next((dialect.version for dialect in KNOWN if dialect in named), "")
 
 
 def _host(url: str) -> str:

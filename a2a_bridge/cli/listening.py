@@ -48,6 +48,7 @@ class Listening:
         limits: Limits,
         push_relay: str = "",
         advertise: str = "",
+        card_versions: str = "",
     ) -> Listening:
         """JSON-RPC at `/` and HTTP+JSON at the root paths of one listener, gRPC on another, in each version.
 
@@ -76,6 +77,14 @@ class Listening:
             raise typer.BadParameter(
                 f"{advertise!r} is not all of {', '.join(served)}", param_hint="--advertise"
             )
+        shown = tuple(dialect.version for dialect in _dialects(card_versions, "--card-versions"))
+        if not {
+            one.protocol_version for one in mounted if not listed or one.protocol_binding in listed
+        } >= set(shown):
+            raise typer.BadParameter(
+                f"{card_versions!r} is not all served; see --versions and --advertise",
+                param_hint="--card-versions",
+            )
         for address, flag in ((public_url, "--public-url"), (push_relay, "--push-relay")):
             if address and not address.startswith(("http://", "https://")):
                 raise typer.BadParameter(f"{address!r} is not an http(s) URL", param_hint=flag)
@@ -102,11 +111,12 @@ class Listening:
             usage=counting.table if counting is not None else None,
             push_relay=push_relay,
             advertise=listed,
+            card_versions=shown,
         )
         return cls(mounted, options, counting)
 
 
-def _dialects(versions: str) -> list[Dialect]:
-    """The dialects of `--versions`, each once. Raises typer.BadParameter."""
+def _dialects(versions: str, flag: str = "--versions") -> list[Dialect]:
+    """The dialects that a flag names, each once. Raises typer.BadParameter."""
     texts = filter(None, map(str.strip, versions.split(",")))
-    return list(dict.fromkeys(known_dialect(text, "--versions") for text in texts))
+    return list(dict.fromkeys(known_dialect(text, flag) for text in texts))

@@ -102,6 +102,14 @@ Advertise = Annotated[
         help="The bindings that the card lists, of JSONRPC, HTTP+JSON and GRPC; all that are served else.",
     ),
 ]
+CardVersions = Annotated[
+    str,
+    typer.Option(
+        metavar="VERSION,…",
+        envvar=PREFIX + "CARD_VERSIONS",
+        help="The versions that the card is for; all that are served else, in one document.",
+    ),
+]
 ForwardedAllowIps = Annotated[
     str,
     typer.Option(

@@ -354,8 +354,15 @@ class Sharing:
             _answer(call.context, reply)
 
     async def _task_before(self, call: Call[Any, Any], first: hub.StreamResponse) -> hub.Task | None:
-        """The task as it was before the first event of a 1.0 agent, which should have begun with it."""
-        return None if self._older else await task_before(self._service, call, first, BEGINNING)
+        """The task as it was before the first event of a 1.0 agent, which should have begun with it.
+
+        None for other agents, and for a message to a task, which the caller knows: SDKs begin its stream with an update.
+        """
+        request = call.request
+        known = isinstance(request, hub.SendMessageRequest) and bool(request.message.task_id)
+        if self._older or known:
+            return None
+        return await task_before(self._service, call, first, BEGINNING)
 
     def _id(self, reply: dict[str, str]) -> str:
         """Takes the agent's id of an event; empty where it gives none that can be gone on after."""

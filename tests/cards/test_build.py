@@ -404,7 +404,7 @@ def test_bindings_may_be_left_out_of_the_card() -> None:
     path = "/.well-known/agent-card.json"
 
     def listed(made: Advertisement, query: str) -> set[str]:
-        tree: Any = loads_exact(made.variant_at(path)("", query))
+        tree: Any = loads_exact(made.variant_at(path)("", query, ""))
         old = {tree["preferredTransport"], *(one["transport"] for one in tree["additionalInterfaces"])}
         found = {one["protocolBinding"] for one in tree["supportedInterfaces"]}
         assert old == found
@@ -425,3 +425,52 @@ def test_bindings_may_be_left_out_of_the_card() -> None:
     assert listed(fewer, "bindings=JSONRPC") == {"JSONRPC"}
     with pytest.raises(A2AError):
         listed(fewer, "bindings=GRPC")
+
+
+def versioned(made: Advertisement, query: str = "", version: str = "") -> Any:
+    return loads_exact(made.variant_at("/.well-known/agent-card.json")("http://h", query, version))
+
+
+def test_a_reader_that_names_a_version_gets_the_card_of_that_version() -> None:
+    mounted = [
+        *(http(version=one) for one in ("1.0", "0.3", "0.2.5")),
+        *(grpc(version=one) for one in ("1.0", "0.3")),
+    ]
+    made = Advertisement(CARD, mounted, card_address=HTTP)
+    newest = versioned(made, "version=1.0")
+    assert newest == versioned(made, version="1.0") == versioned(made, version="0.3, 1.0.1")
+    assert newest == V1_0.card.encode(V1_0.card.decode(newest))  # no member that 1.0 does not know
+    assert not {"url", "preferredTransport", "additionalInterfaces", "protocolVersion"} & newest.keys()
+    assert [one["protocolVersion"] for one in newest["supportedInterfaces"]] == ["1.0", "1.0"]
+    for version in ("0.3", "0.2.5"):
+        older = versioned(made, f"version={version}")
+        assert older == versioned(made, version=version)
+        assert "supportedInterfaces" not in older
+        assert older["protocolVersion"].startswith(version)
+        assert older["url"] == "http://h/"
+    assert {one["transport"] for one in versioned(made, version="0.3")["additionalInterfaces"]} == {
+        "JSONRPC",
+        "GRPC",
+    }
+    # A header goes with every request of a client: one that means nothing here changes nothing.
+    everything = loads_exact(made.document("http://h"))
+    for other in ("", "9.9", "0.1", "nonsense"):
+        assert versioned(made, version=other) == everything
+    assert versioned(made, "version=") == everything
+    for query in ("version=0.1", "version=9.9", "version=x"):
+        with pytest.raises(
+            A2AError, match=r"none of the versions of this card: 1\.0, 0\.3, 0\.2\.5"
+        ) as caught:
+            versioned(made, query)
+        assert caught.value.violations[0].field == "version"
+
+
+def test_the_card_can_be_for_some_versions_only() -> None:
+    mounted = [http(version=one) for one in ("1.0", "0.3")]
+    made = Advertisement(CARD, mounted, card_address=HTTP, versions=["1.0"])
+    tree: Any = loads_exact(made.document("http://h"))
+    assert [one["protocolVersion"] for one in tree["supportedInterfaces"]] == ["1.0"]
+    assert "url" not in tree
+    assert versioned(made, version="0.3") == tree
+    with pytest.raises(A2AError, match=r"versions of this card: 1\.0"):
+        versioned(made, "version=0.3")

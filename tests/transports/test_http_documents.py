@@ -81,3 +81,20 @@ async def test_a_url_that_was_joined_naively(path: str) -> None:
         assert (await ask(host, request("GET", f"{path}/tasks//pushNotificationConfigs"))).status == 404
         host.publish("/card.json", lambda _: b"{}")
         assert (await ask(host, request("GET", "//card.json"))).body == b"{}"
+
+
+async def test_a_document_varies_by_the_version_that_its_reader_names() -> None:
+    def variant(_base: str, query: str, version: str) -> bytes:
+        return json.dumps({"query": query, "version": version}).encode()
+
+    async with hosting(Scripted()) as host:
+        host.publish("/card.json", lambda _: b'{"all": 1}', variant)
+        first = await ask(host, request("GET", "/card.json", version=""))
+        assert (first.json(), first.headers["vary"]) == ({"all": 1}, "A2A-Version")
+        asked = await ask(host, request("GET", "/card.json", version="1.0"))
+        assert (asked.json(), asked.headers["vary"]) == ({"query": "", "version": "1.0"}, "A2A-Version")
+        assert asked.headers["etag"] != first.headers["etag"]
+        # Other readers' documents are no change of this one.
+        assert asked.headers["last-modified"] == first.headers["last-modified"]
+        queried = await ask(host, request("GET", "/card.json?x=1", version=""))
+        assert queried.json() == {"query": "x=1", "version": ""}

@@ -31,6 +31,9 @@ from a2a_bridge_transports._http.exchange import (
     refuse,
 )
 
+#: by which a reader of a document says which version it speaks
+VERSION_HEADER = "A2A-Version"
+
 _log = logging.getLogger("a2a_bridge.http")
 
 #: seconds a document may be used before asking again
@@ -96,7 +99,7 @@ class Mounts:
     def publish(self, path: str, document: Document, variant: Variant | None = None) -> None:
         """Serves a JSON document at an absolute path. Raises ValueError when something is there.
 
-        variant: what to serve to requests with a query.
+        variant: what to serve to requests with a query or A2A-Version.
         """
         served = _Published(document, variant, self.options.cors)
         self.mount(path, {"GET": served.get, "HEAD": served.get, "OPTIONS": served.options})
@@ -166,6 +169,7 @@ class _Published:
     def __init__(self, document: Document, variant: Variant | None, cors: str) -> None:
         self._document = document
         self._variant = variant
+        self._vary: Headers = (("Vary", VERSION_HEADER),) if variant is not None else ()
         self._cors: Headers = (
             (
                 ("Access-Control-Allow-Origin", cors),
@@ -182,10 +186,13 @@ class _Published:
     async def get(self, request: Request) -> Reply:
         base_url = request.base_url()
         try:
-            if request.query and self._variant is not None:
-                body = self._variant(base_url, request.query)
+            version = request.headers.get(VERSION_HEADER, "")
+            if self._variant is not None and (request.query or version):
+                body = self._variant(base_url, request.query, version)
+                key = f"{base_url}?{request.query}#{version}"
             else:
                 body = self._document(base_url)
+                key = base_url
         except A2AError as error:
             return refuse(error)
         except Exception:  # noqa: BLE001  it is the application's function
@@ -193,11 +200,12 @@ class _Published:
             return refuse(internal_error())
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
         # Variants need a tag of their own, or each would look like a change of the other.
-        self._note(f"{base_url}?{request.query}" if self._variant is not None else base_url, tag)
+        self._note(key, tag)
         headers: Headers = (
             ("ETag", tag),
             ("Last-Modified", formatdate(self._modified, usegmt=True)),
             ("Cache-Control", f"public, max-age={MAX_AGE}"),
+            *self._vary,
             *self._cors,
         )
         if self._is_current(request.headers, tag):
