@@ -101,6 +101,55 @@ def test_the_name_outweighs_number_and_status() -> None:
     assert rest(400, {"error": error}).reason is Reason.EXTENSION_SUPPORT_REQUIRED
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("INTERNAL", Reason.INTERNAL_ERROR),
+        ("UNAUTHORIZED", Reason.PERMISSION_DENIED),
+        ("UNSUPPORTED_CONTENT_TYPE", Reason.CONTENT_TYPE_NOT_SUPPORTED),
+        ("EXTENDED_CARD_NOT_CONFIGURED", Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED),
+    ],
+)
+def test_names_that_sdks_have_of_their_own(name: str, reason: Reason) -> None:
+    """They go on under the name of the specification, which all readers know."""
+    body = {"code": -32000, "message": "m", "data": [info(name, metadata={"k": "v"})]}
+    status = google_rpc.Status(code=2, message="m")
+    status.details.add().Pack(
+        google_rpc.ErrorInfo(reason=name, domain="a2a-protocol.org", metadata={"k": "v"})
+    )
+    found = [
+        rpc(body),
+        rest(500, {"error": {"message": "m", "details": [info(name, metadata={"k": "v"})]}}),
+        PROTO.decode_error(ErrorReply(2, status.SerializeToString(), "m")),
+    ]
+    for error in found:
+        assert (error.reason, error.name, error.message) == (reason, reason.name, "m")
+        assert error.metadata["k"] == "v"
+
+
+@pytest.mark.parametrize(
+    ("reason", "number", "http", "grpc"),
+    [(Reason.UNAUTHENTICATED, -31401, 401, 16), (Reason.PERMISSION_DENIED, -31403, 403, 7)],
+)
+def test_who_may_not_is_told_so_on_every_binding(reason: Reason, number: int, http: int, grpc: int) -> None:
+    """As a2a-go 2 says it, and as the status alone does: what goes on is the same kind of refusal on each binding."""
+    name = {16: "UNAUTHENTICATED", 7: "UNAUTHORIZED"}[grpc]
+    error = {"code": http, "status": "UNKNOWN", "message": "no", "details": [info(name)]}
+    for refusal in (
+        rpc({"code": number, "message": "no", "data": [info(name)]}),
+        rpc({"code": number, "message": "no"}),
+        rpc({"code": -32603, "message": "no"}, http),
+        rpc(None, http),
+        rest(http, {"error": error}),
+        rest(200, {"code": number, "message": "no"}),
+        rest(http),
+        PROTO.decode_error(ErrorReply(grpc, None, "no")),
+    ):
+        assert refusal.reason is reason
+        statuses = [form.encode_error(refusal).status for form in (RPC, REST, PROTO)]
+        assert statuses == [http, http, grpc]
+
+
 def test_names_with_the_suffix_of_the_types() -> None:
     error = rest(404, {"error": {"details": [info("TASK_NOT_FOUND_ERROR")]}})
     assert (error.reason, error.name) == (Reason.TASK_NOT_FOUND, "TASK_NOT_FOUND_ERROR")

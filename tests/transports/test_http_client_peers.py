@@ -282,6 +282,18 @@ async def test_error_events_with_and_without_their_type(event: str) -> None:
     assert error.reason is Reason.UNSUPPORTED_OPERATION
 
 
+async def test_a_bare_error_of_jsonrpc_in_a_stream() -> None:
+    """As agents in Rust send it (a2a-server-lf 0.5.3, src/sse.rs): neither an `error` around it nor a type of event."""
+    body = (
+        '{"code":-32004,"message":"some words","data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo",'
+    )
+    body += '"reason":"UNSUPPORTED_OPERATION","domain":"a2a-protocol.org","metadata":{"k":"v"}}]}'
+    async with peering(sse(f"id: 1\ndata: {EVENT}\n\n", f"id: 2\ndata: {body}\n\n")) as peer:
+        _, error = await subscribe(peer.url, "HTTP+JSON")
+    assert (error.reason, error.message) == (Reason.UNSUPPORTED_OPERATION, "some words")
+    assert error.metadata == {"k": "v"}
+
+
 async def test_problem_json() -> None:
     body = '{"type":"about:blank","title":"Task not found","status":404,"detail":"Task not found: 7"}'
     async with peering(http(body, "404 Not Found", "application/problem+json")) as peer:

@@ -20,6 +20,15 @@ _BY_NAME = {reason.name: reason for reason in Reason}
 BY_CODE = {reason.code: reason for reason in reversed(Reason)}
 BY_CODE[Reason.INVALID_REQUEST.code] = Reason.INVALID_REQUEST
 BY_CODE[Reason.INTERNAL_ERROR.code] = Reason.INTERNAL_ERROR
+#: numbers that a2a-go gives to what JSON-RPC has none for (v2.3.1, internal/jsonrpc/jsonrpc.go, lines 84 and 85)
+BY_CODE |= {-31401: Reason.UNAUTHENTICATED, -31403: Reason.PERMISSION_DENIED}
+#: names of reasons in SDKs, other than those of the specification: they are passed on as these
+_ALIASES = {
+    "INTERNAL": Reason.INTERNAL_ERROR,  # a2a-java 1.2.0
+    "UNAUTHORIZED": Reason.PERMISSION_DENIED,  # a2a-go v2.3.1, a2a/errors.go, line 110
+    "UNSUPPORTED_CONTENT_TYPE": Reason.CONTENT_TYPE_NOT_SUPPORTED,  # a2a-lf 0.4.2, src/errors.rs, line 61, reads both
+    "EXTENDED_CARD_NOT_CONFIGURED": Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED,  # the same, line 65
+}
 BY_TEXT = {reason.text.lower(): reason for reason in Reason if reason.level == "a2a"}
 
 BY_GRPC = {
@@ -122,6 +131,10 @@ def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
         fallback = BY_GRPC.get(GrpcStatus[name]) if name in GrpcStatus.__members__ else None
         # NOT_FOUND is a missing task as well as a missing path; only the body of an agent says so.
         return from_details(message, details, fallback=fallback or BY_HTTP.get(reply.status))
+    if type(body.get("code")) is int and body["code"] < 0:
+        return decode_jsonrpc(
+            reply
+        )  # an error of JSON-RPC on its own: a2a-server-lf 0.5.3, src/sse.rs, line 37
     message = _text(body.get("detail")) or _text(body.get("message")) or _text(body.get("title"))
     return from_details(message, [], fallback=BY_HTTP.get(reply.status), aside=reply.text)
 
@@ -205,6 +218,8 @@ def from_details(
     """
     info, beneath, violations, retry_after, rest = _sort(details)
     name = _text(info.get("reason"))
+    if name in _ALIASES:
+        name = _ALIASES[name].name
     raw = info.get("metadata")
     metadata = {str(key): _metadatum(value) for key, value in raw.items()} if isinstance(raw, Mapping) else {}
     # Our client sides say by this key how far a call got; a peer has no say in that.

@@ -195,8 +195,8 @@ def _target(rule: HttpRule, members: list[str], tree: JsonObject) -> Target:
 
 
 def error_in(tree: Json) -> bool:
-    """Whether an event is an error, although its type does not say so: no response has such a member."""
-    return type(tree) is dict and "error" in tree
+    """Whether an event is an error, although its type does not say so: no response has such members."""
+    return type(tree) is dict and ("error" in tree or type(tree.get("code")) is int)
 
 
 def not_json(problem: str) -> A2AError:
