@@ -28,6 +28,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from a2a_bridge.bindings import Document, ListenAddress, Variant, module_name
 from a2a_bridge.cards.dual import dual, without_mutual_tls
+from a2a_bridge.cards.schemes import expressible, note_inexpressible
 from a2a_bridge.codec import JsonObject
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects import GRPC, HTTP_JSON, KNOWN, V1_0, Dialect, by_version
@@ -123,6 +124,7 @@ class Advertisement:
         versions: Collection[str] = (),
         carries: bool = False,
     ) -> None:
+        note_inexpressible(card)
         self._card = card
         self._bindings = frozenset(map(module_name, bindings))
         self._versions = frozenset(versions)
@@ -239,8 +241,10 @@ class Advertisement:
             return tree
         card = self._made(base_url, wanted)
         if wanted.version:
-            return V1_0.card.encode(without_residue(card))
-        return dual(card, self._shown(base_url, wanted), old) if old else V1_0.card.encode(card)
+            return V1_0.card.encode(expressible(without_residue(card)))
+        if not old:
+            return V1_0.card.encode(expressible(card))
+        return dual(card, self._shown(base_url, wanted), old)
 
     def _old(self, wanted: _Wanted | None = None) -> list[Dialect]:
         """The dialects of 0.x that are declared, newest first."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import cast
 
+from a2a_bridge.cards.schemes import expressible
 from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError, dumps, loads_exact
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.dialects import V1_0, Dialect
@@ -30,12 +31,12 @@ _LATER = "mutualTLS"
 
 def dual(card: hub.AgentCard, shown: hub.AgentCard, dialects: Iterable[Dialect]) -> JsonObject:
     """The card as 1.0 and the older `dialects` spell it. `shown`: with the interfaces that those may see."""
-    document = V1_0.card.encode(without_residue(card))
+    document = V1_0.card.encode(expressible(without_residue(card)))
     document.setdefault("capabilities", {})  # required by all of them
     said = _said(document)
     for dialect in dialects:
         beside = dialect.card.beside or dialect.card.encode
-        for source in (shown, without_residue(shown)):
+        for source in (shown, without_residue(shown), expressible(without_residue(shown))):
             merged = _merged(document, beside(source))
             if said is not None and _said(merged) == said:
                 document = merged

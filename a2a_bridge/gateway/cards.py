@@ -12,9 +12,11 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import cast
 
+from a2a_bridge.cards.schemes import expressible
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD, Req, Res
 from a2a_bridge.core.service import Middleware, Service
+from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
@@ -66,7 +68,8 @@ class _RewriteExtendedCard:
             return response
         if self._only_missing and response.supported_interfaces:
             return response
-        return cast("Res", rewrite(response, self._interfaces(call.context)))
+        made = rewrite(response, self._interfaces(call.context))
+        return cast("Res", expressible(made) if call.context.origin.version == V1_0.version else made)
 
     def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
         return self._service.stream(call)

@@ -1,0 +1,50 @@
+"""Security schemes of older cards that 1.0 cannot express. They are read, and left out of what readers of 1.0 get.
+
+Rules:
+1. A scheme of 0.x whose type is unknown, or an OAuth 2 scheme without a flow that 1.0 has, is a scheme without content in
+   1.0: `"odd": {}`, `"flows": {}`. Readers in Rust and Go refuse the whole card for one.
+2. Requirements that name such a scheme stay. They say that credentials are needed, and leaving them out would say the opposite.
+3. Cards of 0.x have the scheme as it was.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+log = logging.getLogger(__name__)
+
+
+def inexpressible(card: hub.AgentCard) -> list[str]:
+    """The names of the schemes of a card that have no content in 1.0, in order."""
+    return sorted(name for name, scheme in card.security_schemes.items() if _is_empty(scheme))
+
+
+def expressible(card: hub.AgentCard) -> hub.AgentCard:
+    """The card without those schemes: a copy if it has any."""
+    names = inexpressible(card)
+    if not names:
+        return card
+    made = hub.AgentCard()
+    made.CopyFrom(card)
+    for name in names:
+        del made.security_schemes[name]
+    return made
+
+
+def note_inexpressible(card: hub.AgentCard) -> None:
+    """Tells the operator which schemes callers of 1.0 will not see."""
+    if names := inexpressible(card):
+        log.warning(
+            "the card of %r has security schemes that A2A 1.0 cannot express; callers of 1.0 do not see them: %s",
+            card.name,
+            ", ".join(names),
+        )
+
+
+def _is_empty(scheme: hub.SecurityScheme) -> bool:
+    field = scheme.WhichOneof("scheme")
+    if field == "oauth2_security_scheme":
+        return scheme.oauth2_security_scheme.flows.WhichOneof("flow") is None
+    return field is None
