@@ -10,7 +10,14 @@ from uuid import uuid4
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client
-from a2a_bridge.core.call import EXTENSIONS_PARAMETER, LAST_EVENT_PARAMETER, Call, CallContext
+from a2a_bridge.core.call import (
+    EXTENSIONS_PARAMETER,
+    LAST_EVENT_PARAMETER,
+    Call,
+    CallContext,
+    Joined,
+    entries_of,
+)
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.messages import part_of, text_of
 from a2a_bridge.core.resume import RESUME_URI, offers_resume
@@ -138,7 +145,8 @@ class Peer(Client):
         context = context or CallContext()
         if offers_resume(self.card) and RESUME_URI not in (declared := context.extensions):
             # Agents may then rely on it that the ids are looked at.
-            extensions = {EXTENSIONS_PARAMETER: ", ".join((*declared, RESUME_URI))}
+            given = entries_of(context.parameters[EXTENSIONS_PARAMETER]) if declared else ()
+            extensions = {EXTENSIONS_PARAMETER: Joined((*given, RESUME_URI))}
             context = context.replace(parameters={**context.parameters, **extensions})
         sends = isinstance(request, hub.SendMessageRequest)
         call: Call[Any, hub.StreamResponse] = Call(

@@ -7,10 +7,10 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Generic
+from typing import Any, Generic, Self
 
 from a2a_bridge.core.operations import Operation, Req, Res
 
@@ -48,6 +48,28 @@ def left_out(reply: dict[str, str], count: int) -> None:
         reply[LEFT_OUT_PARAMETER] = str(
             count + (int(before) if before.isdecimal() and len(before) < 9 else 0)
         )
+
+
+class Joined(str):
+    """A parameter that came in several entries: their texts joined by commas, and the entries as they came.
+
+    Readers split at commas. Who passes the parameter on writes the entries again, because agents in Go take each
+    entry of `a2a-extensions` for one URI (a2a-go 2.3.1, a2asrv/extensions.go, RequestedURIs).
+    """
+
+    __slots__ = ("entries",)
+    entries: tuple[str, ...]
+
+    def __new__(cls, entries: Iterable[str]) -> Self:
+        kept = tuple(entries)
+        made = super().__new__(cls, ",".join(kept))
+        made.entries = kept
+        return made
+
+
+def entries_of(value: str) -> tuple[str, ...]:
+    """The entries in which a parameter came, or its value alone."""
+    return value.entries if type(value) is Joined else (value,)
 
 
 def relayable(parameters: dict[str, str]) -> tuple[dict[str, str], list[str]]:
@@ -100,7 +122,7 @@ class CallContext:
 
     tenant: as routed or as the request says; empty when there is none.
     parameters: service parameters (HTTP headers, gRPC metadata; spec 3.2.6) by lower-case name.
-        Several entries of one name are joined by a comma. The mapping may be case-insensitive.
+        Several entries of one name are joined by a comma (`Joined`). The mapping may be case-insensitive.
     principal: the authenticated caller, None when nobody checked.
     deadline: seconds on the clock of `time.monotonic()` after which nobody waits for the answer.
     reply: parameters to send back with the answer (before the first event of a stream).

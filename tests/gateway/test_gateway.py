@@ -16,7 +16,7 @@ from a2a_bridge.bindings import DialOptions, ListenAddress
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.codec import dumps, rounded
 from a2a_bridge.core.agent_api import Client
-from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.call import CallContext, Joined, entries_of
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway import ReplayOptions, failed_to_connect
@@ -153,6 +153,19 @@ async def test_parameters_deadline_and_reply_travel(probe: Probe, upstream: str,
     assert context.reply["a2a-extensions"] == EXTENSION
 
 
+@pytest.mark.parametrize(("upstream", "front"), CELLS)
+async def test_entries_of_a_parameter_travel_as_they_came(probe: Probe, upstream: str, front: str) -> None:
+    """Agents in Go take each entry for one URI; other readers split at commas."""
+    probe.on_unary = answering(hub.Task(id="t", context_id="c"))
+    entries = ("https://one.example", "https://two.example, https://three.example")
+    context = CallContext(parameters={"a2a-extensions": Joined(entries)})
+    async with bridged(probe, upstream, front) as client:
+        await client.get_task(hub.GetTaskRequest(id="t"), context)
+    seen = probe.last.context
+    assert entries_of(seen.parameters["a2a-extensions"]) == entries
+    assert seen.extensions == ("https://one.example", "https://two.example", "https://three.example")
+
+
 async def test_an_extension_the_agent_does_not_confirm_is_not_confirmed(probe: Probe) -> None:
     async def on_unary(call: Any) -> Any:
         call.context.reply.clear()  # what the server side of the agent says by itself
@@ -259,6 +272,9 @@ async def test_the_extended_card_leads_to_the_gateway(probe: Probe, front: str) 
     extended = card(signatures=[hub.AgentCardSignature(protected="e30", signature="AAAA")])
     extended.supported_interfaces.append(interface("JSONRPC", "http://10.0.0.7/"))
     extended.skills.add(id="secret", name="Secret", description="For those who may", tags=["x"])
+    extended.security_schemes[
+        "odd"
+    ].SetInParent()  # of a type that 1.0 does not have: SDKs would refuse the card
     probe.on_unary = answering(extended)
     async with agent(probe, "GRPC") as server, gateway(*server.card.supported_interfaces) as bridge:
         async with connect(bridge.card, binding=front) as client:
@@ -266,6 +282,7 @@ async def test_the_extended_card_leads_to_the_gateway(probe: Probe, front: str) 
         assert list(shown.supported_interfaces) == list(bridge.card.supported_interfaces)
     assert [skill.id for skill in shown.skills] == ["secret"]
     assert not shown.signatures
+    assert not shown.security_schemes
 
 
 @pytest.mark.parametrize("front", BINDINGS)

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from a2a_bridge.bindings import HostOptions, ListenAddress
-from a2a_bridge.core.call import EXTENSIONS_PARAMETER
+from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Joined, entries_of
 from a2a_bridge.core.errors import A2AError, request_too_large
 from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, merged
 from a2a_bridge_transports._http.exchange import ClientLeftError, Headers, Reply, StreamReply
@@ -298,7 +298,7 @@ class CaseInsensitive(Mapping[str, str]):
         for raw, value in pairs:
             name = raw.decode("latin-1").lower()
             text = value.decode("utf-8", "surrogateescape")
-            found[name] = f"{found[name]},{text}" if name in found else text
+            found[name] = Joined((*entries_of(found[name]), text)) if name in found else text
         self._found = found
 
     def __getitem__(self, name: str) -> str:

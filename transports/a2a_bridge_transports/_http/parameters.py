@@ -21,6 +21,7 @@ from a2a_bridge.core.call import (
     RESUME_PARAMETER,
     VERSION_PARAMETER,
     CallContext,
+    Joined,
 )
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.dialects import Dialect
@@ -84,7 +85,7 @@ class HeaderParameters(Mapping[str, str]):
             values = [merged([*values, *self._headers.getall(OLDER_EXTENSIONS, [])])]
         if not values:
             raise KeyError(name)
-        return values[0] if len(values) == 1 else ",".join(values)
+        return values[0] if len(values) == 1 else Joined(values)
 
     def __contains__(self, name: object) -> bool:
         return name in self._headers or (name == EXTENSIONS_PARAMETER and OLDER_EXTENSIONS in self._headers)

@@ -24,7 +24,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from a2a_bridge.bindings import DialOptions, Fetch, Fetched, Frame, Post, Resolve, TlsFiles
-from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.call import CallContext, Joined, entries_of
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.proxy import proxy_of, shown
@@ -162,7 +162,7 @@ class Exchanger:
             async with self._session.request(
                 method,
                 url,
-                headers=headers,
+                headers=_lines(headers),
                 data=_payload(body),
                 allow_redirects=False,
                 timeout=limits,
@@ -217,7 +217,7 @@ class Exchanger:
             response = await self._session.request(
                 method,
                 url,
-                headers=headers,
+                headers=_lines(headers),
                 data=_payload(body),
                 allow_redirects=False,
                 timeout=limits,
@@ -316,6 +316,13 @@ class Exchanger:
 def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
     """A body as aiohttp wants it: a large one as a file, which it sends in pieces."""
     return io.BytesIO(body) if body is not None and len(body) >= LARGE_BODY else body
+
+
+def _lines(headers: Mapping[str, str]) -> Mapping[str, str] | list[tuple[str, str]]:
+    """Headers with a line for each entry of a parameter that came in several."""
+    if not any(type(value) is Joined for value in headers.values()):
+        return headers
+    return [(name, entry) for name, value in headers.items() for entry in entries_of(value)]
 
 
 def redirected(status: int, headers: Mapping[str, str]) -> A2AError | None:

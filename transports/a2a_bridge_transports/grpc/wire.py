@@ -22,6 +22,8 @@ from a2a_bridge.core.call import (
     LEFT_OUT_PARAMETER,
     RESUME_PARAMETER,
     SPELLING_PARAMETER,
+    Joined,
+    entries_of,
 )
 from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason, Violation
 from a2a_bridge.core.operations import Operation
@@ -61,7 +63,7 @@ def parameters_of(metadata: Metadata) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in metadata or ():
         if isinstance(value, str):
-            found[name] = f"{found[name]}, {value}" if name in found else value
+            found[name] = Joined((*entries_of(found[name]), value)) if name in found else value
     if OLDER_EXTENSIONS in found:
         found[EXTENSIONS_PARAMETER] = merged(
             found.get(name, "") for name in (EXTENSIONS_PARAMETER, OLDER_EXTENSIONS)
@@ -107,7 +109,7 @@ def metadata_of(parameters: Mapping[str, str]) -> Pairs:
     """Service parameters as metadata. Raises ValueError, naming the parameter and never its value, for what
     gRPC cannot carry: names outside [0-9a-z_.-], reserved names, values with anything but printable ASCII.
     """
-    pairs = tuple((name.lower(), value) for name, value in parameters.items())
+    pairs = tuple((name.lower(), entry) for name, value in parameters.items() for entry in entries_of(value))
     for name, value in pairs:
         if not _NAME.fullmatch(name) or name.startswith("grpc-") or name.endswith("-bin"):
             raise ValueError(f"{name[:64]!r} cannot be the name of gRPC metadata")
