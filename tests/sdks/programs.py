@@ -72,6 +72,35 @@ SDKS = (
         (("1.0", (), BINDINGS), ("0.3", ("--compat",), ("JSONRPC", "GRPC"))),
     ),
     Sdk(
+        "a2a-go 0.3.15",
+        "go03",
+        "go",
+        (("go", "build", "-o", "{out}/go03", "."),),
+        ("{out}/go03",),
+        (("0.3", (), ("JSONRPC", "GRPC")),),
+        "0.3",
+    ),
+    Sdk(
+        "a2a-rs 0.5.3",
+        "rust",
+        "cargo",
+        # Cargo leaves a lock file beside its manifest, with the address of a registry in it.
+        (
+            ("cp", "-R", "Cargo.toml", "src", "{out}"),
+            (
+                "cargo",
+                "build",
+                "--quiet",
+                "--manifest-path",
+                "{out}/Cargo.toml",
+                "--target-dir",
+                "{out}/target",
+            ),
+        ),
+        ("{out}/target/debug/rust-sdk",),
+        (("1.0", (), BINDINGS),),
+    ),
+    Sdk(
         "a2a-js 1.3.0",
         "js",
         "npm",
