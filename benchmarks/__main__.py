@@ -14,6 +14,7 @@ import psutil  # type: ignore[import-untyped]
 from rich.console import Console
 
 from benchmarks import report
+from benchmarks.compiled import COMPARISONS, cpu_row
 from benchmarks.databases import Databases
 from benchmarks.listing import FEW, MANY, list_rows, resume_row
 from benchmarks.measure import (
@@ -43,6 +44,7 @@ QUIET = 0.2
 def arguments() -> argparse.Namespace:
     titles = (
         [work.title for work in WORK]
+        + [one.title for one in COMPARISONS]
         + [title for title, _, _ in MEMORY]
         + [RESUME, LIST, CODEC, RESIDUES, VALUES]
     )
@@ -98,6 +100,9 @@ def main() -> int:
     if output:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    for row in rows:
+        if "skipped" in row:
+            print(f"skipped: {row['title']}: {row['skipped']}", file=sys.stderr)
     for row in failed:
         print(f"{row['title']}: {row['error']}", file=sys.stderr)
     return 1 if failed else 0
@@ -119,6 +124,12 @@ def measure(only: list[str], plan: Plan, progress: Console) -> list[dict[str, An
                     rows += [row] if work.share is None else [row, share_row(work, row)]
                 except BenchmarkError as error:
                     rows.append({"suite": "load", "title": work.title, "error": str(error)})
+        for comparison in COMPARISONS:
+            if wanted(comparison.title):
+                try:
+                    rows.append(cpu_row(comparison, plan, where, status.update))
+                except BenchmarkError as error:
+                    rows.append({"suite": "cpu", "title": comparison.title, "error": str(error)})
         if wanted(RESUME):
             try:
                 rows.append(resume_row(plan.seconds, where, databases, status.update))

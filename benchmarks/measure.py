@@ -76,12 +76,12 @@ def load_row(work: Work, plan: Plan, cores: Cores, databases: Databases, on_step
         servers = {
             name: stack.enter_context(_server(work, name, cores, databases, upstream)) for name in names
         }
-        sides = [_prepare(work, name, server) for name, server in servers.items()]
+        sides = [prepare(work, name, server) for name, server in servers.items()]
         for side in sides:
             if side.name == "bare":
                 continue  # has nothing that gets warm
             on_step(f"{work.title}: {side.name} warms up")
-            _load(work, side, plan, cores, plan.warm_up, cold=True)
+            _rate(work, side, plan, cores, plan.warm_up, cold=True)
         rounds, seconds = plan.rounds, plan.seconds
         if work.store:
             rounds, seconds = plan.store_rounds, plan.store_seconds
@@ -91,7 +91,7 @@ def load_row(work: Work, plan: Plan, cores: Cores, databases: Databases, on_step
                 if side.name == "bare" and len(side.rates) >= plan.bare_rounds:
                     continue
                 on_step(f"{work.title}: {side.name}, round {number + 1} of {rounds}")
-                side.rates.append(_load(work, side, plan, cores, seconds))
+                side.rates.append(_rate(work, side, plan, cores, seconds))
         for name, server in servers.items():
             if errors := server.errors().strip():
                 on_step(f"{work.title}: {name} wrote to standard error: {errors[-300:]}")
@@ -132,7 +132,7 @@ def _server(work: Work, name: str, cores: Cores, databases: Databases, upstream:
     return Server(name, cores.server, upstream, legacy=work.legacy, store=store)
 
 
-def _prepare(work: Work, name: str, server: Server) -> Side:
+def prepare(work: Work, name: str, server: Server) -> Side:
     address = server.address(work.family)
     if name == "bare":
         target = work.bare_target(address)
@@ -153,17 +153,23 @@ def _prepare(work: Work, name: str, server: Server) -> Side:
     return Side(name, target, size, [])
 
 
-def _load(work: Work, side: Side, plan: Plan, cores: Cores, seconds: int, *, cold: bool = False) -> float:
+def _rate(work: Work, side: Side, plan: Plan, cores: Cores, seconds: int, *, cold: bool = False) -> float:
     """Units per second. A stream that was cut off by the end counts as far as it came. cold: none is fine, too."""
+    done = load(work, side, plan, cores, seconds, cold=cold)
+    if work.per_answer > 1:
+        return done.octets / side.octets * work.per_answer / done.seconds
+    return done.requests / done.seconds
+
+
+def load(work: Work, side: Side, plan: Plan, cores: Cores, seconds: int, *, cold: bool = False) -> Load:
+    """One round of load. Raises BenchmarkError when answers are wrong. cold: none is fine, too."""
     in_flight = plan.connections if work.per_answer == 1 else plan.streams
     if work.kind == "GRPC":
-        load = h2load(side.target, seconds=seconds, connections=in_flight // 4, streams=4, core=cores.load)
+        done = h2load(side.target, seconds=seconds, connections=in_flight // 4, streams=4, core=cores.load)
     else:
-        load = wrk(side.target, seconds=seconds, connections=in_flight, core=cores.load)
-    _judge(work, side, load, in_flight, cold)
-    if work.per_answer > 1:
-        return load.octets / side.octets * work.per_answer / load.seconds
-    return load.requests / load.seconds
+        done = wrk(side.target, seconds=seconds, connections=in_flight, core=cores.load)
+    _judge(work, side, done, in_flight, cold)
+    return done
 
 
 def _judge(work: Work, side: Side, load: Load, in_flight: int, cold: bool) -> None:

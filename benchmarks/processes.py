@@ -63,16 +63,26 @@ def on_core(core: int | None) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-class Child:
-    """A Python module of ours as a process that talks in lines and ends when its standard input closes."""
+def cpu_seconds(pid: int) -> float:
+    """Seconds of CPU that a process and its descendants have taken, in user and system mode."""
+    process = psutil.Process(pid)
+    times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
+    return float(sum(one.user + one.system for one in times))
 
-    def __init__(self, module: str, arguments: Sequence[str], core: int | None) -> None:
+
+class Child:
+    """A module of ours, or a program, as a process that talks in lines and ends when its standard input closes."""
+
+    def __init__(
+        self, module: str, arguments: Sequence[str], core: int | None, command: Sequence[str] = ()
+    ) -> None:
+        """command: a program that is run instead; `module` is its name then."""
         self.name = module.rpartition(".")[2]
         # A file and not a pipe: nobody reads it while the process runs, and a full pipe would stop the process.
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
         with on_core(core):
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
+                [*(command or (sys.executable, "-m", module)), *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
@@ -137,25 +147,37 @@ class Child:
 
 
 class Server(Child):
-    """A server under test. It starts on any core, because imports take seconds, and then stays on its own."""
+    """A server under test. It starts on any core, because imports take seconds, and then stays on its own.
+
+    command: a program that is no module of ours. words: its addresses, if it does not say them itself.
+    """
 
     def __init__(
-        self, side: str, core: int | None, upstream: str = "", *, legacy: bool = False, store: str = ""
+        self,
+        side: str,
+        core: int | None,
+        upstream: str = "",
+        *,
+        legacy: bool = False,
+        store: str = "",
+        command: Sequence[str] = (),
+        words: dict[str, str] | None = None,
     ) -> None:
-        arguments = ["--upstream", upstream] if upstream else []
+        arguments = ["--upstream", upstream] if upstream and not command else []
         if store:
             arguments += ["--store", store]
         if legacy and side != "bare":
             arguments.append("--legacy")
-        super().__init__(f"benchmarks.servers.{side}", arguments, None)
+        super().__init__(f"benchmarks.servers.{side}", arguments, None, command)
         self._core = core
+        self._told = words
         self._words: dict[str, str] | None = None
 
     def address(self, family: str) -> str:
         """`host:port` of the listener for "http" or "grpc". Waits until the server is up, and pins it."""
         if self._words is None:
-            self._words = dict(word.split("=", 1) for word in self.hear("ready"))
+            self._words = self._told or dict(word.split("=", 1) for word in self.hear("ready"))
             if self._core is not None:
                 for thread in psutil.Process(self.pid).threads():
                     os.sched_setaffinity(thread.id, {self._core})
-        return self._words[family]
+        return self._words[family].removeprefix("http://")

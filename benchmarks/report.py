@@ -75,7 +75,9 @@ def cells(row: dict[str, Any]) -> list[str]:
     """A row of the table."""
     if "error" in row:
         return [row["title"], "", "failed", *[""] * 6]
-    at_most = row["suite"] in ("memory", "residue", "values") or row["unit"] == "ms"
+    if "skipped" in row:
+        return [row["title"], "", "skipped", *[""] * 6]
+    at_most = row["suite"] in ("cpu", "memory", "residue", "values") or row["unit"] == "ms"
     target = row["target"]
     reached = row["reached"]
     floor = "memory" if row["suite"] == "store" else "bare"

