@@ -56,6 +56,8 @@ class HostOptions:
         answers end their connections, so that clients turn to others in time. None: half a second, and only as long
         as connections are open.
     status: figures for `/readyz?verbose`, by name.
+    jsonrpc_paths: further paths at which the first JSON-RPC mount answers, such as those that clients know of an agent
+        that a gateway stands before.
     """
 
     max_body: int = 16 * MIB
@@ -73,6 +75,7 @@ class HostOptions:
     max_connection_streams: int = 1000
     drain_window: float | None = None
     status: Callable[[], Mapping[str, int]] | None = None
+    jsonrpc_paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,8 @@ class DialOptions:
     timeout: deadline of a unary call whose context has none; None for no limit. Streams have no default.
     connect_timeout: how long making a connection may take.
     idle_timeout: silence on a stream after which the peer counts as dead; keep-alives are no silence.
+    silence_timeout: how long an agent may give no answer, or no next event, before the call is DEADLINE_EXCEEDED;
+        keep-alives are silence. 0 for ever.
     parameters: service parameters for every call (credentials, say), lower-case names.
     forward: names of parameters of the caller's context that travel on to the peer. One of them is between
         bridges only (ASIDE_PARAMETER) and goes to 1.0 peers alone.
@@ -148,6 +153,7 @@ class DialOptions:
     timeout: float | None = 60.0
     connect_timeout: float = 10.0
     idle_timeout: float = 120.0
+    silence_timeout: float = 0
     parameters: Mapping[str, str] = field(default_factory=dict)
     forward: frozenset[str] = frozenset(
         {"a2a-extensions", "authorization", "traceparent", "tracestate", "baggage", ASIDE_PARAMETER}

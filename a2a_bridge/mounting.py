@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from a2a_bridge.bindings import HostOptions, ListenAddress, find
 from a2a_bridge.cards import GrpcUrls, Mounted, interface
 from a2a_bridge.core.service import Middleware
-from a2a_bridge.dialects import KNOWN, Dialect, by_version
+from a2a_bridge.dialects import JSONRPC, KNOWN, Dialect, by_version
 from a2a_bridge.gateway import REMEMBERED, ReplayOptions
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.hosting.ports import Store
@@ -97,6 +97,19 @@ def placed(declared: hub.AgentInterface, options: ServeOptions) -> Mounted:
     if parts.hostname is None:
         raise ValueError(f"{url!r} names no host")
     return Mounted(declared, binding.family, ListenAddress(parts.hostname, port), parts.path.rstrip("/"))
+
+
+def jsonrpc_paths(card: hub.AgentCard) -> tuple[str, ...]:
+    """Where clients of an agent know its JSON-RPC, by its own card: they may only change the host when they move."""
+    found: dict[str, None] = {}
+    for one in card.supported_interfaces:
+        try:
+            path = urlsplit(one.url).path
+        except ValueError:  # no URL, so that no client can know it
+            continue
+        if one.protocol_binding == JSONRPC.name and path.strip("/"):
+            found[path] = None
+    return tuple(found)
 
 
 def grouped(

@@ -64,6 +64,7 @@ from a2a_bridge.mounting import (
     declared_dialects,
     dialects_of,
     grouped,
+    jsonrpc_paths,
     placed,
 )
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -270,6 +271,7 @@ async def serve_service(
     documents: what the first HTTP listener shows at these paths, where there is one.
     """
     options = options or ServeOptions()
+    paths = jsonrpc_paths(card)
     if rewrites_card:
         note_signatures(card)
         card = rewrite(card)
@@ -300,7 +302,8 @@ async def serve_service(
         for kind, dialects in group.items():
             binding = find(kind)
             if host is None:
-                host = hosts[family, address] = binding.host(address, options.host_of(family))
+                kept = replace(options.host_of(family), jsonrpc_paths=paths)
+                host = hosts[family, address] = binding.host(address, kept)
             binding.mount(host, path, service, dialects)
     http = next((host for (family, _), host in hosts.items() if family == "http"), None)
     if http is not None:
@@ -354,7 +357,8 @@ def asgi(
     service = compose(started(one), _addressed(advertisement))
     dialects = dialects_of(plan)
     service = guarded(service, one.card, options, dialects, Remembered(dialects, registers=False))
-    host = asgi_host(options.host, close=one.close)
+    kept = replace(options.host, jsonrpc_paths=jsonrpc_paths(one.card))
+    host = asgi_host(kept, close=one.close)
     for (family, _, path), group in grouped(plan).items():
         if family != "http":
             raise ValueError("an ASGI application speaks HTTP bindings only; see add_to_server for gRPC")

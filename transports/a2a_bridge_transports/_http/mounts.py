@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Mapping
 from email.utils import formatdate, parsedate_to_datetime
-from urllib.parse import parse_qs, quote
+from urllib.parse import parse_qs, quote, unquote
 
 from a2a_bridge.bindings import Document, HostOptions, Receive, Variant
 from a2a_bridge.core.errors import A2AError, internal_error
@@ -30,6 +30,9 @@ from a2a_bridge_transports._http.exchange import (
     not_found,
     refuse,
 )
+
+#: what begins paths of HTTP+JSON and of documents, so that it is no tenant
+_SEGMENTS = frozenset({"tasks", "v1", "card", "extendedAgentCard", ".well-known"})
 
 #: by which a reader of a document says which version it speaks
 VERSION_HEADER = "A2A-Version"
@@ -64,6 +67,10 @@ class Mounts:
         self._exact: dict[str, Mapping[str, Handler]] = {}
         self._beside: set[str] = set()
         self._trees: list[tuple[str, Handler]] = []
+        #: POSTs to paths that nothing else serves
+        self._aliases: dict[str, Handler] = {}
+        #: path → who takes POSTs to one further segment
+        self._below: dict[str, Handler] = {}
         self._probes: dict[str, Mapping[str, Handler]] = {
             "/livez": {"GET": self._live, "HEAD": self._live},
             "/readyz": {"GET": self._ready, "HEAD": self._ready},
@@ -88,6 +95,14 @@ class Mounts:
         elif exact in self._beside:
             self._exact[exact] = self._exact[exact + "/"] = {"GET": _refuse_path}
 
+    def mount_alias(self, path: str, handler: Handler) -> None:
+        """Has POSTs to a path answered, unless something else is there; the first that claims a path has it."""
+        self._aliases.setdefault(canonical(path), handler)
+
+    def mount_below(self, path: str, handler: Handler) -> None:
+        """Has POSTs to any one segment below a path answered that nothing else serves."""
+        self._below.setdefault(canonical(path), handler)
+
     def mount_tree(self, path: str, handler: Handler) -> None:
         """Serves everything below a path that nothing else serves. Raises ValueError when something does."""
         prefix = canonical(path)
@@ -111,6 +126,8 @@ class Mounts:
     def find(self, method: str, path: str) -> Handler:
         """Who answers a request; a handler that refuses it when nobody does."""
         methods = self._exact.get(path)
+        if methods is None and method == "POST" and (posted := self._posted(path)) is not None:
+            return posted
         if methods is None:
             for prefix, handler in self._trees:
                 if path.startswith(prefix) and path[len(prefix) : len(prefix) + 1] in ("", "/"):
@@ -127,6 +144,19 @@ class Mounts:
             return found
         allowed = sorted({*methods, "OPTIONS"})
         return _allowing(allowed) if method == "OPTIONS" else _refusing(allowed)
+
+    def _posted(self, path: str) -> Handler | None:
+        """Who takes a POST to a path that is not mounted as such."""
+        if path in self._probes:
+            return None
+        trimmed = path.rstrip("/")
+        found = self._aliases.get(trimmed)
+        if found is None:
+            prefix, _, segment = trimmed.rpartition("/")
+            # A colon is in each of HTTP+JSON's own paths that take POSTs and have one segment.
+            if segment and segment not in _SEGMENTS and ":" not in unquote(segment):
+                found = self._below.get(prefix)
+        return found
 
     async def _live(self, _request: Request) -> Reply:
         return Reply(200, _PROBE, b"ok\n")

@@ -32,6 +32,9 @@ class JsonRpcBinding:
             service, dialects, lenient=options.lenient_versions, max_values=options.max_values
         )
         host.mount(path, {"POST": server.handle})
+        host.mount_below(path, server.handle_below)
+        for alias in options.jsonrpc_paths:
+            host.mount_alias(alias, server.handle)
         for relative, handler in server.documents.items():
             host.mount_beside(beside(canonical(path), relative), {"GET": handler})
 

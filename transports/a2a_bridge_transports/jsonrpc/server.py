@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 from a2a_bridge.codec import InexactNumber, Json, missing_required
 from a2a_bridge.codec.budget import REQUEST_VALUES
@@ -77,6 +78,13 @@ def _refuse_notification(message: Any) -> None:
     raise missing_members(missing) if missing else wire.not_a_request()
 
 
+def _place(message: Any, tenant: str) -> None:
+    """Puts the tenant of the path into a request. Raises INVALID_PARAMS for a request that names another one."""
+    if message.tenant and message.tenant != tenant:
+        raise invalid_params("tenant", "is not the tenant in the path")
+    message.tenant = tenant
+
+
 class JsonRpcServer(ServerSide[Rows]):
     """A service at one URL.
 
@@ -99,8 +107,12 @@ class JsonRpcServer(ServerSide[Rows]):
                 if path is not None:
                     self.documents.setdefault(path, self._document(table, row))
 
-    async def handle(self, request: Request) -> Reply | StreamReply:
-        """Answers one POST."""
+    async def handle_below(self, request: Request) -> Reply | StreamReply:
+        """Answers one POST to the URL with a tenant behind it, where the SDK for Java writes it."""
+        return await self.handle(request, unquote(request.path.rstrip("/").rpartition("/")[2]))
+
+    async def handle(self, request: Request, tenant: str = "") -> Reply | StreamReply:
+        """Answers one POST. tenant: the one in the path, if any; params may repeat it."""
         table: Table[Rows] | None = None
         token = wire.NULL
         name = "a request"
@@ -127,6 +139,8 @@ class JsonRpcServer(ServerSide[Rows]):
             message, beside = await in_thread(_read, row, params, body) if apart else _read(row, params, body)
             if not identified:
                 _refuse_notification(message)
+            if tenant:
+                _place(message, tenant)
             context = self.context(request, table, message, beside)
             call = Call(row.operation, message, context)
             if row.streaming:
