@@ -20,6 +20,7 @@ from a2a_bridge.dialects.marks import finality
 from a2a_bridge.gateway import Dial, Route, Router, Sharing, dialled
 from a2a_bridge.gateway.contexts import Contexts
 from a2a_bridge.gateway.depot import Depot
+from a2a_bridge.gateway.silence import SilenceLimit
 from a2a_bridge.gateway.unstreamed import Unstreamed
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay
@@ -72,8 +73,9 @@ async def bridged(
         first = upstream.upstreams[0].candidate
         dialect = first.dialect
         is_final = finality(dialect, first.interface.protocol_binding) if dialect.final_events else None
+        limit = dial_options.silence_timeout
         sharing = Sharing(
-            Unstreamed(upstream),
+            Unstreamed(SilenceLimit(upstream, limit) if limit else upstream),
             options.replay,
             forward=dial_options.forward,
             is_final=is_final,

@@ -33,6 +33,7 @@ from a2a_bridge.cli.options import (
     REVALIDATE,
     A2aVersion,
     Advertise,
+    AgentSilence,
     Base64Files,
     BridgeKey,
     Cacert,
@@ -149,6 +150,7 @@ def gateway(
     cert_key: Key = None,
     grpc_tls: GrpcTls = None,
     connect_timeout: ConnectTimeout = 10.0,
+    silence_timeout: AgentSilence = 0.0,
     drain_window: DrainWindow = None,
     timeout_graceful_shutdown: Grace = 10.0,
     loop: Loop = LoopKind.AUTO,
@@ -228,6 +230,7 @@ def gateway(
         # The caller's deadline decides how long a call may take; a blocking send has no usual length.
         timeout=None,
         connect_timeout=connect_timeout,
+        silence_timeout=silence_timeout,
         base64_files=base64_files,
         exact=exact,
         credentials_for=frozenset(credentials_for or ()),

@@ -359,6 +359,16 @@ SilenceTimeout = Annotated[
         help="How long a run may work without yielding anything; 0 for ever.",
     ),
 ]
+AgentSilence = Annotated[
+    float,
+    typer.Option(
+        "--silence-timeout",
+        metavar="SECONDS",
+        min=0,
+        envvar=PREFIX + "SILENCE_TIMEOUT",
+        help="How long the agent may give no answer and no event to a call; 0 for ever.",
+    ),
+]
 IdempotentSends = Annotated[
     bool,
     typer.Option(

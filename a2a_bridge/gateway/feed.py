@@ -38,6 +38,7 @@ from a2a_bridge.dialects.marks import SNAPSHOT, Finality, synthesised
 from a2a_bridge.gateway.differences import missed
 from a2a_bridge.gateway.overlap import Overlap
 from a2a_bridge.gateway.replay import Log, ReplayOptions
+from a2a_bridge.gateway.silence import SILENCE
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
@@ -273,7 +274,7 @@ class Feed:
         if isinstance(error, _Lost) or not self._log.regular:
             return False
         if error.reason is Reason.DEADLINE_EXCEEDED:
-            return self.context.deadline is not None
+            return self.context.deadline is not None and error.metadata.get("phase") != SILENCE
         return error.reason is Reason.UNAVAILABLE
 
     def _lost(self) -> _Lost:

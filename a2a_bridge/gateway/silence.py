@@ -1,0 +1,61 @@
+"""Calls to an agent that says nothing for too long: they end with an error. Implements Service.
+
+Some agents never answer a call any more after a fault of their own (a panic in an executor of the SDK for Rust), and keep
+the connection alive meanwhile. It is off unless a limit is set, because nobody can tell how long an agent may think.
+
+Rules:
+1. A call without an answer, and a stream without a next event, end after the limit with DEADLINE_EXCEEDED that says so.
+2. Keep-alives are silence here: the connection itself is watched by the client side (`DialOptions.idle_timeout`).
+3. It is no break of the connection, so that the gateway does not take the stream up again: it would hear nothing again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.service import Service
+
+#: the value of `phase` in the metadata of the error
+SILENCE = "silence"
+
+
+class SilenceLimit:
+    """A service whose calls end when the agent behind it is silent for `limit` seconds."""
+
+    def __init__(self, service: Service, limit: float) -> None:
+        self._service = service
+        self._limit = limit
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        bound = asyncio.timeout(self._limit)
+        try:
+            async with bound:
+                return await self._service.unary(call)
+        except TimeoutError as error:
+            raise self._judged(error, bound) from None
+
+    async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        async with aclosing(self._service.stream(call)) as events:
+            while True:
+                # A timeout around the yield would count the time of the reader.
+                bound = asyncio.timeout(self._limit)
+                try:
+                    async with bound:
+                        event = await anext(events)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError as error:
+                    raise self._judged(error, bound) from None
+                yield event
+
+    def _judged(self, error: TimeoutError, bound: asyncio.Timeout) -> Exception:
+        """What a timeout means: this limit, or one of the service's own, which is its own affair."""
+        if not bound.expired():
+            return error
+        text = f"the agent said nothing for {self._limit:g} seconds; the task may go on, see GetTask"
+        return A2AError(Reason.DEADLINE_EXCEEDED, text, metadata={"phase": SILENCE}, blame=Blame.PEER)
