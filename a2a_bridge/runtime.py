@@ -48,6 +48,7 @@ from a2a_bridge.gateway import (
     polyfilled,
     rewrite,
     rewrite_extended_card,
+    without_lacking,
 )
 from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.index import visible_to
@@ -224,6 +225,9 @@ async def serve_gateway(
     remembered = Remembered(declared_dialects(interfaces), visible_to)
     dialling = _dialling(options.list_tasks_memory)
     names = remembered.legacy.names
+    if candidates:
+        first = candidates[0]
+        card = without_lacking(card, first.dialect, first.interface.protocol_binding)
     resumes = offers_resume(card)
     if options.replay.tasks:
         card = offer_resume(card)

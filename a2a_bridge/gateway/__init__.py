@@ -1,6 +1,12 @@
 """The gateway: any client to any upstream. A dialled client mounted where an agent would be, no more."""
 
-from a2a_bridge.gateway.cards import note_signatures, rewrite, rewrite_extended_card, synthesised
+from a2a_bridge.gateway.cards import (
+    note_signatures,
+    rewrite,
+    rewrite_extended_card,
+    synthesised,
+    without_lacking,
+)
 from a2a_bridge.gateway.polyfill import REMEMBERED, polyfilled
 from a2a_bridge.gateway.replay import ReplayOptions
 from a2a_bridge.gateway.router import Route, Router
@@ -24,4 +30,5 @@ __all__ = [
     "rewrite",
     "rewrite_extended_card",
     "synthesised",
+    "without_lacking",
 ]

@@ -3,7 +3,8 @@
 Rules:
 1. The interfaces are exactly ours, in our order. Everything else stays: skills, capabilities, security.
 2. Signatures go: they cover the interfaces, so a card with other interfaces cannot keep them (spec 8.4).
-3. The extended card that passes through is treated alike, or it would lead callers around the gateway.
+3. The extended card that passes through is treated alike, or it would lead callers around the gateway. It is offered only
+   where the agent's version has it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from a2a_bridge.cards.schemes import expressible
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD, Req, Res
 from a2a_bridge.core.service import Middleware, Service
-from a2a_bridge.dialects import V1_0
+from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,18 @@ def rewrite(card: hub.AgentCard, interfaces: Iterable[hub.AgentInterface] = ()) 
     del made.supported_interfaces[:]
     made.supported_interfaces.extend(interfaces)
     del made.signatures[:]
+    return made
+
+
+def without_lacking(card: hub.AgentCard, dialect: Dialect, binding: str) -> hub.AgentCard:
+    """The card without the claim of an extended card where the agent's version has no way to give one on a binding."""
+    form = next((form for kind, form in dialect.forms.items() if kind.name == binding), dialect.canonical)
+    has = form is not None and form.row(GET_EXTENDED_AGENT_CARD) is not None
+    if has or not card.capabilities.extended_agent_card:
+        return card
+    made = hub.AgentCard()
+    made.CopyFrom(card)
+    made.capabilities.ClearField("extended_agent_card")
     return made
 
 

@@ -12,7 +12,14 @@ from a2a_bridge.cards import interface
 from a2a_bridge.codec import decoder, encoder, missing_required
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD, GET_TASK
-from a2a_bridge.gateway import note_signatures, rewrite, rewrite_extended_card, synthesised
+from a2a_bridge.dialects import KNOWN, V1_0, Dialect
+from a2a_bridge.gateway import (
+    note_signatures,
+    rewrite,
+    rewrite_extended_card,
+    synthesised,
+    without_lacking,
+)
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 WIRE = {
@@ -103,3 +110,16 @@ def test_the_least_card_is_a_valid_card() -> None:
     card = synthesised(interface("GRPC", "agent.example:50051"))
     assert missing_required(card) == []
     assert not card.capabilities.push_notifications
+
+
+def test_an_extended_card_is_offered_where_the_agents_version_has_one() -> None:
+    card = signed_card()
+    card.capabilities.extended_agent_card = True
+    for dialect in KNOWN:
+        for kind, form in dialect.forms.items():
+            shown = without_lacking(card, dialect, kind.name)
+            has = form.row(GET_EXTENDED_AGENT_CARD) is not None
+            assert shown.capabilities.extended_agent_card is has, (dialect.version, kind.name)
+    assert card.capabilities.extended_agent_card  # the original stays
+    older = Dialect("0.0", V1_0.card, {})
+    assert not without_lacking(card, older, "JSONRPC").capabilities.extended_agent_card

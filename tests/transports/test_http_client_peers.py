@@ -208,8 +208,15 @@ async def test_an_error_with_any_status_and_id(status: str, id_: str) -> None:
     assert (error.reason, error.message) == (Reason.TASK_NOT_FOUND, "gone")
 
 
-@pytest.mark.parametrize("body", ['{"jsonrpc":"2.0","id":1,"result":null}', '{"jsonrpc":"2.0","id":1}'])
-async def test_deleted_in_two_spellings(body: str) -> None:
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"jsonrpc":"2.0","id":1,"result":null}',
+        '{"jsonrpc":"2.0","id":1}',
+        "",  # a2a-go 0.3.15
+    ],
+)
+async def test_deleted_in_spellings_of_json_rpc(body: str) -> None:
     async with peering(http(body)) as peer, dialling(peer.url, "JSONRPC") as service:
         request = hub.DeleteTaskPushNotificationConfigRequest(task_id="t", id="c")
         await Client(service).delete_task_push_notification_config(request)
