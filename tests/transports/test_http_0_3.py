@@ -354,3 +354,38 @@ async def test_a_refusal_of_other_calls_is_json(version: str) -> None:
             )
             assert answer.headers["content-type"] == "application/json"
             assert "error" in answer.json()
+
+
+@pytest.mark.parametrize("dialects", [KNOWN, (V0_3,)], ids=["all", "0.3"])
+@pytest.mark.parametrize(
+    ("method", "path", "place"),
+    [
+        ("POST", "/message:send", "/v1/message:send"),
+        ("POST", "/message:stream", "/v1/message:stream"),
+        ("GET", "/tasks/7", "/v1/tasks/{id}"),
+        ("POST", "/tasks/7:cancel", "/v1/tasks/{id}:cancel"),
+    ],
+)
+async def test_the_paths_of_another_0_3_are_told_ours(
+    dialects: Any, method: str, path: str, place: str
+) -> None:
+    """a2a-go 2 asks for 0.3 at the paths of 1.0, with objects of a spelling of its own."""
+    body = (
+        json.dumps({"message": {"message_id": "m-1", "role": "user", "parts": []}})
+        if method == "POST"
+        else ""
+    )
+    async with hosting(working(), dialects=dialects) as host:
+        answer = await ask(host, request(method, path, body, version="0.3"))
+    assert answer.status == 404
+    assert answer.json()["message"] == f"there is nothing at this path; version 0.3 has it at {place}"
+    assert answer.json()["error"]["details"][0]["reason"] == "METHOD_NOT_FOUND"
+
+
+async def test_an_agent_with_other_paths_for_0_3_is_told_from_one_without_the_method() -> None:
+    data = http("404 page not found\n", "404 Not Found", "text/plain; charset=utf-8")
+    async with peering(data) as peer, dialling(peer.url, "HTTP+JSON", dialect=V0_3) as service:
+        with pytest.raises(A2AError) as caught:
+            await service.unary(Call(ops.SEND_MESSAGE, REQUEST, CallContext()))
+    assert caught.value.reason is Reason.METHOD_NOT_FOUND
+    assert "a2a-go 2 serve 0.3 over HTTP+JSON at paths of their own" in caught.value.message

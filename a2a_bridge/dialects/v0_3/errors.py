@@ -105,6 +105,12 @@ _TEXTS = {**BY_TEXT, **{text.lower(): reason for reason, text in TEXTS.items() i
 _NO_ROUTE = frozenset(
     {"", "not found", "method not found", "no route", "page not found", "404 page not found"}
 )
+#: what a2a-go answers at a path that it does not have (net/http), and what it most often means
+_GO_NO_ROUTE = "404 page not found"
+_OTHER_PATHS = (
+    "the agent has nothing at this path of 0.3; agents of a2a-go 2 serve 0.3 over HTTP+JSON at paths of their own, which are"
+    " not supported: use their JSON-RPC or gRPC"
+)
 _NO_RPC = re.compile(r"method|unimplemented|not implement|unknown service", re.IGNORECASE)
 
 _PUSH = frozenset(
@@ -203,6 +209,8 @@ class Spelling:
                 ),
                 "",
             )
+        if reply.status == 404 and not body and reply.text.strip() == _GO_NO_ROUTE:
+            message = _OTHER_PATHS
         named = _BY_NAME.get(_string(body.get("type")))
         if named is not None and not _info(details):
             return _hub_text(from_details(message, details, by_code=named, texts={}))

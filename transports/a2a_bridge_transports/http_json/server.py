@@ -73,7 +73,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
                 found = {known.dialect: known.index.match(method, path) for known in self.tables}
                 having = [known for known in self.tables if isinstance(found[known.dialect], wire.Match)]
                 if not having:
-                    return _options(method, found.values())
+                    return _options(method, found.values(), _nothing_at(self.tables, method, path))
             body = b""
             tree = None
             apart = False
@@ -87,7 +87,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
                 spoken = self.table(request, having)
                 match = spoken.index.match(method, path)
             table = spoken
-            match = _matched(match)
+            match = _matched(match, table, method, path)
             row = match.route.row
             name = row.operation.name
             tree = wire.explode(match, request.query, tree)
@@ -185,21 +185,39 @@ def _media(request: Request, table: Table[wire.Routes]) -> Headers:
     return A2A_JSON if wanted else JSON
 
 
-def _options(method: str, found: Iterable[wire.Match | list[str]]) -> Reply:
-    """What a path can be asked for, to OPTIONS. Raises METHOD_NOT_FOUND to others: 404, or 405 with Allow."""
+def _options(method: str, found: Iterable[wire.Match | list[str]], nothing: A2AError) -> Reply:
+    """What a path can be asked for, to OPTIONS. Raises METHOD_NOT_FOUND to others: 404, or 405 with Allow.
+
+    nothing: the error for a path that does not exist.
+    """
     methods = {allowed for match in found for allowed in match if isinstance(allowed, str)}
     if not methods:
-        raise not_found()
+        raise nothing
     allow = [*sorted(methods), "OPTIONS"]
     if method != "OPTIONS":
         raise not_allowed(allow)
     return Reply(204, (("Allow", ", ".join(allow)),))
 
 
-def _matched(match: wire.Match | list[str] | None) -> wire.Match:
+def _matched(
+    match: wire.Match | list[str] | None, table: Table[wire.Routes], method: str, path: str
+) -> wire.Match:
     if not isinstance(match, wire.Match):
-        raise not_found()
+        raise _nothing_at([table], method, path)
     return match
+
+
+def _nothing_at(tables: Iterable[Table[wire.Routes]], method: str, path: str) -> A2AError:
+    """There is nothing at a path. Callers that left out what an older version has before its paths are told of it:
+    a2a-go 2.3.1 does so in its own 0.3 (a2acompat/a2av0/rest_client.go, line 220), which is not supported.
+    """
+    for table in tables:
+        found = table.index.below(method, path) if table.older else None
+        if found is not None:
+            version, place = table.dialect.version, found.route.rule.template
+            text = f"there is nothing at this path; version {version} has it at {place}"
+            return A2AError(Reason.METHOD_NOT_FOUND, text)
+    return not_found()
 
 
 def _prefers_a2a(accept: str) -> bool:

@@ -94,6 +94,14 @@ class Routes:
             allowed.update(methods)
         return sorted(allowed)
 
+    def below(self, method: str, path: str) -> Match | None:
+        """The route that a path would have with the first segment of another route before it, such as `/v1`."""
+        for head in self._root.literals:
+            found = self.match(method, f"/{head}{path}")
+            if isinstance(found, Match):
+                return found
+        return None
+
     def _add(self, route: Route) -> None:
         *parts, last = route.rule.template.removeprefix("/").split("/")
         stem, _, verb = last.partition(":")
