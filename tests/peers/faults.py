@@ -7,6 +7,7 @@ here excuses us: each fault is the peer's own, and shows when it talks to itself
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -24,6 +25,8 @@ ALONE = "alone"
 
 #: what a mask makes of a line that is not compared
 GONE = object()
+
+_ERROR_NAME = re.compile(r"^[A-Z]\w+Error: ")
 
 
 def without_empties(tree: Any) -> Any:
@@ -111,6 +114,13 @@ def first_part_only(tree: Any) -> Any:
 def wordless(tree: Any) -> Any:
     """The reason of a refusal is compared, its words are not."""
     return tree | {"message": "…"} if isinstance(tree, dict) and "refused" in tree else tree
+
+
+def without_error_names(tree: Any) -> Any:
+    """The words of a refusal are compared without the name of the error that stands before them."""
+    if isinstance(tree, dict) and "refused" in tree:
+        return tree | {"message": _ERROR_NAME.sub("", tree["message"])}
+    return tree
 
 
 def nothing(_: Any) -> Any:

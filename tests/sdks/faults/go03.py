@@ -12,10 +12,11 @@ from tests.peers.faults import (
     WITHOUT_REFERENCES,
     Fault,
     nothing,
+    without_error_names,
     wordless,
 )
 from tests.peers.processes import GRPC
-from tests.sdks.faults.go2 import in_any_order, nameless
+from tests.sdks.faults.go2 import in_any_order
 
 GO = "a2a-go 0.3.15"
 
@@ -122,7 +123,7 @@ FAULTS: tuple[Fault, ...] = (
         CLIENT,
         GO,
         (GRPC,),
-        nameless,
+        without_error_names,
     ),
     Fault(
         "members that 0.3 does not know are dropped (a2a/core.go)",

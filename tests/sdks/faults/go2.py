@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from tests.peers.faults import (
@@ -17,6 +16,7 @@ from tests.peers.faults import (
     without_defaults,
     without_empties,
     without_empty_containers,
+    without_error_names,
     without_residues,
     wordless,
 )
@@ -31,13 +31,6 @@ def in_any_order(tree: Any) -> Any:
         return tree
     urls = [one.get("pushNotificationConfig", {}).get("url", "") for one in tree if isinstance(one, dict)]
     return sorted(urls)
-
-
-def nameless(tree: Any) -> Any:
-    """The words of a refusal are compared without the name of the error that stands before them."""
-    if not isinstance(tree, dict) or "refused" not in tree:
-        return tree
-    return tree | {"message": re.sub(r"^[A-Za-z]+Error: ", "", tree["message"])}
 
 
 FAULTS: tuple[Fault, ...] = (
@@ -149,7 +142,7 @@ FAULTS: tuple[Fault, ...] = (
         CLIENT,
         GO_COMPAT,
         (GRPC,),
-        nameless,
+        without_error_names,
     ),
     Fault(
         "media types of text and data parts have no place in 0.3 (a2acompat/a2av0/conversions.go, FromV1Part)",

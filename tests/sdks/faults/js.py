@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from tests.peers.faults import (
@@ -22,19 +21,11 @@ from tests.peers.faults import (
     without_defaults,
     without_empties,
     without_empty_containers,
+    without_error_names,
 )
 from tests.peers.transcript import OPAQUE
 
 COMPAT, OLD = "a2a-js 1.3.0 compat", "a2a-js 0.3.14"
-
-_ERROR_NAME = re.compile(r"^[A-Z]\w+Error: ")
-
-
-def without_error_names(tree: Any) -> Any:
-    """A refusal's words without the name of the error before them."""
-    if isinstance(tree, dict) and "refused" in tree:
-        return tree | {"message": _ERROR_NAME.sub("", tree["message"])}
-    return tree
 
 
 def without_part_metadata(tree: Any) -> Any:
