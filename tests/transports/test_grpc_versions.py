@@ -338,12 +338,13 @@ async def test_the_status_depends_on_who_declares_0_3(probe: Probe, streaming: b
     wire = row.encode_request(minimal(hub.SendMessageRequest))
     found = {}
     async with hosting(probe, dialects=(V1_0, V0_3)) as host, channel(host.address) as raw:
-        for declared in ("", "0.3"):
-            metadata = [("a2a-version", declared)] if declared else []
+        for declared in (None, "", "0.3"):
+            metadata = [] if declared is None else [("a2a-version", declared)]
             method = PACKAGE + ("SendStreamingMessage" if streaming else "SendMessage")
             call = (raw.unary_stream if streaming else raw.unary_unary)(method)(wire, metadata=metadata)
             told = await refused(call)
             found[declared] = told.code()
             assert details_of(told)[0] == "UNSUPPORTED_OPERATION"
             assert told.details().startswith("UnsupportedOperationError: ")
-    assert found == {"": grpc.StatusCode.UNIMPLEMENTED, "0.3": grpc.StatusCode.FAILED_PRECONDITION}
+    silent, spoken = grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.FAILED_PRECONDITION
+    assert found == {None: silent, "": silent, "0.3": spoken}

@@ -325,7 +325,8 @@ class _Side:
 
     async def _refuse(self, error: A2AError, reply: Mapping[str, str], context: Any) -> None:
         trailers: tuple[tuple[str, str | bytes], ...]
-        encode = self.form.encoder(declared=VERSION_PARAMETER in parameters_of(context.invocation_metadata()))
+        said = parameters_of(context.invocation_metadata()).get(VERSION_PARAMETER, "")
+        encode = self.form.encoder(declared=bool(said.strip()))
         try:
             status, text, trailers = status_of(error, encode)
             if EVENT_PARAMETER in reply:  # of an event that never came
