@@ -66,6 +66,9 @@ class Joined(str):
         made.entries = kept
         return made
 
+    def __getnewargs__(self) -> tuple[tuple[str, ...]]:  # type: ignore[override]  # copies are made of the entries
+        return (self.entries,)
+
 
 def entries_of(value: str) -> tuple[str, ...]:
     """The entries in which a parameter came, or its value alone."""

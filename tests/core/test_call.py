@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
-from a2a_bridge.core.call import EXTENSIONS_PARAMETER, CallContext, Principal
+from a2a_bridge.core.call import EXTENSIONS_PARAMETER, CallContext, Joined, Principal, entries_of
 
 
 @pytest.mark.parametrize(
@@ -40,3 +43,13 @@ def test_contexts_do_not_share_a_reply_by_accident() -> None:
 def test_contexts_have_no_other_members() -> None:
     with pytest.raises(AttributeError):
         CallContext().usr = "x"
+
+
+def test_a_parameter_of_several_entries_is_their_text_and_remembers_them() -> None:
+    joined = Joined(("a", "b, c"))
+    assert joined == "a,b, c"
+    assert entries_of(joined) == ("a", "b, c")
+    assert entries_of("a,b") == ("a,b",)
+    for copied in (copy.deepcopy(joined), pickle.loads(pickle.dumps(joined))):
+        assert (copied, entries_of(copied)) == (joined, ("a", "b, c"))
+    assert CallContext(parameters={"a2a-extensions": joined}).extensions == ("a", "b", "c")
