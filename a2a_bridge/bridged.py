@@ -26,6 +26,7 @@ from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay
 from a2a_bridge.hosted import opened
 from a2a_bridge.hosting.ports import Store
+from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.middleware.resume import OffersResume
 from a2a_bridge.mounting import ServeOptions
 from a2a_bridge.push import JWKS_PATH, Gatekeeper, Webhook, pushing
@@ -80,6 +81,7 @@ async def bridged(
             forward=dial_options.forward,
             is_final=is_final,
             resumes=resumes,
+            memory=MemoryAccount(options.store_options.max_memory) if store is None else store.memory,
         )
         service: Service = Router(Route(Contexts(sharing), first.interface.tenant))
         receivers: dict[str, Receive] = {}

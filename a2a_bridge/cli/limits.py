@@ -87,7 +87,7 @@ MaxMemory = Annotated[
         metavar="BYTES",
         min=0,
         envvar=PREFIX + "MAX_MEMORY",
-        help="Most bytes of tasks and events in memory before new work is refused; 0 for no limit.",
+        help="Most bytes of tasks, events, requests and answers in memory; 0 for no limit.",
     ),
 ]
 #: the defaults of HostOptions, Limits, EngineOptions and StoreOptions, which are not imported for --version; a test compares

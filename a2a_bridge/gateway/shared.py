@@ -37,7 +37,7 @@ from a2a_bridge.core.messages import RUNNING, TERMINAL, task_id_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import GAP, RESUME_URI, asked_after, counted_on, gap_of, mark_gap
 from a2a_bridge.core.scope import Scope
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Service, refused_stream
 from a2a_bridge.dialects import older_versions
 from a2a_bridge.dialects.marks import (
     BEGINNING,
@@ -53,6 +53,7 @@ from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.replay import Reader, ReplayOptions
 from a2a_bridge.gateway.shelf import Beginning, Key, Shelf, Stream
 from a2a_bridge.gateway.streams import task_before
+from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: parameters that travel on and say nothing of who calls
@@ -83,7 +84,7 @@ class Sharing:
 
     forward: names of the parameters that travel on. is_final: which status event ends a stream, for an agent of a
     version whose streams say so and need not begin with a task; None for 1.0. resumes: whether the agent's card offers
-    to go on after its ids.
+    to go on after its ids. memory: where the bytes are counted; new messages are refused when it is full.
     """
 
     def __init__(
@@ -94,8 +95,10 @@ class Sharing:
         forward: Iterable[str] = (),
         is_final: Finality | None = None,
         resumes: bool = False,
+        memory: MemoryAccount | None = None,
     ) -> None:
         options = options or ReplayOptions()
+        self._memory = memory or MemoryAccount()
         self._service = service
         self._forward = tuple(forward)
         self._personal = tuple(sorted(set(self._forward) - _IMPERSONAL - {"authorization"}))
@@ -104,7 +107,7 @@ class Sharing:
         self._resumes = resumes
         self._older_callers = older_versions()
         self._revalidate = options.revalidate
-        self._shelf = Shelf(service, options, resumes=resumes, is_final=is_final)
+        self._shelf = Shelf(service, options, self._memory, resumes=resumes, is_final=is_final)
         #: subscriptions that the agent has not answered yet
         self._opening: dict[Key, asyncio.Event] = {}
 
@@ -117,6 +120,8 @@ class Sharing:
         return self._shelf.held
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
+        if call.operation is ops.SEND_MESSAGE and (full := self._memory.refusal()) is not None:
+            raise full
         response = await self._service.unary(call)
         if call.operation is ops.CANCEL_TASK and isinstance(response, hub.Task):
             self._shelf.over(response)
@@ -124,6 +129,8 @@ class Sharing:
 
     def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
         if call.operation is ops.SEND_STREAMING_MESSAGE:
+            if (full := self._memory.refusal()) is not None:
+                return refused_stream(full)
             return cast("AsyncGenerator[Res, None]", self._follow(cast("Any", call), self._sent))
         if call.operation is ops.SUBSCRIBE_TO_TASK:
             return cast("AsyncGenerator[Res, None]", self._follow(cast("Any", call), self._subscribed))

@@ -23,6 +23,7 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects.marks import Finality
 from a2a_bridge.gateway.feed import Feed
 from a2a_bridge.gateway.replay import Log, Reader, ReplayOptions
+from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 Key = tuple[Scope, str]
@@ -67,7 +68,13 @@ class Shelf:
     """The streams of one agent. resumes: whether it can go on after its ids. is_final: see `Feed`."""
 
     def __init__(
-        self, service: Service, options: ReplayOptions, *, resumes: bool, is_final: Finality | None = None
+        self,
+        service: Service,
+        options: ReplayOptions,
+        memory: MemoryAccount,
+        *,
+        resumes: bool,
+        is_final: Finality | None = None,
     ) -> None:
         self._service = service
         self._resumes = resumes
@@ -81,6 +88,8 @@ class Shelf:
         #: those that nobody reads, the one left longest ago first
         self._idle: OrderedDict[Stream, None] = OrderedDict()
         self._held = 0
+        self._memory = memory
+        memory.holds(self)
         self._hanging_up: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -90,6 +99,17 @@ class Shelf:
     def held(self) -> int:
         """Bytes that all of them take, roughly."""
         return self._held
+
+    @property
+    def idle(self) -> int:
+        """Bytes of those that nobody reads."""
+        return sum(stream.size for stream in self._idle)
+
+    def give_up(self, wanted: int, /) -> None:
+        """Forgets streams that nobody reads, the one left longest ago first."""
+        until = self._held - wanted
+        while self._idle and self._held > until:
+            self._discard(next(iter(self._idle)))
 
     def ours(self, id_: str) -> bool:
         """Whether an id was given by this process."""
@@ -202,18 +222,19 @@ class Shelf:
     # ------------------------------------------------------------------ bounds
 
     def _weigh(self, stream: Stream) -> None:
-        size = stream.log.size
-        self._held += size - stream.size
-        stream.size = size
+        self._resize(stream, stream.log.size)
         if self._held <= self._options.total or stream not in self._all:
             return
         while self._held > self._options.total and self._idle:
             self._discard(next(iter(self._idle)))
         if self._held > self._options.total and stream in self._all:
             stream.log.shrink()
-            size = stream.log.size
-            self._held += size - stream.size
-            stream.size = size
+            self._resize(stream, stream.log.size)
+
+    def _resize(self, stream: Stream, size: int) -> None:
+        change, stream.size = size - stream.size, size
+        self._held += change
+        self._memory.add(change)
 
     def _unkey(self, stream: Stream) -> None:
         """It stands for its task no longer."""
@@ -230,8 +251,7 @@ class Shelf:
         stream.key = None
         self._all.discard(stream)
         self._idle.pop(stream, None)
-        self._held -= stream.size
-        stream.size = 0
+        self._resize(stream, 0)
         self._hang_up(stream)
 
     def _conclude(self, stream: Stream, task: hub.Task) -> None:

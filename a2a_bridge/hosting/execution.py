@@ -24,6 +24,7 @@ from a2a_bridge.hosting.clock import Clock
 from a2a_bridge.hosting.executor import AgentExecutor
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.hosting.ports import Gap, Scope, Store, Stored, VersionConflict
+from a2a_bridge.hosting.pressure import Pressure
 from a2a_bridge.hosting.recovery import take_up
 from a2a_bridge.hosting.refusals import already_ended, changed_hands, closing
 from a2a_bridge.hosting.run import Run
@@ -77,9 +78,11 @@ class Execution:
         task_id: str,
         context_id: str,
         on_idle: Callable[[Execution], None],
+        pressure: Pressure,
         stored: Stored | None = None,
     ) -> None:
         self.workshop = workshop
+        self.pressure = pressure
         self.scope = scope
         self.task_id = task_id
         self.context_id = context_id

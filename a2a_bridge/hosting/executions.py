@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from a2a_bridge.core.errors import A2AError, Blame, Reason, task_not_found
 from a2a_bridge.hosting.execution import Execution, Workshop
 from a2a_bridge.hosting.ports import Scope, VersionConflict
+from a2a_bridge.hosting.pressure import Pressure
 from a2a_bridge.hosting.refusals import changed_hands, closing, too_many_tasks
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -38,6 +39,7 @@ class Executions:
     def __init__(self, workshop: Workshop) -> None:
         self._workshop = workshop
         self._live: dict[str, Execution] = {}
+        self._pressure = Pressure(workshop.store.memory, self)
         #: how many of them each scope has
         self._at_work: dict[Scope, int] = {}
         #: no further ones come to life: who stops those that are there has to know them all
@@ -67,7 +69,7 @@ class Executions:
         at_work = self._at_work.get(scope, 0)
         if at_work >= most > 0:
             raise too_many_tasks(most)
-        execution = Execution(self._workshop, scope, task_id, context_id, self._on_idle)
+        execution = Execution(self._workshop, scope, task_id, context_id, self._on_idle, self._pressure)
         self._at_work[scope] = at_work + 1
         self._live[task_id] = execution
         return execution
@@ -122,7 +124,10 @@ class Executions:
         if stored is not None and (execution is None or execution.copy.lost):
             if stored.holder:
                 raise Elsewhere(stored.holder, stored.task)
-            return Execution(self._workshop, scope, task_id, stored.task.context_id, self._on_idle, stored)
+            context_id = stored.task.context_id
+            return Execution(
+                self._workshop, scope, task_id, context_id, self._on_idle, self._pressure, stored
+            )
         if execution is None or execution.task is None or execution.copy.lost:
             raise task_not_found(task_id)
         return execution

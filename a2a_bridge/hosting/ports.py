@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.scope import Scope, scope_of
-from a2a_bridge.hosting.memory import MemoryAccount
+from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import Letter, Outbox, Parcel, Registered
 

@@ -97,6 +97,7 @@ async def _consume(execution: Execution, ticket: Ticket, events: AsyncIterator[E
         raise Misbehaviour(f"execute gave a {type(events).__name__}; it must be an async generator")
     count = 0
     copy = execution.copy
+    pressure = execution.pressure
     watch = timeouts.watch(execution, ticket)
     try:
         if watch is not None:
@@ -114,6 +115,8 @@ async def _consume(execution: Execution, ticket: Ticket, events: AsyncIterator[E
                 await asyncio.sleep(0)
             if copy.writer is not None:
                 await copy.writer.room()
+            if pressure.memory.exceeded:
+                await pressure.relieved(execution)
             if watch is not None:
                 watch.ask()
     finally:

@@ -74,7 +74,7 @@ class Watch:
             return
         self.close()
         log.warning("task %s: %s", execution.task_id, text)
-        execution.end(_expired(execution, self._ticket, text))
+        execution.end(broken_off(execution, self._ticket, too_late(text)))
 
 
 def watch(execution: Execution, ticket: Ticket) -> Watch | None:
@@ -90,14 +90,15 @@ def too_late(text: str) -> A2AError:
     return A2AError(Reason.DEADLINE_EXCEEDED, text, blame=Blame.SELF)
 
 
-async def _expired(execution: Execution, ticket: Ticket, text: str) -> None:
+async def broken_off(execution: Execution, ticket: Ticket, error: A2AError) -> None:
+    """Stops a run. Its task fails with the error's text; where there is no task yet, the callers get the error."""
     ticket.run.cancel()
     execution.stopping = True
     await execution.halt()
     if execution.task is None:
         execution.copy.shut()
         ticket.said = None
-        execution.give_up(too_late(text))
+        execution.give_up(error)
         ticket.end()  # a deaf run goes on, but whoever sends the message again need not wait for it
     else:
-        execution.fail(text)
+        execution.fail(error.message)

@@ -10,15 +10,17 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge import memory as under_test
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Event, Run
-from a2a_bridge.hosting import memory as under_test
-from a2a_bridge.hosting.memory import MemoryAccount
 from a2a_bridge.hosting.ports import Store
+from a2a_bridge.hosting.pressure import FULL
 from a2a_bridge.hosting.stores import MemoryStore, StoreOptions, open_store
+from a2a_bridge.memory import MemoryAccount
 from tests.hosting.scene import (
     CANCELED,
     COMPLETED,
+    FAILED,
     IMMEDIATELY,
     INPUT,
     PATIENCE,
@@ -46,22 +48,29 @@ class Held:
 
 
 def test_the_largest_idle_thing_goes_first() -> None:
-    account = MemoryAccount(100)
+    account = MemoryAccount(104)
     small, large = Held(account, 20), Held(account, 60)
-    account.add(15)
+    account.add(11)
     assert (small.idle, large.idle, account.refusal()) == (20, 60, None)
     account.add(40)
-    assert (small.idle, large.idle, account.used) == (20, 25, 100)
-    account.add(50)
-    assert (small.idle, large.idle, account.used) == (0, 0, 105)
+    assert (small.idle, large.idle, account.used) == (20, 33, 104)
+    assert account.refusal() is None
+    assert (small.idle, large.idle, account.used) == (20, 20, 91)
+    assert not account.exceeded
+    account.add(60)
+    assert (small.idle, large.idle, account.used) == (0, 0, 111)
+    assert account.exceeded
+    account.add(-11)
+    assert not account.exceeded
     refusal = account.refusal()
     assert refusal is not None
     assert (refusal.reason, refusal.retry_after) == (Reason.RESOURCE_EXHAUSTED, 1.0)
-    account.add(-5)
+    account.add(-9)
     assert account.refusal() is None
     unlimited = MemoryAccount()
     unlimited.add(1 << 40)
     assert unlimited.refusal() is None
+    assert not unlimited.exceeded
 
 
 async def test_the_allocator_is_asked_to_give_back_what_became_free(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,12 +144,12 @@ async def test_new_work_is_refused_beyond_the_limit_and_what_is_under_way_goes_o
         if run.text == "small":
             yield run.status("input-required")
             return
-        yield run.artifact("x" * (3 * MIB), artifact_id="a")
+        yield run.artifact("x" * (7 * MIB), artifact_id="a")
         await gate.wait()
-        yield run.artifact("y" * MIB, artifact_id="a", append=True)
+        yield run.artifact("y" * (MIB // 4), artifact_id="a", append=True)
         yield run.status("completed")
 
-    async with opened(kind, tmp_path, 2 * MIB) as store:
+    async with opened(kind, tmp_path, 8 * MIB - 1) as store:
         talk = Talk(agent_of(execute), store=store)
         asked = await talk.send("small")
         assert asked.status.state == INPUT
@@ -159,6 +168,61 @@ async def test_new_work_is_refused_beyond_the_limit_and_what_is_under_way_goes_o
             ended = await talk.get(large.id)
             assert (ended.status.state, len(ended.artifacts[0].parts)) == (COMPLETED, 2)
         assert (await talk.send("small", message_id="m-5")).status.state == INPUT
+        await talk.close()
+
+
+@kinds
+async def test_above_the_limit_the_largest_run_ends_and_the_others_go_on(kind: str, tmp_path: Path) -> None:
+    gates = {"large": Gate(), "small": Gate()}
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        pieces = 6 if run.text == "large" else 1
+        for _ in range(pieces):
+            yield run.artifact("x" * MIB, artifact_id="a", append=True)
+        await gates[run.text].wait()
+        if run.text == "small":
+            for _ in range(3):
+                yield run.artifact("x" * MIB, artifact_id="a", append=True)
+        yield run.status("completed")
+
+    async with opened(kind, tmp_path, 8 * MIB + MIB // 2) as store:
+        talk = Talk(agent_of(execute), store=store)
+        small = asyncio.create_task(talk.send("small", message_id="small"))
+        await gates["small"].reached()
+        large = asyncio.create_task(talk.send("large", message_id="large"))
+        await gates["large"].reached()
+        gates["small"].open()
+        async with asyncio.timeout(PATIENCE):
+            failed, completed = await large, await small
+        assert failed.status.state == FAILED
+        assert failed.status.message.parts[0].text == FULL
+        assert completed.status.state == COMPLETED
+        assert sum(len(part.text) for part in completed.artifacts[0].parts) == 4 * MIB
+        await talk.rest()
+        assert not store.memory.exceeded
+        await talk.close()
+
+
+@kinds
+async def test_a_run_that_alone_exceeds_the_limit_fails(kind: str, tmp_path: Path) -> None:
+    closed = asyncio.Event()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        try:
+            while True:
+                yield run.artifact("x" * MIB, artifact_id="a", append=True)
+        finally:
+            closed.set()
+
+    async with opened(kind, tmp_path, 8 * MIB) as store:
+        talk = Talk(agent_of(execute), store=store)
+        async with asyncio.timeout(PATIENCE):
+            failed = await talk.send("x")
+            await closed.wait()
+        assert (failed.status.state, failed.status.message.parts[0].text) == (FAILED, FULL)
+        await talk.rest()
+        assert not store.memory.exceeded
         await talk.close()
 
 

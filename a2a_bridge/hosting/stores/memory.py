@@ -17,7 +17,6 @@ from a2a_bridge.core.lifecycle import advance
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.paging import PageTokens
 from a2a_bridge.hosting.clock import Clock, SystemClock
-from a2a_bridge.hosting.memory import MemoryAccount
 from a2a_bridge.hosting.ports import (
     Outbox,
     PushConfigStore,
@@ -34,6 +33,7 @@ from a2a_bridge.hosting.stores.memory_log import Log, Reader, Window
 from a2a_bridge.hosting.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
 from a2a_bridge.hosting.stores.memory_sends import MemorySends
 from a2a_bridge.hosting.stores.memory_tasks import Entry, Shelf
+from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting.clock import Clock
-from a2a_bridge.hosting.memory import MemoryAccount
 from a2a_bridge.hosting.ports import Gap
+from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: events a reader gets at once: fewer wake-ups for it, and still a fine-grained position

@@ -21,8 +21,8 @@ class StoreOptions:
     keys: what secrets are sealed with, the newest first (see a2a_bridge.push.vault); empty to keep them as they are.
     lease: without a sign of life for this long a replica counts as dead (PostgreSQL only).
     cache_bytes: of ended tasks kept at hand.
-    max_memory: bytes of tasks, events and answers to be written that the process may hold; 0 for no limit. Stores in
-        memory have it, too.
+    max_memory: bytes of tasks, events, requests and answers that the process may hold; 0 for no limit. Stores in memory and
+        gateways have it, too.
     """
 
     commit_delay: float = 0.01

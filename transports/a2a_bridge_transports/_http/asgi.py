@@ -18,6 +18,7 @@ from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Joined, entries_of
 from a2a_bridge.core.errors import A2AError, request_too_large
 from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, merged
+from a2a_bridge.memory import in_work
 from a2a_bridge_transports._http.exchange import ClientLeftError, Headers, Reply, StreamReply
 from a2a_bridge_transports._http.mounts import Mounts, without_empty_start
 from a2a_bridge_transports._http.origin import Trust, base_url, is_host
@@ -125,6 +126,8 @@ class _Served:
         self.path = without_empty_start(path)
         self.query: str = scope["query_string"].decode("latin-1")
         self._gone = False
+        #: bytes that are counted as in work
+        self._held = 0
         self._watch: asyncio.Task[None] | None = None
 
     def parameters(self) -> Mapping[str, str]:
@@ -160,6 +163,7 @@ class _Served:
                 raise ClientLeftError
             part: bytes = message.get("body", b"")
             received += len(part)
+            self._hold(len(part))
             size = max(size, received)
             parts.append(part)
             more = message.get("more_body", False)
@@ -175,8 +179,10 @@ class _Served:
                 self._start_watch()
             reply = await self._host.find(self.method, self.path)(self)
             if isinstance(reply, StreamReply):
+                self._release()
                 await self._stream(reply)
             elif not self._gone:
+                self._hold(len(reply.body))
                 await self._reply(reply)
         except asyncio.CancelledError:
             if not self._gone:
@@ -190,9 +196,19 @@ class _Served:
             if not self._gone:
                 raise
         finally:
+            self._release()
             if self._watch is not None:
                 self._watch.cancel()
                 await asyncio.wait([self._watch])
+
+    def _hold(self, size: int) -> None:
+        """Counts so many bytes as in work."""
+        self._held += size
+        in_work.add(size)
+
+    def _release(self) -> None:
+        in_work.add(-self._held)
+        self._held = 0
 
     def _start_watch(self) -> None:
         """Cancels this task when the client leaves; `receive` is the watch's own from here on."""

@@ -15,6 +15,7 @@ from a2a_bridge.core.resume import LAST_EVENT_ID, asked_after
 from a2a_bridge.dialects import Dialect, Form, Kind, Row, older_versions
 from a2a_bridge.dialects.carrying import opened_aside, sealed_aside
 from a2a_bridge.dialects.mixed import other_rows, with_older_names
+from a2a_bridge.memory import in_work
 from a2a_bridge.offload import admitted_answer, in_thread
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.lists import partly, without
@@ -145,9 +146,13 @@ class ClientSide:
 
         Raises INVALID_AGENT_RESPONSE for data that holds too many values.
         """
-        if await admitted_answer(data, self.options.max_values):
-            return await in_thread(read, *arguments)
-        return read(*arguments)
+        in_work.add(len(data))
+        try:
+            if await admitted_answer(data, self.options.max_values):
+                return await in_thread(read, *arguments)
+            return read(*arguments)
+        finally:
+            in_work.add(-len(data))
 
     def numbered(self, context: CallContext, id_: str) -> None:
         """Tells the id of the event that is yielded next; empty for one that has none."""

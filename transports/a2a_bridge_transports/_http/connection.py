@@ -19,6 +19,8 @@ from aiohttp.http_exceptions import LineTooLong
 
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, request_too_large
+from a2a_bridge.memory import in_work
+from a2a_bridge.offload import SMALL
 from a2a_bridge_transports._http.exchange import Refusal, refuse
 from a2a_bridge_transports._http.mounts import without_empty_start
 from a2a_bridge_transports._http.origin import Trust, base_url
@@ -138,6 +140,7 @@ class Exchange:
     """One request on a connection; implements Request."""
 
     __slots__ = (
+        "_held",
         "_host",
         "_request",
         "close",
@@ -162,6 +165,8 @@ class Exchange:
         path, _, self.query = target.partition("?")
         self.path = without_empty_start(path)
         self.stopping = False
+        #: bytes that are counted as in work
+        self._held = 0
         self.close = host.draining or not request.keep_alive
         self.task: Task[Any] | None = asyncio.current_task()
 
@@ -185,6 +190,8 @@ class Exchange:
             body = content.read_nowait()
             if len(body) > limit:
                 raise self._too_large()
+            if len(body) > SMALL:
+                self.hold(len(body))
             return body
         if (self._request.content_length or 0) > limit:
             raise self._too_large()
@@ -199,6 +206,7 @@ class Exchange:
                 async with asyncio.timeout_at(patience + size / SLOWEST_BODY):
                     part, ended = await content.readchunk()
                 size += len(part)
+                self.hold(len(part))
                 chunks += ended
                 if size > limit:
                     raise self._too_large()
@@ -225,6 +233,17 @@ class Exchange:
         if framing > MOST_EXTENSIONS + _CHUNK_FRAME * (chunks + 2) + _CHUNK_FRAME * len(self.headers):
             self.close = True
             raise A2AError(Reason.INVALID_REQUEST, "the extensions of the body's chunks are too long")
+
+    def hold(self, size: int) -> None:
+        """Counts so many bytes as in work, until `release`."""
+        self._held += size
+        in_work.add(size)
+
+    def release(self) -> None:
+        """Nothing of it is in work any more."""
+        if self._held:
+            in_work.add(-self._held)
+            self._held = 0
 
     def stop(self) -> None:
         """Ends the call because the host does; whoever runs it tells the caller."""

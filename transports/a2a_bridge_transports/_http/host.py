@@ -17,6 +17,7 @@ from aiohttp import web
 
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.offload import SMALL
 from a2a_bridge_transports._http.connection import Connection, Exchange, Server
 from a2a_bridge_transports._http.events import EventWriter
 from a2a_bridge_transports._http.exchange import Refusal, Reply, StreamReply, refuse
@@ -152,12 +153,14 @@ class HttpHost(Mounts):
             if isinstance(reply, Reply):
                 await self._send(request, exchange, reply)
             else:
+                exchange.release()
                 await self._stream(request, exchange, reply)
         except ConnectionError:
             if request.transport is not None:
                 raise
             exchange.close = True  # the client left while we wrote
         finally:
+            exchange.release()
             connection.exchange = None
             connection.began = None
         return _CLOSE if exchange.close else _KEEP
@@ -201,6 +204,8 @@ class HttpHost(Mounts):
             length = b"Content-Length: %d\r\n" % len(body)
             if request.method == "HEAD":
                 body = b""
+        if len(body) > SMALL:
+            exchange.hold(len(body))
         first = head(status, reply.headers)
         transport.write(b"".join((first, date(), length, _connection(request, exchange), b"\r\n", body)))
         await request.writer.drain()

@@ -33,6 +33,7 @@ from a2a_bridge.core.resume import asked_after, counted_on, gap_of
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row
 from a2a_bridge.dialects.carrying import opened_aside, opened_response, sealed_aside, sealed_request
+from a2a_bridge.memory import in_work
 from a2a_bridge.offload import SMALL, admitted_answer, in_thread, run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb._pool import method_classes
@@ -201,9 +202,13 @@ class _Client:
     async def _large(self, row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
         """The message in an answer that may take time to read."""
         cls = method_classes(row.address)[1]
-        if await admitted_answer(answer, self._options.max_values, cls):
-            return await in_thread(_read, row, call, answer)
-        return _read(row, call, answer)
+        in_work.add(len(answer))
+        try:
+            if await admitted_answer(answer, self._options.max_values, cls):
+                return await in_thread(_read, row, call, answer)
+            return _read(row, call, answer)
+        finally:
+            in_work.add(-len(answer))
 
     async def _start(self, call: Call[Any, Any], limit: float | None) -> tuple[Any, Row[str, bytes]]:
         method = self._methods.get(call.operation)

@@ -35,6 +35,7 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row, newest_first
 from a2a_bridge.dialects.carrying import opened_aside, opened_request, sealed_aside, sealed_response
 from a2a_bridge.dialects.detect import detect_among, version_not_supported
+from a2a_bridge.memory import in_work
 from a2a_bridge.offload import SMALL, admitted, in_thread, written_apart
 from a2a_bridge.pb._pool import method_classes
 from a2a_bridge_transports._http.lists import encoded
@@ -295,6 +296,8 @@ class _Side:
             reply: Mapping[str, str] = NO_PARAMETERS
             task = _this_task()
             tasks.add(task)
+            if len(wire) > SMALL:
+                in_work.add(len(wire))
             try:
                 call_context = self.accept(len(wire), context)
                 reply = call_context.reply
@@ -314,6 +317,8 @@ class _Side:
                 error, reply = internal_error(), NO_PARAMETERS
             finally:
                 tasks.discard(task)
+                if len(wire) > SMALL:
+                    in_work.add(-len(wire))
             await self._refuse(error, reply, context)
             return None
 

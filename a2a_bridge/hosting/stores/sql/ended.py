@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from a2a_bridge.hosting.memory import MemoryAccount
 from a2a_bridge.hosting.ports import Scope, Stored
+from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: what a task costs beside its own bytes

@@ -17,12 +17,12 @@ from functools import partial
 from itertools import chain, islice
 
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.hosting.memory import MemoryAccount
 from a2a_bridge.hosting.ports import Gap
 from a2a_bridge.hosting.stores.sql.database import Database
 from a2a_bridge.hosting.stores.sql.hold import Change
 from a2a_bridge.hosting.stores.sql.segments import Segment, unpack
 from a2a_bridge.hosting.stores.sql.tasks import ends, stretch
+from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.store")

@@ -17,7 +17,6 @@ from sqlalchemy import Connection, and_, or_, select, update
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.paging import PageTokens
-from a2a_bridge.hosting.memory import MemoryAccount
 from a2a_bridge.hosting.ports import (
     Outbox,
     PushConfigStore,
@@ -42,6 +41,7 @@ from a2a_bridge.hosting.stores.sql.sends import SqlSends
 from a2a_bridge.hosting.stores.sql.tasks import as_of, at_work, fetch, listing, orphaned, theirs
 from a2a_bridge.hosting.stores.sql.text import storable
 from a2a_bridge.hosting.stores.sql.writer import GroupWriter
+from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.vault import Vault
 

@@ -21,11 +21,11 @@ from typing import TypeVar
 from sqlalchemy import Connection, text
 
 from a2a_bridge.core.errors import A2AError, internal_error
-from a2a_bridge.hosting.memory import MemoryAccount
 from a2a_bridge.hosting.ports import Scope, Synced
 from a2a_bridge.hosting.stores.sql.commit import Committer, Group, Job
 from a2a_bridge.hosting.stores.sql.database import cause, failed, unavailable
 from a2a_bridge.hosting.stores.sql.hold import Hold, Kept
+from a2a_bridge.memory import MemoryAccount
 
 log = logging.getLogger("a2a_bridge.store")
 

@@ -1,9 +1,11 @@
-"""What a hosted agent holds in memory, in one account: what is held counts itself. Nothing here is held.
+"""The memory that a hosted agent or a gateway takes, in one account. Holders count themselves; nothing is held here.
 
 Rules:
 1. Sizes are those of serialized messages, which are known anyway: an estimate, and somewhat less than the process takes.
-2. Above the limit whoever holds the most of what is idle gives up idle things first: they are in the store, or may go.
-3. What is still above it then is in use. No new work is taken until less is; what is under way goes on.
+   Large requests and answers that are in work count, too, in every account.
+2. Above the limit idle things go first, from where most of them are: they are in the store, or not needed any more.
+3. The rest is in use. New work is refused while it takes more than 7/8 of the limit, so that the work under way has room to
+   end. Above the limit runs wait or end; see `pressure`.
 """
 
 from __future__ import annotations
@@ -21,6 +23,23 @@ from a2a_bridge.core.errors import A2AError, Reason
 _MUCH, _SOON, _PAUSE = 32 << 20, 1.0, 5.0
 
 
+class InWork:
+    """Bytes of large documents that this process works on: requests until they are answered, answers until they are sent.
+
+    Servers and clients count them; every account includes them.
+    """
+
+    def __init__(self) -> None:
+        self.held = 0
+
+    def add(self, size: int) -> None:
+        """Notes that so many bytes more are in work; fewer where it is negative."""
+        self.held += size
+
+
+in_work = InWork()
+
+
 class Idle(Protocol):
     """Something that holds what nobody uses at present."""
 
@@ -35,10 +54,12 @@ class Idle(Protocol):
 
 
 class MemoryAccount:
-    """The account of one store, and of the engine on it. limit: bytes; 0 for none."""
+    """The account of one store and the engine on it, or of one gateway. limit: bytes; 0 for none."""
 
     def __init__(self, limit: int = 0) -> None:
         self.limit = limit
+        #: bytes above which new work is refused
+        self._admits = limit - limit // 8
         self.used = 0
         self._idle: list[Idle] = []
         #: bytes that became free since the allocator was asked last
@@ -54,8 +75,8 @@ class MemoryAccount:
         """Notes that so many bytes more are held; fewer where it is negative."""
         self.used += size
         if size > 0:
-            if self.used > self.limit > 0:
-                self._shrink()
+            if self._taken > self.limit > 0:
+                self._shrink(self.limit)
             return
         self._freed -= size
         if self._freed > _MUCH and self._trimming is None:
@@ -63,17 +84,29 @@ class MemoryAccount:
 
     def refusal(self) -> A2AError | None:
         """Why no new work can be taken: RESOURCE_EXHAUSTED; None while it can."""
-        if self.used <= self.limit or not self.limit:
+        if self._taken <= self._admits or not self.limit:
             return None
-        self._shrink()  # something may have become idle since
-        if self.used <= self.limit:
+        self._shrink(self._admits)
+        if self._taken <= self._admits:
             return None
-        text = "the agent's process holds as much as it may; try again"
+        text = "the server holds as much as it may in memory; try again"
         return A2AError(Reason.RESOURCE_EXHAUSTED, text, retry_after=1.0)
 
-    def _shrink(self) -> None:
+    @property
+    def exceeded(self) -> bool:
+        """Whether what is in use takes more than the limit."""
+        if self._taken <= self.limit or not self.limit:
+            return False
+        self._shrink(self.limit)  # something may have become idle since
+        return self._taken > self.limit
+
+    @property
+    def _taken(self) -> int:
+        return self.used + in_work.held
+
+    def _shrink(self, to: int) -> None:
         for one in sorted(self._idle, key=_idle_of, reverse=True):
-            surplus = self.used - self.limit
+            surplus = self._taken - to
             if surplus <= 0:
                 return
             if one.idle:
