@@ -122,6 +122,10 @@ class TlsFiles:
         return context
 
 
+#: parameters that say nothing of who calls
+IMPERSONAL = frozenset({"a2a-extensions", "traceparent", "tracestate", "baggage", ASIDE_PARAMETER})
+
+
 @dataclass(frozen=True, slots=True)
 class DialOptions:
     """Limits and habits of a client side. Sizes in bytes, times in seconds.
@@ -141,11 +145,12 @@ class DialOptions:
     grpc_tls: whether gRPC is spoken over TLS, whatever the URL says; None: by its scheme, without one on port 443.
     base64_files: agents of 0.x that were made with a2a-sdk want base64 text where the bytes of a file belong, over
         gRPC and HTTP+JSON.
-    named: the URL that the operator named, whose card is followed: interfaces at other hosts get no `parameters`, and may
-        be refused (see gateway.destinations). Empty where the interfaces themselves were named.
-    credentials_for: further origins, as URLs or `host:port`, that get `parameters`.
+    named: the URL that the operator named, whose card is followed: interfaces at other hosts get no `parameters` and of
+        `forward` only IMPERSONAL, and may be refused (see gateway.destinations). Empty where the interfaces themselves
+        were named.
+    credentials_for: further origins, as URLs or `host:port`, that get all of them.
     trust_card_urls: the card's URLs are dialled as they are, also where they lead inwards or do not answer.
-    resolve: asked for the addresses of each HTTP connection, which then uses no proxy; None asks the system.
+    resolve: asked for the addresses to connect to, without a proxy; None asks the system.
     exact: a URL whose own path shows no card has none; else the card of its origin is taken.
     tap: is shown every frame, credentials included; must not raise.
     """
@@ -155,9 +160,7 @@ class DialOptions:
     idle_timeout: float = 120.0
     silence_timeout: float = 0
     parameters: Mapping[str, str] = field(default_factory=dict)
-    forward: frozenset[str] = frozenset(
-        {"a2a-extensions", "authorization", "traceparent", "tracestate", "baggage", ASIDE_PARAMETER}
-    )
+    forward: frozenset[str] = IMPERSONAL | {"authorization"}
     max_message: int = 64 * MIB
     max_values: int = ANSWER_VALUES
     tls: Any = None

@@ -73,8 +73,11 @@ async def _settled(candidates: Sequence[Candidate], options: DialOptions) -> lis
         if options.parameters:
             sent = " with your headers" if one.candidate.credentials else " without your headers"
         talk(f"upstream: {words}{sent}")
-        if options.parameters and not one.candidate.credentials:
-            talk(f"  only the card names it; --credentials-for {_origin(interface.url)} sends them", "yellow")
+        if not one.candidate.credentials:
+            what = "headers of yours and of callers" if options.parameters else "headers of callers"
+            talk(
+                f"  only the card names it; --credentials-for {_origin(interface.url)} sends {what}", "yellow"
+            )
         if one.instead_of:
             talk(f"  instead of the card's {one.instead_of}; --trust-card-urls dials that", "yellow")
         if one.silence:

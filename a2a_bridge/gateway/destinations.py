@@ -5,10 +5,10 @@ A card says what its author likes. Rules:
    named may be dialled, and gets the parameters of the options (`-H`): at the host of an https URL over TLS only.
 2. Another host gets no parameters of the options. It is not dialled where it is link-local or a metadata service; where it
    is this machine and the named host is not; where it is in a private network and the named host is public. All its
-   addresses count. Over HTTP they are looked at again for each connection.
+   addresses count. They are looked at again whenever it is connected to.
 3. An interface that is refused, or does not answer, is replaced by the named host: same path, or the named path where the
    card has none; for gRPC the same port. `trust_card_urls` takes the card's URLs as they are.
-4. What callers send (`forward`) goes wherever their calls go.
+4. What callers send (`forward`) follows the parameters of the options, but for what says nothing of who calls.
 """
 
 from __future__ import annotations
@@ -183,7 +183,9 @@ class Destinations:
         if self._options.trust_card_urls or (place is not None and place.is_at(named)):
             return Destination(candidate)
         if place is None:
-            return Destination(candidate, "a socket of this machine" if url.startswith("unix") else "")
+            if url.startswith("unix"):
+                return Destination(candidate, "a socket of this machine")
+            return Destination(candidate, "addresses that cannot be checked" if _NATIVE.match(url) else "")
         if self._near is None:
             self._near = await self._reach_of(named)
         try:

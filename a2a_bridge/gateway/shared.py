@@ -21,9 +21,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
+from a2a_bridge.bindings import IMPERSONAL
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
-    ASIDE_PARAMETER,
     EVENT_PARAMETER,
     EXTENSIONS_PARAMETER,
     IN_PROCESS,
@@ -55,9 +55,6 @@ from a2a_bridge.gateway.shelf import Beginning, Key, Shelf, Stream
 from a2a_bridge.gateway.streams import task_before
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
-
-#: parameters that travel on and say nothing of who calls
-_IMPERSONAL = frozenset({EXTENSIONS_PARAMETER, "traceparent", "tracestate", "baggage", ASIDE_PARAMETER})
 
 
 @dataclass(slots=True, eq=False)
@@ -101,7 +98,7 @@ class Sharing:
         self._memory = memory or MemoryAccount()
         self._service = service
         self._forward = tuple(forward)
-        self._personal = tuple(sorted(set(self._forward) - _IMPERSONAL - {"authorization"}))
+        self._personal = tuple(sorted(set(self._forward) - IMPERSONAL - {"authorization"}))
         self._is_final = is_final
         self._older = is_final is not None
         self._resumes = resumes

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, cast
 
-from a2a_bridge.bindings import DialOptions, find
+from a2a_bridge.bindings import IMPERSONAL, DialOptions, find
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -35,9 +35,10 @@ Dial = Callable[[Candidate, DialOptions], AbstractAsyncContextManager[Service]]
 def dial(candidate: Candidate, options: DialOptions) -> AbstractAsyncContextManager[Service]:
     """The client side for a candidate, from the binding its card entry names."""
     binding = find(candidate.interface.protocol_binding)
-    if not candidate.credentials or candidate.resolve is not None:
-        parameters = options.parameters if candidate.credentials else {}
-        options = replace(options, parameters=parameters, resolve=candidate.resolve)
+    if not candidate.credentials:
+        options = replace(options, parameters={}, forward=options.forward & IMPERSONAL)
+    if candidate.resolve is not None:
+        options = replace(options, resolve=candidate.resolve)
     return binding.dial(candidate.interface, candidate.dialect, options)
 
 

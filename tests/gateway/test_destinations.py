@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, find
 from a2a_bridge.cards import Candidate, interface
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway.destinations import Destination, Destinations, moved, place_of
+from a2a_bridge.gateway.upstream import dial
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.probe import Probe, answering
 
 #: hosts and their addresses; all others have none
 HOSTS = {
@@ -99,6 +105,7 @@ async def test_further_origins_get_credentials_when_they_are_named() -> None:
         ("https://agent.example", "http://0.0.0.0:8000/", True),
         ("https://agent.example", "ipv4:127.0.0.1:50051", True),
         ("https://agent.example", "dns:///localhost:50051", True),
+        ("https://agent.example", "ipv4:93.184.216.35:50051,127.0.0.1:50051", True),
         ("https://agent.example", "unix:/run/docker.sock", True),
         ("https://agent.example", "http://both.example/", True),
         ("https://agent.example", "inside.example:50051", True),
@@ -133,6 +140,37 @@ async def test_a_name_that_leads_elsewhere_later_is_refused_when_it_is_connected
         await resolve("api.example", 443)
     assert caught.value.reason is Reason.UNAVAILABLE
     assert (await vetted("https://agent.example", "https://agent.example/")).candidate.resolve is None
+
+
+@pytest.mark.parametrize("kind", ["JSONRPC", "HTTP+JSON", "GRPC"])
+@pytest.mark.parametrize("credentials", [True, False])
+async def test_headers_of_callers_go_where_the_operators_go(kind: str, credentials: bool) -> None:
+    probe = Probe()
+    probe.on_unary = answering(hub.Task(id="t"))
+    options = DialOptions(parameters={"x-key": "k"}, forward=DialOptions().forward | {"x-own"})
+    sent = {"authorization": "Bearer theirs", "x-own": "o", "traceparent": "00-1"}
+    async with mounted(probe, kind) as url:
+        one = Candidate(interface(kind, url), V1_0, credentials=credentials)
+        async with dial(one, options) as service:
+            context = CallContext(parameters=sent)
+            await service.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), context))
+    [call] = probe.calls
+    heard = {name: call.context.parameters.get(name) for name in ("x-key", *sent)}
+    personal = {"x-key": "k", **sent} if credentials else {"traceparent": "00-1"}
+    assert {name: value for name, value in heard.items() if value} == personal
+
+
+@asynccontextmanager
+async def mounted(service: Probe, kind: str) -> AsyncIterator[str]:
+    """A service on a socket; the URL of the binding."""
+    binding = find(kind)
+    host = binding.host(ListenAddress(), HostOptions())
+    binding.mount(host, "", service, [V1_0])
+    await host.start()
+    try:
+        yield str(host.address) if kind == "GRPC" else f"http://{host.address}"
+    finally:
+        await host.drain(0)
 
 
 @pytest.mark.parametrize(
