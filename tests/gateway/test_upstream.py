@@ -189,7 +189,7 @@ async def test_parameters_of_the_options_go_where_they_may(binding: str) -> None
                 await service.unary(get_task())
     sent = [call.context.parameters.get("x-key") for call in probe.calls]
     assert sent == ["secret", None, None]
-    assert looked == ([] if binding == "GRPC" else ["localhost"])
+    assert looked == ["localhost"]
 
 
 @pytest.mark.parametrize(

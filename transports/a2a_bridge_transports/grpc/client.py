@@ -39,6 +39,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb._pool import method_classes
 from a2a_bridge_transports._http.lists import partly, without
 from a2a_bridge_transports._http.proxy import grpc_proxy, is_loopback
+from a2a_bridge_transports.grpc.redial import Redialled, place_name, place_of
 from a2a_bridge_transports.grpc.tap import tapped
 from a2a_bridge_transports.grpc.vigil import Vigil
 from a2a_bridge_transports.grpc.wire import (
@@ -77,15 +78,27 @@ def dial(
     constant = metadata_of(_constant(dialect, options.parameters))
     place = target.name.rpartition("/")[2].rpartition(":")[::2]
     arguments = _arguments(options, place[0])
+    checked = None if options.resolve is None else place_of(target.name)
+    if checked is not None:
+        arguments += [("grpc.default_authority", place_name(*checked)), ("grpc.enable_http_proxy", 0)]
+        if credentials is not None:
+            arguments.append(("grpc.ssl_target_name_override", checked[0]))
+
+    def made(name: str) -> _Client:
+        if credentials is None:
+            channel = grpc.aio.insecure_channel(name, options=arguments)
+        else:
+            channel = grpc.aio.secure_channel(name, credentials, options=arguments)
+        proxy = "" if checked is not None else grpc_proxy(*place)
+        return _Client(channel, target.name, dialect, form, interface.tenant, constant, options, proxy)
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Service]:
-        if credentials is None:
-            channel = grpc.aio.insecure_channel(target.name, options=arguments)
+        client: _Client | Redialled
+        if checked is None or options.resolve is None:
+            client = made(target.name)
         else:
-            channel = grpc.aio.secure_channel(target.name, credentials, options=arguments)
-        proxy = grpc_proxy(*place)
-        client = _Client(channel, target.name, dialect, form, interface.tenant, constant, options, proxy)
+            client = Redialled(options.resolve, *checked, made)
         try:
             yield client
         finally:

@@ -1,0 +1,115 @@
+"""A gRPC client for a host whose addresses are checked before they are connected to. It resolves nothing itself.
+
+gRPC looks names up whenever it connects, and takes no resolver of ours. So the channel is given addresses instead of the
+name, which then only stands in `:authority` and is what a certificate has to be for. After a failure to connect the next
+call asks for the addresses again, and gets a new channel if they have changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Protocol
+
+from a2a_bridge.bindings import Resolve
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.service import Service
+
+_NATIVE = re.compile(r"(?:dns|ipv4|ipv6):(?://[^/]*/)?")
+
+
+class Client(Service, Protocol):
+    """A service over one channel."""
+
+    async def close(self) -> None: ...
+
+
+def place_of(target: str) -> tuple[str, int] | None:
+    """The host and port of a target; None for one of several addresses, or of none, such as a socket's path."""
+    host, _, port = _NATIVE.sub("", target).rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    return (host, int(port)) if host and port.isdecimal() and "," not in host and "/" not in host else None
+
+
+def place_name(host: str, port: int) -> str:
+    """`host:port`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class Redialled:
+    """Implements Service. make: a client for a target that names addresses."""
+
+    def __init__(self, resolve: Resolve, host: str, port: int, make: Callable[[str], Client]) -> None:
+        self._resolve = resolve
+        self._host, self._port = host, port
+        self._make = make
+        self._client: Client | None = None
+        self._target = ""
+        self._stale = True
+        self._dialling = asyncio.Lock()
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        client = await self._current()
+        try:
+            return await client.unary(call)
+        except A2AError as error:
+            self._learn(error)
+            raise
+
+    async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        client = await self._current()
+        try:
+            async with aclosing(client.stream(call)) as events:
+                async for event in events:
+                    yield event
+        except A2AError as error:
+            self._learn(error)
+            raise
+
+    async def close(self) -> None:
+        """Gives up the connection."""
+        if self._client is not None:
+            await self._client.close()
+
+    def _learn(self, error: A2AError) -> None:
+        if error.metadata.get("phase") == "connect":
+            self._stale = True
+
+    async def _current(self) -> Client:
+        """The client for the addresses of today. Raises UNAVAILABLE, and what `resolve` raises."""
+        if self._client is not None and not self._stale:
+            return self._client
+        async with self._dialling:
+            if self._client is None or self._stale:
+                target = await self._checked()
+                if target != self._target or self._client is None:
+                    former, self._client, self._target = self._client, self._make(target), target
+                    if former is not None:
+                        await former.close()
+                self._stale = False
+            return self._client
+
+    async def _checked(self) -> str:
+        try:
+            addresses = await self._resolve(self._host, self._port)
+        except OSError:
+            addresses = []
+        if not addresses:
+            raise A2AError(
+                Reason.UNAVAILABLE,
+                f"no address of {self._host} is known",
+                metadata={"phase": "connect"},
+                blame=Blame.PEER,
+            )
+        return _target(addresses, self._port)
+
+
+def _target(addresses: Sequence[str], port: int) -> str:
+    """All addresses of the first one's family: a target has one family."""
+    family = "ipv6" if ":" in addresses[0] else "ipv4"
+    places = [place_name(text, port) for text in addresses if (":" in text) == (family == "ipv6")]
+    return f"{family}:{','.join(places)}"
