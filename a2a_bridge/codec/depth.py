@@ -10,7 +10,6 @@ inspected.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -20,12 +19,12 @@ from google.protobuf.message import Message
 from a2a_bridge.codec import structs
 from a2a_bridge.codec.encode import encoder
 from a2a_bridge.codec.errors import EncodeError
+from a2a_bridge.codec.free import contents
 from a2a_bridge.codec.inspect import findings, member
-from a2a_bridge.codec.plan import FieldPlan, Kind, MessagePlan, plan_of
+from a2a_bridge.codec.plan import plan_of
 from a2a_bridge.codec.wire import VARINT, read_varint
 from a2a_bridge.pb.google_protobuf import ListValue, Struct, Value
 
-_FREE = (Kind.STRUCT, Kind.VALUE, Kind.LIST)
 _FEWEST = structs.LEVELS // structs.OBJECT_LEVELS - 1
 """Nested containers that are within the limit, whatever they are."""
 _SURE = structs.BARE_LEVELS - structs.OBJECT_LEVELS
@@ -45,7 +44,7 @@ def may_be_deep(wire: bytes) -> bool:
 
 def too_deep(message: Message) -> list[str]:
     """The JSON paths of free content in a message that is nested too deeply."""
-    return list(_walk(plan_of(type(message)), message, ""))
+    return [path for path, content in contents(message) if _is_too_deep(content)]
 
 
 def path_of_depth(cls: type[Message], wire: bytes) -> str | None:
@@ -86,30 +85,6 @@ def path_of_depth(cls: type[Message], wire: bytes) -> str | None:
 _PARSED = 100
 """Levels of messages within each other that protobuf reads, in all languages."""
 _STEPS = 100_000
-
-
-def _walk(plan: MessagePlan, message: Any, path: str) -> Iterator[str]:
-    for field in plan.fields:
-        one = field.map_value or field
-        if one.message is None or one.kind is Kind.TIMESTAMP:
-            continue
-        content, here = getattr(message, field.name), member(path, field.json_name)
-        if field.map_value is not None:
-            for key in content:
-                yield from _content(one, content[key], member(here, key))
-        elif field.repeated:
-            for index, item in enumerate(content):
-                yield from _content(one, item, f"{here}[{index}]")
-        elif message.HasField(field.name):
-            yield from _content(one, content, here)
-
-
-def _content(field: FieldPlan, content: Any, path: str) -> Iterator[str]:
-    if field.kind not in _FREE:
-        assert field.message is not None  # noqa: S101 - for the type checker
-        yield from _walk(field.message, content, path)
-    elif _is_too_deep(content):
-        yield path
 
 
 def _is_too_deep(content: Any) -> bool:

@@ -30,6 +30,7 @@ from a2a_bridge.codec import (
     loads_exact,
 )
 from a2a_bridge.codec.depth import may_be_deep, too_deep
+from a2a_bridge.codec.free import fill_nulls
 from a2a_bridge.codec.structs import TOO_DEEP
 from a2a_bridge.dialects import residue
 from a2a_bridge.dialects.residue import HUB, KEY, PROTO, Entry
@@ -102,6 +103,7 @@ def decode_bytes(pair: Pair, wire: bytes, files: Files) -> Any:
         raise DecodeError.of([(path, TOO_DEEP) for path in deep])
     unknown = has_unknown(wire, given)
     message, odd = _decoded(pair, given, files)
+    fill_nulls(wire, message)
     if not (unknown or odd):
         return message
     if unknown:

@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 
 from a2a_bridge.codec import DecodeError, EncodeError, decoder, encoder
 from a2a_bridge.codec.depth import may_be_deep, path_of_depth, too_deep
+from a2a_bridge.codec.free import fill_nulls
 from a2a_bridge.codec.plan import plan_of
 from a2a_bridge.codec.structs import TOO_DEEP
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
@@ -96,6 +97,7 @@ def bytes_request_decoder(cls: type[Message]) -> Callable[[bytes], Any]:
             raise unreadable(cls, wire) from None
         if may_be_deep(wire) and (deep := too_deep(message)):
             raise _invalid_params(DecodeError.of([(path, TOO_DEEP) for path in deep]))
+        fill_nulls(wire, message)
         return message
 
     return decode_request
@@ -123,6 +125,7 @@ def bytes_response_decoder(cls: type[Message]) -> Callable[[bytes], Any]:
         if may_be_deep(wire) and (deep := too_deep(message)):
             text = f"the agent's answer is not a {cls.DESCRIPTOR.name}: {deep[0]}: {TOO_DEEP}"
             raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+        fill_nulls(wire, message)
         return check(message)
 
     return decode_response
