@@ -78,7 +78,8 @@ def json_body(binding: str, version: str, content: bytes, *, unknown: bool = Fal
         )
     else:
         message = b'{"messageId":"m","role":"ROLE_USER","content":[{"text":"x"}],%b}' % place
-    params = b'{"message":%b,"configuration":{"blocking":true}}' % message
+    name = b"request" if (binding, version) == ("HTTP+JSON", "0.2.5") else b"message"
+    params = b'{"%b":%b,"configuration":{"blocking":true}}' % (name, message)
     if binding != "JSONRPC":
         return params
     method = b"SendMessage" if version == "1.0" else b"message/send"
@@ -230,12 +231,16 @@ def cells(*, quick: bool) -> Iterator[tuple[str, str, str]]:
                 yield binding, version, shape
 
 
-async def measure(*, quick: bool = False, show: Callable[[dict[str, Any]], object]) -> list[dict[str, Any]]:
-    """One row per cell and target, each shown as soon as it is known."""
+async def measure(
+    *, quick: bool = False, only: str = "", show: Callable[[dict[str, Any]], object]
+) -> list[dict[str, Any]]:
+    """One row per cell and target, each shown as soon as it is known. only: of cells whose titles begin with it."""
     upstreams = [("JSONRPC", "0.3")] if quick else [(b, v) for v in VERSIONS[:2] for b in BINDINGS]
     found = []
     async with targets(upstreams) as known:
         for binding, version, shape in cells(quick=quick):
+            if not f"{version} {binding}".startswith(only):
+                continue
             for unknown in (False, True) if version != "1.0" else (False,):
                 content = listed(shape, VALUES)
                 size = REFUSED_BYTES // (len(SHAPES[shape][0]) + 1) * SHAPES[shape][1]
@@ -292,4 +297,8 @@ def _show(row: dict[str, Any]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.values", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few cells")
-    asyncio.run(measure(quick=parser.parse_args().quick, show=_show))
+    parser.add_argument(
+        "--only", default="", metavar="TITLE", help="cells of this version, or version and binding"
+    )
+    given = parser.parse_args()
+    asyncio.run(measure(quick=given.quick, only=given.only, show=_show))
