@@ -193,7 +193,15 @@ async def test_a_parameter_that_no_header_holds(kind: str) -> None:
 # --- JSON-RPC only
 
 
-@pytest.mark.parametrize("id_", [2, "1", None])
+async def test_an_id_that_comes_back_as_text() -> None:
+    """a2a-java 0.3.3 answers so when a push configuration is set (JSONRPCHandler.setPushNotificationConfig)."""
+    async with peering(http(result("JSONRPC", RESULT, "1"))) as peer:
+        as_text = await send(peer.url, "JSONRPC")
+    async with peering(http(result("JSONRPC", RESULT, 1))) as peer:
+        assert as_text == await send(peer.url, "JSONRPC")
+
+
+@pytest.mark.parametrize("id_", [2, "2", "01", None, True, 1.0])
 async def test_an_answer_to_somebody_else(id_: Any) -> None:
     async with peering(http(result("JSONRPC", RESULT, id_))) as peer:
         assert (await failure(send(peer.url, "JSONRPC"))).reason is Reason.INVALID_AGENT_RESPONSE

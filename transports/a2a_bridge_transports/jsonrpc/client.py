@@ -131,7 +131,8 @@ class JsonRpcClient(ClientSide):
         answer = wire.answer(data)
         if answer.error is not None:
             raise self.form.decode_error(ErrorReply(status, wire.exact_error(data), "", row.operation))
-        if answer.id != id_:
+        # Some answers of a2a-java 0.3 have the id as text.
+        if type(answer.id) not in (int, str) or str(answer.id) != str(id_):
             raise wire.not_a_response(f"its id is not that of request {id_}")
         if not answer.complete and row.operation.response is not Empty:
             raise wire.not_a_response("it has neither result nor error")
