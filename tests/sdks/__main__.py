@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -31,8 +32,7 @@ from tests.peers.processes import clients as peer_clients
 from tests.sdks.faults import FAULTS
 from tests.sdks.programs import HERE, SDKS, Sdk
 from tests.sdks.service import LineService
-
-DIRECT, SERVED, THROUGH = "direct", "on serve", "through the gateway"
+from tests.sdks.table import DIRECT, PAGE, SERVED, THROUGH, table, written
 
 
 def build(sdk: Sdk) -> bool:
@@ -112,6 +112,9 @@ def main() -> int:
     parser.add_argument("--client", default="*", help="only clients like this")
     parser.add_argument("--agent", default="*", help="only agents like this")
     parser.add_argument("--lines", type=int, default=5, help="differences shown of each cell")
+    parser.add_argument(
+        "--table", type=Path, help=f"page to write the tables into; {PAGE.name} after a whole run"
+    )
     arguments = parser.parse_args()
     sdks = [sdk for sdk in SDKS if fnmatchcase(sdk.name, arguments.sdk) and build(sdk)]
     with peers(sdks) as there:
@@ -123,6 +126,9 @@ def main() -> int:
             print(f"  {line[:300]}")
     known = {excuse for result in totals.cells.values() for excuse in result.excuses}
     operations = sum(result.operations for result in totals.cells.values())
+    whole = len(sdks) == len(SDKS) and (arguments.client, arguments.agent) == ("*", "*") and not failed
+    if page := arguments.table or (PAGE if whole else None):
+        page.write_text(written(page.read_text(), table(sdks, totals.cells, datetime.now(UTC).date())))
     print(f"\n{len(totals.cells)} cells, {operations} operations, {len(known)} known, {len(failed)} failed")
     return 1 if failed else 0
 

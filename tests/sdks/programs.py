@@ -109,4 +109,13 @@ SDKS = (
         (("1.0", (), BINDINGS), ("0.3", ("--compat",), BINDINGS)),
     ),
     Sdk("a2a-js 0.3.14", "js", "npm", _JS, ("node", "{out}/main.js", "0.3"), (("0.3", (), BINDINGS),), "0.3"),
+    Sdk(
+        "a2a-java 0.3.3",
+        "java",
+        "mvn",
+        (("mvn", "--batch-mode", "--quiet", "-Dout={out}", "compile"),),
+        ("java", "-cp", "{out}/classes:{out}/lib/*", "Main"),
+        (("0.3", (), BINDINGS),),
+        "0.3",
+    ),
 )

@@ -7,6 +7,6 @@ an agent of ours without a gateway between. One module for each SDK.
 from __future__ import annotations
 
 from tests.peers.faults import Fault
-from tests.sdks.faults import go03, go2, js, rust
+from tests.sdks.faults import go03, go2, java, js, rust
 
-FAULTS: tuple[Fault, ...] = (*go2.FAULTS, *go03.FAULTS, *rust.FAULTS, *js.FAULTS)
+FAULTS: tuple[Fault, ...] = (*go2.FAULTS, *go03.FAULTS, *rust.FAULTS, *js.FAULTS, *java.FAULTS)

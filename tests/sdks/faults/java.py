@@ -1,0 +1,117 @@
+"""Faults of a2a-java 0.3.3. Classes are those of its packages under io.a2a."""
+
+from __future__ import annotations
+
+from tests.peers.faults import (
+    AGENT,
+    CLIENT,
+    EVERY,
+    GRPC,
+    HTTP_JSON,
+    JSONRPC,
+    PROTO,
+    WITHOUT_MEDIA_TYPES,
+    Fault,
+    dropping,
+    nothing,
+    refused,
+    without_empties,
+    wordless,
+)
+
+JAVA = "a2a-java 0.3.3"
+
+#: conversations with null in data, with metadata of parts and with names of files
+_RICH = ("direct_message", "a_streamed_message", "a_task_with_everything", "a_streamed_task")
+
+FAULTS: tuple[Fault, ...] = (
+    *(
+        Fault(
+            "null in data, metadata of parts and names of files are refused: its a2a.v1 is of v0.3.0, read strictly"
+            " (grpc.utils.ProtoUtils.FromProto.value, transport.rest.handler.RestHandler.parseRequestBody)",
+            role,
+            JAVA,
+            PROTO,
+            nothing,
+            conversation,
+        )
+        for role in (AGENT, CLIENT)
+        for conversation in _RICH
+    ),
+    *(
+        Fault(
+            "absent strings, lists, objects and booleans come out as empty ones (grpc.utils.ProtoUtils.FromProto)",
+            role,
+            JAVA,
+            bindings,
+            without_empties,
+        )
+        for role, bindings in ((AGENT, EVERY), (CLIENT, EVERY))
+    ),
+    Fault(
+        "media types of text and data parts have no place in 0.3 (spec.TextPart, spec.DataPart)",
+        CLIENT,
+        JAVA,
+        EVERY,
+        WITHOUT_MEDIA_TYPES,
+    ),
+    Fault(
+        "a request for a task always has a history length, 0 where none was given (spec.TaskQueryParams)",
+        CLIENT,
+        JAVA,
+        EVERY,
+        dropping("history"),
+        label="get",
+        sometimes=True,
+    ),
+    Fault(
+        "the words of an error have its data or what was tried beside them"
+        " (client.transport.jsonrpc.JSONRPCTransport.unmarshalResponse, client.transport.grpc.GrpcErrorMapper)",
+        CLIENT,
+        JAVA,
+        (JSONRPC, GRPC),
+        wordless,
+    ),
+    Fault(
+        "errors are known by the name of the Java class (client.transport.rest.RestErrorMapper)",
+        CLIENT,
+        JAVA,
+        (HTTP_JSON,),
+        refused,
+    ),
+    Fault(
+        "the extended card is not fetched by who has a card (client.transport.{rest.RestTransport,grpc.GrpcTransport}"
+        ".getAgentCard)",
+        CLIENT,
+        JAVA,
+        PROTO,
+        nothing,
+        "extended_card",
+    ),
+    Fault(
+        "the extended card is asked for and the public one is answered (transport.grpc.handler.GrpcHandler.getAgentCard)",
+        AGENT,
+        JAVA,
+        (GRPC,),
+        nothing,
+        "extended_card",
+    ),
+    Fault(
+        "a message that names a task that there is not creates it (server.tasks.TaskManager)",
+        AGENT,
+        JAVA,
+        EVERY,
+        nothing,
+        "unknown_tasks",
+    ),
+    Fault(
+        "an executor's error in a stream is told as an internal one, or ends the stream without a word"
+        " (server.requesthandlers.DefaultRequestHandler.onMessageSendStream)",
+        AGENT,
+        JAVA,
+        EVERY,
+        nothing,
+        "errors",
+        sometimes=True,
+    ),
+)
