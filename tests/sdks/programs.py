@@ -113,7 +113,7 @@ SDKS = (
         "a2a-java 0.3.3",
         "java",
         "mvn",
-        (("mvn", "--batch-mode", "--quiet", "-Dout={out}", "compile"),),
+        (("mvn", "--batch-mode", "--quiet", "-Dstyle.color=never", "-Dout={out}", "compile"),),
         ("java", "-cp", "{out}/classes:{out}/lib/*", "Main"),
         (("0.3", (), BINDINGS),),
         "0.3",
