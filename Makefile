@@ -70,7 +70,7 @@ interpreters: install ## the fast part of the tests on every other supported Pyt
 matrix: install peers ## every client version and binding through a gateway to every agent's, as a grid
 	$(BIN)/python -m tests.matrix
 
-# The toolchains are those of the machine (go, npm, cargo); what is absent is said and skipped.
+# The toolchains are those of the machine (go, cargo, npm, mvn); what is absent is said and skipped.
 sdks: install peers ## clients and agents of other languages: directly, on serve, through gateways (ARGS: see tests/sdks)
 	$(BIN)/python -m tests.sdks $(ARGS)
 
