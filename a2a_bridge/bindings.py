@@ -12,7 +12,7 @@ import re
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -22,6 +22,8 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, KNOWN, Dialect, Kind
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peers import UNKNOWN, Files, Profile
+from a2a_bridge.peers import named as named_peer
 
 MIB = 1024 * 1024
 
@@ -143,8 +145,9 @@ class DialOptions:
     tls: None decides by the URL; True/False force it; or an ssl.SSLContext / grpc credentials; TlsFiles are used where
         the URL decides for TLS.
     grpc_tls: whether gRPC is spoken over TLS, whatever the URL says; None: by its scheme, without one on port 443.
-    base64_files: agents of 0.x that were made with a2a-sdk want base64 text where the bytes of a file belong, over
-        gRPC and HTTP+JSON.
+    peer: the profile of the agent, or its name, where the card does not show it (see a2a_bridge.peers).
+    base64_files: whether the agent wants base64 text where the bytes of a file belong, over gRPC and HTTP+JSON of 0.x.
+        None: as its profile says; base64 text for an agent without one, but files that came that way keep their spelling.
     named: the URL that the operator named, whose card is followed: interfaces at other hosts get no `parameters` and of
         `forward` only IMPERSONAL, and may be refused (see gateway.destinations). Empty where the interfaces themselves
         were named.
@@ -165,13 +168,25 @@ class DialOptions:
     max_values: int = ANSWER_VALUES
     tls: Any = None
     grpc_tls: bool | None = None
-    base64_files: bool = False
+    peer: Profile | str = ""
+    base64_files: bool | None = None
     named: str = ""
     credentials_for: frozenset[str] = frozenset()
     trust_card_urls: bool = False
     resolve: Resolve | None = None
     exact: bool = False
     tap: Callable[[Frame], None] | None = None
+
+    @property
+    def files(self) -> Files:
+        """The spelling of file contents of the agent. Raises LookupError for a peer profile that does not exist."""
+        if self.base64_files is not None:
+            return Files.BASE64 if self.base64_files else Files.RAW
+        return named_peer(self.peer).quirks.file_bytes
+
+    def recognised(self, profile: Profile) -> DialOptions:
+        """The options for an agent that showed a profile; one that was named outweighs it."""
+        return self if self.peer or profile is UNKNOWN else replace(self, peer=profile)
 
 
 class Host(Protocol):

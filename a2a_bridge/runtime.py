@@ -435,7 +435,7 @@ async def connect(
     elif isinstance(target, str):
         if "://" in target and not options.named:
             options = replace(options, named=target)
-        target = await _card_of(target, options)
+        target, options = await _card_of(target, options)
     destinations = Destinations(options)
     found = await destinations.vetted(select(target, known=names(), binding=binding, version=version))
     candidates = destinations.fallbacks(found)
@@ -451,7 +451,8 @@ async def connect(
         yield Peer(service, target, candidates[0].interface)
 
 
-async def _card_of(target: str, options: DialOptions) -> hub.AgentCard:
+async def _card_of(target: str, options: DialOptions) -> tuple[hub.AgentCard, DialOptions]:
+    """The card of a target, and the options for the implementation that it shows to be."""
     scheme = target.partition("://")[0].lower() if "://" in target else ""
     if scheme in ("http", "https"):
         async with http_fetch(options) as fetch:
@@ -463,9 +464,9 @@ async def _card_of(target: str, options: DialOptions) -> hub.AgentCard:
                 found.card.name,
                 found.location,
             )
-        return found.card
+        return found.card, options.recognised(found.profile)
     if scheme in ("", "grpc", "grpcs", "dns", "unix"):
-        return hub.AgentCard(supported_interfaces=[interface("GRPC", target)])
+        return hub.AgentCard(supported_interfaces=[interface("GRPC", target)]), options
     raise ValueError(f"{target!r} is neither an http(s) URL nor a gRPC address")
 
 

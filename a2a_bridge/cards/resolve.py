@@ -18,9 +18,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 from a2a_bridge.bindings import Fetch, Fetched
 from a2a_bridge.cards.read import parse_bytes, parse_tree
+from a2a_bridge.codec import loads
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peers import UNKNOWN, Profile, profiles
 
 __all__ = ["Located", "Resolver", "card_locations", "locate", "parse", "parse_bytes", "parse_tree", "resolve"]
 
@@ -36,11 +38,14 @@ class Located:
     location: str
     #: whether the path that was asked for has no card, so that this is the card of its origin
     fallback: bool = False
+    #: which implementation the agent shows to be
+    profile: Profile = UNKNOWN
 
 
 @dataclass(slots=True)
 class _Entry:
     card: hub.AgentCard
+    profile: Profile
     validators: dict[str, str]
     fresh_until: float
 
@@ -72,33 +77,33 @@ class Resolver:
         *earlier, last = own if exact else card_locations(url)
         for location in earlier:
             try:
-                card = await self._at(location, tried)
+                found = await self._at(location, tried)
             except A2AError as error:
                 # A site that answers any path with its front page has said nothing about its origin's card.
                 if error.reason is not Reason.INVALID_AGENT_RESPONSE:
                     raise
                 tried.append(error.message)
             else:
-                if card is not None:
-                    return Located(card, location, location not in own)
-        card = await self._at(last, tried)
-        if card is not None:
-            return Located(card, last, last not in own)
+                if found is not None:
+                    return Located(found[0], location, location not in own, found[1])
+        found = await self._at(last, tried)
+        if found is not None:
+            return Located(found[0], last, last not in own, found[1])
         raise A2AError(
             Reason.INVALID_AGENT_RESPONSE, f"no agent card at {url}: {'; '.join(tried)}", blame=Blame.PEER
         )
 
-    async def _at(self, location: str, tried: list[str]) -> hub.AgentCard | None:
+    async def _at(self, location: str, tried: list[str]) -> tuple[hub.AgentCard, Profile] | None:
         entry = self._entries.get(location)
         if entry is not None and self._clock() < entry.fresh_until:
-            return entry.card
+            return entry.card, entry.profile
         headers = {"accept": "application/json, application/a2a+json"}
         if entry is not None:
             headers |= entry.validators
         reply = await self._fetch(location, headers)
         if reply.status == 304 and entry is not None:
             entry.fresh_until = self._clock() + _max_age(reply.headers)
-            return entry.card
+            return entry.card, entry.profile
         if reply.status in (401, 403):
             reason = Reason.UNAUTHENTICATED if reply.status == 401 else Reason.PERMISSION_DENIED
             raise A2AError(reason, f"the card at {location} is guarded", blame=Blame.PEER)
@@ -106,15 +111,16 @@ class Resolver:
             tried.append(f"{location} answered {reply.status}")
             return None
         card = parse(reply, location)
+        profile = profiles().agent(reply.headers, frozenset(loads(reply.body)))  # type: ignore[arg-type]  # a card
         if "no-store" in reply.headers.get("cache-control", "").lower():
             self._entries.pop(location, None)
-            return card
+            return card, profile
         if location not in self._entries and len(self._entries) >= self._limit:
             self._entries.pop(next(iter(self._entries)))
         self._entries[location] = _Entry(
-            card, _validators(reply.headers), self._clock() + _max_age(reply.headers)
+            card, profile, _validators(reply.headers), self._clock() + _max_age(reply.headers)
         )
-        return card
+        return card, profile
 
 
 async def resolve(url: str, fetch: Fetch) -> hub.AgentCard:

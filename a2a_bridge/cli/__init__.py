@@ -14,6 +14,7 @@ from a2a_bridge.cli.card import card
 from a2a_bridge.cli.db import app as db
 from a2a_bridge.cli.gateway import gateway
 from a2a_bridge.cli.options import EXIT_CODES, read_secrets
+from a2a_bridge.cli.peers import peers
 from a2a_bridge.cli.push import app as push
 from a2a_bridge.cli.serve import serve
 from a2a_bridge.cli.usage import usage
@@ -33,6 +34,7 @@ app.command()(gateway)
 app.command()(call)
 app.command()(card)
 app.command()(usage)
+app.command()(peers)
 app.add_typer(db, name="db")
 app.add_typer(push, name="push")
 

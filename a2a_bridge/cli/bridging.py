@@ -13,7 +13,7 @@ from a2a_bridge.cards.select import unusable
 from a2a_bridge.cli.listening import Listening
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import fail, talk
-from a2a_bridge.cli.reach import card_file, card_of, grpc_interface, named
+from a2a_bridge.cli.reach import card_file, found_at, grpc_interface, named
 from a2a_bridge.cli.running import run
 from a2a_bridge.cli.target import Sort, Target
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -38,7 +38,10 @@ async def bridge(
             f"{target.place} is Python code, not a running agent",
             f"a2a-bridge serve {target.place}",
         )
-    card = card_file(file) if file is not None else await card_of(target, options, version)
+    if file is not None:
+        card = card_file(file)
+    else:
+        card, options = await found_at(target, options, version)
     shown = upstream_card(target, card, file is not None, binding, version)
     for text in unusable(shown, known=names()):
         talk(f"warning: the card's interface {text}; it is not used", "yellow")

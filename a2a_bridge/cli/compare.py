@@ -49,8 +49,8 @@ class Answer:
 
 async def compare(target: Target, said: Said, how: How) -> Exit:
     """Calls them all, one after the other, and prints how they compare."""
-    async with addressed(target, how.options()) as card:
-        return await _compare(card, said, how, named(target, how.options()))
+    async with addressed(target, how.options()) as (card, options):
+        return await _compare(card, said, how, named(target, options))
 
 
 async def _compare(card: hub.AgentCard, said: Said, how: How, options: DialOptions) -> Exit:

@@ -57,6 +57,19 @@ class LoopKind(str, Enum):  # noqa: UP042
     UVLOOP = "uvloop"
 
 
+class FileSpelling(str, Enum):  # noqa: UP042
+    """Whether an agent of 0.x gets base64 text where a2a.v1 has the bytes of a file."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+    @property
+    def base64(self) -> bool | None:
+        """The same as DialOptions takes it."""
+        return None if self is FileSpelling.AUTO else self is FileSpelling.ALWAYS
+
+
 class LogLevel(str, Enum):  # noqa: UP042
     """How much is said on stderr."""
 
@@ -185,12 +198,21 @@ LenientVersions = Annotated[
         help="Serve a caller whose method belongs to another version than it says.",
     ),
 ]
+PeerName = Annotated[
+    str,
+    typer.Option(
+        "--peer",
+        metavar="NAME",
+        envvar=PREFIX + "PEER",
+        help="The agent's implementation, where its card does not show it; see `peers`.",
+    ),
+]
 Base64Files = Annotated[
-    bool,
+    FileSpelling,
     typer.Option(
         "--base64-files",
         envvar=PREFIX + "BASE64_FILES",
-        help="Write files as agents of 0.x made with a2a-sdk want them over gRPC and HTTP+JSON.",
+        help="Whether files go to agents of 0.x as base64 text over gRPC and HTTP+JSON; auto is as --peer says.",
     ),
 ]
 BridgeKey = Annotated[
@@ -432,6 +454,17 @@ def known_dialect(text: str, flag: str) -> Dialect:
         known = ", ".join(one.version for one in KNOWN)
         raise typer.BadParameter(f"{text!r} is none of {known}", param_hint=flag)
     return dialect
+
+
+def known_peer(name: str, flag: str = "--peer") -> str:
+    """The name of a peer profile that exists, or "". Raises typer.BadParameter."""
+    from a2a_bridge.peers import named
+
+    try:
+        named(name)
+    except LookupError as error:
+        raise typer.BadParameter(error.args[0], param_hint=flag) from None
+    return name
 
 
 def tls_files(cacert: Path | None, cert: Path | None, key: Path | None, *, insecure: bool) -> TlsFiles | None:

@@ -34,7 +34,15 @@ def version_of(text: str) -> str:
 
 
 async def card_of(target: Target, options: DialOptions, version: str = "") -> hub.AgentCard:
-    """The card of an agent to reach. Raises A2AError; BadTarget for a file that holds none.
+    """The card of an agent to reach. Raises as `found_at` does."""
+    return (await found_at(target, options, version))[0]
+
+
+async def found_at(
+    target: Target, options: DialOptions, version: str = ""
+) -> tuple[hub.AgentCard, DialOptions]:
+    """The card of an agent to reach, and the options for the implementation that it shows to be. Raises A2AError;
+    BadTarget for a file that holds no card.
 
     A bare gRPC address is asked for its extended card; if it has none to show, the least card stands in.
     """
@@ -47,11 +55,11 @@ async def card_of(target: Target, options: DialOptions, version: str = "") -> hu
                 f"{found.location}; --exact refuses it",
                 "yellow",
             )
-        return found.card
+        return found.card, options.recognised(found.profile)
     if target.sort is Sort.CARD:
-        return card_file(Path(target.place))
+        return card_file(Path(target.place)), options
     if target.sort is Sort.GRPC:
-        return await _card_over_grpc(target.place, options, version)
+        return await _card_over_grpc(target.place, options, version), options
     raise BadTarget(f"{target.place} is an agent in Python code, which has no address; serve it first")
 
 
@@ -76,13 +84,15 @@ def named(target: Target, options: DialOptions) -> DialOptions:
 
 
 @asynccontextmanager
-async def addressed(target: Target, options: DialOptions) -> AsyncIterator[hub.AgentCard]:
-    """The card of an agent that has addresses; one in code gets some of its own for as long as this is open."""
+async def addressed(target: Target, options: DialOptions) -> AsyncIterator[tuple[hub.AgentCard, DialOptions]]:
+    """The card of an agent that has addresses, and the options to dial it with; one in code gets addresses of its own
+    for as long as this is open.
+    """
     if target.is_code:
         async with runtime.serve_agent(load(target)) as server:
-            yield server.card
+            yield server.card, options
     else:
-        yield await card_of(target, options)
+        yield await found_at(target, options)
 
 
 @asynccontextmanager
@@ -100,7 +110,7 @@ async def reached(
         elif target.sort is Sort.GRPC:
             what = grpc_interface(target.place, version)
         else:
-            what = await stack.enter_async_context(addressed(target, options))
+            what, options = await stack.enter_async_context(addressed(target, options))
             options = named(target, options)
         yield await stack.enter_async_context(
             runtime.connect(what, binding=binding, version=version, options=options)

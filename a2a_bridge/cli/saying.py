@@ -39,7 +39,7 @@ class Said:
 class How:
     """How to call and how to print. Times in seconds. version: of the protocol; empty for the card's choice.
 
-    base64_files, exact, credentials_for, trust_card_urls, tls, grpc_tls: see DialOptions. follow: whether a stream that breaks is taken up again.
+    peer, base64_files, exact, credentials_for, trust_card_urls, tls, grpc_tls: see DialOptions. follow: whether a stream that breaks is taken up again.
     """
 
     stream: bool
@@ -50,7 +50,8 @@ class How:
     verbose: bool
     output: Output
     version: str = ""
-    base64_files: bool = False
+    peer: str = ""
+    base64_files: bool | None = None
     exact: bool = False
     credentials_for: frozenset[str] = frozenset()
     trust_card_urls: bool = False
@@ -66,6 +67,7 @@ class How:
             timeout=self.timeout,
             connect_timeout=self.connect_timeout,
             parameters=self.parameters,
+            peer=self.peer,
             base64_files=self.base64_files,
             exact=self.exact,
             credentials_for=self.credentials_for,

@@ -37,6 +37,9 @@ def usage(
         str,
         typer.Option(metavar="AGE", help="Only what was called within this time: 90s, 15m, 12h, 30d, 8w."),
     ] = "",
+    peer: Annotated[
+        str, typer.Option("--peer", metavar="NAME", help="Only callers with this peer profile.")
+    ] = "",
     by_operation: Annotated[
         bool, typer.Option("--by-operation", help="One line for each operation, instead of each caller.")
     ] = False,
@@ -64,7 +67,10 @@ def usage(
         chosen = [
             one
             for one in counts
-            if a2a_version in ("", one.version) and binding in ("", one.binding) and one.last >= oldest
+            if a2a_version in ("", one.version)
+            and binding in ("", one.binding)
+            and peer in ("", one.profile)
+            and one.last >= oldest
         ]
         if output is Output.JSON:
             from dataclasses import asdict
@@ -129,6 +135,7 @@ def _table(counts: Iterable[Count], now: float, by_operation: bool) -> list[str]
         who: tuple[str, ...] = (
             one.version,
             one.binding,
+            one.profile or "-",
             f"{one.principal} {one.client}".strip() or "(unnamed)",
         )
         key = (*who, one.operation) if by_operation else who
@@ -139,6 +146,7 @@ def _table(counts: Iterable[Count], now: float, by_operation: bool) -> list[str]
     names = [
         "VERSION",
         "BINDING",
+        "PEER",
         "CALLER",
         *(["OPERATION"] if by_operation else []),
         "CALLS",

@@ -14,8 +14,10 @@ from typing import Any, Generic, TypeVar, cast
 
 from a2a_bridge.codec import JsonObject, decoder, encoder
 from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peers import Files
 
 Address = TypeVar("Address")
 Wire = TypeVar("Wire")
@@ -70,6 +72,9 @@ class Row(Generic[Address, Wire]):
     spelled: the row for one request, given that and the caller's parameters (server side, before decode_request;
     for the whole call, errors aside). None where there is one spelling only. Clients use the row as it is.
 
+    relayed: the row for one call, given its context (client side, before encode_request). None where there is one way
+    only. says: service parameters that go with the request, from the client side.
+
     explicit: a request with those defaults written out that agents do not share; given the request and whether its caller
     speaks 0.x, too (client side, after encode_request). None where all agree on the defaults.
     """
@@ -86,6 +91,8 @@ class Row(Generic[Address, Wire]):
     recall_response: Callable[[Wire, Mapping[str, str]], Wire] | None = None
     spelled: Callable[[Wire, Mapping[str, str]], Row[Address, Wire]] | None = None
     explicit: Callable[[Wire, bool], Wire] | None = None
+    relayed: Callable[[CallContext], Row[Address, Wire]] | None = None
+    says: Mapping[str, str] | None = None
 
     @property
     def streaming(self) -> bool:
@@ -187,7 +194,7 @@ class Dialect:
     extensions: names of the parameter that lists extensions. All are read, and all are sent.
     final_events: whether a stream ends with a status event that says `final`, instead of just ending.
     losses: what it cannot say, not even with a residue.
-    base64: forms for dialling agents that want base64 text where the bytes of a file belong, where that differs.
+    files: forms for dialling agents whose spelling of file contents is known, where that makes a difference.
     """
 
     version: str
@@ -198,16 +205,16 @@ class Dialect:
     extensions: tuple[str, ...] = ("a2a-extensions",)
     final_events: bool = False
     losses: tuple[Loss, ...] = ()
-    base64: Mapping[Kind[Any, Any], Form[Any, Any]] = field(default_factory=dict)
+    files: Mapping[Files, Mapping[Kind[Any, Any], Form[Any, Any]]] = field(default_factory=dict)
     #: used for a binding nobody has written a form for; None forbids such bindings
     canonical: Form[str, Any] | None = None
 
-    def form(self, kind: Kind[Address, Wire], *, base64: bool = False) -> Form[Address, Wire] | None:
+    def form(self, kind: Kind[Address, Wire], *, files: Files = Files.AUTO) -> Form[Address, Wire] | None:
         """The form for a binding; the canonical one for a binding unknown here; None when there is none.
 
-        base64: for an agent that wants base64 text where the bytes of a file belong.
+        files: the spelling of file contents of the agent to dial, where it is known.
         """
-        known = (self.base64.get(kind) if base64 else None) or self.forms.get(kind)
+        known = self.files.get(files, {}).get(kind) or self.forms.get(kind)
         if known is not None:
             return cast("Form[Address, Wire]", known)
         if kind in (JSONRPC, HTTP_JSON, GRPC):

@@ -1,7 +1,7 @@
 """Who still calls what: counts by caller, binding, version and operation. It keeps no content and opens no file.
 
 Rules:
-1. A caller is its principal where one is established, and what it says of itself (`user-agent`) beside it.
+1. A caller is its principal where one is established, its peer profile, and its user agent beside them.
 2. Memory is bounded: callers choose their names, so new ones beyond the limit are counted together.
 3. Times are seconds since 1970, because the counts outlive the process.
 """
@@ -18,20 +18,22 @@ from a2a_bridge.codec import JsonObject
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service
+from a2a_bridge.peers import UNKNOWN, USER_AGENT, caller
 
-USER_AGENT = "user-agent"
 #: what stands for callers beyond the limit
 OTHERS = "(others)"
 #: longest name of a caller that is kept whole
 LONGEST_NAME = 120
 FORMAT = 1
 
-Key = tuple[str, str, str, str, str]
+Key = tuple[str, str, str, str, str, str]
 
 
 @dataclass(slots=True)
 class Count:
-    """Calls of one caller to one operation in one cell. first, last: when, in seconds since 1970."""
+    """Calls of one caller to one operation in one cell. first, last: when, in seconds since 1970. profile: the name of
+    its peer profile; empty for none, and in documents of versions that did not know of profiles.
+    """
 
     client: str
     principal: str
@@ -42,11 +44,12 @@ class Count:
     errors: int
     first: float
     last: float
+    profile: str = ""
 
     @property
     def key(self) -> Key:
         """What the count is of."""
-        return self.client, self.principal, self.binding, self.version, self.operation
+        return self.client, self.principal, self.binding, self.version, self.operation, self.profile
 
 
 class Usage:
@@ -68,6 +71,7 @@ class Usage:
         context = call.context
         origin = context.origin
         client = _name(context.parameters.get(USER_AGENT))
+        profile = caller(context.parameters)
         principal = _name(context.principal.name) if context.principal is not None else ""
         self._add(
             Count(
@@ -80,6 +84,7 @@ class Usage:
                 int(failed),
                 now := self._clock(),
                 now,
+                "" if profile is UNKNOWN else profile.name,
             )
         )
 
@@ -96,7 +101,7 @@ class Usage:
         known = self._counts.get(one.key)
         if known is None and len(self._counts) >= self._limit:
             # Cells and operations are few, so this row for each of them stays within bounds of its own.
-            one.client, one.principal = OTHERS, ""
+            one.client, one.principal, one.profile = OTHERS, "", ""
             known = self._counts.get(one.key)
         if known is None:
             self._counts[one.key] = one
@@ -185,7 +190,10 @@ def _count(number: int, row: Any) -> Count:
         value = row.get(name) if isinstance(row, dict) else None
         if not isinstance(value, types) or isinstance(value, bool):
             raise ValueError(_problem(number, name, types))  # noqa: TRY004  a document is at fault, not a caller
-    count = Count(**{name: row[name] for name in _TYPES})
+    profile = row.get("profile", "")
+    if not isinstance(profile, str):
+        raise ValueError(_problem(number, "profile", (str,)))  # noqa: TRY004  a document is at fault, not a caller
+    count = Count(**{name: row[name] for name in _TYPES}, profile=_name(profile))
     # A file or an answer can be anybody's, and what it calls a caller ends up on a terminal.
     count.client, count.principal = _name(count.client), _name(count.principal)
     count.binding, count.version, count.operation = map(

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 CONTRACTS = pyproject()["tool"]["importlinter"]["contracts"]
 PACKAGES = [
     *("a2a_bridge", "a2a_bridge_transports"),
-    *(f"a2a_bridge/{name}" for name in ("pb", "codec", "core", "dialects", "cards", "gateway", "hosting")),
+    *(
+        f"a2a_bridge/{name}"
+        for name in ("pb", "codec", "peers", "core", "dialects", "cards", "gateway", "hosting")
+    ),
     *(f"a2a_bridge/{name}" for name in ("middleware", "config", "cli", "testing")),
     *(f"a2a_bridge/dialects/{name}" for name in ("v1_0", "v0_3")),
     *(f"a2a_bridge_transports/{name}" for name in ("_http", "jsonrpc", "http_json", "grpc")),

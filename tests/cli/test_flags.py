@@ -23,7 +23,7 @@ COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-define
 
 
 def test_the_commands() -> None:
-    assert sorted(COMMANDS) == ["call", "card", "db", "gateway", "push", "serve", "usage"]
+    assert sorted(COMMANDS) == ["call", "card", "db", "gateway", "peers", "push", "serve", "usage"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

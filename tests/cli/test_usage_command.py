@@ -39,8 +39,8 @@ def row(client: str, version: str, binding: str, operation: str, days: float, **
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "usage.json"
     rows = [
-        row("old/1", "0.3", "JSONRPC", "SendMessage", 40),
-        row("old/1", "0.3", "JSONRPC", "GetTask", 35, errors=2),
+        row("old/1", "0.3", "JSONRPC", "SendMessage", 40, profile="a2a-go-0.3"),
+        row("old/1", "0.3", "JSONRPC", "GetTask", 35, errors=2, profile="a2a-go-0.3"),
         row("slow/2", "0.3", "JSONRPC", "GetTask", 2, principal="ann"),
         row("new/3", "1.0", "GRPC", "SendMessage", 0),
     ]
@@ -56,19 +56,20 @@ def lines(*arguments: str) -> list[list[str]]:
 
 def test_callers_are_listed_by_cell_the_latest_first(file: Path) -> None:
     assert lines(str(file)) == [
-        ["VERSION", "BINDING", "CALLER", "CALLS", "ERRORS", "LAST"],
-        ["0.3", "JSONRPC", "ann", "slow/2", "3", "0", "2d", "ago"],
-        ["0.3", "JSONRPC", "old/1", "6", "2", "35d", "ago"],
-        ["1.0", "GRPC", "new/3", "3", "0", "0s", "ago"],
+        ["VERSION", "BINDING", "PEER", "CALLER", "CALLS", "ERRORS", "LAST"],
+        ["0.3", "JSONRPC", "-", "ann", "slow/2", "3", "0", "2d", "ago"],
+        ["0.3", "JSONRPC", "a2a-go-0.3", "old/1", "6", "2", "35d", "ago"],
+        ["1.0", "GRPC", "-", "new/3", "3", "0", "0s", "ago"],
     ]
 
 
 def test_filters(file: Path) -> None:
-    assert [row[2] for row in lines(str(file), "--a2a-version", "1.0")[1:]] == ["new/3"]
-    assert [row[2] for row in lines(str(file), "--binding", "JSONRPC", "--since", "30d")[1:]] == ["ann"]
+    assert [row[3] for row in lines(str(file), "--a2a-version", "1.0")[1:]] == ["new/3"]
+    assert [row[3] for row in lines(str(file), "--binding", "JSONRPC", "--since", "30d")[1:]] == ["ann"]
     assert lines(str(file), "--a2a-version", "0.3", "--since", "1h") == [["no", "calls"]]
+    assert [row[3] for row in lines(str(file), "--peer", "a2a-go-0.3")[1:]] == ["old/1"]
     by_operation = lines(str(file), "--by-operation", "--since", "8w")
-    assert [row[2:4] for row in by_operation if row[2] == "old/1"] == [
+    assert [row[3:5] for row in by_operation if row[3] == "old/1"] == [
         ["old/1", "GetTask"],
         ["old/1", "SendMessage"],
     ]

@@ -17,6 +17,18 @@ from tests.middleware.scene import TASK, ask, get, subscribe
 
 OLD = Origin("JSONRPC", "0.3")
 NEW = Origin("GRPC", "1.0")
+#: a count as documents hold it that were made before there were profiles
+ROW: dict[str, Any] = {
+    "client": "a",
+    "principal": "",
+    "binding": "JSONRPC",
+    "version": "0.3",
+    "operation": "GetTask",
+    "calls": 1,
+    "errors": 0,
+    "first": 1.0,
+    "last": 2.0,
+}
 
 
 class Clock:
@@ -61,14 +73,30 @@ async def test_calls_are_counted_by_caller_cell_and_operation(probe: Probe) -> N
         await ask(service, get(context))
     await ask(service, subscribe(caller("a/1")))
     assert rows(table) == {
-        ("a/1", "", "JSONRPC", "0.3", "GetTask", 2, 0),
-        ("a/1", "", "GRPC", "1.0", "GetTask", 1, 0),
-        ("a/1", "ann", "JSONRPC", "0.3", "GetTask", 1, 0),
-        ("", "", "JSONRPC", "0.3", "GetTask", 1, 0),
-        ("a/1", "", "JSONRPC", "0.3", "SubscribeToTask", 1, 0),
+        ("a/1", "", "JSONRPC", "0.3", "GetTask", "", 2, 0),
+        ("a/1", "", "GRPC", "1.0", "GetTask", "", 1, 0),
+        ("a/1", "ann", "JSONRPC", "0.3", "GetTask", "", 1, 0),
+        ("", "", "JSONRPC", "0.3", "GetTask", "", 1, 0),
+        ("a/1", "", "JSONRPC", "0.3", "SubscribeToTask", "", 1, 0),
     }
     first = next(one for one in table if one.calls == 2)
     assert (first.first, first.last) == (1001.0, 1002.0)
+
+
+async def test_callers_are_counted_by_their_peer_profile(probe: Probe) -> None:
+    table = Usage()
+    service = usage(table)(probe)
+    for agent in ("grpc-go/1.70.0", "grpc-go/1.71.0", "Java-http-client/21", "something/1"):
+        await ask(service, get(caller(agent)))
+    assert {(one.profile, one.client) for one in table} == {
+        ("a2a-go-0.3", "grpc-go/1.70.0"),
+        ("a2a-go-0.3", "grpc-go/1.71.0"),
+        ("a2a-java-0.3", "Java-http-client/21"),
+        ("", "something/1"),
+    }
+    again = Usage()
+    again.restore(loads(dumps(table.document())))  # type: ignore[arg-type]
+    assert {one.key for one in again} == {one.key for one in table}
 
 
 async def test_failures_are_counted_and_passed_on(probe: Probe) -> None:
@@ -135,6 +163,7 @@ async def test_counts_survive_as_a_document(probe: Probe) -> None:
         ({"format": 1, "usage": {}}, "usage"),
         ({"format": 1, "usage": [{"client": 7}]}, r"usage\[0\].client"),
         ({"format": 1, "usage": [7]}, r"usage\[0\].client"),
+        ({"format": 1, "usage": [{**ROW, "profile": 7}]}, r"usage\[0\].profile"),
     ],
 )
 def test_what_is_no_usage_document_is_refused(document: Any, named: str) -> None:
@@ -144,14 +173,7 @@ def test_what_is_no_usage_document_is_refused(document: Any, named: str) -> None
 
 def test_a_document_cannot_write_on_a_terminal_either() -> None:
     table = Usage()
-    row = {
-        "client": "a\x1b[2J\nb",
-        "principal": "",
-        "binding": "\x1b",
-        "version": "0.3",
-        "operation": "GetTask",
-    }
-    row |= {"calls": 1, "errors": 0, "first": 1.0, "last": 2.0}  # type: ignore[dict-item]
+    row = {**ROW, "client": "a\x1b[2J\nb", "binding": "\x1b"}
     table.restore({"format": 1, "now": 3.0, "usage": [row]})
     [count] = table
     assert (count.client, count.binding) == ("a�[2J�b", "�")

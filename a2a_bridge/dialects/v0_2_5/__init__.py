@@ -16,7 +16,7 @@ DIALECT = Dialect(
     extensions=("x-a2a-extensions", "a2a-extensions"),
     final_events=True,
     losses=LOSSES,
-    base64={HTTP_JSON: forms.HTTP_JSON_FORM_BASE64, GRPC: forms.GRPC_FORM_BASE64},
+    files=forms.BY_FILES,
 )
 
 __all__ = ["DIALECT"]

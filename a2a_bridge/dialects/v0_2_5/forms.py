@@ -1,18 +1,20 @@
 """The forms of 0.2.5, put together of rows and errors. Nothing is spelled here.
 
 The text of 0.2.5 defines JSON-RPC only; its proto is a2a.v1, which 0.3 extends without breaking it. So gRPC is that
-of 0.3, and HTTP+JSON too but for some names. BASE64 as in 0.3.
+of 0.3, and HTTP+JSON too but for some names. BY_FILES as in 0.3.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from a2a_bridge.dialects.dialect import Form, HttpAddress
+from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, Form, HttpAddress, Kind
 from a2a_bridge.dialects.v0_2_5.errors import SPELLING
 from a2a_bridge.dialects.v0_2_5.http_rows import older
 from a2a_bridge.dialects.v0_2_5.requests import ROWS
 from a2a_bridge.dialects.v0_3 import forms
+from a2a_bridge.peers import Files
 
 JSONRPC_FORM: Form[str, Any] = Form(ROWS, SPELLING.encode_jsonrpc, SPELLING.decode_jsonrpc)
 
@@ -27,7 +29,10 @@ def _grpc(newer: Form[str, bytes]) -> Form[str, bytes]:
 
 
 HTTP_JSON_FORM = _http_json(forms.HTTP_JSON_FORM)
-HTTP_JSON_FORM_BASE64 = _http_json(forms.HTTP_JSON_FORM_BASE64)
 
 GRPC_FORM = _grpc(forms.GRPC_FORM)
-GRPC_FORM_BASE64 = _grpc(forms.GRPC_FORM_BASE64)
+
+BY_FILES: Mapping[Files, Mapping[Kind[Any, Any], Form[Any, Any]]] = {
+    files: {HTTP_JSON: _http_json(newer[HTTP_JSON]), GRPC: _grpc(newer[GRPC])}
+    for files, newer in forms.BY_FILES.items()
+}

@@ -67,7 +67,7 @@ _RESPONSES: Mapping[Any, Rename] = {
 def older(row: HttpRow) -> HttpRow:
     """A row of 0.3 as 0.2.5 has it: as it is where nothing has another name."""
     request, response = _REQUESTS.get(row.operation), _RESPONSES.get(row.operation)
-    spelled = row.spelled
+    spelled, relayed = row.spelled, row.relayed
     changed: dict[str, Any] = {}
     if request is not None:
         changed["encode_request"] = _then(row.encode_request, request)
@@ -77,6 +77,8 @@ def older(row: HttpRow) -> HttpRow:
         changed["decode_response"] = _then(response, row.decode_response)
     if changed and spelled is not None:
         changed["spelled"] = lambda tree, parameters: older(spelled(tree, parameters))
+    if changed and relayed is not None:
+        changed["relayed"] = lambda context: older(relayed(context))
     return replace(row, **changed) if changed else row
 
 

@@ -7,23 +7,25 @@ Rules:
 2. Of ProtoJSON all names are read that it ever had: those of 0.2.5 (`request`, `msg`, `update`) and snake_case.
 3. Tasks are listed as the text says (GET /v1/tasks, a bare array), for callers. Agents that do so are unheard of, so
    it is not asked of them.
-4. As over gRPC, a caller that writes base64 into the bytes of files gets it back.
+4. As over gRPC, rows that hold files exist for each spelling of their contents (file_rows).
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
-from a2a_bridge.codec.values import describe
+from a2a_bridge.codec.values import base64_octets, describe
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects.dialect import HttpAddress, HttpRule, Row
 from a2a_bridge.dialects.v0_3 import events, params, proto_card, push_configs, requests, tasks
 from a2a_bridge.dialects.v0_3 import proto_asides as asides
+from a2a_bridge.dialects.v0_3.file_rows import FILES_PARAMETER, chosen
 from a2a_bridge.dialects.v0_3.http_bodies import (
     a_string,
     an_object,
@@ -41,7 +43,6 @@ from a2a_bridge.dialects.v0_3.http_bodies import (
     encode_listing,
     to_proto,
 )
-from a2a_bridge.dialects.v0_3.proto_files import Files
 from a2a_bridge.dialects.v0_3.proto_residue import EVENT, SEND, SENT, TASK, Pair, decode_tree, encode_tree
 from a2a_bridge.dialects.v0_3.proto_rows import (
     CONFIG,
@@ -52,11 +53,11 @@ from a2a_bridge.dialects.v0_3.proto_rows import (
     request_encoder,
     response_decoder,
     response_encoder,
-    writes_base64,
 )
 from a2a_bridge.dialects.v0_3.proto_trees import without_unknown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
+from a2a_bridge.peers import Files
 
 Coder = Callable[[Any], Any]
 HttpRow = Row[HttpAddress, Any]
@@ -144,7 +145,7 @@ def _encode_listed(files: Files, listed: hub.ListTasksResponse) -> Json:
 def _decode_listed(tree: Json) -> hub.ListTasksResponse:
     if type(tree) is not list:
         raise DecodeError("", f"expected an array, got {describe(tree)}")
-    tasks = [_decode_task(Files.RAW, task) for task in tree]
+    tasks = [_decode_task(Files.AUTO, task) for task in tree]
     return hub.ListTasksResponse(tasks=tasks, page_size=len(tasks), total_size=len(tasks))
 
 
@@ -341,6 +342,9 @@ def _kind_row(
     """The same row in the spelling of JSON-RPC. source: the row there, for what travels beside the messages."""
     operation = proto.operation
     beside: dict[str, Any] = dict.fromkeys(("aside", "recall", "aside_response", "recall_response"))
+    if operation in (ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE):
+        # In JSON files are base64 text, and their callers know no other spelling.
+        beside["aside"] = lambda _: {FILES_PARAMETER: Files.BASE64.value}
     if source is not None:
         beside = {name: getattr(source, name) for name in beside}
     return Row(
@@ -358,8 +362,8 @@ def _kind_rows(proto: Mapping[Any, HttpRow]) -> dict[Any, tuple[Callable[[Any], 
     of_rpc = {row.operation: row for row in requests.ROWS}
     send = (params.encode_send, params.decode_send)
     task = (tasks.encode_task, tasks.decode_task)
-    sent = (partial(_wrapped, events.encode_result), partial(_decode_sent, Files.RAW))
-    event = (partial(_wrapped, events.encode_event), partial(_decode_event, Files.RAW))
+    sent = (partial(_wrapped, events.encode_result), partial(_decode_sent, Files.AUTO))
+    event = (partial(_wrapped, events.encode_event), partial(_decode_event, Files.AUTO))
     config = (push_configs.encode_push_config, push_configs.decode_push_config)
     return {
         ops.SEND_MESSAGE: (_sent_in_kind, _kind_row(proto[ops.SEND_MESSAGE], send, sent)),
@@ -378,21 +382,46 @@ def _kind_rows(proto: Mapping[Any, HttpRow]) -> dict[Any, tuple[Callable[[Any], 
     }
 
 
-def _spelled(raw: HttpRow, base64: HttpRow, kind: tuple[Callable[[Any], bool], HttpRow] | None) -> HttpRow:
+def _first_file(tree: Any) -> tuple[bytes, str] | None:
+    message = tree.get("message") or tree.get("request") if type(tree) is dict else None
+    content = message.get("content") if type(message) is dict else None
+    for part in content if type(content) is list else ():
+        file = part.get("file") if type(part) is dict else None
+        if type(file) is not dict:
+            continue
+        octets = file.get("fileWithBytes", file.get("file_with_bytes"))
+        media_type = file.get("mimeType", file.get("mime_type"))
+        if type(octets) is not str or not octets:
+            continue
+        with contextlib.suppress(ValueError):
+            return base64_octets(octets).encode("latin-1"), media_type if type(media_type) is str else ""
+    return None
+
+
+def _spelled(row: HttpRow, kind: tuple[Callable[[Any], bool], HttpRow] | None) -> HttpRow:
+    if kind is None:
+        return row
+    says_so, in_kind = kind
+    by_files = row.spelled
+
     def choose(tree: Any, parameters: Mapping[str, str]) -> HttpRow:
-        if kind is not None and kind[0](tree):
-            return kind[1]
-        return base64 if writes_base64(parameters) else raw
+        if says_so(tree):
+            return in_kind
+        return row if by_files is None else by_files(tree, parameters)
 
-    return replace(raw, spelled=choose)
+    return replace(row, spelled=choose)
 
 
-_RAW = _proto_rows(Files.RAW)
-_BASE64 = _proto_rows(Files.BASE64)
-_KIND = _kind_rows(_RAW)
+_PROTO = {files: _proto_rows(files) for files in Files}
+_KIND = _kind_rows(_PROTO[Files.AUTO])
 
-#: for agents that put base64 text into the bytes of files
-BASE64_ROWS: tuple[HttpRow, ...] = tuple(_BASE64.values())
+#: for agents of a known spelling
+BY_FILES: Mapping[Files, tuple[HttpRow, ...]] = {
+    files: tuple(rows.values()) for files, rows in _PROTO.items()
+}
 ROWS: tuple[HttpRow, ...] = tuple(
-    _spelled(row, _BASE64[operation], _KIND.get(operation)) for operation, row in _RAW.items()
+    _spelled(
+        chosen({files: rows[operation] for files, rows in _PROTO.items()}, _first_file), _KIND.get(operation)
+    )
+    for operation in _PROTO[Files.AUTO]
 )

@@ -1,27 +1,29 @@
 """What stands in `file_with_bytes` of a2a.v1: the content, or its base64 text. Not the rest of a part.
 
 The specification's proto says bytes, hence the content. Widely used implementations put the ASCII of the content's
-base64 text there, and fail on anything else. So who writes has to know the peer (Files), and who reads has to tell
-the two apart:
+base64 text there, and fail on anything else. The writer has to know the peer (Files, from its profile), and the reader
+has to tell the two apart:
 
 1. Only text that is base64 to the letter (standard alphabet, padded, one line, not empty) can be base64.
-2. A peer known to write base64 (Files.BASE64) means base64 with it.
-3. Otherwise the media type decides. Of a binary type everything that can be base64 is base64, since no such format
+2. A peer known to write base64 (Files.BASE64) means base64 with it; from one known to write content (Files.RAW)
+   nothing is decoded.
+3. Of an unknown peer (Files.AUTO) the media type decides. Of a binary type everything that can be base64 is base64, since no such format
    has only bytes of that alphabet; but not a few letters without padding. Of a textual type it is base64 when it
    decodes to readable text: an ordinary word decodes to bytes that are none. Without a type it is base64 when that
    holds, or when it is padded, or is long and mixes letters of both cases with other signs.
 
-A wrong guess changes what other versions see, and never what goes back to a2a.v1: how it was written is carried.
+A wrong guess changes what other versions see, and never what goes back to a2a.v1: the spelling is carried. It is not
+followed for a peer known to want content.
 """
 
 from __future__ import annotations
 
 import re
-from enum import Enum
 
 import pybase64
 
 from a2a_bridge.codec.values import base64_text
+from a2a_bridge.peers import Files
 
 _BASE64 = re.compile(rb"[A-Za-z0-9+/]+={0,2}")
 #: characters that no readable text has
@@ -33,16 +35,9 @@ _SHORTEST, _LONG = 8, 16
 _MIXTURE = (re.compile(rb"[a-z]"), re.compile(rb"[A-Z]"), re.compile(rb"[0-9+/]"))
 
 
-class Files(Enum):
-    """What a peer puts into the bytes of a file."""
-
-    RAW = "raw"
-    BASE64 = "base64"
-
-
 def decode_octets(octets: bytes, media_type: str, files: Files) -> tuple[bytes, Files]:
-    """The content, and how it was written."""
-    if len(octets) % 4 or not _BASE64.fullmatch(octets):
+    """The content, and how it was written: RAW or BASE64. files: what is known of the peer."""
+    if files is Files.RAW or len(octets) % 4 or not _BASE64.fullmatch(octets):
         return octets, Files.RAW
     try:
         content = pybase64.b64decode(octets, validate=True)
@@ -58,7 +53,12 @@ def decode_octets(octets: bytes, media_type: str, files: Files) -> tuple[bytes, 
 
 def encode_octets(content: bytes, files: Files) -> bytes:
     """The bytes to write for a content."""
-    return content if files is Files.RAW else base64_text(content).encode("ascii")
+    return base64_text(content).encode("ascii") if files is Files.BASE64 else content
+
+
+def usual(files: Files) -> Files:
+    """How a peer writes files unless the message says otherwise: RAW or BASE64."""
+    return Files.BASE64 if files is Files.BASE64 else Files.RAW
 
 
 def _plausible(octets: bytes, content: bytes, media_type: str) -> bool:

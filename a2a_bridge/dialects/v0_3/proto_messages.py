@@ -17,10 +17,11 @@ from typing import Any
 from a2a_bridge.codec.meter import spend_on
 from a2a_bridge.dialects import marks
 from a2a_bridge.dialects.residue import KEY
-from a2a_bridge.dialects.v0_3.proto_files import Files, decode_octets, encode_octets
+from a2a_bridge.dialects.v0_3.proto_files import decode_octets, encode_octets, usual
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import NULL_VALUE
+from a2a_bridge.peers import Files
 
 #: states whose events are the last of a stream in 0.3
 FINAL_STATES = frozenset(
@@ -39,7 +40,7 @@ class Notes:
 
     __slots__ = ("files", "odd")
 
-    def __init__(self, files: Files = Files.RAW) -> None:
+    def __init__(self, files: Files = Files.AUTO) -> None:
         self.files = files
         self.odd = False
 
@@ -86,7 +87,7 @@ def _decode_file(wire: v0.FilePart, into: hub.Part, notes: Notes) -> None:
     which = wire.WhichOneof("file")
     if which == "file_with_bytes":
         into.raw, written = decode_octets(wire.file_with_bytes, wire.mime_type, notes.files)
-        if written is not notes.files and wire.file_with_bytes:
+        if written is not usual(notes.files) and wire.file_with_bytes:
             notes.odd = True
     else:
         # A file that is neither here nor elsewhere still is a file.
@@ -101,9 +102,9 @@ def encode_part(message: hub.Part, into: v0.Part, notes: Notes) -> None:
     if which in ("raw", "url"):
         if which == "raw":
             into.file.file_with_bytes = encode_octets(message.raw, notes.files)
-            if notes.files is Files.RAW and message.raw:
+            if notes.files is Files.AUTO and message.raw:
                 # Content that reads like base64 has to be told from it.
-                _, read_as = decode_octets(message.raw, message.media_type, Files.RAW)
+                _, read_as = decode_octets(message.raw, message.media_type, Files.AUTO)
                 notes.odd = notes.odd or read_as is not Files.RAW
         else:
             into.file.file_with_uri = message.url

@@ -36,7 +36,7 @@ from a2a_bridge.dialects import residue
 from a2a_bridge.dialects.residue import HUB, KEY, PROTO, Entry
 from a2a_bridge.dialects.v0_3 import proto_messages as m
 from a2a_bridge.dialects.v0_3 import proto_requests as r
-from a2a_bridge.dialects.v0_3.proto_files import Files, decode_octets, encode_octets
+from a2a_bridge.dialects.v0_3.proto_files import decode_octets, encode_octets, usual
 from a2a_bridge.dialects.v0_3.proto_messages import Notes
 from a2a_bridge.dialects.v0_3.proto_trees import (
     alone,
@@ -52,9 +52,12 @@ from a2a_bridge.dialects.v0_3.proto_trees import (
 )
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peers import Files
 
 #: beside a file's bytes in a piece: how they are written, where that is not what the peer is known for
 _WRITTEN = "urn:a2a-bridge:written"
+#: the value of that for a base64 peer's JSON member that is not canonical base64: the text as it came
+_TEXT = "text"
 #: in a hub part's piece: its data is the member `value` of the object that stands there
 _BARE = "urn:a2a-bridge:bare"
 #: in a hub part's piece: its content is the base64 text that stands there, not what that text says
@@ -391,15 +394,15 @@ def _normal(piece: JsonObject, files: Files) -> JsonObject:
     text: str = file[name]
     try:
         octets = b64decode(text, validate=True)
-        usual = b64encode(octets).decode("ascii") == text
+        plain = b64encode(octets).decode("ascii") == text
     except ValueError:
-        octets, usual = b"", False
-    if not usual:
-        return piece if files is Files.RAW else {**piece, "file": {**file, _WRITTEN: "text"}}
+        octets, plain = b"", False
+    if not plain:
+        return piece if files is not Files.BASE64 else {**piece, "file": {**file, _WRITTEN: _TEXT}}
     media_type = file.get("mimeType") or file.get("mime_type") or ""
     content, written = decode_octets(octets, media_type, files)
     file = {**file, name: b64encode(content).decode("ascii")}
-    if written is not files:
+    if written is not usual(files):
         file[_WRITTEN] = written.value
     return {**piece, "file": file}
 
@@ -411,6 +414,8 @@ def _natural(piece: JsonObject, files: Files) -> JsonObject:
         return piece
     file = dict(file)
     written = file.pop(_WRITTEN, files.value)
+    if files is Files.RAW:
+        written = files.value  # a peer known for content gets content, whatever the writer of the file wrote
     name = next((name for name in ("fileWithBytes", "file_with_bytes") if type(file.get(name)) is str), None)
     if name is not None and written == Files.BASE64.value:
         octets = encode_octets(b64decode(file[name]), Files.BASE64)

@@ -1,13 +1,11 @@
 """The gRPC rows of 0.3: operations, paths of /a2a.v1.A2AService and protobuf bytes. Not the form's errors.
 
-There is no row to list tasks: a2a.v1 cannot. A caller whose user agent tells that it writes base64 into the bytes of
-files is answered by rows that do the same (Row.spelled).
+There is no row to list tasks: a2a.v1 cannot. Rows that hold files exist for each spelling of their contents (file_rows).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +18,7 @@ from a2a_bridge.dialects.dialect import Row
 from a2a_bridge.dialects.v0_3 import proto_asides as asides
 from a2a_bridge.dialects.v0_3 import proto_card
 from a2a_bridge.dialects.v0_3 import proto_requests as r
-from a2a_bridge.dialects.v0_3.proto_files import Files
+from a2a_bridge.dialects.v0_3.file_rows import chosen
 from a2a_bridge.dialects.v0_3.proto_residue import (
     EVENT,
     SEND,
@@ -34,6 +32,7 @@ from a2a_bridge.dialects.v1_0.messages import unreadable
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
+from a2a_bridge.peers import Files
 
 SERVICE = "/a2a.v1.A2AService/"
 
@@ -247,29 +246,20 @@ def _rows(files: Files) -> tuple[Row[str, bytes], ...]:
     )
 
 
-def writes_base64(parameters: Mapping[str, str]) -> bool:
-    """Whether a caller's user agent tells that it puts base64 text into the bytes of files.
-
-    The implementations that do are all of Python, and this bridge, which is, says who it is.
-    """
-    agent = (parameters.get("user-agent") or "").lower()
-    return ("grpc-python" in agent or "python-httpx" in agent) and "a2a-bridge" not in agent
-
-
-def _spelled(raw: Row[str, bytes], base64: Row[str, bytes]) -> Row[str, bytes]:
-    def choose(_: bytes, parameters: Mapping[str, str]) -> Row[str, bytes]:
-        return base64 if writes_base64(parameters) else raw
-
-    return replace(raw, spelled=choose)
+def _first_file(wire: bytes) -> tuple[bytes, str] | None:
+    try:
+        message = v0.SendMessageRequest.FromString(wire).request
+    except ProtobufDecodeError:
+        return None  # whoever reads it says so
+    for part in message.content:
+        if part.file.file_with_bytes:
+            return part.file.file_with_bytes, part.file.mime_type
+    return None
 
 
-_HOLD_FILES = frozenset(
-    {ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE, ops.GET_TASK, ops.CANCEL_TASK, ops.SUBSCRIBE_TO_TASK}
-)
-
-#: for agents that put base64 text into the bytes of files
-BASE64_ROWS: tuple[Row[str, bytes], ...] = _rows(Files.BASE64)
+#: for agents of a known spelling
+BY_FILES: Mapping[Files, tuple[Row[str, bytes], ...]] = {files: _rows(files) for files in Files}
 ROWS: tuple[Row[str, bytes], ...] = tuple(
-    _spelled(raw, base64) if raw.operation in _HOLD_FILES else raw
-    for raw, base64 in zip(_rows(Files.RAW), BASE64_ROWS, strict=True)
+    chosen(dict(zip(BY_FILES, rows, strict=True)), _first_file)
+    for rows in zip(*BY_FILES.values(), strict=True)
 )

@@ -12,6 +12,7 @@ from a2a_bridge.dialects import marks, residue, v0_3
 from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, JSONRPC
 from a2a_bridge.dialects.v0_2_5 import DIALECT, forms
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peers import Files
 
 NEWER = v0_3.DIALECT
 SAID = hub.Message(message_id="m", role=hub.ROLE_AGENT, parts=[hub.Part(text="hi")])
@@ -40,7 +41,9 @@ def at(tree: Any, path: str) -> Any:
     return tree
 
 
-@pytest.mark.parametrize("form", [forms.HTTP_JSON_FORM, forms.HTTP_JSON_FORM_BASE64])
+@pytest.mark.parametrize(
+    "form", [forms.HTTP_JSON_FORM, *(newer[HTTP_JSON] for newer in forms.BY_FILES.values())]
+)
 @pytest.mark.parametrize(("operation", "message", "path"), ANSWERS)
 def test_answers_have_the_names_of_0_2_5(form: Any, operation: Any, message: Any, path: str) -> None:
     row = form.row(operation)
@@ -105,8 +108,9 @@ def test_everything_else_over_http_and_grpc_is_that_of_0_3() -> None:
         assert older.address is newer.address
         assert (older is newer) == (newer.operation not in renamed)
     assert DIALECT.form(GRPC).rows is NEWER.form(GRPC).rows
-    assert DIALECT.form(GRPC, base64=True).rows is NEWER.form(GRPC, base64=True).rows
-    assert DIALECT.form(HTTP_JSON, base64=True) is forms.HTTP_JSON_FORM_BASE64
+    for files in (Files.RAW, Files.BASE64):
+        assert DIALECT.form(GRPC, files=files).rows is NEWER.form(GRPC, files=files).rows
+        assert DIALECT.form(HTTP_JSON, files=files) is forms.BY_FILES[files][HTTP_JSON]
 
 
 def test_a_missing_extended_card_has_no_number_of_its_own() -> None:

@@ -14,8 +14,8 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import ASIDE_PARAMETER
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import residue
-from a2a_bridge.dialects.dialect import HttpAddress, Row
-from a2a_bridge.dialects.v0_3.forms import HTTP_JSON_FORM, HTTP_JSON_FORM_BASE64
+from a2a_bridge.dialects.dialect import HTTP_JSON, HttpAddress, Row
+from a2a_bridge.dialects.v0_3.forms import BY_FILES, HTTP_JSON_FORM
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
@@ -68,8 +68,7 @@ def row(operation: Any) -> Row[HttpAddress, Any]:
 def asked(operation: Any, tree: Any, user_agent: str = "") -> Row[HttpAddress, Any]:
     """The row that answers a request."""
     one = row(operation)
-    assert one.spelled is not None
-    return one.spelled(tree, {"user-agent": user_agent})
+    return one if one.spelled is None else one.spelled(tree, {"user-agent": user_agent})
 
 
 # --- addresses -------------------------------------------------------------------------------------------------
@@ -93,7 +92,8 @@ def test_every_rule_of_the_proto_is_served_and_more() -> None:
         "GET /v1/card",
     }
     assert {one.operation for one in HTTP_JSON_FORM.rows} == set(ops.ALL)
-    assert [one.address for one in HTTP_JSON_FORM.rows] == [one.address for one in HTTP_JSON_FORM_BASE64.rows]
+    for forms in BY_FILES.values():
+        assert [one.address for one in HTTP_JSON_FORM.rows] == [one.address for one in forms[HTTP_JSON].rows]
 
 
 # --- two spellings ---------------------------------------------------------------------------------------------
@@ -274,8 +274,7 @@ def test_what_is_wrong_is_named(operation: Any, tree: Any, field: str) -> None:
     [[], 7, "x", True, {"message": []}, {"kind": []}, {"kind": {}}, {"configs": 7}, {"task": {}}, None],
 )
 def test_nonsense_is_refused_or_understood_but_never_a_crash(one: Row[HttpAddress, Any], tree: Any) -> None:
-    assert one.spelled is not None
-    for found in (one, one.spelled(tree, {})):
+    for found in (one, asked(one.operation, tree)):
         for read, reason in (
             (found.decode_request, Reason.INVALID_PARAMS),
             (found.decode_response, Reason.INVALID_AGENT_RESPONSE),
@@ -367,8 +366,7 @@ TREES = st.recursive(
 @given(tree=st.dictionaries(MEMBERS, TREES, max_size=4), data=st.data())
 def test_any_json_is_refused_or_understood(tree: Any, data: st.DataObject) -> None:
     one = data.draw(st.sampled_from(HTTP_JSON_FORM.rows))
-    assert one.spelled is not None
-    found = one.spelled(tree, {"user-agent": data.draw(st.sampled_from(["", "python-httpx/0"]))})
+    found = asked(one.operation, tree, data.draw(st.sampled_from(["", "python-httpx/0"])))
     tree = exact(tree)
     for read, tell in ((found.decode_request, found.aside), (found.decode_response, found.aside_response)):
         try:

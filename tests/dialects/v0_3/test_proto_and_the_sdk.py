@@ -12,8 +12,10 @@ import pytest
 
 from a2a_bridge.codec import decoder, dumps, loads_exact
 from a2a_bridge.core import operations as ops
+from a2a_bridge.dialects import GRPC
 from a2a_bridge.dialects.v0_3 import forms, proto_card
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peers import Files
 from tests.patience import PATIENCE
 
 HERE = Path(__file__).parent
@@ -47,8 +49,7 @@ def grpc(operation: Any) -> Any:
 def http(operation: Any) -> Any:
     row = forms.HTTP_JSON_FORM.row(operation)
     assert row is not None
-    assert row.spelled is not None
-    return row.spelled({}, {"user-agent": "python-httpx/0.28"})
+    return row if row.spelled is None else row.spelled({}, {"user-agent": "python-httpx/0.28"})
 
 
 def task() -> hub.Task:
@@ -128,7 +129,7 @@ def test_a_task_of_the_sdk_is_read_over_grpc_whoever_it_came_from() -> None:
     for row in (
         grpc(ops.GET_TASK),
         forms.GRPC_FORM.row(ops.GET_TASK),
-        forms.GRPC_FORM_BASE64.row(ops.GET_TASK),
+        forms.BY_FILES[Files.BASE64][GRPC].row(ops.GET_TASK),
     ):
         read = row.decode_response(octets)
         assert read.status.state == hub.TASK_STATE_INPUT_REQUIRED
@@ -151,7 +152,7 @@ def test_the_sdk_reads_a_request_with_a_file() -> None:
             message_id="m", role=hub.ROLE_USER, parts=[hub.Part(raw=PNG, media_type="image/png")]
         )
     )
-    for form in (forms.GRPC_FORM_BASE64, forms.HTTP_JSON_FORM_BASE64):
+    for form in forms.BY_FILES[Files.BASE64].values():
         wire = form.row(ops.SEND_MESSAGE).encode_request(request)  # type: ignore[attr-defined]
         job = {"hex": wire.hex()} if isinstance(wire, bytes) else {"json": wire}
         read = sdk(**{"class": "SendMessageRequest", **job})["model"]

@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.dialects.v0_3.forms import GRPC_FORM, GRPC_FORM_BASE64
-from a2a_bridge.dialects.v0_3.proto_files import Files, decode_octets, encode_octets
-from a2a_bridge.dialects.v0_3.proto_rows import writes_base64
+from a2a_bridge.core.call import CallContext, Origin
+from a2a_bridge.dialects import GRPC, V0_3
+from a2a_bridge.dialects.v0_3.forms import GRPC_FORM
+from a2a_bridge.dialects.v0_3.proto_files import decode_octets, encode_octets
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peers import Files
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x01\x02\xff"
 
@@ -39,7 +41,7 @@ PNG = b"\x89PNG\r\n\x1a\n\x00\x01\x02\xff"
     ],
 )
 def test_content_is_read_as_content(octets: bytes, media_type: str) -> None:
-    assert decode_octets(octets, media_type, Files.RAW) == (octets, Files.RAW)
+    assert decode_octets(octets, media_type, Files.AUTO) == (octets, Files.RAW)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_content_is_read_as_content(octets: bytes, media_type: str) -> None:
     ],
 )
 def test_base64_is_recognised_by_what_it_decodes_to(content: bytes, media_type: str) -> None:
-    assert decode_octets(b64encode(content), media_type, Files.RAW) == (content, Files.BASE64)
+    assert decode_octets(b64encode(content), media_type, Files.AUTO) == (content, Files.BASE64)
 
 
 @given(st.binary())
@@ -77,42 +79,86 @@ def test_how_it_was_written_tells_what_was_written(octets: bytes, files: Files) 
     assert encode_octets(content, written) == octets
 
 
-@pytest.mark.parametrize(
-    ("agent", "expected"),
-    [
-        ("grpc-python-asyncio/1.76.0 grpc-c/51.0.0 (linux; chttp2)", True),
-        ("python-httpx/0.28.1", True),
-        ("a2a-bridge/1.0 grpc-python-asyncio/1.76.0 grpc-c/51.0.0 (linux; chttp2)", False),
-        ("grpc-node-js/1.14.1", False),
-        ("grpc-go/1.70.0", False),
-        ("node", False),
-        ("", False),
-    ],
-)
-def test_callers_that_write_base64_are_known_by_their_user_agent(agent: str, expected: bool) -> None:
-    assert writes_base64({"user-agent": agent}) is expected
+def test_nothing_is_decoded_that_a_peer_known_for_content_wrote() -> None:
+    for octets in (PNG, b64encode(PNG)):
+        assert decode_octets(octets, "image/png", Files.RAW) == (octets, Files.RAW)
 
 
-def answered(user_agent: str) -> bytes:
+def answered(agent: str, declared: str | None = None) -> bytes:
     """What a caller gets in the bytes of a file that an agent answered with."""
     row = GRPC_FORM.row(ops.GET_TASK)
     assert row is not None
     assert row.spelled is not None
-    row = row.spelled(b"", {"user-agent": user_agent})
+    parameters = {"user-agent": agent} | ({} if declared is None else {"a2a-version": declared})
+    row = row.spelled(b"", parameters)
     task = hub.Task(id="t", artifacts=[hub.Artifact(parts=[hub.Part(raw=PNG, media_type="image/png")])])
     wire = v0.Task.FromString(row.encode_response(task))
     return wire.artifacts[0].parts[0].file.file_with_bytes
 
 
-def test_callers_get_files_as_they_write_them() -> None:
-    assert answered("grpc-node-js/1.14.1") == PNG
-    assert answered("grpc-python-asyncio/1.76.0") == b64encode(PNG)
+@pytest.mark.parametrize(
+    ("agent", "declared", "written"),
+    [
+        ("grpc-python-asyncio/1.76.0 grpc-c/51.0.0 (linux; chttp2)", None, b64encode(PNG)),
+        ("own/2 grpc-python/1.76.0", "0.3", b64encode(PNG)),
+        ("a2a-bridge grpc-python-asyncio/1.76.0 grpc-c/51.0.0 (linux; chttp2)", None, PNG),
+        ("grpc-go/1.70.0", None, b64encode(PNG)),
+        ("grpc-go/1.70.0", "0.3", PNG),
+        ("grpc-java-netty/1.70.0", None, b64encode(PNG)),
+        ("grpc-node-js/1.14.1", None, PNG),
+        ("", None, PNG),
+    ],
+)
+def test_callers_get_files_as_their_profile_says(agent: str, declared: str | None, written: bytes) -> None:
+    assert answered(agent, declared) == written
 
 
-def test_agents_get_base64_from_the_form_for_it() -> None:
+@pytest.mark.parametrize("octets", [PNG, b64encode(PNG)])
+def test_an_unknown_caller_gets_the_spelling_that_it_used(octets: bytes) -> None:
+    row = GRPC_FORM.row(ops.SEND_MESSAGE)
+    assert row is not None
+    assert row.spelled is not None
+    part = v0.Part(file=v0.FilePart(file_with_bytes=octets, mime_type="image/png"))
+    wire = v0.SendMessageRequest(request=v0.Message(content=[part])).SerializeToString()
+    row = row.spelled(wire, {})
+    assert row.decode_request(wire).message.parts[0].raw == PNG
+    answer = hub.SendMessageResponse(message=hub.Message(parts=[hub.Part(raw=PNG)]))
+    sent = v0.SendMessageResponse.FromString(row.encode_response(answer))
+    assert sent.msg.content[0].file.file_with_bytes == octets
+
+
+FROM_JSON = CallContext(origin=Origin("JSONRPC", "0.3"))
+
+
+def from_a2a_v1(agent: str) -> CallContext:
+    return CallContext(parameters={"user-agent": agent}, origin=Origin("HTTP+JSON", "0.3"))
+
+
+@pytest.mark.parametrize(
+    ("files", "context", "written"),
+    [
+        (Files.AUTO, FROM_JSON, b64encode(PNG)),
+        (Files.AUTO, CallContext(), b64encode(PNG)),
+        (Files.AUTO, from_a2a_v1("node"), PNG),
+        (Files.AUTO, from_a2a_v1("python-httpx/0.28"), b64encode(PNG)),
+        (Files.AUTO, from_a2a_v1("something"), PNG),
+        (Files.RAW, FROM_JSON, PNG),
+        (Files.BASE64, from_a2a_v1("node"), b64encode(PNG)),
+    ],
+)
+def test_agents_get_files_as_their_profile_says_or_else_as_they_came(
+    files: Files, context: CallContext, written: bytes
+) -> None:
+    form = V0_3.form(GRPC, files=files)
+    row = form.row(ops.SEND_MESSAGE) if form is not None else None
+    assert row is not None
+    if row.relayed is not None:
+        row = row.relayed(context)
     request = hub.SendMessageRequest(message=hub.Message(parts=[hub.Part(raw=PNG)]))
-    for form, expected in ((GRPC_FORM, PNG), (GRPC_FORM_BASE64, b64encode(PNG))):
-        row = form.row(ops.SEND_MESSAGE)
-        assert row is not None
-        wire = v0.SendMessageRequest.FromString(row.encode_request(request))
-        assert wire.request.content[0].file.file_with_bytes == expected
+    wire = v0.SendMessageRequest.FromString(row.encode_request(request))
+    assert wire.request.content[0].file.file_with_bytes == written
+    # An answer is not decoded when it is no base64.
+    for octets in (PNG, b"not base64!"):
+        part = v0.Part(file=v0.FilePart(file_with_bytes=octets, mime_type="image/png"))
+        answer = v0.SendMessageResponse(msg=v0.Message(content=[part])).SerializeToString()
+        assert row.decode_response(answer).message.parts[0].raw == octets

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from a2a_bridge.codec import decoder, dumps, encoder, loads_exact
 from a2a_bridge.dialects import marks, residue
 from a2a_bridge.dialects.v0_3 import proto_residue as pairs
-from a2a_bridge.dialects.v0_3.proto_files import Files
 from a2a_bridge.dialects.v0_3.proto_residue import Pair, decode_bytes, encode_bytes
 from a2a_bridge.dialects.v0_3.proto_trees import units
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Struct
+from a2a_bridge.peers import Files
 from a2a_bridge.testing.strategies import messages
 
 ALL = [
@@ -130,8 +130,8 @@ def test_what_came_as_a2a_v1_goes_back_as_it_came(pair: Pair, files: Files, data
 @given(data=st.data())
 def test_a_detour_over_json_of_1_0_changes_nothing(pair: Pair, data: st.DataObject) -> None:
     wire = octets(data.draw(messages(pair.wire)))
-    there = decode_bytes(pair, wire, Files.RAW)
-    assert octets(pair.wire.FromString(encode_bytes(pair, over_json(there), Files.RAW))) == wire
+    there = decode_bytes(pair, wire, Files.AUTO)
+    assert octets(pair.wire.FromString(encode_bytes(pair, over_json(there), Files.AUTO))) == wire
 
 
 @pytest.mark.parametrize("files", list(Files))
@@ -159,9 +159,9 @@ def test_a_text_does_not_depend_on_the_order_in_which_metadata_is_kept() -> None
             message = hub.Message(message_id="m")
             for name in order:
                 message.metadata.fields[residue.KEY].struct_value.fields[name].string_value = "x"
-            wire = encode_bytes(pairs.MESSAGE, message, Files.RAW)
+            wire = encode_bytes(pairs.MESSAGE, message, Files.AUTO)
             texts.add(v0.Message.FromString(wire).metadata.fields[residue.KEY].string_value)
-            assert decode_bytes(pairs.MESSAGE, wire, Files.RAW) == message
+            assert decode_bytes(pairs.MESSAGE, wire, Files.AUTO) == message
         assert len(texts) == 1
 
 
@@ -172,4 +172,4 @@ def test_usual_messages_need_no_residue(data: st.DataObject) -> None:
     for one in below(task):
         if one.DESCRIPTOR.name == "Part" and one.WhichOneof("part") != "text":
             one.text = "text"
-    assert not residue.present(decode_bytes(pairs.TASK, octets(task), Files.RAW))
+    assert not residue.present(decode_bytes(pairs.TASK, octets(task), Files.AUTO))

@@ -18,9 +18,9 @@ from a2a_bridge.dialects.dialect import Row
 from a2a_bridge.dialects.v0_3 import proto_messages, scalars
 from a2a_bridge.dialects.v0_3 import proto_residue as pairs
 from a2a_bridge.dialects.v0_3.forms import GRPC_FORM
-from a2a_bridge.dialects.v0_3.proto_files import Files
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peers import Files
 
 
 def row(operation: Any) -> Row[str, bytes]:
@@ -30,11 +30,11 @@ def row(operation: Any) -> Row[str, bytes]:
 
 
 def read(pair: pairs.Pair, **members: Any) -> Any:
-    return pairs.decode_bytes(pair, pair.wire(**members).SerializeToString(), Files.RAW)
+    return pairs.decode_bytes(pair, pair.wire(**members).SerializeToString(), Files.AUTO)
 
 
 def written(pair: pairs.Pair, message: Any) -> Any:
-    return pair.wire.FromString(pairs.encode_bytes(pair, message, Files.RAW))
+    return pair.wire.FromString(pairs.encode_bytes(pair, message, Files.AUTO))
 
 
 def test_payload_21_the_timestamp_of_a_status_goes_both_ways() -> None:
@@ -80,7 +80,7 @@ def test_payload_23_large_base64_needs_no_large_residue() -> None:
 def test_payload_24_references_to_other_tasks_come_back() -> None:
     message = hub.Message(message_id="m", role=hub.ROLE_USER, reference_task_ids=["a", "b"])
     wire = written(pairs.MESSAGE, message)
-    assert pairs.decode_bytes(pairs.MESSAGE, wire.SerializeToString(), Files.RAW) == message
+    assert pairs.decode_bytes(pairs.MESSAGE, wire.SerializeToString(), Files.AUTO) == message
 
 
 def test_payload_24_later_members_are_written_and_read() -> None:
@@ -89,7 +89,7 @@ def test_payload_24_later_members_are_written_and_read() -> None:
     wire = written(pairs.PART, part)
     assert wire.file.name == "name"
     assert wire.metadata["k"] == 1
-    assert pairs.decode_bytes(pairs.PART, wire.SerializeToString(), Files.RAW) == part
+    assert pairs.decode_bytes(pairs.PART, wire.SerializeToString(), Files.AUTO) == part
 
 
 def test_payload_25_what_is_not_said_is_the_default_of_1_0() -> None:
@@ -111,7 +111,7 @@ def test_no_history_at_all_comes_back_although_a2a_v1_cannot_say_it() -> None:
     request = hub.SendMessageRequest(configuration=hub.SendMessageConfiguration(history_length=0))
     wire = written(pairs.SEND, request)
     assert wire.configuration.history_length == 0
-    assert pairs.decode_bytes(pairs.SEND, wire.SerializeToString(), Files.RAW) == request
+    assert pairs.decode_bytes(pairs.SEND, wire.SerializeToString(), Files.AUTO) == request
 
 
 def test_both_writings_of_0_3_agree_on_what_is_final() -> None:
@@ -136,12 +136,12 @@ def test_data_that_is_no_object_is_wrapped_and_comes_back() -> None:
     part = decoder(hub.Part)({"data": [1, None, "x"]})
     wire = written(pairs.PART, part)
     assert list(wire.data.data.fields) == ["value"]
-    assert pairs.decode_bytes(pairs.PART, wire.SerializeToString(), Files.RAW) == part
+    assert pairs.decode_bytes(pairs.PART, wire.SerializeToString(), Files.AUTO) == part
 
 
 def test_an_object_that_looks_wrapped_is_left_alone() -> None:
     wire = decoder(v0.Part)({"data": {"data": {"value": [1]}}, "metadata": {"data_part_compat": True}})
-    part = pairs.decode_bytes(pairs.PART, wire.SerializeToString(), Files.RAW)
+    part = pairs.decode_bytes(pairs.PART, wire.SerializeToString(), Files.AUTO)
     assert encoder(hub.Part)(part)["data"] == {"value": [1]}
 
 
@@ -163,7 +163,7 @@ def test_a_forged_residue_changes_nothing(entries: str) -> None:
     wire = written(pairs.PART, part)
     assert wire.text == "text"
     assert residue.read(wire.metadata.fields[residue.KEY].string_value, residue.PROTO) != entries
-    back = pairs.decode_bytes(pairs.PART, wire.SerializeToString(), Files.RAW)
+    back = pairs.decode_bytes(pairs.PART, wire.SerializeToString(), Files.AUTO)
     assert back == part, "it is the user's own metadata"
 
 
@@ -173,14 +173,14 @@ def test_a_residue_of_the_json_shape_goes_along_and_comes_back() -> None:
     wire = written(pairs.PART, part)
     assert wire.text == "text"
     assert residue.carried(wire, residue.KIND) == [["/x", None, 1]]
-    assert pairs.decode_bytes(pairs.PART, wire.SerializeToString(), Files.RAW) == part
+    assert pairs.decode_bytes(pairs.PART, wire.SerializeToString(), Files.AUTO) == part
 
 
 def test_an_agent_may_change_what_a_residue_is_about() -> None:
     octets = v0.Task(id="t", context_id="c").SerializeToString() + b"\x98\x06\x01"
-    task = pairs.decode_bytes(pairs.TASK, octets, Files.RAW)
+    task = pairs.decode_bytes(pairs.TASK, octets, Files.AUTO)
     task.context_id = "other"
-    wire = pairs.encode_bytes(pairs.TASK, task, Files.RAW)
+    wire = pairs.encode_bytes(pairs.TASK, task, Files.AUTO)
     assert v0.Task.FromString(wire).context_id == "other"
     assert wire.endswith(b"\x98\x06\x01")
 
@@ -228,8 +228,8 @@ WRITTEN_BY_HAND = [
 def test_what_stands_under_the_key_and_is_none_of_ours_comes_back_as_it_was(text: str) -> None:
     wire = v0.Part(text="a")
     wire.metadata[residue.KEY] = text
-    assert written(pairs.PART, pairs.decode_bytes(pairs.PART, wire.SerializeToString(), Files.RAW)) == wire
+    assert written(pairs.PART, pairs.decode_bytes(pairs.PART, wire.SerializeToString(), Files.AUTO)) == wire
     part = hub.Part(text="a")
     part.metadata[residue.KEY] = text
-    there = pairs.encode_bytes(pairs.PART, part, Files.RAW)
-    assert pairs.decode_bytes(pairs.PART, there, Files.RAW) == part
+    there = pairs.encode_bytes(pairs.PART, part, Files.AUTO)
+    assert pairs.decode_bytes(pairs.PART, there, Files.AUTO) == part

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import ASIDE_PARAMETER
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects.dialect import Row
+from a2a_bridge.dialects.dialect import GRPC, Row
 from a2a_bridge.dialects.v0_3 import proto_rows
-from a2a_bridge.dialects.v0_3.forms import GRPC_FORM, GRPC_FORM_BASE64
+from a2a_bridge.dialects.v0_3.forms import BY_FILES, GRPC_FORM
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
@@ -30,7 +30,7 @@ def row(operation: Any) -> Row[str, bytes]:
 
 def test_the_rows_are_those_of_the_service() -> None:
     service = v0.DESCRIPTOR.services_by_name["A2AService"]
-    for form in (GRPC_FORM, GRPC_FORM_BASE64):
+    for form in (GRPC_FORM, *(forms[GRPC] for forms in BY_FILES.values())):
         assert {one.address for one in form.rows} == {
             f"/{service.full_name}/{method.name}" for method in service.methods
         }

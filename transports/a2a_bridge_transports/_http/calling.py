@@ -46,7 +46,7 @@ class ClientSide:
         options: DialOptions,
         exchanger: Exchanger,
     ) -> None:
-        form = dialect.form(kind, base64=options.base64_files)
+        form = dialect.form(kind, files=options.files)
         if form is None:
             raise ValueError(f"{dialect} cannot be spoken over {kind.name}")
         self.form: Form[Any, Any] = form
@@ -67,7 +67,7 @@ class ClientSide:
         if row is None:
             text = f"version {self.dialect.version} has no {call.operation.name}"
             raise A2AError(Reason.UNSUPPORTED_OPERATION, text, metadata={"operation": call.operation.name})
-        return row
+        return row if row.relayed is None else row.relayed(call.context)
 
     def addressed(self, request: Any) -> Any:
         """The request with the interface's tenant, where it names none (spec 4.4.6)."""

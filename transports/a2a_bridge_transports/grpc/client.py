@@ -69,7 +69,7 @@ def dial(
     Raises ValueError for a URL, a parameter or credentials gRPC cannot use, LookupError when the version has no
     gRPC form.
     """
-    form = dialect.form(GRPC, base64=options.base64_files)
+    form = dialect.form(GRPC, files=options.files)
     if form is None:
         raise LookupError(f"version {dialect.version} has no gRPC form")
     target = target_of(interface.url)
@@ -236,8 +236,12 @@ class _Client:
             request = type(request).FromString(request.SerializeToString())
             request.tenant = self._tenant
         row = method.row
+        if row.relayed is not None:
+            row = row.relayed(call.context)
         wire = await run(_written, row, request, call.context.parameters)
         metadata = self._metadata(call)
+        if row.says is not None:
+            metadata = (*metadata, *row.says.items())
         if call.operation is ops.SUBSCRIBE_TO_TASK and (after := asked_after(call.context)):
             metadata = (*metadata, (LAST_EVENT_PARAMETER, after))
         timeout = _remaining(call.context, limit)

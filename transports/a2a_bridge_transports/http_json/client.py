@@ -59,6 +59,8 @@ class HttpJsonClient(ClientSide):
         row = self.row(call)
         target, body = (await run(self._targets, row, call))[0]
         headers = self.headers(call)
+        if row.says is not None:
+            headers |= row.says
         headers["Accept"] = self._accept
         _describe(body, headers)
         timeout = self.exchanger.remaining(call.context, self.options.timeout)
@@ -87,6 +89,8 @@ class HttpJsonClient(ClientSide):
         self, row: Row[Any, Any], call: Call[Any, Res], target: wire.Target, body: bytes | None
     ) -> AsyncGenerator[Res, None]:
         headers = self.headers(call)
+        if row.says is not None:
+            headers |= row.says
         headers["Accept"] = f"text/event-stream, {self._accept}"
         headers |= STREAM_HEADERS
         _describe(body, headers)

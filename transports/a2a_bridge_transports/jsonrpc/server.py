@@ -14,9 +14,9 @@ from a2a_bridge.core.call import EVENT_PARAMETER, SPELLING_PARAMETER, Call, Call
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params, missing_members
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, Form, Row
-from a2a_bridge.dialects.callers import reads_events_only
 from a2a_bridge.dialects.carrying import dumps
 from a2a_bridge.offload import SMALL, admitted, in_thread, written_apart
+from a2a_bridge.peers import caller
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.exchange import (
     EVENT_STREAM,
@@ -64,6 +64,18 @@ def _result(token: bytes, row: Row[str, Any], reply: dict[str, str], answer: Any
 
 def _event(token: bytes, row: Row[str, Any], number: str | None, event: Any) -> bytes:
     return sse.encode(wire.result(token, row.encode_response(event)), b"", number)
+
+
+def _wants_an_event(parameters: Mapping[str, str], older: bool) -> bool:
+    """Whether the caller of a stream gets an error before the first event as an event, and not as JSON.
+
+    Callers that accept JSON get JSON. Of the others, callers of 0.x get an event, and callers of 1.0 only where their
+    profile says that they read nothing else: the conformance suite of 1.0 accepts events and wants JSON.
+    """
+    accepts = {part.partition(";")[0].strip() for part in parameters.get("accept", "").lower().split(",")}
+    if "text/event-stream" not in accepts or "application/json" in accepts:
+        return False
+    return (older and "*/*" not in accepts) or caller(parameters).quirks.events_only
 
 
 def _check_structure(params: Json) -> None:
@@ -249,10 +261,6 @@ class JsonRpcServer(ServerSide[Rows]):
         headers = error_headers(error) + parameters
         body = wire.error(token, encoded.body)
         streaming = row is None or row.streaming
-        if (
-            streaming
-            and status == 200
-            and reads_events_only(request.parameters(), declares=table.dialect.declares)
-        ):
+        if streaming and status == 200 and _wants_an_event(request.parameters(), table.older):
             return Reply(status, EVENT_STREAM + headers, sse.encode(body))
         return Reply(status, JSON + headers, body)

@@ -1,0 +1,75 @@
+"""`a2a-bridge peers`: the peer profiles, and what is known of each."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from a2a_bridge.cli.options import Output, OutputFormat
+
+if TYPE_CHECKING:
+    from a2a_bridge.peers import Profile
+
+
+def peers(
+    name: Annotated[str, typer.Argument(help="Only this profile.", metavar="NAME")] = "",
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
+    output: OutputFormat = Output.TEXT,
+) -> None:
+    """List the peer profiles: implementations of A2A that are recognised, and their quirks with the evidence.
+
+    Such as:
+
+      a2a-bridge peers
+
+      a2a-bridge peers a2a-go-0.3 --json
+    """
+    from a2a_bridge.cli.options import known_peer
+    from a2a_bridge.cli.output import data, document
+    from a2a_bridge.peers import named, profiles
+
+    found = [named(known_peer(name, "NAME"))] if name else profiles().all
+    if as_json or output is Output.JSON:
+        document({"format": 1, "peers": [_tree(one) for one in found]})
+    else:
+        data("\n".join(line for one in found for line in _lines(one)))
+
+
+def _value(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else value
+
+
+def _tree(profile: Profile) -> dict[str, Any]:
+    return {
+        "name": profile.name,
+        "about": profile.about,
+        "callers": [
+            {"userAgent": one.user_agent, "sends": dict(one.sends), "lacks": sorted(one.lacks)}
+            for one in profile.callers
+        ],
+        "agents": [
+            {"headers": dict(one.headers), "members": sorted(one.members), "lacks": sorted(one.lacks)}
+            for one in profile.agents
+        ],
+        "quirks": [
+            {
+                "name": quirk,
+                "value": _value(value),
+                "source": profile.evidence[quirk].source,
+                "until": profile.evidence[quirk].until or None,
+            }
+            for quirk, value in profile.deviations.items()
+        ],
+    }
+
+
+def _lines(profile: Profile) -> list[str]:
+    lines = [f"{profile.name}: {profile.about}"]
+    for quirk, value in profile.deviations.items():
+        evidence = profile.evidence[quirk]
+        until = f", until {evidence.until}" if evidence.until else ""
+        lines.append(f"  {quirk} = {_value(value)} ({evidence.source}{until})")
+    return lines

@@ -1,0 +1,88 @@
+"""Which spelling of file contents one call of a2a.v1 has: rows of the same operation, chosen by what is known of the
+peer. Not the spellings: see proto_files.
+
+Rules:
+1. A caller gets the spelling of its profile. One that no profile describes gets the spelling of the first file in its
+   own request, and content where the request has none.
+2. An agent that no profile describes gets base64 text, which most implementations want. Files that came as a2a.v1 keep
+   the spelling of their caller.
+3. An answer of such an agent is read by its content; what is not valid base64 is content.
+4. Bridges tell each other that they wrote base64 text, because the content alone does not always show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.dialects.dialect import Row
+from a2a_bridge.dialects.v0_3.proto_files import decode_octets
+from a2a_bridge.peers import Files, caller
+
+AnyRow = TypeVar("AnyRow", bound=Row[Any, Any])
+
+#: a service parameter of a request: the spelling of its files, from a bridge that knows
+FILES_PARAMETER = "x-a2a-bridge-files"
+_SAID = Files.BASE64.value
+
+_HOLD_FILES = frozenset(
+    {
+        ops.SEND_MESSAGE,
+        ops.SEND_STREAMING_MESSAGE,
+        ops.GET_TASK,
+        ops.LIST_TASKS,
+        ops.CANCEL_TASK,
+        ops.SUBSCRIBE_TO_TASK,
+    }
+)
+_SEND = frozenset({ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE})
+
+#: versions and bindings whose callers write files as a2a.v1 does
+_VERSIONS = frozenset({"0.3", "0.2.5"})
+_BINDINGS = frozenset({"GRPC", "HTTP+JSON"})
+
+#: a request on the wire -> (content of its first file, media type); None without one
+FirstFile = Callable[[Any], tuple[bytes, str] | None]
+
+
+def chosen(rows: Mapping[Files, AnyRow], first_file: FirstFile) -> AnyRow:
+    """The row of an operation that chooses among `rows` for every call, on both sides."""
+    auto, base64 = rows[Files.AUTO], rows[Files.BASE64]
+    if auto.operation not in _HOLD_FILES:
+        return auto
+    sends = auto.operation in _SEND
+    from_bridge = replace(
+        base64, encode_response=auto.encode_response, aside=lambda _: {FILES_PARAMETER: _SAID}
+    )
+    answering = {files: replace(auto, encode_response=row.encode_response) for files, row in rows.items()}
+
+    def spelled(wire: Any, parameters: Mapping[str, str]) -> Any:
+        files = caller(parameters).quirks.file_bytes
+        if files is not Files.AUTO:
+            return rows[files]
+        if not sends:
+            return auto
+        if parameters.get(FILES_PARAMETER) == _SAID:
+            return from_bridge
+        found = first_file(wire)
+        return auto if found is None else answering[decode_octets(*found, Files.AUTO)[1]]
+
+    if not sends:
+        return replace(auto, spelled=spelled)
+    asking = {files: replace(auto, encode_request=row.encode_request) for files, row in rows.items()}
+    asking[Files.BASE64] = replace(asking[Files.BASE64], says={FILES_PARAMETER: _SAID})
+
+    def relayed(context: CallContext) -> Any:
+        origin = context.origin
+        if (
+            origin.version not in _VERSIONS
+            or origin.binding not in _BINDINGS
+            or context.parameters.get(FILES_PARAMETER) == _SAID
+        ):
+            return asking[Files.BASE64]
+        return asking[caller(context.parameters).quirks.file_bytes]
+
+    return replace(auto, spelled=spelled, relayed=relayed)

@@ -1,0 +1,35 @@
+"""What is known of single implementations of A2A: a table of profiles, and how a peer is recognised as one of them."""
+
+from __future__ import annotations
+
+from a2a_bridge.peers.profile import (
+    NEUTRAL,
+    UNKNOWN,
+    AgentSigns,
+    CallerSigns,
+    ErrorData,
+    Evidence,
+    Files,
+    Profile,
+    Quirks,
+)
+from a2a_bridge.peers.recognition import GROUP, USER_AGENT, Profiles, add_profile, caller, named, profiles
+
+__all__ = [
+    "GROUP",
+    "NEUTRAL",
+    "UNKNOWN",
+    "USER_AGENT",
+    "AgentSigns",
+    "CallerSigns",
+    "ErrorData",
+    "Evidence",
+    "Files",
+    "Profile",
+    "Profiles",
+    "Quirks",
+    "add_profile",
+    "caller",
+    "named",
+    "profiles",
+]

@@ -1,0 +1,152 @@
+"""A peer profile: one implementation of A2A, how to recognise it, and where it deviates from the specification.
+
+Rules:
+1. A dialect says what a version is; a profile says how one implementation deviates from it.
+2. A quirk is a typed field whose default is neutral. A behaviour that is harmless for every peer needs no quirk.
+3. Every quirk that a profile sets has its evidence: a place in the source of the implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from types import MappingProxyType
+from typing import Any
+
+
+class Files(Enum):
+    """What a peer puts into `file_with_bytes` of a2a.v1, and expects there."""
+
+    #: unknown; the content tells (see dialects/v0_3/proto_files.py)
+    AUTO = "auto"
+    #: the content, as the specification says
+    RAW = "raw"
+    #: the ASCII characters of the content's base64 text
+    BASE64 = "base64"
+
+
+class ErrorData(Enum):
+    """The JSON type that a peer can read in `error.data` of a JSON-RPC answer of 0.3."""
+
+    ANY = "any"
+    OBJECT = "object"
+    ARRAY = "array"
+
+
+@dataclass(frozen=True, slots=True)
+class Quirks:
+    """Deviations of one implementation. Every default is neutral."""
+
+    #: the spelling of file contents in a2a.v1 (gRPC and HTTP+JSON of 0.x)
+    file_bytes: Files = Files.AUTO
+    #: the type of `error.data` in JSON-RPC answers of 0.3
+    error_data: ErrorData = ErrorData.ANY
+    #: the answer to a JSON-RPC stream is read as events only: an error as JSON is an empty success, or is untyped
+    events_only: bool = False
+    #: the longest line of an event stream that is read, in octets; 0 for any. Longer lines are dropped in silence
+    max_event_line: int = 0
+
+
+NEUTRAL = Quirks()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Why a profile has a quirk."""
+
+    #: version, file and line of the implementation; or how it was observed
+    source: str
+    #: the first version without the quirk; empty where none is known
+    until: str = ""
+
+
+def _no_text() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+def _no_evidence() -> Mapping[str, Evidence]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class CallerSigns:
+    """How a request shows which implementation sent it. All conditions have to hold."""
+
+    #: how a product of the User-Agent header begins; "" for a request without that header, None for any
+    user_agent: str | None = None
+    #: header (lower case) -> how its value begins; "" where it only has to be there
+    sends: Mapping[str, str] = field(default_factory=_no_text)
+    #: headers (lower case) that must not be there
+    lacks: frozenset[str] = frozenset()
+
+    @property
+    def headers(self) -> frozenset[str]:
+        """The headers that decide, other than User-Agent."""
+        return self.lacks | self.sends.keys()
+
+    def match(self, user_agent: str, headers: Mapping[str, str]) -> bool:
+        """Whether a request with this user agent and these headers has the signs. headers: those of the table only."""
+        if self.user_agent == "" and user_agent:
+            return False
+        if self.user_agent and not any(product.startswith(self.user_agent) for product in user_agent.split()):
+            return False
+        return self.lacks.isdisjoint(headers) and all(
+            name in headers and headers[name].startswith(start) for name, start in self.sends.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSigns:
+    """How the answer that holds an agent's card shows which implementation it is. All conditions have to hold."""
+
+    #: response header (lower case) -> how its value begins
+    headers: Mapping[str, str] = field(default_factory=_no_text)
+    #: members that the card has
+    members: frozenset[str] = frozenset()
+    #: members that the card does not have
+    lacks: frozenset[str] = frozenset()
+
+    def match(self, headers: Mapping[str, str], members: frozenset[str]) -> bool:
+        """Whether an answer with these headers, and a card with these members, has the signs."""
+        return (
+            self.members <= members
+            and self.lacks.isdisjoint(members)
+            and all(
+                name in headers and headers[name].startswith(start) for name, start in self.headers.items()
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One implementation. Raises ValueError for a quirk without evidence, and for evidence without a quirk."""
+
+    #: unique, such as `a2a-go-0.3`; what `--peer` takes
+    name: str
+    #: the implementation and its versions, for people
+    about: str
+    #: signs of its requests; any of them is enough. Empty: it is never recognised as a caller
+    callers: tuple[CallerSigns, ...] = ()
+    #: signs of its card; any of them is enough. Empty: it is never recognised as an agent, only named
+    agents: tuple[AgentSigns, ...] = ()
+    quirks: Quirks = NEUTRAL
+    #: name of a quirk -> its evidence
+    evidence: Mapping[str, Evidence] = field(default_factory=_no_evidence)
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.name.isprintable() or " " in self.name:
+            raise ValueError(f"a profile needs a name without spaces, not {self.name!r}")
+        if self.deviations.keys() != self.evidence.keys():
+            differ = ", ".join(sorted(self.deviations.keys() ^ self.evidence.keys()))
+            raise ValueError(f"profile {self.name}: quirks and evidence differ in {differ}")
+
+    @property
+    def deviations(self) -> dict[str, Any]:
+        """The quirks that are not neutral, by name."""
+        found = {one.name: getattr(self.quirks, one.name) for one in fields(Quirks)}
+        return {name: value for name, value in found.items() if value != getattr(NEUTRAL, name)}
+
+
+#: a peer about which nothing is known
+UNKNOWN = Profile("unknown", "an implementation that no profile describes")
