@@ -37,12 +37,15 @@ class HttpRule:
     method: upper case. template: such as `/tasks/{id}:cancel`, with JSON member names in the braces, each
     standing for one segment. body: whether the other members travel in the body (else in the query).
     query: member name -> how its text is read: "string", "int", "bool", "enum", "timestamp" or "[]…".
+    aliases: other names for members in a query. strict: an unknown member of the query is refused and not ignored.
     """
 
     method: str
     template: str
     body: bool
     query: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,8 @@ class Form(Generic[Address, Wire]):
     encode_error: Callable[[A2AError], ErrorReply[Wire]]
     decode_error: Callable[[ErrorReply[Wire]], A2AError]
     encode_declared: Callable[[A2AError], ErrorReply[Wire]] | None = None
+    #: (body of an encoded error, the caller's parameters) -> the body as this caller can read it; None for as it is
+    shape_error: Callable[[Any, Mapping[str, str]], Any] | None = None
 
     def encoder(self, *, declared: bool) -> Callable[[A2AError], ErrorReply[Wire]]:
         """How errors are written to a caller that sends A2A-Version, or to one that does not."""

@@ -130,7 +130,9 @@ class Answer:
     def reason(self) -> str:
         """ErrorInfo.reason of either spelling."""
         error = self.json()["error"]
-        return error.get("details", error.get("data"))[0]["reason"]
+        found = error.get("details", error.get("data"))
+        # 0.3 over JSON-RPC has an object where 1.0 has the list.
+        return (found if isinstance(found, list) else found["details"])[0]["reason"]
 
 
 class Wire:

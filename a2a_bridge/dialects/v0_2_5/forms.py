@@ -14,9 +14,12 @@ from a2a_bridge.dialects.v0_2_5.errors import SPELLING
 from a2a_bridge.dialects.v0_2_5.http_rows import older
 from a2a_bridge.dialects.v0_2_5.requests import ROWS
 from a2a_bridge.dialects.v0_3 import forms
+from a2a_bridge.dialects.v0_3.errors import shape_jsonrpc
 from a2a_bridge.peers import Files
 
-JSONRPC_FORM: Form[str, Any] = Form(ROWS, SPELLING.encode_jsonrpc, SPELLING.decode_jsonrpc)
+JSONRPC_FORM: Form[str, Any] = Form(
+    ROWS, SPELLING.encode_jsonrpc, SPELLING.decode_jsonrpc, shape_error=shape_jsonrpc
+)
 
 
 def _http_json(newer: Form[HttpAddress, Any]) -> Form[HttpAddress, Any]:

@@ -5,7 +5,8 @@ HTTP statuses, own gRPC statuses, the type's name beside the message or before i
 
 1. What goes out says all that the hub's error says. JSON-RPC gets `data` only where number and message would be read
    as something else, so that an error of 0.3 passes as it came; the other bindings get the 1.0 details always.
-2. `data` of any JSON type is one detail, a google.protobuf.Value, and becomes bare `data` again.
+2. `data` of any JSON type is one detail, a google.protobuf.Value, and becomes bare `data` again. Details of 1.0 are a
+   list, which some callers of 0.3 cannot read: they get `{"details": […]}` (shape_jsonrpc).
 3. Coming in, ErrorInfo.reason decides; then a type's name at the start of the message; then the number; then a
    default message; then the status, by what was asked for where one status stands for several errors.
 """
@@ -20,6 +21,7 @@ from typing import Any
 
 from a2a_bridge.codec import JsonSyntaxError, loads_exact
 from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import VERSION_PARAMETER
 from a2a_bridge.core.errors import A2AError, GrpcStatus, Reason
 from a2a_bridge.dialects.dialect import ErrorReply
 from a2a_bridge.dialects.v1_0 import details as any_details
@@ -33,6 +35,7 @@ from a2a_bridge.dialects.v1_0.errors import (
     json_details,
     underlying,
 )
+from a2a_bridge.peers import ErrorData, caller
 
 #: reason → the type's name, which gRPC servers put before the message
 NAMES: Mapping[Reason, str] = {
@@ -93,6 +96,8 @@ _PYTHON: Mapping[Reason, GrpcStatus] = {
 KNOWN = frozenset(NAMES) - {Reason.EXTENSION_SUPPORT_REQUIRED, Reason.VERSION_NOT_SUPPORTED}
 
 _VALUE = any_details.PREFIX + "google.protobuf.Value"
+#: the member of an object as `data` that holds the details of 1.0
+_DETAILS = "details"
 _NAME = re.compile(r"([A-Za-z]{1,60}Error)(?:: ?|$)")
 _BY_DEFAULT_TEXT = {
     text.lower(): reason
@@ -293,10 +298,33 @@ def _whole(detail: Mapping[str, Any]) -> Mapping[str, Any]:
     return detail
 
 
+def shape_jsonrpc(body: Any, parameters: Mapping[str, str]) -> Any:
+    """A JSON-RPC error object with `data` of a type that its caller reads (Quirks.error_data).
+
+    A list of details becomes an object unless the caller is known to want the list, or declares a version as clients of
+    1.0 do. What an agent or caller of 0.3 said itself changes only for callers that are known to want another type.
+    """
+    data = body.get("data")
+    if data is None:
+        return body
+    wanted = caller(parameters).quirks.error_data
+    if _are_details(data):
+        if wanted is ErrorData.ARRAY or (wanted is ErrorData.ANY and VERSION_PARAMETER in parameters):
+            return body
+        return {**body, "data": {_DETAILS: data}}
+    if wanted is ErrorData.ARRAY:
+        return {**body, "data": [any_details.value(data)]}
+    if wanted is ErrorData.OBJECT and not isinstance(data, Mapping):
+        return {**body, "data": {"value": data}}
+    return body
+
+
 def _details(body: Mapping[str, Any]) -> list[Any]:
     if "data" not in body:
         return []
     data = body["data"]
+    if isinstance(data, Mapping) and data.keys() == {_DETAILS} and _are_details(data[_DETAILS]):
+        return list(data[_DETAILS])
     return data if _are_details(data) else [any_details.value(data)]
 
 

@@ -14,7 +14,9 @@ from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, Form, HttpAddress, Kind
 from a2a_bridge.dialects.v0_3 import errors, http_rows, proto_rows, requests
 from a2a_bridge.peers import Files
 
-JSONRPC_FORM: Form[str, Any] = Form(requests.ROWS, errors.encode_jsonrpc, errors.decode_jsonrpc)
+JSONRPC_FORM: Form[str, Any] = Form(
+    requests.ROWS, errors.encode_jsonrpc, errors.decode_jsonrpc, shape_error=errors.shape_jsonrpc
+)
 
 HTTP_JSON_FORM: Form[HttpAddress, Any] = Form(
     http_rows.ROWS, errors.encode_http_json, errors.decode_http_json

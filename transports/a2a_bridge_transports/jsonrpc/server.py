@@ -259,7 +259,8 @@ class JsonRpcServer(ServerSide[Rows]):
         encoded = table.form.encode_error(error)
         status = error_status(error, encoded.status)
         headers = error_headers(error) + parameters
-        body = wire.error(token, encoded.body)
+        shape = table.form.shape_error
+        body = wire.error(token, encoded.body if shape is None else shape(encoded.body, request.parameters()))
         streaming = row is None or row.streaming
         if streaming and status == 200 and _wants_an_event(request.parameters(), table.older):
             return Reply(status, EVENT_STREAM + headers, sse.encode(body))
