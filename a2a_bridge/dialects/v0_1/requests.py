@@ -18,7 +18,10 @@ from a2a_bridge.dialects.v0_3 import requests as v0_3
 
 Tree = Callable[[Any], Any]
 
-_OF_0_3: Mapping[str, Row[str, Any]] = {row.address: row for row in v0_3.ROWS}
+#: in 0.1 no historyLength asks for no history, which 0 says here and in 0.3 does not
+_OF_0_3: Mapping[str, Row[str, Any]] = {row.address: row for row in v0_3.ROWS} | {
+    v0_3.GET_TASK_LITERALLY.address: v0_3.GET_TASK_LITERALLY
+}
 
 #: members by their paths in 0.3 → in 0.1
 _RENAMED = (

@@ -4,8 +4,9 @@ their results.
 Rules:
 1. `blocking` is the reverse of `returnImmediately`. A request that does not say waits in 1.0; in 0.x some agents do
    not. So it is written out wherever there is a configuration, as the official SDKs do, and for all callers of 1.0.
-2. historyLength goes through as it is, 0 included; what is larger than the hub can say is as much as it can say.
-   A negative one is for the agent to refuse: the schema allows it.
+2. historyLength goes through as it is; what is larger than the hub can say is as much as it can say. A negative one is
+   for the agent to refuse: the schema allows it. 0 in tasks/get is read as absent, as the servers of the Python and Java
+   SDKs do: the Java client sends it with every request (a2a-java 0.3.3.Final, TaskQueryParams.java:20).
 3. Requests with metadata in the hub are units, with their residue there. What the others cannot hold is told aside.
 """
 
@@ -306,6 +307,14 @@ def _get_task(tree: JsonObject) -> hub.GetTaskRequest:
     return request
 
 
+def decode_get_task(tree: Json) -> hub.GetTaskRequest:
+    """TaskQueryParams, in which a historyLength of 0 is none. Raises DecodeError."""
+    request: hub.GetTaskRequest = GET_TASK.decode(tree)
+    if not request.history_length:
+        request.ClearField("history_length")
+    return request
+
+
 def encode_get_task(request: hub.GetTaskRequest) -> JsonObject:
     """TaskQueryParams."""
     tree: JsonObject = {"id": request.id}
@@ -370,7 +379,6 @@ DELETE_PUSH_CONFIG = Params(
     ),
 )
 
-decode_get_task = GET_TASK.decode
 decode_subscribe = SUBSCRIBE.decode
 decode_get_push_config = GET_PUSH_CONFIG.decode
 decode_list_push_configs = LIST_PUSH_CONFIGS.decode

@@ -206,6 +206,15 @@ _EVENT = (encode_event, decode_event)
 _PUSH_CONFIG = (encode_push_config, decode_push_config)
 _ABOUT_CONFIG = {"aside_response": aside_push_config, "recall_response": recall_push_config}
 
+#: tasks/get in which a historyLength of 0 asks for no history
+GET_TASK_LITERALLY = _row(
+    ops.GET_TASK,
+    "tasks/get",
+    (params.encode_get_task, params.GET_TASK.decode),
+    _TASK,
+    **_beside(params.GET_TASK),
+)
+
 ROWS: tuple[Row[str, Any], ...] = (
     _row(
         ops.SEND_MESSAGE,
