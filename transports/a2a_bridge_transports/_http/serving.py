@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
@@ -32,6 +33,7 @@ from a2a_bridge.dialects import Dialect, Form, Kind, newest_first
 from a2a_bridge.dialects.carrying import opened_aside, sealed_aside
 from a2a_bridge.dialects.detect import detect, presumed
 from a2a_bridge.dialects.extensions import extension_names
+from a2a_bridge.peers import caller
 from a2a_bridge_transports._http.exchange import ClientLeftError, Headers, Refusal, Request
 from a2a_bridge_transports._http.parameters import (
     Overlaid,
@@ -139,7 +141,9 @@ class ServerSide(Generic[Index]):
         """The events of a streaming call. Raises INVALID_PARAMS for a position to resume at that can be none."""
         if call.operation is ops.SUBSCRIBE_TO_TASK:
             asked_after(call.context)
-        return self.service.stream(call)
+        events = self.service.stream(call)
+        longest = caller(call.context.parameters).quirks.max_event_line
+        return _with_short_tasks(events, longest) if longest else events
 
     def failure(self, request: Request, error: BaseException, name: str) -> A2AError:
         """What to tell the caller about an exception. Raises it again when the client has left."""
@@ -180,6 +184,22 @@ class ServerSide(Generic[Index]):
         except ValueError as error:
             self.log.error("%s: %s", name, error)  # noqa: TRY400  a trace would say nothing more
             raise internal_error() from None
+
+
+async def _with_short_tasks(events: AsyncGenerator[Any, None], longest: int) -> AsyncGenerator[Any, None]:
+    """The events for a caller that drops long lines: without the history of a task that makes its line too long.
+
+    A JSON line is at most about twice as long as the message in protobuf.
+    """
+    async with aclosing(events) as source:
+        async for event in source:
+            if event.HasField("task") and event.task.history and event.ByteSize() > longest // 2:
+                short = type(event)()
+                short.CopyFrom(event)
+                short.task.ClearField("history")
+                yield short
+            else:
+                yield event
 
 
 def error_status(error: A2AError, encoded: int) -> int:
