@@ -7,6 +7,8 @@ Rules:
 2. For a task that is not remembered the agent is asked, with the caller's credentials. If it does not tell, the message
    goes as it is.
 3. A message that names a context, or no task, passes by reference.
+4. A page of ListTasks is made to be what was asked for: agents leave artifacts in that nobody wants (a2a-server-lf
+   0.5.3 never reads includeArtifacts), and disagree about `pageSize`, which is the number of tasks in this page.
 """
 
 from __future__ import annotations
@@ -49,7 +51,10 @@ class Contexts:
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         if call.operation is not ops.SEND_MESSAGE:
-            return await self._service.unary(call)
+            answer = await self._service.unary(call)
+            if call.operation is ops.LIST_TASKS:
+                _settle(call.request, answer)
+            return answer
         completed = await self._completed(call)
         response: Any = await self._service.unary(completed)
         task: hub.Task = response.task
@@ -117,3 +122,10 @@ class Contexts:
         self._known[visible_to(call.request, call.context), task_id] = context_id
         if len(self._known) > self._most:
             self._known.popitem(last=False)
+
+
+def _settle(request: Any, page: Any) -> None:
+    page.page_size = len(page.tasks)
+    if not request.include_artifacts:
+        for task in page.tasks:
+            task.ClearField("artifacts")

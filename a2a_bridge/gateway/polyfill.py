@@ -211,7 +211,7 @@ class _Lists:
             time, task_id = page[-1][0]
             token = self._tokens.issue(f"{time} {task_id}", query)
         return hub.ListTasksResponse(
-            tasks=tasks, next_page_token=token, page_size=size, total_size=len(matching)
+            tasks=tasks, next_page_token=token, page_size=len(tasks), total_size=len(matching)
         )
 
     def _known(self, scope: Scope, request: hub.ListTasksRequest) -> list[Seen]:

@@ -335,7 +335,10 @@ class Engine:
             for task in page.tasks:
                 cut_history(task, limit)
         return hub.ListTasksResponse(
-            tasks=page.tasks, next_page_token=page.next_page_token, page_size=size, total_size=page.total
+            tasks=page.tasks,
+            next_page_token=page.next_page_token,
+            page_size=len(page.tasks),
+            total_size=page.total,
         )
 
     async def cancel_task(self, request: hub.CancelTaskRequest, context: CallContext, /) -> hub.Task:

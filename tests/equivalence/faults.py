@@ -5,7 +5,7 @@ A fault that a binding cannot express has None there; EXCLUDED says why.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from a2a_bridge.core.errors import Reason
@@ -20,6 +20,7 @@ EXCLUDED = {
     "query": "the member travels in the body there",
     "envelope": "only JSON-RPC has an envelope",
     "path": "only HTTP+JSON has the value twice",
+    "unset": "in protobuf 0 is what a member has that was never set, and clients send it as such",
     "empty": "over HTTP+JSON no body is an empty object: all members may be in the path",
 }
 
@@ -230,7 +231,7 @@ FAULTS = [
     # Readable and complete, and not allowed.
     _get("negative history", Reason.INVALID_PARAMS, ("historyLength",), history_length=-1),
     _get("unknown task", Reason.TASK_NOT_FOUND, ()),
-    _list("page size 0", ("pageSize",), page_size=0),
+    replace(_list("page size 0", ("pageSize",), page_size=0), grpc=None, excluded="unset"),
     _list("page size 101", ("pageSize",), page_size=101),
     _list("page size -1", ("pageSize",), page_size=-1),
     _list("bad token", ("pageToken",), page_token="no-token"),  # noqa: S106

@@ -186,8 +186,13 @@ async def test_unknown_members_are_ignored(raw: Raw) -> None:
     assert jsonrpc.body["result"]["message"]["parts"] == [{"text": "hello"}]
     assert rest.body["message"]["parts"] == [{"text": "hello"}]
     assert hub.SendMessageResponse.FromString(grpc.body).message.parts[0].text == "hello"
-    ignored = await raw.http.rest("GET", "/tasks?fromTheFuture=1&pageSize=3")
-    assert ignored.error is None
+    ignored = await raw.http.rest("GET", "/tasks/no-such-task?fromTheFuture=1")
+    assert ignored.error is not None
+    assert ignored.error.reason is Reason.TASK_NOT_FOUND
+    # A list without a filter that it does not know would hold other tasks than were asked for.
+    refused = await raw.http.rest("GET", "/tasks?fromTheFuture=1&pageSize=3&A2A-Version=1.0")
+    assert refused.error is not None
+    assert [one.field for one in refused.error.violations] == ["fromTheFuture"]
 
 
 @pytest.mark.parametrize("request_id", [0, -1, "", "é", 2**53, None, "a" * 1000])

@@ -107,3 +107,18 @@ async def test_through_a_gateway(version: str) -> None:
         await client.call("message/send", message % ',"taskId":"t"')
         assert agent.asked[-1]["message"]["contextId"] == "c"
         assert agent.asked[-1]["message"]["taskId"] == "t"
+
+
+async def test_a_page_of_tasks_is_what_was_asked_for() -> None:
+    class Rust(Agent):
+        """As a2a-server-lf 0.5.3: artifacts always, and the page size that was asked for."""
+
+        async def unary(self, call: Call[Any, Any], /) -> Any:
+            task = hub.Task(id="t", context_id="c", artifacts=[hub.Artifact(artifact_id="a")])
+            return hub.ListTasksResponse(tasks=[task], page_size=50, total_size=1)
+
+    service = Contexts(Rust())
+    for wanted, artifacts in ((None, 0), (False, 0), (True, 1)):
+        request = hub.ListTasksRequest(include_artifacts=wanted)
+        page = await service.unary(Call(ops.LIST_TASKS, request, CallContext()))
+        assert (page.page_size, page.total_size, len(page.tasks[0].artifacts)) == (1, 1, artifacts)

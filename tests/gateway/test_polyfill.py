@@ -107,7 +107,7 @@ async def test_tasks_are_listed_by_the_time_of_their_status() -> None:
     await send(client, "a", "b", "c", "d")
     response = await client.list_tasks(hub.ListTasksRequest())
     assert [task.id for task in response.tasks] == ["b", "d", "c", "a"]
-    assert (response.total_size, response.page_size, response.next_page_token) == (4, 50, "")
+    assert (response.total_size, response.page_size, response.next_page_token) == (4, 4, "")
 
 
 async def test_pages_follow_each_other_and_their_tokens_belong_to_the_query() -> None:
@@ -119,7 +119,7 @@ async def test_pages_follow_each_other_and_their_tokens_belong_to_the_query() ->
     found, token = [], ""
     for size in (2, 2, 1):
         response = await client.list_tasks(hub.ListTasksRequest(page_size=2, page_token=token))
-        assert (len(response.tasks), response.total_size) == (size, 5)
+        assert (len(response.tasks), response.page_size, response.total_size) == (size, size, 5)
         found += [task.id for task in response.tasks]
         token = response.next_page_token
     assert found == ["t4", "t3", "t2", "t1", "t0"]

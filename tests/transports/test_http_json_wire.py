@@ -35,7 +35,6 @@ def found(method: str, path: str) -> tuple[str, dict[str, str]]:
         ("POST", "/message:send/", "SendMessage", {}),
         ("POST", "/acme/message:send", "SendMessage", {"tenant": "acme"}),
         ("GET", "/tasks", "ListTasks", {}),
-        ("GET", "/tasks/", "ListTasks", {}),
         ("GET", "/acme/tasks", "ListTasks", {"tenant": "acme"}),
         ("GET", "/tasks/7", "GetTask", {"id": "7"}),
         ("GET", "/tasks/a%2Fb", "GetTask", {"id": "a/b"}),
@@ -132,7 +131,7 @@ def exploded(method: str, path: str, query: str = "", body: Any = None) -> Any:
 def test_queries() -> None:
     query = (
         "contextId=c%20d&status=TASK_STATE_WORKING&pageSize=5&includeArtifacts=true&historyLength=0"
-        "&statusTimestampAfter=2026-01-01T00:00:00+02:00&unknown=1&A2A-Version=1.0&pageToken="
+        "&statusTimestampAfter=2026-01-01T00:00:00+02:00&A2A-Version=1.0&pageToken="
     )
     assert exploded("GET", "/tasks", query) == {
         "contextId": "c d",
@@ -145,8 +144,17 @@ def test_queries() -> None:
     }
 
 
-def test_queries_in_proto_spelling() -> None:
+def test_queries_in_other_spellings() -> None:
     assert exploded("GET", "/tasks", "page_size=5&status=2") == {"pageSize": 5, "status": 2}
+    # As a2a-go 2.3.1 calls it.
+    since = "2026-01-01T00:00:00Z"
+    assert exploded("GET", "/tasks", f"lastUpdatedAfter={since}") == {"statusTimestampAfter": since}
+
+
+@pytest.mark.parametrize("path", ["/tasks/", "/acme/tasks/", "/tasks/t/pushNotificationConfigs/"])
+def test_an_id_that_is_missing_is_no_list(path: str) -> None:
+    assert "GET" not in ROUTES.match("GET", path)
+    assert isinstance(ROUTES.match("GET", path.removesuffix("/")), wire.Match)
 
 
 @pytest.mark.parametrize(
@@ -159,6 +167,8 @@ def test_queries_in_proto_spelling() -> None:
         ("includeArtifacts=1", "includeArtifacts"),
         ("includeArtifacts=True", "includeArtifacts"),
         ("pageSize=1&pageSize=2", "pageSize"),
+        ("contextid=c", "contextid"),
+        ("lastUpdatedAfter=x&statusTimestampAfter=y", "statusTimestampAfter"),
         ("contextId=%ff", ""),
         ("&".join(["x=1"] * 2000), ""),
     ],

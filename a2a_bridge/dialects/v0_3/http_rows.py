@@ -67,8 +67,8 @@ _LISTED = Pair(hub.ListTasksResponse, hub.ListTasksResponse, lambda *_: None, la
 # --- addresses -------------------------------------------------------------------------------------------------
 
 
-def _get(template: str, **query: str) -> HttpRule:
-    return HttpRule("GET", template, body=False, query=query)
+def _get(template: str, *, strict: bool = False, **query: str) -> HttpRule:
+    return HttpRule("GET", template, body=False, query=query, strict=strict)
 
 
 def _post(template: str, **query: str) -> HttpRule:
@@ -84,6 +84,7 @@ _ADDRESSES: dict[Any, tuple[HttpRule, ...]] = {
     ops.LIST_TASKS: (
         _get(
             "/v1/tasks",
+            strict=True,
             contextId="string",
             status="enum",
             pageSize="int",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from google.protobuf.descriptor import MethodDescriptor
@@ -28,6 +30,9 @@ SERVICE = hub.DESCRIPTOR.services_by_name["A2AService"]
 
 _VARIABLE = re.compile(r"\{([a-z_]+)(?:=\*)?\}")
 
+#: filters as a2a-go's client calls them (v2.3.1, a2aclient/rest.go:234) -> as they are called
+_FILTERS = {"lastUpdatedAfter": "statusTimestampAfter"}
+
 #: what can stand in a query (spec 11.5); messages cannot
 _QUERY_KINDS = {
     Kind.STRING: "string",
@@ -50,6 +55,8 @@ def http_address(operation: ops.Operation[Any, Any]) -> HttpAddress:
     rules = [_http_rule(rule, operation.request) for rule in (first, *first.additional_bindings)]
     if operation is ops.SUBSCRIBE_TO_TASK:
         rules = [HttpRule("POST", rule.template, body=True) for rule in rules] + rules
+    if operation is ops.LIST_TASKS:
+        rules = [replace(rule, aliases=_FILTERS, strict=True) for rule in rules]
     return HttpAddress(tuple(rules))
 
 
@@ -101,14 +108,27 @@ def _null(_: Any) -> None:
 
 
 def _grpc_row(operation: ops.Operation[Message, Message]) -> Row[str, bytes]:
+    decode = bytes_request_decoder(operation.request)
     return Row(
         operation,
         f"/{SERVICE.full_name}/{operation.name}",
         encode_request=operation.request.SerializeToString,
-        decode_request=bytes_request_decoder(operation.request),
+        decode_request=_without_empty_page(decode) if operation is ops.LIST_TASKS else decode,
         encode_response=operation.response.SerializeToString,
         decode_response=bytes_response_decoder(operation.response),
     )
+
+
+def _without_empty_page(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """A page size of 0 in protobuf is none: a2a-go sends it with every ListTasks (v2.3.1, a2apb/v1/pbconv/to_proto.go:476)."""
+
+    def decode_request(wire: bytes) -> Any:
+        request = decode(wire)
+        if not request.page_size:
+            request.ClearField("page_size")
+        return request
+
+    return decode_request
 
 
 JSONRPC_FORM: Form[str, Any] = Form(

@@ -13,15 +13,18 @@ Rules (google.api.http; A2A 1.0.1 sections 5.3, 11.3, 11.5):
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from a2a_bridge.codec import Json, JsonObject
+from a2a_bridge.core.call import VERSION_PARAMETER
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
 from a2a_bridge.dialects import HttpAddress, HttpRule, Row
 
 MAX_QUERY_FIELDS = 1000
+#: longest name of a query member that an error repeats
+_LONGEST_NAME = 120
 
 _VARIABLE = re.compile(r"\{(\w+)\}")
 _COLON = re.compile(r"(.*)(?::|%3[Aa])(.*)", re.DOTALL)
@@ -120,29 +123,33 @@ class Routes:
         if path[:1] != "/" or path == "/":
             return
         raw = path[1:].removesuffix("/").split("/")
+        # Behind `/tasks/` an id is missing; that is no list.
+        slash = path.endswith("/")
         if len(raw) > 16:
             return  # no template is that long; and nobody should pay for looking
         parts = [_decoded(part) for part in raw]
         colon = _COLON.fullmatch(raw[-1])
         if colon is not None and (verb := _decoded(colon[2])):
-            yield from _walk(self._root, [*parts[:-1], _decoded(colon[1])], verb, ())
-        yield from _walk(self._root, parts, "", ())
+            yield from _walk(self._root, [*parts[:-1], _decoded(colon[1])], verb, (), slash)
+        yield from _walk(self._root, parts, "", (), slash)
 
 
 def _walk(
-    node: _Node, parts: list[str], verb: str, values: tuple[str, ...]
+    node: _Node, parts: list[str], verb: str, values: tuple[str, ...], slash: bool
 ) -> Iterator[tuple[Methods, tuple[str, ...]]]:
     if not parts:
         methods = node.ends.get(verb)
-        if methods is not None:
+        if methods is not None and slash and node.variable is not None:
+            methods = {method: route for method, route in methods.items() if method != "GET"}
+        if methods:
             yield methods, values
         return
     part, *rest = parts
     literal = node.literals.get(part)
     if literal is not None:
-        yield from _walk(literal, rest, verb, values)
+        yield from _walk(literal, rest, verb, values, slash)
     if node.variable is not None and part:
-        yield from _walk(node.variable, rest, verb, (*values, part))
+        yield from _walk(node.variable, rest, verb, (*values, part), slash)
 
 
 def explode(match: Match, query: str, body: Json) -> Json:
@@ -152,7 +159,7 @@ def explode(match: Match, query: str, body: Json) -> Json:
     """
     (_, rule, members), values = match
     if not rule.body:
-        tree = _from_query(query, rule.query, members)
+        tree = _from_query(query, rule, members)
     elif body is None:
         tree = {}
     elif type(body) is dict:
@@ -160,7 +167,7 @@ def explode(match: Match, query: str, body: Json) -> Json:
     else:
         raise invalid_params("", "the body has to be an object")
     if rule.body and rule.query:
-        tree = {**_from_query(query, rule.query, members), **tree}
+        tree = {**_from_query(query, rule, members), **tree}
     for name, value in zip(members, values, strict=True):
         for spelling in {name, _CAMEL.sub(_underscore, name)}:
             present = tree.pop(spelling, None)
@@ -213,8 +220,9 @@ def not_json(problem: str) -> A2AError:
     return A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
 
 
-def _from_query(query: str, kinds: Mapping[str, str], members: tuple[str, ...]) -> JsonObject:
+def _from_query(query: str, rule: HttpRule, members: tuple[str, ...]) -> JsonObject:
     tree: JsonObject = {}
+    kinds = rule.query
     if not query:
         return tree
     try:
@@ -223,8 +231,12 @@ def _from_query(query: str, kinds: Mapping[str, str], members: tuple[str, ...]) 
         raise invalid_params("", "the query cannot be read") from None
     for spelled, text in pairs:
         name = spelled if spelled in kinds else _SNAKE.sub(lambda match: match[1].upper(), spelled)
+        name = rule.aliases.get(name, name)
         kind = kinds.get(name) or ("string" if name in members else "")
         if not kind:
+            if rule.strict and spelled.lower() != VERSION_PARAMETER:
+                # Without a filter that it does not know, a list would hold other tasks than were asked for.
+                raise invalid_params(spelled[:_LONGEST_NAME], "is unknown here")
             continue  # unknown members are ignored, in a query as in a body
         if kind.startswith("[]"):
             items = tree.setdefault(name, [])
