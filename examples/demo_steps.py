@@ -42,7 +42,11 @@ async def get_task(client: Caller, memory: dict[str, Any]) -> Any:
 
 async def list_tasks(client: Caller, memory: dict[str, Any]) -> Any:
     context = memory["task"].context_id
-    return await client.call("list_tasks", a2a.ListTasksRequest(context_id=context, include_artifacts=True))
+    request = a2a.ListTasksRequest(context_id=context, include_artifacts=True)
+    answer = await client.call("list_tasks", request)
+    # The SDK's agent repeats the size that was asked for; the gateway says how many tasks the page holds.
+    answer.page_size = len(answer.tasks)
+    return answer
 
 
 async def two_turns(client: Caller, _: dict[str, Any]) -> Any:

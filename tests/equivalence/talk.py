@@ -33,7 +33,10 @@ NUMBERED = {
 }
 
 #: member -> why it is not compared
-IGNORED = {"supportedInterfaces": "a card says where it was served; a gateway's own tests check that it does"}
+IGNORED = {
+    "supportedInterfaces": "a card says where it was served; a gateway's own tests check that it does",
+    "pageSize": "a gateway says how many tasks a page holds, agents of SDKs how many were asked for",
+}
 
 _UUID = re.compile("[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
 

@@ -85,8 +85,11 @@ async def test_every_operation_passes(front: str, upstream: str) -> None:
                 links.probe.on_stream = yielding(*samples(hub.StreamResponse))
                 assert await invoke(links.near, operation, request) == samples(hub.StreamResponse)
             else:
-                links.probe.on_unary = answering(full(operation.response))
-                assert await invoke(links.near, operation, request) == full(operation.response)
+                answer = full(operation.response)
+                if operation is ops.LIST_TASKS:
+                    answer.page_size = len(answer.tasks)  # a gateway counts them
+                links.probe.on_unary = answering(answer)
+                assert await invoke(links.near, operation, request) == answer
             assert links.probe.last.operation is operation
             assert links.probe.last.request == request
 

@@ -23,6 +23,7 @@ OPAQUE = frozenset({"data", "metadata"})
 #: member -> why it is not compared
 IGNORED = {
     "timestamp": "each agent has its own clock, and protobuf layers of older SDKs drop it; tests/gateway compares it, in raw JSON through two gateways",
+    "pageSize": "a gateway says how many tasks a page holds, agents of SDKs how many were asked for",
     "url": "a card says where it was served",
     "additionalInterfaces": "a card says where it was served",
     "preferredTransport": "a card says where it was served",

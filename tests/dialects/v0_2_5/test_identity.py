@@ -68,6 +68,8 @@ def test_hub_messages_come_back(method: str, side: str, data: Any) -> None:
             message.ClearField(member)
     if side == "response" and method != "tasks/get" and message.WhichOneof("payload") is None:
         return
+    if side == "request" and method == "tasks/get" and not message.history_length:
+        message.ClearField("history_length")  # 0 says as much in 0.x
     text = codec.dumps(getattr(row, f"encode_{side}")(message))
     assert reading(getattr(row, f"decode_{side}"), text) == message, text
 

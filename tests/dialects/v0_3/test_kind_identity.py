@@ -42,6 +42,10 @@ def test_params_come_back_with_what_was_told_aside(method: str, data: Any) -> No
     def told(wire: Any) -> Any:
         return row.decode_request(wire), row.aside(wire)
 
+    if method == "tasks/get" and not tree.get("historyLength", 1):
+        # None at all, which an agent of 0.3 is not told.
+        del tree["historyLength"]
+        text = codec.dumps(tree)
     message, aside = reading(told, text)
     assert all(value.isascii() for value in aside.values())
     for hop in HOPS.values():
@@ -97,6 +101,8 @@ def test_hub_messages_come_back(method: str, side: str, data: Any) -> None:
     message = _lost(data.draw(strategies.messages(cls)))
     if cls in (hub.SendMessageResponse, hub.StreamResponse) and message.WhichOneof("payload") is None:
         return
+    if cls is hub.GetTaskRequest and not message.history_length:
+        message.ClearField("history_length")  # 0 says as much in 0.x
     text = codec.dumps(getattr(row, f"encode_{side}")(message))
     again = reading(getattr(row, f"decode_{side}"), text)
     assert again == message, text

@@ -101,6 +101,8 @@ def test_L13_lengths_of_any_size_come_back(length: Any, found: int) -> None:
     params = {"message": MESSAGE, "configuration": {"historyLength": length}}
     assert decode_send(params).configuration.history_length == found
     check(decode_send, encode_send, params)
+    if not length:
+        return  # in tasks/get it is as if it were absent: see tests/profiles
     request, again = aside_trip("tasks/get", {"id": "t", "historyLength": length})
     assert request.history_length == found
     assert same(again, {"id": "t", "historyLength": length})
