@@ -178,11 +178,16 @@ class DialOptions:
     tap: Callable[[Frame], None] | None = None
 
     @property
+    def profile(self) -> Profile:
+        """The profile of the agent. Raises LookupError for one that does not exist."""
+        return named_peer(self.peer)
+
+    @property
     def files(self) -> Files:
-        """The spelling of file contents of the agent. Raises LookupError for a peer profile that does not exist."""
+        """The spelling of file contents of the agent. Raises LookupError as `profile` does."""
         if self.base64_files is not None:
             return Files.BASE64 if self.base64_files else Files.RAW
-        return named_peer(self.peer).quirks.file_bytes
+        return self.profile.quirks.file_bytes
 
     def recognised(self, profile: Profile) -> DialOptions:
         """The options for an agent that showed a profile; one that was named outweighs it."""

@@ -78,6 +78,12 @@ class Row(Generic[Address, Wire]):
     relayed: the row for one call, given its context (client side, before encode_request). None where there is one way
     only. says: service parameters that go with the request, from the client side.
 
+    strict: a request without members that a strict reader of the version refuses (client side, after encode_request, for
+    agents with Quirks.strict_json). None where there are none.
+
+    instead: the row to ask with when the agent refused this one's request as one that it cannot read (client side). If
+    that is answered, it is used from then on. None where there is one way only.
+
     explicit: a request with those defaults written out that agents do not share; given the request and whether its caller
     speaks 0.x, too (client side, after encode_request). None where all agree on the defaults.
     """
@@ -96,6 +102,8 @@ class Row(Generic[Address, Wire]):
     explicit: Callable[[Wire, bool], Wire] | None = None
     relayed: Callable[[CallContext], Row[Address, Wire]] | None = None
     says: Mapping[str, str] | None = None
+    strict: Callable[[Wire], Wire] | None = None
+    instead: Row[Address, Wire] | None = None
 
     @property
     def streaming(self) -> bool:

@@ -44,6 +44,10 @@ class Quirks:
     error_data: ErrorData = ErrorData.ANY
     #: the answer to a JSON-RPC stream is read as events only: an error as JSON is an empty success, or is untyped
     events_only: bool = False
+    #: HTTP+JSON of 0.x is parsed without unknown members, those younger than v0.3.0 included
+    strict_json: bool = False
+    #: push configurations of 1.0 have the shape of a draft (see dialects/v1_0/draft.py)
+    draft_push_configs: bool = False
     #: the longest line of an event stream that is read, in octets; 0 for any. Longer lines are dropped in silence
     max_event_line: int = 0
 

@@ -76,9 +76,10 @@ PROFILES: tuple[Profile, ...] = (
         "a2a-java-0.3",
         "a2a-java 0.3 (io.github.a2asdk)",
         callers=_callers("Java-http-client", "grpc-java", declares=False),
-        quirks=Quirks(file_bytes=Files.BASE64, events_only=True),
+        quirks=Quirks(file_bytes=Files.BASE64, events_only=True, strict_json=True),
         evidence={
             "file_bytes": Evidence("0.3.3.Final, io/a2a/grpc/utils/ProtoUtils.java:260"),
+            "strict_json": Evidence("0.3.3.Final, io/a2a/client/transport/rest/RestTransport.java:79"),
             "events_only": Evidence("0.3.3.Final, io/a2a/client/http/JdkA2AHttpClient.java:113"),
         },
     ),
@@ -106,9 +107,10 @@ PROFILES: tuple[Profile, ...] = (
         "a2a-dotnet-preview",
         "A2A .NET 1.0 previews; other clients of 1.0 without a user agent look the same",
         callers=_callers("", declares=True),
-        quirks=Quirks(events_only=True),
+        quirks=Quirks(events_only=True, draft_push_configs=True),
         evidence={
-            "events_only": Evidence("1.0.0-preview3, src/A2A/Client/A2AClient.cs before a2a-dotnet #476")
+            "draft_push_configs": Evidence("1.0.0-preview3, src/A2A/Models/TaskPushNotificationConfig.cs"),
+            "events_only": Evidence("1.0.0-preview3, src/A2A/Client/A2AClient.cs before a2a-dotnet #476"),
         },
     ),
 )

@@ -52,10 +52,15 @@ def operation_of(name: str) -> ops.Operation[Any, Any]:
     return next(one for one in ops.ALL if one.name == name)
 
 
+def own(kind: str) -> list[Any]:
+    """The rows of 1.0, without the one for the name of a method in a draft."""
+    return [row for row in FORMS[kind].rows if row.address != "ListTaskPushNotificationConfig"]
+
+
 @pytest.mark.parametrize("kind", list(FORMS))
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_every_operation_of_the_descriptor_has_one_row(kind: str, method: Any) -> None:
-    rows = [row for row in FORMS[kind].rows if row.operation.name == method.name]
+    rows = [row for row in own(kind) if row.operation.name == method.name]
     assert len(rows) == 1
     (row,) = rows
     assert row.operation.request.DESCRIPTOR.full_name == method.input_type.full_name
@@ -66,12 +71,12 @@ def test_every_operation_of_the_descriptor_has_one_row(kind: str, method: Any) -
 
 @pytest.mark.parametrize("kind", list(FORMS))
 def test_a_form_has_no_further_rows(kind: str) -> None:
-    assert len(FORMS[kind].rows) == len(METHODS) == 11
+    assert len(own(kind)) == len(METHODS) == 11
     assert FORMS[kind].row(ops.Unary("GetTask", hub.GetTaskRequest, hub.Task)) is None
 
 
 def test_method_names() -> None:
-    assert [row.address for row in FORMS["JSONRPC"].rows] == [one.name for one in ops.ALL]
+    assert [row.address for row in own("JSONRPC")] == [one.name for one in ops.ALL]
     assert [row.address for row in FORMS["GRPC"].rows] == [
         f"/lf.a2a.v1.A2AService/{one.name}" for one in ops.ALL
     ]

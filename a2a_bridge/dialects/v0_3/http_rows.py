@@ -55,9 +55,10 @@ from a2a_bridge.dialects.v0_3.proto_rows import (
     response_encoder,
 )
 from a2a_bridge.dialects.v0_3.proto_trees import without_unknown
+from a2a_bridge.dialects.v0_3.strict import without_younger_members
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
-from a2a_bridge.peers import Files
+from a2a_bridge.peers import Files, caller
 
 Coder = Callable[[Any], Any]
 HttpRow = Row[HttpAddress, Any]
@@ -312,7 +313,7 @@ def _proto_rows(files: Files) -> dict[Any, HttpRow]:
             (EMPTY, lambda _: {}, _null_or_empty),
         ),
     )
-    return {row.operation: row for row in rows}
+    return {row.operation: replace(row, strict=without_younger_members) for row in rows}
 
 
 def _decode_send(files: Files, tree: Json) -> Any:
@@ -400,17 +401,22 @@ def _first_file(tree: Any) -> tuple[bytes, str] | None:
 
 
 def _spelled(row: HttpRow, kind: tuple[Callable[[Any], bool], HttpRow] | None) -> HttpRow:
-    if kind is None:
-        return row
-    says_so, in_kind = kind
     by_files = row.spelled
+    if kind is None and by_files is None:
+        return row
 
     def choose(tree: Any, parameters: Mapping[str, str]) -> HttpRow:
-        if says_so(tree):
-            return in_kind
-        return row if by_files is None else by_files(tree, parameters)
+        if kind is not None and kind[0](tree):
+            return kind[1]
+        found = row if by_files is None else by_files(tree, parameters)
+        return _strict(found) if caller(parameters).quirks.strict_json else found
 
     return replace(row, spelled=choose)
+
+
+def _strict(row: HttpRow) -> HttpRow:
+    encode = row.encode_response
+    return replace(row, encode_response=lambda message: without_younger_members(encode(message)))
 
 
 _PROTO = {files: _proto_rows(files) for files in Files}

@@ -14,6 +14,7 @@ from a2a_bridge.codec.plan import FieldPlan, Kind, plan_of
 from a2a_bridge.core import operations as ops
 from a2a_bridge.dialects.dialect import Form, HttpAddress, HttpRule, Row
 from a2a_bridge.dialects.v1_0 import errors
+from a2a_bridge.dialects.v1_0.draft import draft_list, with_draft
 from a2a_bridge.dialects.v1_0.messages import (
     bytes_request_decoder,
     bytes_response_decoder,
@@ -85,13 +86,15 @@ def _query_kind(field: FieldPlan) -> str:
 
 
 def _json_row(operation: ops.Operation[Message, Message], address: Any) -> Row[Any, Any]:
-    return Row(
-        operation,
-        address,
-        encode_request=request_encoder(operation.request),
-        decode_request=request_decoder(operation.request),
-        encode_response=response_encoder(operation.response),
-        decode_response=response_decoder(operation.response),
+    return with_draft(
+        Row(
+            operation,
+            address,
+            encode_request=request_encoder(operation.request),
+            decode_request=request_decoder(operation.request),
+            encode_response=response_encoder(operation.response),
+            decode_response=response_decoder(operation.response),
+        )
     )
 
 
@@ -101,6 +104,28 @@ def _jsonrpc_row(operation: ops.Operation[Message, Message]) -> Row[str, Any]:
         return row
     # The specification shows no result for delete; null is what peers in the field send and expect.
     return Row(operation, row.address, row.encode_request, row.decode_request, _null, row.decode_response)
+
+
+def _jsonrpc_rows() -> tuple[Row[str, Any], ...]:
+    rows: dict[Any, Row[str, Any]] = {operation: _jsonrpc_row(operation) for operation in ops.ALL}
+    listed = draft_list(rows[ops.LIST_PUSH_CONFIGS])
+    rows[ops.LIST_PUSH_CONFIGS] = replace(rows[ops.LIST_PUSH_CONFIGS], instead=listed)
+    return (*rows.values(), listed)
+
+
+def _http_row(operation: ops.Operation[Message, Message]) -> Row[HttpAddress, Any]:
+    row = _json_row(operation, http_address(operation))
+    if operation is not ops.LIST_TASKS:
+        return row
+    # A2A .NET (1.0.0-preview3, A2AHttpProcessor.cs) reads the states of its query as C# names or numbers.
+    encode = row.encode_request
+    return replace(row, instead=replace(row, encode_request=lambda message: _numbered(encode(message))))
+
+
+def _numbered(tree: Any) -> Any:
+    """A ListTasks request with the number of its state."""
+    state = tree.get("status")
+    return {**tree, "status": hub.TaskState.Value(state)} if type(state) is str else tree
 
 
 def _null(_: Any) -> None:
@@ -132,13 +157,13 @@ def _without_empty_page(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any
 
 
 JSONRPC_FORM: Form[str, Any] = Form(
-    tuple(_jsonrpc_row(operation) for operation in ops.ALL),
+    _jsonrpc_rows(),
     errors.encode_jsonrpc,
     errors.decode_jsonrpc,
 )
 
 HTTP_JSON_FORM: Form[HttpAddress, Any] = Form(
-    tuple(_json_row(operation, http_address(operation)) for operation in ops.ALL),
+    tuple(_http_row(operation) for operation in ops.ALL),
     errors.encode_http_json,
     errors.decode_http_json,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from a2a_bridge.bindings import DialOptions
@@ -25,6 +25,11 @@ from a2a_bridge_transports._http.session import Exchanger
 _log = logging.getLogger("a2a_bridge.http")
 
 _OLDER = older_versions()
+
+#: what an agent answers to a request in a shape, or with a name, that it does not know
+_UNREADABLE = frozenset(
+    {Reason.INVALID_PARAMS, Reason.INVALID_REQUEST, Reason.PARSE_ERROR, Reason.METHOD_NOT_FOUND}
+)
 
 T = TypeVar("T")
 
@@ -51,6 +56,7 @@ class ClientSide:
             raise ValueError(f"{dialect} cannot be spoken over {kind.name}")
         self.form: Form[Any, Any] = form
         self.options = options
+        self._strict = options.profile.quirks.strict_json
         self.exchanger = exchanger
         # The first row of an operation is the one to use; further ones are other ways to say the same.
         self._rows: dict[Any, Row[Any, Any]] = {row.operation: row for row in reversed(form.rows)}
@@ -68,6 +74,26 @@ class ClientSide:
             text = f"version {self.dialect.version} has no {call.operation.name}"
             raise A2AError(Reason.UNSUPPORTED_OPERATION, text, metadata={"operation": call.operation.name})
         return row if row.relayed is None else row.relayed(call.context)
+
+    async def either(self, ask: Callable[[Row[Any, Any]], Awaitable[T]], row: Row[Any, Any]) -> T:
+        """The answer to a call with a row, or with the row to use instead where the agent cannot read this one.
+
+        Raises the agent's first error when it reads neither.
+        """
+        try:
+            return await ask(row)
+        except A2AError as error:
+            if row.instead is None or error.reason not in _UNREADABLE:
+                raise
+            refused = error
+        try:
+            answer = await ask(row.instead)
+        except A2AError as error:
+            if error.reason in _UNREADABLE:
+                raise refused from None
+            raise
+        self._rows[row.operation] = row.instead
+        return answer
 
     def addressed(self, request: Any) -> Any:
         """The request with the interface's tenant, where it names none (spec 4.4.6)."""
@@ -93,8 +119,8 @@ class ClientSide:
         if row.explicit is not None:
             wire = row.explicit(wire, call.context.origin.version in _OLDER)
         if row.recall is not None and call.context.parameters:
-            return row.recall(wire, call.context.parameters)
-        return wire
+            wire = row.recall(wire, call.context.parameters)
+        return row.strict(wire) if self._strict and row.strict is not None else wire
 
     def decoded(self, row: Row[Any, Any], wire: Any, context: CallContext) -> Any:
         """The answer; what it says beside its message goes into `reply`. May raise InexactNumber."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import Any, cast
 
 from yarl import URL
@@ -57,6 +58,11 @@ class HttpJsonClient(ClientSide):
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         row = self.row(call)
+        if row.instead is not None:
+            return cast("Res", await self.either(partial(self._unary, call), row))
+        return cast("Res", await self._unary(call, row))
+
+    async def _unary(self, call: Call[Any, Any], row: Row[Any, Any]) -> Any:
         target, body = (await run(self._targets, row, call))[0]
         headers = self.headers(call)
         if row.says is not None:
@@ -68,7 +74,7 @@ class HttpJsonClient(ClientSide):
         self.answered(call, fetched.headers)
         if fetched.status >= 300:
             raise await self._failure(row, fetched.status, fetched.headers, fetched.body)
-        return cast("Res", await self._whole(row, call, fetched.body))
+        return await self._whole(row, call, fetched.body)
 
     async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
         row = self.row(call)

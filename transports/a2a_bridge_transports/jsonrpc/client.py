@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import Any, cast
 
 from a2a_bridge.bindings import DialOptions
@@ -47,12 +48,17 @@ class JsonRpcClient(ClientSide):
         path = wire.document(row.address)
         if path is not None:
             return cast("Res", await self._document(row, path, call))
+        if row.instead is not None:
+            return cast("Res", await self.either(partial(self._unary, call), row))
+        return cast("Res", await self._unary(call, row))
+
+    async def _unary(self, call: Call[Any, Any], row: Row[str, Any]) -> Any:
         id_, headers, body = await run(self._request, row, call)
         headers["Accept"] = "application/json"
         timeout = self.exchanger.remaining(call.context, self.options.timeout)
         fetched = await self.exchanger.call("POST", self._url, headers, body, timeout)
         self.answered(call, fetched.headers)
-        return cast("Res", await self._whole(row, call, id_, fetched.status, fetched.headers, fetched.body))
+        return await self._whole(row, call, id_, fetched.status, fetched.headers, fetched.body)
 
     async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
         row = self.row(call)

@@ -1,0 +1,130 @@
+"""Push configurations as a draft of 1.0 had them, which the previews of A2A .NET speak. Pure.
+
+| | draft | 1.0 |
+|---|---|---|
+| create | `{taskId, configId, config: {url…}}` | `{taskId, id, url…}` |
+| answer | `{id, taskId, pushNotificationConfig: {url…}}` | `{id, taskId, url…}` |
+| list | method `ListTaskPushNotificationConfig` | `ListTaskPushNotificationConfigs` |
+| in a message's configuration | `pushNotificationConfig` | `taskPushNotificationConfig` |
+
+Rules:
+1. A request is read by its shape or the name of its method. An answer to it has the members of both shapes.
+2. An agent gets the draft's shape after it refused the other, and from then on (Row.instead).
+3. The profile tells for callers that ask for a configuration, which is spelled alike in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.dialects.dialect import Row
+from a2a_bridge.peers import caller
+
+AnyRow = Row[Any, Any]
+LIST_METHOD = "ListTaskPushNotificationConfig"
+
+#: members that hold the configuration itself
+_NESTING = ("config", "pushNotificationConfig")
+#: members of a configuration that are not about the webhook
+_OUTER = frozenset({"taskId", "tenant"})
+_SINGLE = frozenset({ops.CREATE_PUSH_CONFIG, ops.GET_PUSH_CONFIG})
+
+
+def _nesting(tree: Any) -> str:
+    """The member of a tree that holds the configuration in the draft's shape; empty for the shape of 1.0."""
+    if type(tree) is not dict or "url" in tree:
+        return ""
+    return next((name for name in _NESTING if type(tree.get(name)) is dict), "")
+
+
+def _flat(tree: Any) -> Any:
+    """A configuration of either shape in that of 1.0."""
+    name = _nesting(tree)
+    if not name:
+        return tree
+    inner = _flat(tree[name])
+    id_ = tree.get("configId") or tree.get("id") or inner.get("id")
+    outer = {key: value for key, value in tree.items() if key not in (name, "configId")}
+    return {**inner, **outer, "id": id_} if id_ else {**inner, **outer}
+
+
+def _both(tree: Any) -> Any:
+    """A configuration of 1.0 with the member of the draft beside its own."""
+    inner = {name: value for name, value in tree.items() if name not in _OUTER}
+    return {**tree, "pushNotificationConfig": inner}
+
+
+def _nested(tree: Any) -> Any:
+    """A request of 1.0 to create a configuration, in the draft's shape."""
+    config = {name: value for name, value in tree.items() if name not in _OUTER and name != "id"}
+    outer = {name: value for name, value in tree.items() if name in _OUTER}
+    return {**outer, "configId": tree.get("id", ""), "config": config}
+
+
+def _each(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same for a list of configurations."""
+
+    def changed(tree: Any) -> Any:
+        configs = tree.get("configs") if type(tree) is dict else None
+        return {**tree, "configs": [change(one) for one in configs]} if type(configs) is list else tree
+
+    return changed
+
+
+def _then(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: second(first(value))
+
+
+def with_draft(row: AnyRow) -> AnyRow:
+    """A row over JSON that reads the draft, too, and answers in it those who speak it."""
+    if row.operation in (ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE):
+        read = row.decode_request
+
+        def decode_request(tree: Any) -> Any:
+            # Most messages have no configuration, and each costs time.
+            return read(_configured(tree) if type(tree) is dict and "configuration" in tree else tree)
+
+        return replace(row, decode_request=decode_request)
+    if row.operation not in _SINGLE and row.operation is not ops.LIST_PUSH_CONFIGS:
+        return row
+    listed = row.operation is ops.LIST_PUSH_CONFIGS
+    flat, both = (_each(_flat), _each(_both)) if listed else (_flat, _both)
+    row = replace(row, decode_response=_then(flat, row.decode_response))
+    draft = replace(row, encode_response=_then(row.encode_response, both))
+    if row.operation is ops.CREATE_PUSH_CONFIG:
+        draft = replace(
+            draft,
+            decode_request=_then(_flat, row.decode_request),
+            encode_request=_then(row.encode_request, _nested),
+        )
+        row = replace(row, instead=draft)
+
+    def spelled(wire: Any, parameters: Mapping[str, str]) -> AnyRow:
+        nested = row.operation is ops.CREATE_PUSH_CONFIG and _nesting(wire)
+        return draft if nested or caller(parameters).quirks.draft_push_configs else row
+
+    return replace(row, spelled=spelled)
+
+
+def draft_list(row: AnyRow) -> AnyRow:
+    """The row of the draft's method for lists, made of that of 1.0."""
+    return replace(
+        row, address=LIST_METHOD, encode_response=_then(row.encode_response, _each(_both)), spelled=None
+    )
+
+
+def _configured(tree: Any) -> Any:
+    """Params of a message with the configuration's member under its name in 1.0."""
+    configuration = tree["configuration"]
+    if (
+        type(configuration) is not dict
+        or "pushNotificationConfig" not in configuration
+        or "taskPushNotificationConfig" in configuration
+    ):
+        return tree
+    rest = {name: value for name, value in configuration.items() if name != "pushNotificationConfig"}
+    config = configuration["pushNotificationConfig"]
+    return {**tree, "configuration": {**rest, "taskPushNotificationConfig": config}}
