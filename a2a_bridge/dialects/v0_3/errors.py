@@ -309,7 +309,9 @@ def shape_jsonrpc(body: Any, parameters: Mapping[str, str]) -> Any:
         return body
     wanted = caller(parameters).quirks.error_data
     if _are_details(data):
-        if wanted is ErrorData.ARRAY or (wanted is ErrorData.ANY and VERSION_PARAMETER in parameters):
+        if wanted is ErrorData.ARRAY or (
+            wanted is ErrorData.ANY and (parameters.get(VERSION_PARAMETER) or "").strip()
+        ):
             return body
         return {**body, "data": {_DETAILS: data}}
     if wanted is ErrorData.ARRAY:
