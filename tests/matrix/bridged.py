@@ -34,8 +34,9 @@ AT_ONCE = 4
 OPTIONS = DialOptions(timeout=PATIENCE)
 #: for agents of the SDKs, which at 0.x take files as base64 text where a2a.v1 says bytes
 BASE64 = replace(OPTIONS, base64_files=True)
-#: agents that put the content of a file there, as a2a.v1 says (a2a-go v2.3.1, a2apb/v0/pbconv/to_proto.go, line 309)
-RAW_FILES = frozenset({"a2a-go 2.3.1 compat"})
+#: agents that put the content of a file there, as a2a.v1 says; their profiles (a2a_bridge/peers) show where
+RAW = replace(OPTIONS, base64_files=False)
+RAW_FILES = frozenset({"a2a-go 2.3.1 compat", "a2a-js 1.3.0 compat", "a2a-js 0.3.14"})
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ async def upstream(side: Side, peers: Peers) -> AsyncIterator[Upstream]:
             return
         http = await stack.enter_async_context(httpx.AsyncClient(timeout=PATIENCE, verify=False))  # noqa: S501  no TLS
         extended = f"{running.http}/agent/authenticatedExtendedCard" if side.version == "0.2.5" else ""
-        options = OPTIONS if side.who in RAW_FILES else BASE64
+        options = RAW if side.who in RAW_FILES else BASE64
         yield Upstream(there, BareCaller(http, running.url("JSONRPC"), extended), options)
 
 
