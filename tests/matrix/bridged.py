@@ -21,6 +21,7 @@ from tests.interop.sdk_client import sdk_client
 from tests.matrix.versions import BINDINGS, OURS, VERSIONS, Deviation, Side, expected_differences
 from tests.patience import PATIENCE
 from tests.peers.callers import LACKING, BareCaller, Caller, PeerCaller, ServiceCaller
+from tests.peers.conversations import CONVERSATIONS
 from tests.peers.faults import ALONE, Fault, differences, faults_of
 from tests.peers.processes import Agent, PeerClient
 from tests.peers.transcript import Lines, settled, transcripts
@@ -153,7 +154,19 @@ def judged(
         others = [other for other in needed if other is not one]
         if found(others) == lines:
             needed = others
+    # What was not begun cannot show that its fault is needed.
+    needed += [one for one in known if isinstance(one, Fault) and one.endless and one not in needed]
     return Result(lines, frozenset(needed), sum(map(len, got.values())))
+
+
+def held(client: Side) -> list[str]:
+    """The conversations that a client can bring to an end."""
+    endless = {
+        one.conversation
+        for one in expected_differences(client, client)
+        if isinstance(one, Fault) and one.endless
+    }
+    return [name for name in CONVERSATIONS if name not in endless]
 
 
 async def direct(client: Side, agent: Side, peers: Peers) -> Result:
@@ -162,7 +175,7 @@ async def direct(client: Side, agent: Side, peers: Peers) -> Result:
         upstream(agent, peers) as there,
         calling(client, there.interface, peers, there.options) as caller,
     ):
-        expected, got = await asyncio.gather(settled(there.bare), transcripts(caller))
+        expected, got = await asyncio.gather(settled(there.bare), transcripts(caller, held(client)))
     alone = faults_of(ALONE, client.who, client.binding) if client == agent else ()
     return judged(expected, got, client, agent, alone)
 
@@ -176,7 +189,7 @@ async def compared(agent: Side, clients: Iterable[Side], peers: Peers) -> dict[S
         async def one(client: Side) -> Result:
             try:
                 async with some, calling(client, found_in(server, client), peers) as caller:
-                    got = await transcripts(caller)
+                    got = await transcripts(caller, held(client))
             except Exception as error:  # noqa: BLE001  a cell that breaks is a result, too
                 return Result((f"broke: {type(error).__name__}: {error}",))
             return judged(await expecting, got, client, agent)

@@ -171,7 +171,7 @@ def _only_residue(item: Any) -> bool:
 class Fault:
     """reason: why. role, release, bindings: of whom. conversation, label: shell patterns of what it touches.
 
-    sometimes: whether it comes and goes.
+    sometimes: whether it comes and goes. endless: a conversation that would never end, so that it is not begun.
     """
 
     reason: str
@@ -182,6 +182,7 @@ class Fault:
     conversation: str = "*"
     label: str = "*"
     sometimes: bool = False
+    endless: bool = False
 
     def __str__(self) -> str:
         return f"{self.role} {self.release} {'/'.join(self.bindings)}: {self.reason}"
