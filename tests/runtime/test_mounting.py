@@ -52,7 +52,7 @@ async def test_mounted_below_a_path(outer: str) -> None:
         assert listed((await http.get(base + WELL_KNOWN)).json()) == [
             ("JSONRPC", f"{url}/"),
             ("HTTP+JSON", url),
-        ] * len(VERSIONS)
+        ]  # of the version that is named
 
 
 @OUTERS
@@ -103,9 +103,9 @@ async def test_a_public_url_is_shown_and_given_to_extended_cards() -> None:
         card = (await http.get("/agents/shows" + WELL_KNOWN)).json()
         extended = (await http.get("/agents/shows/extendedAgentCard")).json()
         urls = [url for _, url in listed(card)]
-        assert urls == ["https://pub.example/a/", "https://pub.example/a"] * len(VERSIONS)
+        assert urls == ["https://pub.example/a/", "https://pub.example/a"]
         assert extended["name"] == "extended"
-        assert listed(extended) == listed(card)
+        assert listed(extended)[:2] == listed(card)
 
 
 async def test_extended_cards_follow_the_caller_too() -> None:
@@ -113,7 +113,7 @@ async def test_extended_cards_follow_the_caller_too() -> None:
         card = (await http.get("/agents/shows" + WELL_KNOWN)).json()
         extended = (await http.get("/agents/shows/extendedAgentCard")).json()
         assert listed(card)[0][1] == "https://host.example/agents/shows/"
-        assert listed(extended) == listed(card)
+        assert listed(extended)[:2] == listed(card)
 
 
 async def test_grpc_is_no_asgi() -> None:
