@@ -16,7 +16,7 @@ from a2a_bridge.dialects import JSONRPC, V1_0, carrying
 from tests.peers.processes import PeerClient, PeerError
 
 _FORM = V1_0.form(JSONRPC)
-_ROWS = {row.operation: row for row in _FORM.rows}
+_ROWS = {row.operation: _FORM.row(row.operation) for row in _FORM.rows}
 
 #: names of errors that an SDK spells otherwise
 _SPELLED = {"UNAUTHORIZED": "PERMISSION_DENIED", "INTERNAL": "INTERNAL_ERROR"}

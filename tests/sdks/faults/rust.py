@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.peers.faults import CLIENT, Fault, refused
+from tests.peers.faults import CLIENT, EVERY, Fault, refused, without_empty_containers
 from tests.peers.processes import HTTP_JSON
 
 RUST = "a2a-rs 0.5.3"
@@ -16,5 +16,13 @@ FAULTS: tuple[Fault, ...] = (
         refused,
         "errors",
         "* refused",
+    ),
+    Fault(
+        "empty metadata of a part is not written (a2a-lf, src/types.rs, line 299)",
+        CLIENT,
+        RUST,
+        EVERY,
+        without_empty_containers,
+        sometimes=True,
     ),
 )
