@@ -23,9 +23,8 @@ def missed(
 
     history: whether that of `before` is whole, so that what it lacks is new. status: whether that of `now` is told.
     """
-    found = []
-    if history and status:
-        found += [hub.StreamResponse(status_update=update) for update in _said(before, now)]
+    said = _said(before, now) if history and status else []
+    found = [hub.StreamResponse(status_update=update) for update in said]
     ended = now.status.state in TERMINAL
     for artifact in now.artifacts:
         update = _grown(before, artifact)
@@ -33,7 +32,8 @@ def missed(
             update.task_id, update.context_id = now.id, now.context_id
             update.last_chunk = ended
             found.append(hub.StreamResponse(artifact_update=update))
-    if status and _moved(before.status, now.status):
+    # What was said in between moved the status, also where it is what it was before.
+    if status and (said or _moved(before.status, now.status)):
         final = hub.TaskStatusUpdateEvent(task_id=now.id, context_id=now.context_id, status=now.status)
         for name, value in now.metadata.fields.items():
             if name == SYNTHESISED:

@@ -98,7 +98,20 @@ def test_a_history_that_was_cut_tells_nothing_new() -> None:
     now = task()
     now.history.add(message_id="a", role=hub.ROLE_AGENT)
     assert missed(task(), now, history=False) == []
-    assert len(missed(task(), now)) == 1
+    assert len(missed(task(), now)) == 2  # what was said, and the status after it
+
+
+def test_a_status_that_is_again_what_it_was_is_told_after_what_was_said() -> None:
+    """It asked, worked and said something, and asks again, all within one second of the agent's clock."""
+    before = task()
+    before.status.state = hub.TASK_STATE_AUTH_REQUIRED
+    now = hub.Task()
+    now.CopyFrom(before)
+    now.history.add(message_id="a", role=hub.ROLE_AGENT)
+    said, again = missed(before, now)
+    assert said.status_update.status.message.message_id == "a"
+    assert again.status_update.status == now.status
+    assert missed(add(before, [said, again]), now) == []
 
 
 def test_the_last_piece_of_a_task_that_ended_is_the_last() -> None:
