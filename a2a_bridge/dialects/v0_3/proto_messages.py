@@ -117,7 +117,9 @@ def encode_part(message: hub.Part, into: v0.Part, notes: Notes) -> None:
             _encode_data(message, into, notes)
         if message.media_type or message.filename:
             notes.odd = True
-    copy_metadata(message, into, notes)
+    if message.metadata.fields:
+        # An empty one means the same as none, and Java 0.3 reads HTTP+JSON by a schema without this member.
+        copy_metadata(message, into, notes)
 
 
 def _encode_data(message: hub.Part, into: v0.Part, notes: Notes) -> None:

@@ -20,6 +20,7 @@ from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge.testing.strategies import messages
+from tests.dialects.v0_3.test_proto_identity import without_empty_part_metadata
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x01\x02\xff"
 
@@ -504,7 +505,7 @@ def respelled(draw: st.DrawFn, tree: Any) -> Any:
 @settings(max_examples=50)
 @given(data=st.data())
 def test_protojson_goes_back_as_it_came(cls: Any, data: st.DataObject) -> None:
-    tree = data.draw(respelled(encoder(cls)(data.draw(messages(cls)))))
+    tree = data.draw(respelled(encoder(cls)(without_empty_part_metadata(data.draw(messages(cls))))))
     text = dumps(exact(tree))
     one = row(
         {

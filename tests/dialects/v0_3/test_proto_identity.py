@@ -95,6 +95,14 @@ def wild(draw: st.DrawFn, cls: type[Any], forgeries: list[Any]) -> Any:
                     draw(st.dictionaries(st.sampled_from(KEYS), st.sampled_from(forgeries), max_size=2))
                 )
             )
+    return without_empty_part_metadata(message)
+
+
+def without_empty_part_metadata(message: Any) -> Any:
+    """The message, changed in place: empty metadata of a part means none, and is not written in a2a.v1."""
+    for one in below(message):
+        if one.DESCRIPTOR.name == "Part" and one.HasField("metadata") and not one.metadata.fields:
+            one.ClearField("metadata")
     return message
 
 
@@ -129,7 +137,7 @@ def test_what_came_as_a2a_v1_goes_back_as_it_came(pair: Pair, files: Files, data
 @settings(max_examples=25)
 @given(data=st.data())
 def test_a_detour_over_json_of_1_0_changes_nothing(pair: Pair, data: st.DataObject) -> None:
-    wire = octets(data.draw(messages(pair.wire)))
+    wire = octets(without_empty_part_metadata(data.draw(messages(pair.wire))))
     there = decode_bytes(pair, wire, Files.AUTO)
     assert octets(pair.wire.FromString(encode_bytes(pair, over_json(there), Files.AUTO))) == wire
 

@@ -77,3 +77,24 @@ def test_agents_that_parse_strictly_get_no_younger_member() -> None:
     assert row.strict is not None
     request = hub.SendMessageRequest(message=MESSAGE)
     written(row.strict(row.encode_request(request))["message"], "content")
+
+
+def test_empty_metadata_of_parts_is_written_for_nobody() -> None:
+    """Java 1.x writes it on each part, and Java 0.3 refuses the member: the two meet only without it."""
+    part = hub.Part(text="x")
+    part.metadata.SetInParent()
+    message = hub.Message(message_id="m", role=hub.ROLE_AGENT, parts=[part])
+    for kind, answer in (
+        (ops.SEND_MESSAGE, hub.SendMessageResponse(message=message)),
+        (ops.SUBSCRIBE_TO_TASK, hub.StreamResponse(message=message)),
+    ):
+        form = V0_3.form(HTTP_JSON)
+        assert form is not None
+        row = form.row(kind)
+        assert row is not None
+        assert "metadata" not in str(row.encode_response(answer))
+    request = hub.SendMessageRequest(message=message)
+    assert form is not None
+    row = form.row(ops.SEND_MESSAGE)
+    assert row is not None
+    assert "metadata" not in str(row.encode_request(request))
