@@ -140,7 +140,7 @@ async def test_the_tenant_of_the_request_counts_when_the_context_has_none(talk: 
 
 
 async def test_lists_are_empty_at_first(talk: Talk) -> None:
-    assert await talk.list() == hub.ListTasksResponse(page_size=50)
+    assert await talk.list() == hub.ListTasksResponse()
 
 
 async def test_lists_go_from_the_newest_status_to_the_oldest() -> None:
@@ -148,7 +148,7 @@ async def test_lists_go_from_the_newest_status_to_the_oldest() -> None:
     made = {second: (await talk.send(str(second))).id for second in (3, 1, 2, 5, 4)}
     page = await talk.list()
     assert ids(page) == [made[second] for second in (5, 4, 3, 2, 1)]
-    assert (page.total_size, page.next_page_token, page.page_size) == (5, "", 50)
+    assert (page.total_size, page.next_page_token, page.page_size) == (5, "", 5)
 
 
 async def test_equal_times_have_a_fixed_order() -> None:
