@@ -31,7 +31,19 @@ NOTHING: Told = {}
 
 def tell(pair: Pair, tree: JsonObject) -> Told:
     """What a tree of a2a.v1 says beyond the hub. Raises INVALID_PARAMS for what cannot be read or is too much."""
-    return _told(_text(_shown(_canonical(pair, tree), pair), _shown(tree, pair)))
+    canonical = _canonical(pair, tree)
+    return _told(_text(_shown(canonical, pair), _shown(_with_name(tree, canonical), pair)))
+
+
+def _with_name(tree: JsonObject, canonical: JsonObject) -> JsonObject:
+    """A request to register a configuration with the name of the configuration in it.
+
+    a2a-go leaves it out (2.3.1, a2apb/v0/pbconv/to_proto.go:148), and agents in Java read the task from nowhere else.
+    """
+    given, named = tree.get("config"), canonical.get("config")
+    if type(given) is not dict or type(named) is not dict or given.get("name") or "name" not in named:
+        return tree
+    return {**tree, "config": {**given, "name": named["name"]}}
 
 
 def tell_list(pair: Pair, tree: JsonObject, items: str) -> Told:
