@@ -126,14 +126,17 @@ def oddities(side: Side) -> dict[str, str]:
 
 
 def expected(side: Side, text: str) -> Any:
-    """What arrives: what was sent without our name; `acceptedOutputModes` in each configuration; and beyond a side of 1.0 the
-    defaults of 1.0 written out.
+    """What arrives: what was sent without our name; `acceptedOutputModes` in each configuration; beyond a side of 1.0 the
+    defaults of 1.0 written out; and beyond a2a.v1 no empty metadata of parts.
     """
     given: Any = loads_exact(text)
     for unit in (given, given["message"], *given["message"]["parts"]):
         metadata = unit.get("metadata")
         if metadata and metadata.pop(KEY, None) is not None and not metadata:
             del unit["metadata"]
+    for part in given["message"]["parts"]:
+        if side in OLD_SIDES and side[1] != "JSONRPC" and part.get("metadata") == {}:
+            del part["metadata"]
     if side in NEW_SIDES:
         said = given.get("configuration") or {}
         given["configuration"] = {"acceptedOutputModes": [], "blocking": True, **said}
