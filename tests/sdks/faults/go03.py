@@ -12,6 +12,8 @@ from tests.peers.faults import (
     WITHOUT_REFERENCES,
     Fault,
     nothing,
+    without_defaults,
+    without_empty_containers,
     without_error_names,
     wordless,
 )
@@ -124,6 +126,22 @@ FAULTS: tuple[Fault, ...] = (
         GO,
         (GRPC,),
         without_error_names,
+    ),
+    Fault(
+        "empty objects and lists are not written (a2a/core.go, omitempty)",
+        CLIENT,
+        GO,
+        EVERY,
+        without_empty_containers,
+        sometimes=True,
+    ),
+    Fault(
+        "append and lastChunk are not written when they are false (a2a/core.go, omitempty)",
+        CLIENT,
+        GO,
+        EVERY,
+        without_defaults,
+        sometimes=True,
     ),
     Fault(
         "members that 0.3 does not know are dropped (a2a/core.go)",

@@ -25,7 +25,7 @@ from tests.peers.faults import (
 )
 from tests.peers.transcript import OPAQUE
 
-COMPAT, OLD = "a2a-js 1.3.0 compat", "a2a-js 0.3.14"
+SDK, COMPAT, OLD = "a2a-js 1.3.0", "a2a-js 1.3.0 compat", "a2a-js 0.3.14"
 
 
 def without_part_metadata(tree: Any) -> Any:
@@ -42,6 +42,23 @@ def without_part_metadata(tree: Any) -> Any:
     return [without_part_metadata(item) for item in tree] if isinstance(tree, list) else tree
 
 
+def without_empty_part_metadata(tree: Any) -> Any:
+    """Empty metadata of a part counts as none."""
+    if isinstance(tree, list):
+        return [without_empty_part_metadata(item) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    found = {
+        name: value if name in OPAQUE else without_empty_part_metadata(value) for name, value in tree.items()
+    }
+    if isinstance(found.get("parts"), list):
+        found["parts"] = [
+            {name: value for name, value in part.items() if (name, value) != ("metadata", {})}
+            for part in found["parts"]
+        ]
+    return found
+
+
 def nulls_as_zeros(tree: Any) -> Any:
     """null in data counts as 0."""
     if isinstance(tree, dict):
@@ -52,6 +69,18 @@ def nulls_as_zeros(tree: Any) -> Any:
 
 
 FAULTS: tuple[Fault, ...] = (
+    *(
+        Fault(
+            "each part has metadata, empty ones too (compat/v0_3/server, deepCloneMetadata), which a2a.v1 does not write"
+            " (docs/versions.md)",
+            AGENT,
+            release,
+            EVERY,
+            without_empty_part_metadata,
+            sometimes=True,
+        )
+        for release in (SDK, COMPAT)
+    ),
     *(
         Fault(reason, role, release, PROTO, mask)
         for role in (AGENT, CLIENT)
