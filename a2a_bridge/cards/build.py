@@ -186,11 +186,12 @@ class Advertisement:
         # A plus sign in a query is a space, and people will write one.
         texts = [value for name, value in given if name == "bindings"]
         bindings = {module_name(one) for text in texts for one in text.split(",") if one.strip()}
-        listed = {module_name(one.interface.protocol_binding): one for one in self._listed()}
+        all_listed = self._listed()
+        listed = {module_name(one.interface.protocol_binding): one for one in all_listed}
         if bindings and bindings.isdisjoint(listed):
             kinds = ", ".join(dict.fromkeys(one.interface.protocol_binding for one in listed.values()))
             raise invalid_params("bindings", f"names none of the bindings of this card: {kinds}")
-        versions = list(dict.fromkeys(one.version for one in self._listed()))
+        versions = list(dict.fromkeys(one.version for one in all_listed))
         version = _newest_of(declared)
         for named in (value for name, value in given if name == "version" and value.strip()):
             version = _newest_of(named)
@@ -200,9 +201,8 @@ class Advertisement:
                 )
         return _Wanted(frozenset(bindings & listed.keys()), version if version in versions else "")
 
-    def _listed(self, wanted: _Wanted | None = None) -> list[Mounted]:
+    def _listed(self, wanted: _Wanted = _ALL) -> list[Mounted]:
         """What the card lists, and a reader wants."""
-        wanted = wanted or _ALL
         return [
             one
             for one in self.mounted
@@ -221,8 +221,7 @@ class Advertisement:
             found = [*V1_0.card.paths, *found, OLD_WELL_KNOWN_PATH]
         return tuple(dict.fromkeys(found or V1_0.card.paths))
 
-    def _remembered(self, base_url: str, reader: str, wanted: _Wanted | None = None) -> bytes:
-        wanted = wanted or _ALL
+    def _remembered(self, base_url: str, reader: str, wanted: _Wanted = _ALL) -> bytes:
         known = self._documents.get((base_url, reader, wanted))
         if known is None:
             if len(self._documents) >= _REMEMBERED:
@@ -246,7 +245,7 @@ class Advertisement:
             return V1_0.card.encode(expressible(card))
         return dual(card, self._shown(base_url, wanted), old)
 
-    def _old(self, wanted: _Wanted | None = None) -> list[Dialect]:
+    def _old(self, wanted: _Wanted = _ALL) -> list[Dialect]:
         """The dialects of 0.x that are declared, newest first."""
         declared = [one.dialect for one in self._listed(wanted) if is_old(one.interface)]
         return [dialect for dialect in KNOWN if dialect in declared]
@@ -310,7 +309,7 @@ class Advertisement:
 def _newest_of(text: str) -> str:
     """The version that a reader names, as its dialect is called; empty for none and for one that is not known.
 
-    As with all requests, several may be named by commas; the newest known counts.
+    A header that came several times is joined by commas; the newest known counts.
     """
     named = {by_version(one.strip()) for one in text.split(",")}
     return next((dialect.version for dialect in KNOWN if dialect in named), "")
