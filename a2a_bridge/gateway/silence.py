@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
+from a2a_bridge.bounded import answered, streamed
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.operations import Req, Res
@@ -32,30 +32,14 @@ class SilenceLimit:
         self._limit = limit
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
-        bound = asyncio.timeout(self._limit)
-        try:
-            async with bound:
-                return await self._service.unary(call)
-        except TimeoutError as error:
-            raise self._judged(error, bound) from None
+        return await answered(self._service.unary(call), self._bound(), self._silent)
 
-    async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
-        async with aclosing(self._service.stream(call)) as events:
-            while True:
-                # A timeout around the yield would count the time of the reader.
-                bound = asyncio.timeout(self._limit)
-                try:
-                    async with bound:
-                        event = await anext(events)
-                except StopAsyncIteration:
-                    return
-                except TimeoutError as error:
-                    raise self._judged(error, bound) from None
-                yield event
+    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+        return streamed(self._service.stream(call), self._bound, self._silent)
 
-    def _judged(self, error: TimeoutError, bound: asyncio.Timeout) -> Exception:
-        """What a timeout means: this limit, or one of the service's own, which is its own affair."""
-        if not bound.expired():
-            return error
+    def _bound(self) -> asyncio.Timeout:
+        return asyncio.timeout(self._limit)
+
+    def _silent(self) -> A2AError:
         text = f"the agent said nothing for {self._limit:g} seconds; the task may go on, see GetTask"
         return A2AError(Reason.DEADLINE_EXCEEDED, text, metadata={"phase": SILENCE}, blame=Blame.PEER)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from functools import partial
 from time import monotonic
 
+from a2a_bridge.bounded import answered, streamed
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.operations import Req, Res
@@ -30,40 +31,21 @@ class _Deadline:
         if limit is None:
             return await self._service.unary(call)
         bound = _until(limit)
-        try:
-            async with bound:
-                return await self._service.unary(call)
-        except TimeoutError as error:
-            raise _judged(error, bound) from None
+        return await answered(self._service.unary(call), bound, _exceeded)
 
     def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
         if call.context.deadline is None:
             return self._service.stream(call)
-        return self._bounded(call, call.context.deadline)
-
-    async def _bounded(self, call: Call[Req, Res], limit: float) -> AsyncGenerator[Res, None]:
-        async with aclosing(self._service.stream(call)) as events:
-            while True:
-                # A timeout around the yield would cancel whatever the consumer is doing at that moment.
-                bound = _until(limit)
-                try:
-                    async with bound:
-                        event = await anext(events)
-                except StopAsyncIteration:
-                    return
-                except TimeoutError as error:
-                    raise _judged(error, bound) from None
-                yield event
+        return streamed(self._service.stream(call), partial(_until, call.context.deadline), _exceeded)
 
 
 def _until(limit: float) -> asyncio.Timeout:
     """A timeout at the deadline. Raises DEADLINE_EXCEEDED when that has passed: nothing is begun in vain."""
     left = limit - monotonic()
     if left <= 0:
-        raise A2AError(Reason.DEADLINE_EXCEEDED)
+        raise _exceeded()
     return asyncio.timeout(left)
 
 
-def _judged(error: TimeoutError, bound: asyncio.Timeout) -> Exception:
-    """What a timeout means: the caller's deadline, or one of the service's own, which is its own affair."""
-    return A2AError(Reason.DEADLINE_EXCEEDED) if bound.expired() else error
+def _exceeded() -> A2AError:
+    return A2AError(Reason.DEADLINE_EXCEEDED)
