@@ -14,8 +14,8 @@ from typing import Any, Literal
 from a2a_bridge.bindings import ListenAddress
 from a2a_bridge.core.extras import load
 from a2a_bridge.hosting import Agent
-from a2a_bridge.mounting import EVERYTHING, ServeOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.planning import EVERYTHING, ServeOptions
 from a2a_bridge.runtime import Server, serve_agent
 
 logger = logging.getLogger(__name__)

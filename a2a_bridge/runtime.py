@@ -16,6 +16,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any, cast
 
+from a2a_bridge.agent_app import agent_app, build_agent_app, start_lazily
 from a2a_bridge.bindings import (
     DialOptions,
     Document,
@@ -29,7 +30,6 @@ from a2a_bridge.bindings import (
     http_fetch,
     names,
 )
-from a2a_bridge.bridged import bridged
 from a2a_bridge.cards import Advertisement, Candidate, interface, select
 from a2a_bridge.cards.resolve import locate
 from a2a_bridge.codec import rounded
@@ -53,12 +53,14 @@ from a2a_bridge.gateway import (
 from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.upstream import dial
-from a2a_bridge.hosted import hosted, prepared, started
+from a2a_bridge.gateway_app import gateway_app
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.middleware import access_log, deadline, extensions, limits, usage, validate
-from a2a_bridge.middleware.older_callers import older_callers
 from a2a_bridge.middleware.push_memory import push_memory
-from a2a_bridge.mounting import (
+from a2a_bridge.middleware.stream_compat import stream_compat
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peer import Peer
+from a2a_bridge.planning import (
     EVERYTHING,
     EVERYTHING_HTTP,
     ServeOptions,
@@ -68,8 +70,6 @@ from a2a_bridge.mounting import (
     jsonrpc_paths,
     placed,
 )
-from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer
 from a2a_bridge.push import Registrations
 
 __all__ = [
@@ -167,7 +167,7 @@ def guarded(
         remembered = remembered or Remembered(dialects)
         known = remembered.registrations
         memory = () if known is None else (push_memory(known, dialects),)
-        older = (*remembered.legacy.middleware, *memory, older_callers(dialects))
+        older = (*remembered.legacy.middleware, *memory, stream_compat(dialects))
     return compose(
         service,
         *counted,
@@ -196,7 +196,7 @@ async def serve_agent(
     options = options or ServeOptions()
     remembered = Remembered(declared_dialects(interfaces), registers=False)
     async with (
-        hosted(agent, options, remembered.legacy.names) as one,
+        agent_app(agent, options, remembered.legacy.names) as one,
         serve_service(
             one.service,
             one.card,
@@ -232,7 +232,7 @@ async def serve_gateway(
     if options.replay.tasks:
         card = offer_resume(card)
     async with (
-        bridged(candidates, options, dial_options, dial=dialling, resumes=resumes, names=names) as one,
+        gateway_app(candidates, options, dial_options, dial=dialling, resumes=resumes, names=names) as one,
         serve_service(
             one.service,
             card,
@@ -345,7 +345,7 @@ def asgi(
     follow the mount path and trusted forwarded headers, in an extended card that names none too. Only the
     paths of `interfaces` count.
     """
-    one = prepared(agent, options or ServeOptions())
+    one = build_agent_app(agent, options or ServeOptions())
     options = one.options
     plan = [replace(placed(declared, options), address=options.http) for declared in interfaces]
     advertisement = Advertisement(
@@ -358,7 +358,7 @@ def asgi(
         bindings=options.advertise,
         versions=options.card_versions,
     )
-    service = compose(started(one), _addressed(advertisement))
+    service = compose(start_lazily(one), _addressed(advertisement))
     dialects = dialects_of(plan)
     service = guarded(service, one.card, options, dialects, Remembered(dialects, registers=False))
     kept = replace(options.host, jsonrpc_paths=jsonrpc_paths(one.card))
@@ -402,8 +402,8 @@ def add_to_server(
     health, reflection: add these services too. Returns the engine; await its `close(grace)` after the
     server has stopped to let running tasks finish.
     """
-    one = prepared(agent, options or ServeOptions())
-    service = guarded(started(one), one.card, one.options, KNOWN, Remembered(KNOWN, registers=False))
+    one = build_agent_app(agent, options or ServeOptions())
+    service = guarded(start_lazily(one), one.card, one.options, KNOWN, Remembered(KNOWN, registers=False))
     grpc_attach(service, server, health=health, reflection=reflection, refusal=one.options.host.refusal)
     return one.engine
 
@@ -427,7 +427,7 @@ async def connect(
     """
     options = options or DialOptions()
     if isinstance(target, Agent):
-        async with hosted(target, ServeOptions(), sends=False) as one:
+        async with agent_app(target, ServeOptions(), sends=False) as one:
             yield Peer(guarded(one.service, one.card, one.options), one.card)
         return
     if isinstance(target, hub.AgentInterface):
@@ -472,7 +472,7 @@ async def _card_of(target: str, options: DialOptions) -> tuple[hub.AgentCard, Di
 
 def _log_rounding(path: str) -> None:
     _log.warning(
-        "%s holds an integer that no double can hold; it was rounded, as protobuf does. Said once: further ones "
+        "%s holds an integer that no double can hold; it was rounded, as protobuf does. Outgoing once: further ones "
         "are only counted",
         path,
     )

@@ -105,10 +105,10 @@ def call(
     """
     # What follows loads protobuf and the transports, which --help and --version do without.
     from a2a_bridge.bindings import names
-    from a2a_bridge.cli.conversation import converse
+    from a2a_bridge.cli.connect import version_of
+    from a2a_bridge.cli.message import CallOptions, Outgoing
     from a2a_bridge.cli.output import guarded
-    from a2a_bridge.cli.reach import version_of
-    from a2a_bridge.cli.saying import How, Said
+    from a2a_bridge.cli.session import converse
 
     use_bridge_key(bridge_key)
     if text == "cancel" or target == "cancel":
@@ -121,8 +121,10 @@ def call(
     known = (*names(), "all")
     if binding and binding not in known:
         raise typer.BadParameter(f"{binding!r} is none of {', '.join(known)}", param_hint="--binding")
-    said = Said(text=_from_stdin() if text == "-" else text, task=task, context=context, immediate=immediate)
-    how = How(
+    said = Outgoing(
+        text=_from_stdin() if text == "-" else text, task=task, context=context, immediate=immediate
+    )
+    how = CallOptions(
         stream=stream or follow,
         follow=follow,
         binding=binding,

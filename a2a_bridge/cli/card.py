@@ -82,7 +82,7 @@ def card(
 
 
 async def _fetch(target: Target, extended: bool, binding: str, options: DialOptions) -> hub.AgentCard:
-    from a2a_bridge.cli.reach import card_of, reached
+    from a2a_bridge.cli.connect import card_of, reached
 
     if not extended:
         return await card_of(target, options)

@@ -10,10 +10,10 @@ from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, names
 from a2a_bridge.cards import select
 from a2a_bridge.cli.canonical import canonical, differences, without_generated
+from a2a_bridge.cli.connect import addressed, named
+from a2a_bridge.cli.message import CallOptions, Outgoing, events_of
 from a2a_bridge.cli.options import Exit, Output
 from a2a_bridge.cli.output import data, document, error_document, exit_code, explain, talk
-from a2a_bridge.cli.reach import addressed, named
-from a2a_bridge.cli.saying import How, Said, events_of
 from a2a_bridge.cli.target import Target
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.gateway import rewrite
@@ -47,13 +47,13 @@ class Answer:
         return canonical(self.events if self.error is None else [error_document(self.error)])
 
 
-async def compare(target: Target, said: Said, how: How) -> Exit:
+async def compare(target: Target, said: Outgoing, how: CallOptions) -> Exit:
     """Calls them all, one after the other, and prints how they compare."""
     async with addressed(target, how.options()) as (card, options):
         return await _compare(card, said, how, named(target, options))
 
 
-async def _compare(card: hub.AgentCard, said: Said, how: How, options: DialOptions) -> Exit:
+async def _compare(card: hub.AgentCard, said: Outgoing, how: CallOptions, options: DialOptions) -> Exit:
     candidates = select(card, known=names(), version=how.version)
     answers = [await _ask(card, candidate.interface, said, how, options) for candidate in candidates]
     for answer in answers[1:]:
@@ -74,7 +74,7 @@ async def _compare(card: hub.AgentCard, said: Said, how: How, options: DialOptio
 
 
 async def _ask(
-    card: hub.AgentCard, interface: hub.AgentInterface, said: Said, how: How, options: DialOptions
+    card: hub.AgentCard, interface: hub.AgentInterface, said: Outgoing, how: CallOptions, options: DialOptions
 ) -> Answer:
     answer = Answer(interface)
     if how.verbose:

@@ -174,19 +174,19 @@ def gateway(
       a2a-bridge gateway agent.internal:50051 --card card.json --public-url https://agent.example
     """
     from a2a_bridge.bindings import DialOptions
-    from a2a_bridge.cli.bridging import bridge
-    from a2a_bridge.cli.listening import Listening
+    from a2a_bridge.cli.connect import version_of
+    from a2a_bridge.cli.gateway_setup import bridge
+    from a2a_bridge.cli.listen_options import ListenOptions
     from a2a_bridge.cli.output import guarded
-    from a2a_bridge.cli.reach import version_of
     from a2a_bridge.cli.running import configure_logging, run_on
-    from a2a_bridge.cli.storing import keys_of, push_options
+    from a2a_bridge.cli.store_options import keys_of, push_options
     from a2a_bridge.cli.target import parse
     from a2a_bridge.gateway import ReplayOptions
     from a2a_bridge.hosting.stores.opening import MEMORY
     from a2a_bridge.hosting.stores.options import StoreOptions
     from a2a_bridge.middleware import Limits
 
-    listening = Listening.of(
+    listening = ListenOptions.of(
         http,
         grpc,
         no_http=no_http,

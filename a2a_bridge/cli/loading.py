@@ -10,26 +10,28 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from a2a_bridge.cli.target import BadTarget, Sort, Target
+from a2a_bridge.cli.target import BadTargetError, Target, TargetKind
 from a2a_bridge.hosting import Agent
 
 
 def load(target: Target) -> Agent:
-    """The agent a target names, or the only one in its module. Raises BadTarget, listing what there is."""
-    module = _from_file(Path(target.place)) if target.sort is Sort.FILE else _from_name(target.place)
+    """The agent a target names, or the only one in its module. Raises BadTargetError, listing what there is."""
+    module = _from_file(Path(target.place)) if target.sort is TargetKind.FILE else _from_name(target.place)
     found = agents_of(module)
     if target.name:
         thing = _named(module, target, found)
         if not isinstance(thing, Agent):
-            raise BadTarget(
+            raise BadTargetError(
                 f"{target.place}:{target.name} is a {type(thing).__name__}, not an agent{_offer(found)}"
             )
         return thing
     if not found:
-        raise BadTarget(f"there is no agent in {target.place}; decorate a function with @a2a_bridge.agent")
+        raise BadTargetError(
+            f"there is no agent in {target.place}; decorate a function with @a2a_bridge.agent"
+        )
     if len(found) > 1:
         choices = ", ".join(f"{target.place}:{name}" for name in found)
-        raise BadTarget(f"there are several agents in {target.place}; choose one: {choices}")
+        raise BadTargetError(f"there are several agents in {target.place}; choose one: {choices}")
     return next(iter(found.values()))
 
 
@@ -48,7 +50,7 @@ def _named(module: ModuleType, target: Target, found: dict[str, Agent]) -> Any:
         try:
             thing = getattr(thing, part)
         except AttributeError:
-            raise BadTarget(f"{target.place} has no {target.name}{_offer(found)}") from None
+            raise BadTargetError(f"{target.place} has no {target.name}{_offer(found)}") from None
     return thing
 
 
@@ -58,10 +60,10 @@ def _offer(found: dict[str, Agent]) -> str:
 
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise BadTarget(f"there is no file {path}")
+        raise BadTargetError(f"there is no file {path}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise BadTarget(f"{path} is not a Python file")
+        raise BadTargetError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     # As `python file.py` would: the file's folder first, and the module findable by its name.
     sys.path.insert(0, str(path.resolve().parent))
@@ -76,7 +78,7 @@ def _from_name(name: str) -> ModuleType:
     except ModuleNotFoundError:
         known = False
     if not known:
-        raise BadTarget(f"there is no module {name}")
+        raise BadTargetError(f"there is no module {name}")
     return _run(lambda: importlib.import_module(name), None, name)
 
 
@@ -85,5 +87,5 @@ def _run(load: Any, module: ModuleType | None, place: str) -> ModuleType:
         loaded = load()
     except Exception as error:
         traceback.print_exc()
-        raise BadTarget(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
+        raise BadTargetError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
     return loaded if module is None else module

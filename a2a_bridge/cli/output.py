@@ -90,11 +90,11 @@ def explain(error: A2AError) -> str:
 @contextmanager
 def guarded(target: str, output: Output = Output.TEXT) -> Iterator[None]:
     """Turns what ends a command into a message, a document if JSON was asked for, and an exit code."""
-    from a2a_bridge.cli.target import BadTarget
+    from a2a_bridge.cli.target import BadTargetError
 
     try:
         yield
-    except BadTarget as error:
+    except BadTargetError as error:
         raise fail(Exit.USAGE, str(error)) from None
     except A2AError as error:
         if output is Output.JSON:

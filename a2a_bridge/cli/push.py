@@ -56,7 +56,7 @@ def list_(
       a2a-bridge push list --store sqlite:///.a2a-bridge/Echo.db --dead
     """
     from a2a_bridge.cli.output import data, document
-    from a2a_bridge.cli.storing import keys_of
+    from a2a_bridge.cli.store_options import keys_of
     from a2a_bridge.hosting.stores.sql.push import letters
     from a2a_bridge.push.vault import Vault
 

@@ -14,7 +14,7 @@ from a2a_bridge.cli.output import data, fail, not_opened, talk
 from a2a_bridge.core.extras import MissingExtraError
 
 if TYPE_CHECKING:
-    from a2a_bridge.cli.counting import Counting
+    from a2a_bridge.cli.usage_recorder import UsageRecorder
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ def run_on(kind: LoopKind, main: Coroutine[Any, Any, None]) -> None:
 
 
 async def run(
-    opening: AbstractAsyncContextManager[Any], grace: float, counting: Counting | None = None
+    opening: AbstractAsyncContextManager[Any], grace: float, counting: UsageRecorder | None = None
 ) -> None:
     """Serves until SIGINT or SIGTERM, then drains; a second signal ends the process at once.
 

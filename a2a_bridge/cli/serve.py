@@ -124,17 +124,17 @@ def serve(
       a2a-bridge serve my.package:agent --http 0.0.0.0:8080 --public-url https://agent.example
     """
     from a2a_bridge import runtime
-    from a2a_bridge.cli.listening import Listening
+    from a2a_bridge.cli.listen_options import ListenOptions
     from a2a_bridge.cli.loading import load
     from a2a_bridge.cli.options import Exit
     from a2a_bridge.cli.output import fail, guarded
     from a2a_bridge.cli.running import configure_logging, run, run_on
-    from a2a_bridge.cli.storing import push_options, store_options, store_url
+    from a2a_bridge.cli.store_options import push_options, store_options, store_url
     from a2a_bridge.cli.target import parse
     from a2a_bridge.hosting.options import EngineOptions
     from a2a_bridge.middleware import Limits
 
-    listening = Listening.of(
+    listening = ListenOptions.of(
         http,
         grpc,
         no_http=no_http,

@@ -24,7 +24,7 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?::[A-Za-z_]\w*(?:\.[A-Za
 _OBJECT = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
 
-class Sort(Enum):
+class TargetKind(Enum):
     """What a target turned out to be."""
 
     URL = "an agent's URL"
@@ -34,7 +34,7 @@ class Sort(Enum):
     MODULE = "a Python module"
 
 
-class BadTarget(ValueError):  # noqa: N818  the domain's word is the better name
+class BadTargetError(ValueError):
     """A target that cannot be one. The text says what would be."""
 
 
@@ -45,59 +45,59 @@ class Target:
     place: URL, gRPC address, path or module. name: the object in it, dotted; empty for "the only one".
     """
 
-    sort: Sort
+    sort: TargetKind
     place: str
     name: str = ""
 
     @property
     def is_code(self) -> bool:
         """Whether it is an agent to run here rather than one to reach."""
-        return self.sort in (Sort.FILE, Sort.MODULE)
+        return self.sort in (TargetKind.FILE, TargetKind.MODULE)
 
 
 def parse(text: str) -> Target:
-    """Reads a target. Raises BadTarget."""
+    """Reads a target. Raises BadTargetError."""
     text = text.strip()
     if "://" in text:
         return _with_scheme(text.partition("://")[0].lower(), text)
     if _LOCAL.fullmatch(text):
         _check_port(text[1:])
-        return Target(Sort.URL, f"http://127.0.0.1{text}")
+        return Target(TargetKind.URL, f"http://127.0.0.1{text}")
     head, colon, tail = text.rpartition(":")
     place, name = (head, tail) if colon and _OBJECT.fullmatch(tail) else (text, "")
     if place.endswith(".py"):
-        return Target(Sort.FILE, place, name)
+        return Target(TargetKind.FILE, place, name)
     if text.endswith(".json") or Path(text).is_file():
-        return Target(Sort.CARD, text)
+        return Target(TargetKind.CARD, text)
     if _HOST_PORT.fullmatch(text):
         _check_port(text.rpartition(":")[2])
-        return Target(Sort.GRPC, text)
+        return Target(TargetKind.GRPC, text)
     if ":" in text and _MODULE.fullmatch(text):
-        return Target(Sort.MODULE, place, name)
-    raise BadTarget(_advice(text))
+        return Target(TargetKind.MODULE, place, name)
+    raise BadTargetError(_advice(text))
 
 
 def _with_scheme(scheme: str, text: str) -> Target:
     if scheme not in ("http", "https", "grpc", "grpcs"):
-        raise BadTarget(f"{scheme}:// is not spoken here; use http, https, grpc or grpcs")
+        raise BadTargetError(f"{scheme}:// is not spoken here; use http, https, grpc or grpcs")
     try:
         parts = urlsplit(text)
         has_host, port = bool(parts.hostname), parts.port
     except ValueError as error:
-        raise BadTarget(f"{text} is not a URL: {error}") from None
+        raise BadTargetError(f"{text} is not a URL: {error}") from None
     if not has_host:
-        raise BadTarget(f"{text} names no host")
+        raise BadTargetError(f"{text} names no host")
     if scheme in ("http", "https"):
-        return Target(Sort.URL, text)
+        return Target(TargetKind.URL, text)
     if port is None:
-        raise BadTarget(f"{text} names no port; gRPC has no usual one")
-    return Target(Sort.GRPC, text)
+        raise BadTargetError(f"{text} names no port; gRPC has no usual one")
+    return Target(TargetKind.GRPC, text)
 
 
 def _check_port(text: str) -> None:
     digits = re.match(r"\d+", text)
     if digits is not None and int(digits[0]) > 65535:
-        raise BadTarget(f"{digits[0]} is not a port")
+        raise BadTargetError(f"{digits[0]} is not a port")
 
 
 def _advice(text: str) -> str:

@@ -91,7 +91,7 @@ def _window(since: str) -> int | None:
 
 def _read(source: str, options: DialOptions) -> tuple[list[Count], float]:
     """The counts, and the time on the clock that they were taken by."""
-    from a2a_bridge.cli.target import BadTarget
+    from a2a_bridge.cli.target import BadTargetError
     from a2a_bridge.codec import JsonSyntaxError, loads
     from a2a_bridge.middleware.usage import counts_of
 
@@ -103,28 +103,28 @@ def _read(source: str, options: DialOptions) -> tuple[list[Count], float]:
         try:
             content = Path(source).read_bytes()
         except OSError as error:
-            raise BadTarget(f"{source} cannot be read: {error.strerror}") from None
+            raise BadTargetError(f"{source} cannot be read: {error.strerror}") from None
     try:
         tree: Any = loads(content)
         counts = counts_of(tree)
         return counts, float(tree["now"])
     except (JsonSyntaxError, ValueError, KeyError, TypeError) as error:
-        raise BadTarget(f"{source} holds no usage counts: {error}") from None
+        raise BadTargetError(f"{source} holds no usage counts: {error}") from None
 
 
 async def _fetch(url: str, options: DialOptions) -> bytes:
     from urllib.parse import urlsplit
 
     from a2a_bridge.bindings import http_fetch
-    from a2a_bridge.cli.counting import PATH
-    from a2a_bridge.cli.target import BadTarget
+    from a2a_bridge.cli.target import BadTargetError
+    from a2a_bridge.cli.usage_recorder import PATH
 
     if urlsplit(url).path in ("", "/"):
         url = url.rstrip("/") + PATH
     async with http_fetch(options) as fetch:
         reply = await fetch(url, {"accept": "application/json"})
     if reply.status != 200:
-        raise BadTarget(f"{url} answered {reply.status}; is it what --usage-listen opened?")
+        raise BadTargetError(f"{url} answered {reply.status}; is it what --usage-listen opened?")
     return reply.body
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from a2a_bridge.cli.loading import load
-from a2a_bridge.cli.target import BadTarget, parse
-from a2a_bridge.mounting import VERSIONS
+from a2a_bridge.cli.target import BadTargetError, parse
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.planning import VERSIONS
 from a2a_bridge.runtime import connect
 from tests.cli.commands import ANY_PORT, FILES, command, serving
 
@@ -118,7 +118,7 @@ def test_what_cannot_be_served_is_told_with_what_could(
     tmp_path: Path, text: str, name: str, told: list[str]
 ) -> None:
     path = written(tmp_path, text)
-    with pytest.raises(BadTarget) as caught:
+    with pytest.raises(BadTargetError) as caught:
         load(parse(path + name))
     for word in told:
         assert word in str(caught.value)
@@ -127,7 +127,7 @@ def test_what_cannot_be_served_is_told_with_what_could(
 
 def test_a_file_or_module_that_is_not_there(tmp_path: Path) -> None:
     for target in (str(tmp_path / "nothing.py"), "no_such_module_anywhere:agent", "no_such.module:agent"):
-        with pytest.raises(BadTarget):
+        with pytest.raises(BadTargetError):
             load(parse(target))
 
 

@@ -6,34 +6,34 @@ from pathlib import Path
 
 import pytest
 
-from a2a_bridge.cli.target import BadTarget, Sort, Target, parse
+from a2a_bridge.cli.target import BadTargetError, Target, TargetKind, parse
 
 TARGETS = [
-    ("https://agent.example", Sort.URL, "https://agent.example", ""),
-    ("http://localhost:8080/agents/a", Sort.URL, "http://localhost:8080/agents/a", ""),
-    ("https://x.example/card?assistant_id=7", Sort.URL, "https://x.example/card?assistant_id=7", ""),
-    ("https://x.example/agent.json", Sort.URL, "https://x.example/agent.json", ""),
-    (":8080", Sort.URL, "http://127.0.0.1:8080", ""),
-    (":8080/agents/a?b=c", Sort.URL, "http://127.0.0.1:8080/agents/a?b=c", ""),
-    ("localhost:50051", Sort.GRPC, "localhost:50051", ""),
-    ("10.0.0.1:1", Sort.GRPC, "10.0.0.1:1", ""),
-    ("[::1]:50051", Sort.GRPC, "[::1]:50051", ""),
-    ("grpc://agent.example:50051", Sort.GRPC, "grpc://agent.example:50051", ""),
-    ("grpcs://agent.example:443", Sort.GRPC, "grpcs://agent.example:443", ""),
-    ("card.json", Sort.CARD, "card.json", ""),
-    ("cards/mine.json", Sort.CARD, "cards/mine.json", ""),
-    ("weather.py", Sort.FILE, "weather.py", ""),
-    ("./a/weather.py:agent", Sort.FILE, "./a/weather.py", "agent"),
-    ("weather.py:app.agent", Sort.FILE, "weather.py", "app.agent"),
-    ("C:\\agents\\weather.py:agent", Sort.FILE, "C:\\agents\\weather.py", "agent"),
-    ("package.module:agent", Sort.MODULE, "package.module", "agent"),
-    ("module:app.agent", Sort.MODULE, "module", "app.agent"),
-    ("  :8080 ", Sort.URL, "http://127.0.0.1:8080", ""),
+    ("https://agent.example", TargetKind.URL, "https://agent.example", ""),
+    ("http://localhost:8080/agents/a", TargetKind.URL, "http://localhost:8080/agents/a", ""),
+    ("https://x.example/card?assistant_id=7", TargetKind.URL, "https://x.example/card?assistant_id=7", ""),
+    ("https://x.example/agent.json", TargetKind.URL, "https://x.example/agent.json", ""),
+    (":8080", TargetKind.URL, "http://127.0.0.1:8080", ""),
+    (":8080/agents/a?b=c", TargetKind.URL, "http://127.0.0.1:8080/agents/a?b=c", ""),
+    ("localhost:50051", TargetKind.GRPC, "localhost:50051", ""),
+    ("10.0.0.1:1", TargetKind.GRPC, "10.0.0.1:1", ""),
+    ("[::1]:50051", TargetKind.GRPC, "[::1]:50051", ""),
+    ("grpc://agent.example:50051", TargetKind.GRPC, "grpc://agent.example:50051", ""),
+    ("grpcs://agent.example:443", TargetKind.GRPC, "grpcs://agent.example:443", ""),
+    ("card.json", TargetKind.CARD, "card.json", ""),
+    ("cards/mine.json", TargetKind.CARD, "cards/mine.json", ""),
+    ("weather.py", TargetKind.FILE, "weather.py", ""),
+    ("./a/weather.py:agent", TargetKind.FILE, "./a/weather.py", "agent"),
+    ("weather.py:app.agent", TargetKind.FILE, "weather.py", "app.agent"),
+    ("C:\\agents\\weather.py:agent", TargetKind.FILE, "C:\\agents\\weather.py", "agent"),
+    ("package.module:agent", TargetKind.MODULE, "package.module", "agent"),
+    ("module:app.agent", TargetKind.MODULE, "module", "app.agent"),
+    ("  :8080 ", TargetKind.URL, "http://127.0.0.1:8080", ""),
 ]
 
 
 @pytest.mark.parametrize(("text", "sort", "place", "name"), TARGETS, ids=[row[0] for row in TARGETS])
-def test_a_target_is_understood(text: str, sort: Sort, place: str, name: str) -> None:
+def test_a_target_is_understood(text: str, sort: TargetKind, place: str, name: str) -> None:
     assert parse(text) == Target(sort, place, name)
 
 
@@ -53,7 +53,7 @@ def test_a_target_is_understood(text: str, sort: Sort, place: str, name: str) ->
     ],
 )
 def test_what_is_no_target_is_refused_with_advice(text: str) -> None:
-    with pytest.raises(BadTarget) as caught:
+    with pytest.raises(BadTargetError) as caught:
         parse(text)
     assert str(caught.value)
 
@@ -61,8 +61,8 @@ def test_what_is_no_target_is_refused_with_advice(text: str) -> None:
 def test_a_file_of_any_name_that_exists_is_a_card(tmp_path: Path) -> None:
     path = tmp_path / "card"
     path.write_text("{}")
-    assert parse(str(path)) == Target(Sort.CARD, str(path))
+    assert parse(str(path)) == Target(TargetKind.CARD, str(path))
 
 
 def test_only_files_and_modules_are_code() -> None:
-    assert [sort for sort in Sort if Target(sort, "x").is_code] == [Sort.FILE, Sort.MODULE]
+    assert [sort for sort in TargetKind if Target(sort, "x").is_code] == [TargetKind.FILE, TargetKind.MODULE]

@@ -19,8 +19,8 @@ from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import text_of
 from a2a_bridge.dialects import by_version
-from a2a_bridge.mounting import ServeOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import PushOptions
 from a2a_bridge.runtime import Server, connect, serve_agent, serve_gateway
 from a2a_bridge.testing.agents import ScriptedAgent

@@ -22,7 +22,7 @@ from a2a_bridge.gateway import dialled, polyfilled
 from a2a_bridge.gateway.legacy import callers, dialling
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.hosting import Engine
-from a2a_bridge.middleware.older_callers import older_callers
+from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import ScriptedAgent
 from a2a_bridge_transports.jsonrpc import BINDING
@@ -38,7 +38,7 @@ assert V0_1 is not None
 async def mounted(service: Service) -> AsyncIterator[str]:
     """A service for callers of all versions at one URL."""
     host = BINDING.host(ListenAddress("127.0.0.1", 0), HostOptions())
-    BINDING.mount(host, "", compose(service, *callers(KNOWN), older_callers(KNOWN)), KNOWN)
+    BINDING.mount(host, "", compose(service, *callers(KNOWN), stream_compat(KNOWN)), KNOWN)
     await host.start()
     try:
         yield f"http://127.0.0.1:{host.address.port}/"

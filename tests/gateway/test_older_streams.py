@@ -14,7 +14,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import compose
 from a2a_bridge.dialects.marks import CLOSING, SNAPSHOT, say_final, synthesise, synthesised
 from a2a_bridge.gateway import streams
-from a2a_bridge.middleware.older_callers import older_callers
+from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, waiting, yielding
 from tests.gateway.test_polyfill import OLD, agent_of
@@ -76,7 +76,7 @@ class Agent:
         sending = isinstance(request, hub.SendMessageRequest)
         operation: Any = ops.SEND_STREAMING_MESSAGE if sending else ops.SUBSCRIBE_TO_TASK
         call = Call(operation, request, CallContext(origin=Origin("JSONRPC", version)))
-        service = compose(agent_of(self.probe).service, older_callers([OLD]))
+        service = compose(agent_of(self.probe).service, stream_compat([OLD]))
         async with asyncio.timeout(PATIENCE), aclosing(service.stream(call)) as events:
             return [event async for event in events]
 

@@ -17,8 +17,8 @@ from a2a_bridge.bindings import DialOptions, find, http_fetch
 from a2a_bridge.cards import Candidate, interface, resolve, select
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.dialects import V1_0, carrying
-from a2a_bridge.mounting import VERSIONS
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.planning import VERSIONS
 from a2a_bridge.runtime import Server, serve_gateway
 from tests.cli.commands import ANY_PORT, serving
 from tests.equivalence.scenarios import SCENARIOS

@@ -18,8 +18,8 @@ from a2a_bridge.gateway.webhooks import PATH, Relay
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.middleware import validate
-from a2a_bridge.middleware.older_callers import older_callers
 from a2a_bridge.middleware.push_memory import push_memory
+from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.push import PushOptions, Registrations, Webhook, pushing
 from tests.patience import PATIENCE
 
@@ -84,7 +84,7 @@ async def _mounted(
     binding = find(kind)
     host: Any = binding.host(ListenAddress(), HostOptions())
     memory = () if registrations is None else (push_memory(registrations, dialects),)
-    guarded = compose(service, *memory, older_callers(dialects), validate())
+    guarded = compose(service, *memory, stream_compat(dialects), validate())
     binding.mount(host, "", guarded, dialects)
     receive: list[Any] = []
 

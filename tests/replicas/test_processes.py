@@ -81,7 +81,7 @@ async def test_any_replica_answers_any_call_and_tasks_outlive_the_one_that_works
     killed.kill()
     await killed.ended()
     async with asyncio.timeout(PATIENCE):
-        # Said by `resume`, which knows steady work only.
+        # Outgoing by `resume`, which knows steady work only.
         assert (await unary).status.message.parts[0].text == "it was not steady work"
     at = len((await third[0].get(tasks[0].id)).artifacts[0].parts)
     await _moved_on(third[0], tasks[0].id, at + 5)

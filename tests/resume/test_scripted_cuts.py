@@ -12,7 +12,7 @@ from a2a_bridge.core.call import EVENT_PARAMETER, RESUME_PARAMETER
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import GAP, RESUME_URI, GapMark, gap_of, mark_gap
 from a2a_bridge.dialects import Dialect
-from a2a_bridge.middleware.older_callers import older_callers
+from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe
 from tests.resume.scene import (
@@ -78,7 +78,7 @@ async def test_cut_after_every_event_of_a_living_task(binding: str) -> None:
 async def test_callers_of_older_versions_resume_too(binding: str, dialect: Dialect) -> None:
     log = Log(*whole(2))
     expected = logged(log)
-    async with through_a_cutter(older_callers([dialect])(log), binding, dialect) as (service, cutter):
+    async with through_a_cutter(stream_compat([dialect])(log), binding, dialect) as (service, cutter):
         for place in range(len(log.events) + 1):
             seen = await read_until_cut(service, subscribing(TASK, "0"), cutter, place)
             seen += await read_on(service, TASK, seen[-1].id if seen else "0")

@@ -13,8 +13,8 @@ from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cards import select
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.mounting import VERSIONS
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.planning import VERSIONS
 from a2a_bridge.runtime import serve_gateway
 from tests.runtime.scene import BINDINGS, agent, closed_port
 

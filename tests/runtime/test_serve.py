@@ -16,8 +16,8 @@ from a2a_bridge import connect, interface, serve
 from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.mounting import VERSIONS
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.planning import VERSIONS
 from a2a_bridge.runtime import ServeOptions
 from tests.runtime.scene import BINDINGS, EXTENSION, PATIENCE, WELL_KNOWN, agent, closed_port
 

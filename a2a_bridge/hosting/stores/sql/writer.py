@@ -317,7 +317,7 @@ class GroupWriter:
 
     def _failed(self, group: Group, error: Exception) -> None:
         if failed(error):
-            # Said once for each outage: the tries after the first tell nothing new.
+            # Outgoing once for each outage: the tries after the first tell nothing new.
             level = logging.DEBUG if self._failing else logging.WARNING
             log.log(
                 level, "the store cannot be written, and tries again in %.2f s: %s", self._wait, cause(error)

@@ -1,10 +1,10 @@
-"""An agent elsewhere with what belongs to it: its dialled interfaces, what is kept of its streams, and the relay of its
-notifications. It serves nothing.
+"""A gateway in front of a remote agent: its connections, its shared streams and the relay of its notifications. No
+sockets of its own.
 
 Rules:
-1. What is opened here is closed here, when nobody calls any more: streams, then notifications, then the agent's
-   connections, then the store.
-2. A store that somebody else opened is theirs to close.
+1. Resources opened here are closed here, after the last call: streams, then notifications, then the connections to
+   the agent, then the store.
+2. A store that the application opened is closed by the application.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from a2a_bridge.agent_app import open_store_of
 from a2a_bridge.bindings import DialOptions, Document, Receive, http_post
 from a2a_bridge.cards import Candidate
 from a2a_bridge.core.service import Service
@@ -24,11 +25,10 @@ from a2a_bridge.gateway.silence import SilenceLimit
 from a2a_bridge.gateway.unstreamed import Unstreamed
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay
-from a2a_bridge.hosted import opened
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.middleware.resume import OffersResume
-from a2a_bridge.mounting import ServeOptions
+from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import JWKS_PATH, Gatekeeper, Webhook, pushing
 from a2a_bridge.push.notification import Names
 
@@ -37,21 +37,20 @@ _PUSH_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Bridged:
-    """An agent elsewhere, ready to be served.
-
-    receivers: what takes posts below a path. documents: to be published, by path. close: sends what waits to be sent,
-    within a grace in seconds.
-    """
+class GatewayApp:
+    """A gateway to a remote agent, ready to be served."""
 
     service: Service
+    #: handlers of POST requests, by path prefix
     receivers: Mapping[str, Receive]
+    #: documents to publish, by path
     documents: Mapping[str, Document]
+    #: sends the pending notifications, within a grace in seconds
     close: Callable[[float], Awaitable[None]]
 
 
 @asynccontextmanager
-async def bridged(
+async def gateway_app(
     candidates: Sequence[Candidate],
     options: ServeOptions,
     dial_options: DialOptions,
@@ -59,14 +58,15 @@ async def bridged(
     dial: Dial,
     resumes: bool = False,
     names: Names | None = None,
-) -> AsyncIterator[Bridged]:
-    """An agent elsewhere while the context is open. Raises CannotOpen, ValueError for options that make no sense, and
-    UNSUPPORTED_OPERATION when none of the interfaces can be dialled.
+) -> AsyncIterator[GatewayApp]:
+    """A gateway to a remote agent while the context is open.
 
-    dial: how its interfaces are dialled. resumes: whether its card offers to go on after the ids of events. names: how versions in which callers name their tasks know them.
+    dial: opens one interface of the agent. resumes: whether the agent's card offers to resume streams after an event
+    id. names: the task names of versions in which callers name their tasks. Raises CannotOpen, ValueError for
+    contradictory options, and UNSUPPORTED_OPERATION when none of the interfaces can be dialled.
     """
     async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(opened(options)) if options.push_relay else None
+        store = await stack.enter_async_context(open_store_of(options)) if options.push_relay else None
         upstream = await stack.enter_async_context(
             dialled(candidates, dial_options, discreet=True, dial=dial)
         )
@@ -95,7 +95,7 @@ async def bridged(
         stack.push_async_callback(sharing.aclose)
         if options.replay.tasks:
             service = OffersResume(service)
-        yield Bridged(service, receivers, documents, close)
+        yield GatewayApp(service, receivers, documents, close)
 
 
 async def _relay(
@@ -103,7 +103,7 @@ async def _relay(
 ) -> tuple[Relay, Mapping[str, Document], Callable[[float], Awaitable[None]]]:
     durable = store is not None and store.durable
     if options.push_options.signing_keys and not durable:
-        raise ValueError("a relay signs what it sends from a store that is durable, and there is none")
+        raise ValueError("signing keys of a relay need a durable store, and none is configured")
     gatekeeper = Gatekeeper(options.push_options.guard())
     stack.callback(gatekeeper.close)
     post = await stack.enter_async_context(http_post(DialOptions(timeout=_PUSH_TIMEOUT), gatekeeper.resolve))
@@ -137,4 +137,4 @@ async def _relay(
 
 
 async def _nothing(grace: float) -> None:
-    """Nothing waits to be sent."""
+    """Without a durable relay no notification is pending."""

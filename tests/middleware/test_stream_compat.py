@@ -1,4 +1,4 @@
-"""older_callers(): the final event of 0.x streams, and push configs as 0.x asks for them."""
+"""stream_compat(): the final event of 0.x streams, and push configs as 0.x asks for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from a2a_bridge.core.service import compose
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.dialects.marks import CLOSING, SNAPSHOT, final_said, say_final, synthesise, synthesised
 from a2a_bridge.middleware import validate
-from a2a_bridge.middleware.older_callers import older_callers
+from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, yielding
 from tests.middleware.scene import ask, send, subscribe
@@ -55,13 +55,13 @@ MESSAGE = hub.StreamResponse(message=hub.Message(message_id="m", role=hub.ROLE_A
 
 async def streamed(probe: Probe, *events: Any, call: Any = subscribe, version: str = "0.3") -> list[Any]:
     probe.on_stream = yielding(*events)
-    found: list[Any] = await ask(older_callers([V1_0, OLD])(probe), call(older(version)))
+    found: list[Any] = await ask(stream_compat([V1_0, OLD])(probe), call(older(version)))
     return found
 
 
 async def test_nobody_wraps_a_service_that_only_speaks_1_0() -> None:
     probe = Probe()
-    assert older_callers([V1_0])(probe) is probe
+    assert stream_compat([V1_0])(probe) is probe
 
 
 @pytest.mark.parametrize("version", ["1.0", ""])
@@ -182,7 +182,7 @@ class Configs:
 def agent(configs: Configs) -> Any:
     probe = Probe()
     probe.on_unary = configs
-    return compose(probe, older_callers([V1_0, OLD]), validate())
+    return compose(probe, stream_compat([V1_0, OLD]), validate())
 
 
 def getting(config_id: str = "", version: str = "0.3") -> Call[Any, Any]:
@@ -237,5 +237,5 @@ async def test_a_list_without_an_end_is_refused() -> None:
     probe = Probe()
     probe.on_unary = endless
     with pytest.raises(A2AError) as caught:
-        await ask(older_callers([OLD])(probe), listing())
+        await ask(stream_compat([OLD])(probe), listing())
     assert caught.value.reason is Reason.INVALID_AGENT_RESPONSE

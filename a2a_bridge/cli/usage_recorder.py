@@ -24,7 +24,7 @@ PATH = "/usage"
 
 
 @dataclass(frozen=True, slots=True)
-class Counting:
+class UsageRecorder:
     """Where counts go. file: None for nowhere. listen: None for no listener."""
 
     table: Usage

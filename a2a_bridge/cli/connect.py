@@ -15,7 +15,7 @@ from a2a_bridge.cards.resolve import locate, parse_bytes
 from a2a_bridge.cli.loading import load
 from a2a_bridge.cli.options import known_dialect
 from a2a_bridge.cli.output import talk
-from a2a_bridge.cli.target import BadTarget, Sort, Target
+from a2a_bridge.cli.target import BadTargetError, Target, TargetKind
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge.gateway import synthesised
@@ -42,11 +42,11 @@ async def found_at(
     target: Target, options: DialOptions, version: str = ""
 ) -> tuple[hub.AgentCard, DialOptions]:
     """The card of an agent to reach, and the options for the implementation that it shows to be. Raises A2AError;
-    BadTarget for a file that holds no card.
+    BadTargetError for a file that holds no card.
 
     A bare gRPC address is asked for its extended card; if it has none to show, the least card stands in.
     """
-    if target.sort is Sort.URL:
+    if target.sort is TargetKind.URL:
         async with http_fetch(options) as fetch:
             found = await locate(target.place, fetch, exact=options.exact)
         if found.fallback:
@@ -56,21 +56,21 @@ async def found_at(
                 "yellow",
             )
         return found.card, options.recognised(found.profile)
-    if target.sort is Sort.CARD:
+    if target.sort is TargetKind.CARD:
         return card_file(Path(target.place)), options
-    if target.sort is Sort.GRPC:
+    if target.sort is TargetKind.GRPC:
         return await _card_over_grpc(target.place, options, version), options
-    raise BadTarget(f"{target.place} is an agent in Python code, which has no address; serve it first")
+    raise BadTargetError(f"{target.place} is an agent in Python code, which has no address; serve it first")
 
 
 def card_file(path: Path) -> hub.AgentCard:
-    """The card in a file. Raises BadTarget."""
+    """The card in a file. Raises BadTargetError."""
     try:
         return parse_bytes(path.read_bytes(), str(path))
     except OSError as error:
-        raise BadTarget(f"{path} cannot be read: {error.strerror}") from None
+        raise BadTargetError(f"{path} cannot be read: {error.strerror}") from None
     except A2AError as error:
-        raise BadTarget(f"{path} holds no agent card: {error}") from None
+        raise BadTargetError(f"{path} holds no agent card: {error}") from None
 
 
 def grpc_interface(place: str, version: str = "") -> hub.AgentInterface:
@@ -80,7 +80,7 @@ def grpc_interface(place: str, version: str = "") -> hub.AgentInterface:
 
 def named(target: Target, options: DialOptions) -> DialOptions:
     """The options with the URL that the user named; a card file and an agent in code name their interfaces themselves."""
-    return replace(options, named=target.place) if target.sort is Sort.URL else options
+    return replace(options, named=target.place) if target.sort is TargetKind.URL else options
 
 
 @asynccontextmanager
@@ -101,13 +101,13 @@ async def reached(
 ) -> AsyncIterator[Peer]:
     """A peer to talk to. An agent in code is called without a socket, unless a binding is asked for.
 
-    Raises A2AError, or BadTarget.
+    Raises A2AError, or BadTargetError.
     """
     async with AsyncExitStack() as stack:
         what: Any
         if target.is_code and not binding:
             what = load(target)
-        elif target.sort is Sort.GRPC:
+        elif target.sort is TargetKind.GRPC:
             what = grpc_interface(target.place, version)
         else:
             what, options = await stack.enter_async_context(addressed(target, options))

@@ -20,7 +20,7 @@ encode_event = encoder(hub.StreamResponse)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Outgoing:
     """What to say, and where it belongs."""
 
     text: str
@@ -36,7 +36,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class CallOptions:
     """How to call and how to print. Times in seconds. version: of the protocol; empty for the card's choice.
 
     peer, base64_files, exact, credentials_for, trust_card_urls, tls, grpc_tls: see DialOptions. follow: whether a stream that breaks is taken up again.
@@ -82,7 +82,7 @@ class How:
         return CallContext(deadline=None if self.timeout is None else time.monotonic() + self.timeout)
 
 
-async def events_of(peer: Peer, said: Said, how: How) -> AsyncIterator[Any]:
+async def events_of(peer: Peer, said: Outgoing, how: CallOptions) -> AsyncIterator[Any]:
     """The answer as JSON trees: one for a unary call, one for each event of a stream."""
     if not how.stream:
         yield encode_response(await peer.send_message(said.request(), how.context()))

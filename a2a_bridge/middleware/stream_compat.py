@@ -51,7 +51,7 @@ PAGES = 100
 _LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
 
 
-def older_callers(dialects: Iterable[Dialect] = KNOWN) -> Middleware:
+def stream_compat(dialects: Iterable[Dialect] = KNOWN) -> Middleware:
     """Middleware for services that are offered in `dialects`; the service itself when all of those are 1.0.
 
     It belongs outside of checks for REQUIRED members, because 0.x requires less.

@@ -9,18 +9,18 @@ from contextlib import aclosing
 
 from a2a_bridge.cli import printing
 from a2a_bridge.cli.compare import compare
+from a2a_bridge.cli.connect import reached
+from a2a_bridge.cli.message import CallOptions, Outgoing, encode_event, encode_response
 from a2a_bridge.cli.options import Exit, Output
 from a2a_bridge.cli.output import document, talk
-from a2a_bridge.cli.reach import reached
-from a2a_bridge.cli.saying import How, Said, encode_event, encode_response
 from a2a_bridge.cli.target import parse
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
 
 
-async def converse(target: str, said: Said, how: How) -> Exit:
-    """Calls, prints, and says how it went. Raises A2AError, TimeoutError, BadTarget."""
+async def converse(target: str, said: Outgoing, how: CallOptions) -> Exit:
+    """Calls, prints, and says how it went. Raises A2AError, TimeoutError, BadTargetError."""
     # What cannot be reached is said once, by the error that ends the command.
     logging.getLogger("a2a_bridge").setLevel(logging.ERROR)
     async with asyncio.timeout(how.timeout):
@@ -29,7 +29,7 @@ async def converse(target: str, said: Said, how: How) -> Exit:
         return await _one(target, said, how)
 
 
-async def _one(target: str, said: Said, how: How) -> Exit:
+async def _one(target: str, said: Outgoing, how: CallOptions) -> Exit:
     async with reached(parse(target), how.binding, how.options(), how.version) as peer:
         started = time.monotonic()
         if how.stream:
@@ -43,7 +43,7 @@ async def _one(target: str, said: Said, how: How) -> Exit:
         return exit_of(task)
 
 
-async def _unary(peer: Peer, said: Said, how: How) -> hub.Task | None:
+async def _unary(peer: Peer, said: Outgoing, how: CallOptions) -> hub.Task | None:
     response = await peer.send_message(said.request(), how.context())
     if how.output is Output.JSON:
         document(encode_response(response))
@@ -52,7 +52,7 @@ async def _unary(peer: Peer, said: Said, how: How) -> hub.Task | None:
     return response.task if response.HasField("task") else None
 
 
-async def _stream(peer: Peer, said: Said, how: How) -> hub.Task | None:
+async def _stream(peer: Peer, said: Outgoing, how: CallOptions) -> hub.Task | None:
     """Prints events as they come; returns the task as it stood at the end, as far as it was told."""
     task: hub.Task | None = None
     teller = printing.Teller()

@@ -10,20 +10,20 @@ import typer
 from a2a_bridge import runtime
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.cards import interface
-from a2a_bridge.cli.counting import Counting
 from a2a_bridge.cli.options import known_dialect, listen_address
+from a2a_bridge.cli.usage_recorder import UsageRecorder
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Dialect
 from a2a_bridge.middleware import Limits, Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class ListenOptions:
     """What to mount, and how. counting: None when nobody counts callers."""
 
     interfaces: list[hub.AgentInterface]
     options: runtime.ServeOptions
-    counting: Counting | None = None
+    counting: UsageRecorder | None = None
 
     @classmethod
     def of(
@@ -49,7 +49,7 @@ class Listening:
         push_relay: str = "",
         advertise: str = "",
         card_versions: str = "",
-    ) -> Listening:
+    ) -> ListenOptions:
         """JSON-RPC at `/` and HTTP+JSON at the root paths of one listener, gRPC on another, in each version.
 
         Raises typer.BadParameter.
@@ -94,7 +94,7 @@ class Listening:
         counting = None
         if usage_file is not None or usage_listen:
             listen = ListenAddress(*listen_address(usage_listen, "--usage-listen")) if usage_listen else None
-            counting = Counting(Usage(), usage_file, listen)
+            counting = UsageRecorder(Usage(), usage_file, listen)
         options = runtime.ServeOptions(
             host=HostOptions(
                 max_body=max_body,

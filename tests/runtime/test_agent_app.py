@@ -13,7 +13,7 @@ import pytest
 from httpx import ASGITransport, AsyncClient
 
 from a2a_bridge import add_to_server, agent, asgi, connect, interface, serve
-from a2a_bridge import hosted as under_test
+from a2a_bridge import agent_app as under_test
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.hosting import Engine
 from a2a_bridge.hosting.ports import Store
@@ -181,7 +181,7 @@ async def test_a_server_of_somebody_elses_takes_over_with_its_first_call(tmp_pat
     "make", [asgi, lambda one, options: add_to_server(one, grpc.aio.server(), options=options)]
 )
 async def test_who_cannot_wait_wants_an_open_store(make: Any) -> None:
-    with pytest.raises(TypeError, match="opened first"):
+    with pytest.raises(TypeError, match="open the store of a URL first"):
         make(echo, options=ServeOptions(store="sqlite:///x.db"))
 
 

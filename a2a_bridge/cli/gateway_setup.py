@@ -10,12 +10,12 @@ from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, names
 from a2a_bridge.cards import Candidate, interface, select
 from a2a_bridge.cards.select import unusable
-from a2a_bridge.cli.listening import Listening
+from a2a_bridge.cli.connect import card_file, found_at, grpc_interface, named
+from a2a_bridge.cli.listen_options import ListenOptions
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import fail, talk
-from a2a_bridge.cli.reach import card_file, found_at, grpc_interface, named
 from a2a_bridge.cli.running import run
-from a2a_bridge.cli.target import Sort, Target
+from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -23,7 +23,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 async def bridge(
     target: Target,
-    listening: Listening,
+    listening: ListenOptions,
     options: DialOptions,
     *,
     file: Path | None,
@@ -104,9 +104,9 @@ def upstream_card(
     An address that was given is dialled as it is: a gRPC one always, a URL where the card came from a file
     (as JSON-RPC, if no other binding was asked for). Else the card says where.
     """
-    if target.sort is Sort.GRPC:
+    if target.sort is TargetKind.GRPC:
         return hub.AgentCard(supported_interfaces=[grpc_interface(target.place, version)])
-    if target.sort is Sort.URL and from_file:
+    if target.sort is TargetKind.URL and from_file:
         address = interface(binding or "JSONRPC", target.place, version=version or "1.0")
         return hub.AgentCard(supported_interfaces=[address])
     return card

@@ -1,8 +1,8 @@
-"""A hosted agent with what belongs to it: its store, its engine, and what delivers its notifications. It serves nothing.
+"""A hosted agent with its store, its engine and the delivery of its notifications. No sockets.
 
 Rules:
-1. What is opened here is closed here, when nobody calls any more: the engine, then the notifications, then the store.
-2. A store that somebody else opened is theirs to close.
+1. Resources opened here are closed here, after the last call: the engine, then the notifications, then the store.
+2. A store that the application opened is closed by the application.
 """
 
 from __future__ import annotations
@@ -23,39 +23,40 @@ from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.stores import MemoryStore, open_store
 from a2a_bridge.middleware.resume import OffersResume
-from a2a_bridge.mounting import ServeOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import JWKS_PATH, Gatekeeper, Pushing, pushing
 from a2a_bridge.push.notification import Names
 
 
 @dataclass(frozen=True, slots=True)
-class Hosted:
-    """An agent that is ready to be served.
-
-    service: what answers. card: what it says of itself. options: how to serve it, with its store open. gatekeeper: who
-    decides where notifications may go; None when none are sent. documents: to be published, by path. close: ends it
-    within a grace in seconds, and may be called twice.
-    """
+class AgentApp:
+    """A hosted agent, ready to be served."""
 
     engine: Engine
     store: Store
+    #: the engine as a service
     service: Service
+    #: the agent's card, with the extensions that the engine adds
     card: hub.AgentCard
+    #: the given options, with the opened store
     options: ServeOptions
+    #: which addresses notifications may go to; None for an agent that sends none
     gatekeeper: Gatekeeper | None
+    #: ends the agent within a grace in seconds; may be called twice
     close: Callable[[float], Awaitable[None]]
+    #: documents to publish, by path
     documents: Mapping[str, Document] = field(default_factory=dict)
 
 
-def prepared(agent: Agent, options: ServeOptions, *, sends: bool = False) -> Hosted:
-    """An agent over a store that is open already, or in memory. Raises TypeError for the URL of a store, ValueError
-    for options that make no sense.
+def build_agent_app(agent: Agent, options: ServeOptions, *, sends: bool = False) -> AgentApp:
+    """An agent over an open store or, without one, over memory. The engine is not started: see `start_lazily`.
 
-    Its engine is started by whoever can wait for that, see `started`. sends: whether notifications are.
+    sends: whether the agent sends notifications. Raises TypeError when the store is still a URL, ValueError for
+    contradictory options.
     """
     if isinstance(options.store, str):
-        raise TypeError("a store's URL has to be opened first: see a2a_bridge.hosting.stores.open_store")
+        raise TypeError("open the store of a URL first: see a2a_bridge.hosting.stores.open_store")
     store = options.store
     if store is None:
         store = MemoryStore(max_memory=options.store_options.max_memory)
@@ -68,7 +69,7 @@ def prepared(agent: Agent, options: ServeOptions, *, sends: bool = False) -> Hos
     service: Service = service_of(engine)
     if agent.card.capabilities.extended_agent_card:
         service = OffersResume(service)
-    return Hosted(
+    return AgentApp(
         engine,
         store,
         service,
@@ -79,13 +80,13 @@ def prepared(agent: Agent, options: ServeOptions, *, sends: bool = False) -> Hos
     )
 
 
-def started(one: Hosted) -> Service:
-    """The service of an agent that is served where nobody starts anything: the first call starts the engine."""
-    return _Started(one)
+def start_lazily(one: AgentApp) -> Service:
+    """The agent's service; the first call starts the engine. For hosts without a start of their own, as ASGI."""
+    return _StartsLazily(one)
 
 
-class _Started:
-    def __init__(self, one: Hosted) -> None:
+class _StartsLazily:
+    def __init__(self, one: AgentApp) -> None:
         self._one = one
         self._lock = asyncio.Lock()
         self._done = False
@@ -111,25 +112,25 @@ class _Started:
                 yield event
 
 
-def opened(options: ServeOptions) -> AbstractAsyncContextManager[Store | None]:
-    """The store of options while the context is open. Raises CannotOpen."""
+def open_store_of(options: ServeOptions) -> AbstractAsyncContextManager[Store | None]:
+    """The store of the options while the context is open. Raises CannotOpen."""
     if isinstance(options.store, str):
         return open_store(options.store, options.store_options)
     return nullcontext(options.store)
 
 
 @asynccontextmanager
-async def hosted(
+async def agent_app(
     agent: Agent, options: ServeOptions, names: Names | None = None, *, sends: bool = True
-) -> AsyncIterator[Hosted]:
-    """An agent at work while the context is open. Raises CannotOpen, ValueError for options that make no sense.
+) -> AsyncIterator[AgentApp]:
+    """A running agent while the context is open. Raises CannotOpen, ValueError for contradictory options.
 
-    names: how versions in which callers name their tasks know them. sends: whether it sends notifications, if the
-    options let it.
+    names: the task names of versions in which callers name their tasks. sends: whether the agent sends
+    notifications, if the options allow it.
     """
     async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(opened(options))
-        one = prepared(agent, replace(options, store=store), sends=sends and options.push)
+        store = await stack.enter_async_context(open_store_of(options))
+        one = build_agent_app(agent, replace(options, store=store), sends=sends and options.push)
         courier: Pushing | None = None
         if one.gatekeeper is not None:
             courier = await stack.enter_async_context(

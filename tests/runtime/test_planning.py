@@ -15,7 +15,7 @@ from starlette.routing import Mount
 from a2a_bridge import add_to_server, asgi, connect, interface
 from a2a_bridge.bindings import HostOptions
 from a2a_bridge.hosting import Engine
-from a2a_bridge.mounting import VERSIONS
+from a2a_bridge.planning import VERSIONS
 from a2a_bridge.runtime import ServeOptions
 from tests.runtime.scene import PATIENCE, WELL_KNOWN, agent, uvicorn_running
 
