@@ -113,7 +113,7 @@ class _StartsLazily:
 
 
 def open_store_of(options: ServeOptions) -> AbstractAsyncContextManager[Store | None]:
-    """The store of the options while the context is open. Raises CannotOpen."""
+    """The store of the options while the context is open. Raises StoreOpenError."""
     if isinstance(options.store, str):
         return open_store(options.store, options.store_options)
     return nullcontext(options.store)
@@ -123,7 +123,7 @@ def open_store_of(options: ServeOptions) -> AbstractAsyncContextManager[Store | 
 async def agent_app(
     agent: Agent, options: ServeOptions, names: Names | None = None, *, sends: bool = True
 ) -> AsyncIterator[AgentApp]:
-    """A running agent while the context is open. Raises CannotOpen, ValueError for contradictory options.
+    """A running agent while the context is open. Raises StoreOpenError, ValueError for contradictory options.
 
     names: the task names of versions in which callers name their tasks. sends: whether the agent sends
     notifications, if the options allow it.

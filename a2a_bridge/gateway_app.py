@@ -62,7 +62,7 @@ async def gateway_app(
     """A gateway to a remote agent while the context is open.
 
     dial: opens one interface of the agent. resumes: whether the agent's card offers to resume streams after an event
-    id. names: the task names of versions in which callers name their tasks. Raises CannotOpen, ValueError for
+    id. names: the task names of versions in which callers name their tasks. Raises StoreOpenError, ValueError for
     contradictory options, and UNSUPPORTED_OPERATION when none of the interfaces can be dialled.
     """
     async with AsyncExitStack() as stack:

@@ -191,7 +191,7 @@ async def serve_agent(
     """Serves a hosted agent on the declared interfaces while the context is open.
 
     interfaces: see `a2a_bridge.cards.interface`. Raises ValueError or LookupError for a declaration that
-    cannot be served, OSError for an address that cannot be listened on, CannotOpen for a store that cannot be opened.
+    cannot be served, OSError for an address that cannot be listened on, StoreOpenError for a store that cannot be opened.
     """
     options = options or ServeOptions()
     remembered = Remembered(declared_dialects(interfaces), registers=False)

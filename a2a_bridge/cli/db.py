@@ -87,7 +87,7 @@ def check(store: StoreUrl, *, output: OutputFormat = Output.TEXT) -> None:
 def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
     """One transaction. To change tables of a SQLite file nobody else may work with it."""
     from a2a_bridge.cli.output import fail, not_opened
-    from a2a_bridge.hosting.stores import CannotOpen
+    from a2a_bridge.hosting.stores import StoreOpenError
     from a2a_bridge.hosting.stores.sql.database import parse
     from a2a_bridge.hosting.stores.sql.opened import locked, reached, touch
 
@@ -105,7 +105,7 @@ def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
             connection = stack.enter_context(database.connect(writes=writes))
             with connection.begin():
                 yield connection
-    except CannotOpen as error:
+    except StoreOpenError as error:
         # Here the URL is an argument.
         raise not_opened(error, error.remedy.removeprefix("--store ")) from None
 

@@ -20,7 +20,7 @@ from a2a_bridge.cli.options import Exit, Output
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 
 if TYPE_CHECKING:
-    from a2a_bridge.hosting.stores import CannotOpen
+    from a2a_bridge.hosting.stores import StoreOpenError
 
 #: reason -> exit code; everything else an agent may answer is a protocol error
 _EXITS = {
@@ -60,9 +60,9 @@ def fail(code: Exit, text: str, advice: str = "") -> typer.Exit:
     return typer.Exit(code)
 
 
-def not_opened(error: CannotOpen, remedy: str | None = None) -> typer.Exit:
+def not_opened(error: StoreOpenError, remedy: str | None = None) -> typer.Exit:
     """Says why a store cannot be opened. remedy: in place of the one that the error knows."""
-    code = Exit.UNREACHABLE if error.away else Exit.USAGE
+    code = Exit.UNREACHABLE if error.unreachable else Exit.USAGE
     return fail(code, error.text, error.remedy if remedy is None else remedy)
 
 

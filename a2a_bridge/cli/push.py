@@ -123,7 +123,7 @@ def key() -> None:
 def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
     """A transaction beside whoever else uses the store."""
     from a2a_bridge.cli.output import fail, not_opened
-    from a2a_bridge.hosting.stores import CannotOpen
+    from a2a_bridge.hosting.stores import StoreOpenError
     from a2a_bridge.hosting.stores.sql.database import parse, shown
     from a2a_bridge.hosting.stores.sql.opened import reached
     from a2a_bridge.hosting.stores.sql.upgrading import HEAD, revision
@@ -137,7 +137,7 @@ def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
                 upgrade = f"a2a-bridge db upgrade {shown(url)}"
                 raise fail(Exit.USAGE, "the store has not the tables of this version", upgrade)
             yield connection
-    except CannotOpen as error:
+    except StoreOpenError as error:
         raise not_opened(error) from None
 
 

@@ -47,7 +47,7 @@ async def run(
 
     Prints the ready line when the sockets listen. Raises typer.Exit when they cannot, or the store cannot be opened.
     """
-    from a2a_bridge.hosting.stores import CannotOpen  # loads protobuf
+    from a2a_bridge.hosting.stores import StoreOpenError  # loads protobuf
     from a2a_bridge.process import ready_line, stop_signals
 
     async with AsyncExitStack() as stack:
@@ -57,7 +57,7 @@ async def run(
             if counting is not None:
                 usage = await stack.enter_async_context(counting.open())
             server = await opening.__aenter__()
-        except CannotOpen as error:
+        except StoreOpenError as error:
             raise not_opened(error) from error
         except OSError as error:
             raise fail(Exit.USAGE, f"cannot listen: {error}", "another port, or port 0 for any") from error

@@ -17,7 +17,7 @@ from a2a_bridge import agent_app as under_test
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.hosting import Engine
 from a2a_bridge.hosting.ports import Store
-from a2a_bridge.hosting.stores import CannotOpen, MemoryStore, open_store
+from a2a_bridge.hosting.stores import MemoryStore, StoreOpenError, open_store
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import Pushing
 from a2a_bridge.runtime import ServeOptions
@@ -48,7 +48,7 @@ async def test_a_url_is_opened_and_closed(tmp_path: Path) -> None:
     async with serve(echo, [interface("GRPC")], options) as server, connect(str(server.grpc)) as peer:
         made = (await peer.send("hello")).task
         assert made is not None
-        with pytest.raises(CannotOpen) as caught:
+        with pytest.raises(StoreOpenError) as caught:
             async with serve(echo, [interface("GRPC")], options):
                 pass
         assert "--store" in caught.value.remedy

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from a2a_bridge.cli.push import app
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.ports import TaskQuery
-from a2a_bridge.hosting.stores import CannotOpen, StoreOptions, open_store
+from a2a_bridge.hosting.stores import StoreOpenError, StoreOptions, open_store
 from a2a_bridge.hosting.stores.sql import migrations
 from a2a_bridge.hosting.stores.sql import opened as opening_sql
 from a2a_bridge.hosting.stores.sql.database import Database, parse
@@ -104,7 +104,7 @@ async def test_a_file_is_one_process_at_a_time(tmp_path: Path) -> None:
         assert process.stdout is not None
         async with asyncio.timeout(PATIENCE):
             assert await process.stdout.readline() == b"open\n"
-        with pytest.raises(CannotOpen, match="another process"):
+        with pytest.raises(StoreOpenError, match="another process"):
             async with open_store(url):
                 pass
     finally:
@@ -116,7 +116,7 @@ async def test_a_file_is_one_process_at_a_time(tmp_path: Path) -> None:
 
 async def test_two_stores_of_one_process_do_not_share_a_file(sqlite_url: str) -> None:
     async with open_store(sqlite_url):
-        with pytest.raises(CannotOpen, match="another process"):
+        with pytest.raises(StoreOpenError, match="another process"):
             async with open_store(sqlite_url):
                 pass
 
@@ -133,7 +133,7 @@ async def test_other_versions_are_refused(url: str, number: str | None, wanted: 
         else:
             connection.execute(text("UPDATE alembic_version SET version_num = :number"), {"number": number})
     database.close()
-    with pytest.raises(CannotOpen, match=wanted) as caught:
+    with pytest.raises(StoreOpenError, match=wanted) as caught:
         async with open_store(url):
             pass
     if number == "0000":
@@ -141,7 +141,7 @@ async def test_other_versions_are_refused(url: str, number: str | None, wanted: 
 
 
 async def test_a_place_is_said_without_secrets(database: str) -> None:
-    with pytest.raises(CannotOpen, match="no tables yet") as caught:
+    with pytest.raises(StoreOpenError, match="no tables yet") as caught:
         async with open_store(f"{database}&password=hidden"):
             pass
     assert "hidden" not in caught.value.text + caught.value.remedy
@@ -157,7 +157,7 @@ def test_the_command_for_push_says_a_place_without_secrets(database: str) -> Non
 
 
 async def test_an_empty_postgresql_is_not_filled_by_itself(database: str) -> None:
-    with pytest.raises(CannotOpen, match="no tables yet") as caught:
+    with pytest.raises(StoreOpenError, match="no tables yet") as caught:
         async with open_store(database):
             pass
     assert caught.value.remedy.startswith("a2a-bridge db upgrade postgresql://")
@@ -173,7 +173,7 @@ async def test_an_empty_postgresql_is_not_filled_by_itself(database: str) -> Non
 
 async def test_an_old_postgresql_is_refused(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening_sql, "_OLDEST", 99)
-    with pytest.raises(CannotOpen) as caught:
+    with pytest.raises(StoreOpenError) as caught:
         async with open_store(postgres_url):
             pass
     assert " is PostgreSQL 1" in caught.value.text
@@ -186,7 +186,7 @@ async def test_tables_of_something_else_are_refused(tmp_path: Path, database: st
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE other (id text)")
     for url in (f"sqlite:///{tmp_path / 'x.db'}", database):
-        with pytest.raises(CannotOpen, match="something else"):
+        with pytest.raises(StoreOpenError, match="something else"):
             async with open_store(url):
                 pass
 
@@ -205,7 +205,7 @@ async def test_tables_of_something_else_are_refused(tmp_path: Path, database: st
     ],
 )
 async def test_what_cannot_be_opened_is_said_without_secrets(url: str) -> None:
-    with pytest.raises(CannotOpen) as caught:
+    with pytest.raises(StoreOpenError) as caught:
         async with open_store(url):
             pass
     assert "hidden" not in caught.value.text + caught.value.remedy
@@ -215,7 +215,7 @@ async def test_what_cannot_be_opened_is_said_without_secrets(url: str) -> None:
 async def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     path.write_bytes(b"this is no database" * 1000)
-    with pytest.raises(CannotOpen, match="cannot be used"):
+    with pytest.raises(StoreOpenError, match="cannot be used"):
         async with open_store(f"sqlite:///{path}"):
             pass
     assert path.read_bytes() == b"this is no database" * 1000
@@ -223,7 +223,7 @@ async def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
 
 async def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     missing = tmp_path / "no such" / "folder"
-    with pytest.raises(CannotOpen, match="there is no folder") as caught:
+    with pytest.raises(StoreOpenError, match="there is no folder") as caught:
         async with open_store(f"sqlite:///{missing}/x.db"):
             pass
     assert caught.value.remedy == f"mkdir -p '{missing}'"
@@ -233,7 +233,7 @@ async def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 async def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(
-        CannotOpen, match=r"this needs a2a-transport-bridge\[postgres\], the package psycopg"
+        StoreOpenError, match=r"this needs a2a-transport-bridge\[postgres\], the package psycopg"
     ) as caught:
         async with open_store("postgresql://127.0.0.1/x"):
             pass
@@ -241,7 +241,7 @@ async def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def test_keys_are_looked_at(sqlite_url: str) -> None:
-    with pytest.raises(CannotOpen, match="key"):
+    with pytest.raises(StoreOpenError, match="key"):
         async with open_store(sqlite_url, StoreOptions(keys=["short"])):
             pass
     options = StoreOptions(keys=[new_key()])

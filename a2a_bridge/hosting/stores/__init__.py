@@ -1,7 +1,8 @@
 """Where tasks, events and push notifications are kept: one module or folder per kind of place, opened by URL."""
 
+from a2a_bridge.hosting.stores.errors import StoreOpenError
 from a2a_bridge.hosting.stores.memory import MemoryStore
-from a2a_bridge.hosting.stores.opening import CannotOpen, open_store
+from a2a_bridge.hosting.stores.opening import open_store
 from a2a_bridge.hosting.stores.options import StoreOptions
 
-__all__ = ["CannotOpen", "MemoryStore", "StoreOptions", "open_store"]
+__all__ = ["MemoryStore", "StoreOpenError", "StoreOptions", "open_store"]

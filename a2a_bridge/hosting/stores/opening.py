@@ -17,24 +17,11 @@ from a2a_bridge.hosting.stores.options import StoreOptions
 MEMORY = "memory://"
 
 
-class CannotOpen(Exception):  # noqa: N818  what it says is its name
-    """A store that cannot be opened. text: why, for people. remedy: what to do, a command line or a flag.
-
-    away: a server that nobody answers for, or that lets nobody in: starting up, full, another password.
-    """
-
-    def __init__(self, text: str, remedy: str = "", *, away: bool = False) -> None:
-        super().__init__(text)
-        self.text = text
-        self.remedy = remedy
-        self.away = away
-
-
 @asynccontextmanager
 async def open_store(url: str, options: StoreOptions | None = None) -> AsyncIterator[Store]:
     """The store of a URL while the context is open: `memory://`, `sqlite:///PATH` or `postgresql://…`.
 
-    Raises CannotOpen.
+    Raises StoreOpenError.
     """
     if url == MEMORY:
         from a2a_bridge.hosting.stores.memory import MemoryStore  # rule 1

@@ -22,7 +22,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.extras import MissingExtraError, load
-from a2a_bridge.hosting.stores.opening import CannotOpen
+from a2a_bridge.hosting.stores.errors import StoreOpenError
 from a2a_bridge.hosting.stores.sql.file_watch import FileWatch
 
 log = logging.getLogger("a2a_bridge.store")
@@ -163,19 +163,19 @@ class Database:
 
 
 def parse(url: str) -> URL:
-    """The parts of `sqlite:///PATH` or `postgresql://…`. Raises CannotOpen."""
+    """The parts of `sqlite:///PATH` or `postgresql://…`. Raises StoreOpenError."""
     try:
         parsed = make_url(url)
     except ArgumentError:
-        raise CannotOpen("the URL of the store cannot be read", "--store sqlite:///PATH") from None
+        raise StoreOpenError("the URL of the store cannot be read", "--store sqlite:///PATH") from None
     backend = parsed.get_backend_name()
     if backend == "sqlite":
         if not parsed.database or parsed.database == ":memory:":
-            raise CannotOpen("the URL of the store names no file", "--store sqlite:///PATH or memory://")
+            raise StoreOpenError("the URL of the store names no file", "--store sqlite:///PATH or memory://")
         return parsed.set(drivername="sqlite+pysqlite", query={})
     if backend == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")
-    raise CannotOpen(f"there is no store {backend}://", "--store sqlite:///PATH or postgresql://…")
+    raise StoreOpenError(f"there is no store {backend}://", "--store sqlite:///PATH or postgresql://…")
 
 
 def inserting(connection: Connection, table: Table) -> Any:
@@ -230,7 +230,7 @@ def _engine(url: URL) -> Engine:
     try:
         load("psycopg", "postgres")  # where it is missing this says so, and not SQLAlchemy
     except MissingExtraError as error:
-        raise CannotOpen(error.text, error.remedy) from None
+        raise StoreOpenError(error.text, error.remedy) from None
     return create_engine(
         url,
         connect_args={

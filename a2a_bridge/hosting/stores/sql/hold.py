@@ -10,9 +10,9 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import TERMINAL
@@ -21,10 +21,8 @@ from a2a_bridge.hosting.stores.sql.counts import EARLIEST, LATEST, Place
 from a2a_bridge.hosting.stores.sql.database import unavailable
 from a2a_bridge.hosting.stores.sql.segments import Segment, pack
 from a2a_bridge.hosting.stores.sql.text import storable
+from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
-
-if TYPE_CHECKING:
-    from a2a_bridge.hosting.stores.sql.writer import GroupWriter
 
 #: what one task may have given that is not durable yet
 _MOST_EVENTS = 1024
@@ -60,6 +58,46 @@ class Change(NamedTuple):
     segments: Sequence[Segment]
     ended: bool
     size: int
+
+
+class CommitQueue(Protocol):
+    """The part of GroupWriter that leases use."""
+
+    #: counts the memory that leases take
+    memory: MemoryAccount
+    #: bytes of the events that no group has collected yet
+    queued: int
+    #: True after the store was closed
+    closed: bool
+
+    @property
+    def crowded(self) -> bool:
+        """True while new events have to wait."""
+        ...
+
+    def deadline(self) -> float:
+        """The loop time at which a wait that starts now times out."""
+        ...
+
+    def note(self, hold: Hold, /) -> None:
+        """Queues a lease with changes for the next group."""
+        ...
+
+    def hurry(self) -> None:
+        """Commits as soon as possible: there is a waiter."""
+        ...
+
+    def waiting(self, when: Callable[[Synced], None], /) -> Awaitable[None]:
+        """Turns a callback into an awaitable."""
+        ...
+
+    async def next_group(self) -> None:
+        """Waits for the next commit."""
+        ...
+
+    def forget(self, hold: Hold, /) -> None:
+        """Removes a lease that is over."""
+        ...
 
 
 class Hold:
@@ -98,7 +136,7 @@ class Hold:
 
     def __init__(
         self,
-        writer: GroupWriter,
+        writer: CommitQueue,
         scope: Scope,
         task_id: str,
         on_lost: Callable[[], None],

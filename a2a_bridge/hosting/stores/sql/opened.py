@@ -22,7 +22,7 @@ from sqlalchemy import URL, Connection, select
 from sqlalchemy.exc import OperationalError
 
 from a2a_bridge.core.extras import MissingExtraError
-from a2a_bridge.hosting.stores.opening import CannotOpen
+from a2a_bridge.hosting.stores.errors import StoreOpenError
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.hosting.stores.sql.alone import Alone
 from a2a_bridge.hosting.stores.sql.database import Database, cause, failed, inserting, parse, shown
@@ -40,14 +40,14 @@ _OLDEST = 13
 
 @asynccontextmanager
 async def opened(address: str, options: StoreOptions) -> AsyncIterator[SqlStore]:
-    """The store at `sqlite:///PATH` or `postgresql://…` while the context is open. Raises CannotOpen."""
+    """The store at `sqlite:///PATH` or `postgresql://…` while the context is open. Raises StoreOpenError."""
     url = parse(address)
     try:
         vault = Vault(options.keys)
     except ValueError as error:
-        raise CannotOpen(str(error), "--store-key") from None
+        raise StoreOpenError(str(error), "--store-key") from None
     except MissingExtraError as error:
-        raise CannotOpen(error.text, error.remedy) from None
+        raise StoreOpenError(error.text, error.remedy) from None
     if url.get_backend_name() == "sqlite":
         async with _alone(url, options, vault) as store:
             yield store
@@ -58,10 +58,10 @@ async def opened(address: str, options: StoreOptions) -> AsyncIterator[SqlStore]
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keeps other processes away from a SQLite file. Raises CannotOpen when one has it."""
+    """Keeps other processes away from a SQLite file. Raises StoreOpenError when one has it."""
     # A folder that is made silently is a mistyped path, or a disk that is not mounted.
     if not path.parent.is_dir():
-        raise CannotOpen(
+        raise StoreOpenError(
             f"there is no folder {path.parent} for the store", f"mkdir -p {shlex.quote(str(path.parent))}"
         )
     lock = FileLock(f"{path}.lock", timeout=0, mode=0o600)
@@ -70,9 +70,11 @@ def locked(path: Path) -> Iterator[None]:
     except Timeout:
         text = f"another process works with {path}"
         remedy = "again when that has ended; or, for both at once, --store postgresql://…"
-        raise CannotOpen(text, remedy) from None
+        raise StoreOpenError(text, remedy) from None
     except OSError as error:
-        raise CannotOpen(f"{path} cannot be opened: {error.strerror}", "--store sqlite:///ANOTHER") from None
+        raise StoreOpenError(
+            f"{path} cannot be opened: {error.strerror}", "--store sqlite:///ANOTHER"
+        ) from None
     try:
         yield
     finally:
@@ -80,11 +82,13 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def touch(path: Path) -> None:
-    """Makes a file that is not there yet, for its owner only. Raises CannotOpen."""
+    """Makes a file that is not there yet, for its owner only. Raises StoreOpenError."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
-        raise CannotOpen(f"{path} cannot be written: {error.strerror}", "--store sqlite:///ANOTHER") from None
+        raise StoreOpenError(
+            f"{path} cannot be written: {error.strerror}", "--store sqlite:///ANOTHER"
+        ) from None
 
 
 @contextmanager
@@ -97,8 +101,8 @@ def reached(url: URL) -> Iterator[Database]:
         if not failed(error):
             raise
         place = url.database if database.sqlite else shown(url)
-        away = not database.sqlite and isinstance(error, OperationalError)
-        raise CannotOpen(f"{place} cannot be used: {cause(error)}", away=away) from None
+        unreachable = not database.sqlite and isinstance(error, OperationalError)
+        raise StoreOpenError(f"{place} cannot be used: {cause(error)}", unreachable=unreachable) from None
     finally:
         database.close()
 
@@ -138,7 +142,7 @@ async def _beside(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterato
             except Exception as error:
                 if not failed(error):
                     raise
-                raise CannotOpen(f"the database cannot be used: {cause(error)}") from None
+                raise StoreOpenError(f"the database cannot be used: {cause(error)}") from None
             yield store
     finally:
         await beside.close()
@@ -177,7 +181,7 @@ def _look(database: Database) -> bytes:
         version = connection.dialect.server_version_info
         if version is not None and int(version[0]) < _OLDEST:
             place = shown(database.url)
-            raise CannotOpen(f"{place} is PostgreSQL {version[0]}", f"PostgreSQL {_OLDEST} or newer")
+            raise StoreOpenError(f"{place} is PostgreSQL {version[0]}", f"PostgreSQL {_OLDEST} or newer")
         _check(connection, database.url)
         return _page_key(connection)
 
@@ -188,12 +192,12 @@ def _check(connection: Connection, url: URL) -> None:
         return
     place = shown(url)
     if found is None:
-        raise CannotOpen(f"{place} holds tables of something else", "--store with a database of its own")
+        raise StoreOpenError(f"{place} holds tables of something else", "--store with a database of its own")
     newer = found > HEAD
     text = f"{place} has the tables of {'a newer' if newer else 'an older'} version"
     if not found:
         text = f"{place} has no tables yet"
-    raise CannotOpen(text, "a newer a2a-bridge" if newer else f"a2a-bridge db upgrade {place}")
+    raise StoreOpenError(text, "a newer a2a-bridge" if newer else f"a2a-bridge db upgrade {place}")
 
 
 def _page_key(connection: Connection) -> bytes:
