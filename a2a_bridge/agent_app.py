@@ -25,7 +25,7 @@ from a2a_bridge.hosting.stores import MemoryStore, open_store
 from a2a_bridge.middleware.resume import OffersResume
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import ServeOptions
-from a2a_bridge.push import JWKS_PATH, Gatekeeper, Pushing, pushing
+from a2a_bridge.push import JWKS_PATH, WebhookResolver, PushService, push_service
 from a2a_bridge.push.notification import Names
 
 
@@ -42,7 +42,7 @@ class AgentApp:
     #: the given options, with the opened store
     options: ServeOptions
     #: which addresses notifications may go to; None for an agent that sends none
-    gatekeeper: Gatekeeper | None
+    resolver: WebhookResolver | None
     #: ends the agent within a grace in seconds; may be called twice
     close: Callable[[float], Awaitable[None]]
     #: documents to publish, by path
@@ -61,8 +61,8 @@ def build_agent_app(agent: Agent, options: ServeOptions, *, sends: bool = False)
     if store is None:
         store = MemoryStore(max_memory=options.store_options.max_memory)
     sends = sends and agent.card.capabilities.push_notifications
-    gatekeeper = Gatekeeper(options.push_options.guard()) if sends else None
-    engine = Engine(agent, store=store, options=options.engine, push_sender=gatekeeper)
+    resolver = WebhookResolver(options.push_options.guard()) if sends else None
+    engine = Engine(agent, store=store, options=options.engine, push_sender=resolver)
     host = options.host if options.host.refusal is not None else replace(options.host, refusal=store.refusal)
     if host.status is None:
         host = replace(host, status=lambda: {"tasks to take over": engine.left})
@@ -75,7 +75,7 @@ def build_agent_app(agent: Agent, options: ServeOptions, *, sends: bool = False)
         service,
         offer_resume(agent.card),
         replace(options, store=store, host=host),
-        gatekeeper,
+        resolver,
         engine.close,
     )
 
@@ -131,15 +131,15 @@ async def agent_app(
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store_of(options))
         one = build_agent_app(agent, replace(options, store=store), sends=sends and options.push)
-        courier: Pushing | None = None
-        if one.gatekeeper is not None:
-            courier = await stack.enter_async_context(
-                pushing(
+        worker: PushService | None = None
+        if one.resolver is not None:
+            worker = await stack.enter_async_context(
+                push_service(
                     one.store.outbox,
                     one.store.task_at,
                     options.push_options,
                     names=names,
-                    sender=one.gatekeeper,
+                    sender=one.resolver,
                     issuer=options.public_url or agent.card.name,
                 )
             )
@@ -147,10 +147,10 @@ async def agent_app(
         async def close(grace: float) -> None:
             end = monotonic() + grace
             await one.engine.close(grace)
-            if courier is not None:
-                await courier.close(max(0.0, end - monotonic()))
+            if worker is not None:
+                await worker.close(max(0.0, end - monotonic()))
 
         stack.push_async_callback(close, 0.0)
         await one.engine.start()
-        keys = courier.jwks if courier is not None else None
+        keys = worker.jwks if worker is not None else None
         yield replace(one, close=close, documents={} if keys is None else {JWKS_PATH: keys})

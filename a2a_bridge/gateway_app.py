@@ -29,7 +29,7 @@ from a2a_bridge.hosting.ports import Store
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.middleware.resume import OffersResume
 from a2a_bridge.planning import ServeOptions
-from a2a_bridge.push import JWKS_PATH, Gatekeeper, Webhook, pushing
+from a2a_bridge.push import JWKS_PATH, WebhookResolver, Webhook, push_service
 from a2a_bridge.push.notification import Names
 
 #: seconds that one attempt to pass a notification on may take
@@ -104,9 +104,9 @@ async def _relay(
     durable = store is not None and store.durable
     if options.push_options.signing_keys and not durable:
         raise ValueError("signing keys of a relay need a durable store, and none is configured")
-    gatekeeper = Gatekeeper(options.push_options.guard())
-    stack.callback(gatekeeper.close)
-    post = await stack.enter_async_context(http_post(DialOptions(timeout=_PUSH_TIMEOUT), gatekeeper.resolve))
+    resolver = WebhookResolver(options.push_options.guard())
+    stack.callback(resolver.close)
+    post = await stack.enter_async_context(http_post(DialOptions(timeout=_PUSH_TIMEOUT), resolver.resolve))
     depot = None
     documents: dict[str, Document] = {}
     close: Callable[[float], Awaitable[None]] = _nothing
@@ -114,11 +114,11 @@ async def _relay(
         depot = Depot(store.push_configs, store.outbox)
         await depot.open()
         sending = await stack.enter_async_context(
-            pushing(
+            push_service(
                 store.outbox,
                 store.task_at,
                 options.push_options,
-                sender=gatekeeper,
+                sender=resolver,
                 issuer=options.public_url or options.push_relay,
             )
         )
@@ -128,7 +128,7 @@ async def _relay(
     relay = Relay(
         Webhook(post),
         options.push_relay,
-        check=gatekeeper.check,
+        check=resolver.check,
         depot=depot,
         agent_version=version,
         names=names,

@@ -18,7 +18,7 @@ from a2a_bridge.cli.options import PREFIX, Exit, Output, OutputFormat, StoreKey
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from a2a_bridge.push.ports import Letter
+    from a2a_bridge.push.ports import OutboxEntry
 
 app = typer.Typer(
     name="push",
@@ -57,13 +57,13 @@ def list_(
     """
     from a2a_bridge.cli.output import data, document
     from a2a_bridge.cli.store_options import keys_of
-    from a2a_bridge.hosting.stores.sql.push import letters
+    from a2a_bridge.hosting.stores.sql.push import entries
     from a2a_bridge.push.vault import Vault
 
     wanted = None if dead == waiting else dead
     vault = Vault(keys_of(store_key))
     with _connected(store, writes=False) as connection:
-        found = letters(connection, vault, dead=wanted, limit=limit, after=after, task_id=task)
+        found = entries(connection, vault, dead=wanted, limit=limit, after=after, task_id=task)
     if output is Output.JSON:
         document({"notifications": [_tree(one) for one in found]})
     else:
@@ -141,7 +141,7 @@ def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
         raise not_opened(error) from None
 
 
-def _tree(letter: Letter) -> dict[str, Any]:
+def _tree(letter: OutboxEntry) -> dict[str, Any]:
     return {
         "number": letter.number,
         "state": "dead" if letter.dead else "waiting",
@@ -157,12 +157,12 @@ def _tree(letter: Letter) -> dict[str, Any]:
     }
 
 
-def _table(letters: list[Letter]) -> list[str]:
-    if not letters:
+def _table(entries: list[OutboxEntry]) -> list[str]:
+    if not entries:
         return ["nothing waits, and nothing was given up"]
     lines = [["NUMBER", "STATE", "TASK", "EVENT", "TARGET", "ATTEMPTS", "AGE", "ERROR"]]
     now = time.time()
-    for one in letters:
+    for one in entries:
         age = f"{max(0, int(now - one.created))}s"
         state = "dead" if one.dead else "waiting"
         lines.append(

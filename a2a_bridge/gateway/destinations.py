@@ -26,7 +26,7 @@ from urllib.request import getproxies, proxy_bypass
 from a2a_bridge.bindings import DialOptions, find
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.push.guard import is_public
+from a2a_bridge.push.ssrf_policy import is_public
 
 #: host, port → its addresses. Raises OSError when it has none
 Lookup = Callable[[str, int], Awaitable[Sequence[str]]]

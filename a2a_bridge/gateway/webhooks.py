@@ -33,7 +33,6 @@ from a2a_bridge.dialects import older_versions
 from a2a_bridge.gateway.depot import Depot, Kept
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.masking import is_masked, masked, unmask
 from a2a_bridge.push.notification import (
     TOKEN_HEADERS,
     Names,
@@ -44,6 +43,7 @@ from a2a_bridge.push.notification import (
     read,
     task_of,
 )
+from a2a_bridge.push.redaction import is_redacted, redacted, unredact
 from a2a_bridge.push.webhook import Webhook
 
 logger = logging.getLogger(__name__)
@@ -187,7 +187,7 @@ class Relay:
         relayed = await self._of(config)
         if relayed is None or relayed.kept.scope != scope:
             return
-        said = masked(relayed.kept.config)
+        said = redacted(relayed.kept.config)
         self._name(config.url.removeprefix(self._base), (scope, config.task_id, config.id))
         config.url, config.token = said.url, said.token
         config.ClearField("authentication")
@@ -198,12 +198,12 @@ class Relay:
         self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig, task_id: str, service: Service
     ) -> hub.TaskPushNotificationConfig:
         """A caller's config for a task with the credentials that a mask in it stands for. Raises INVALID_PARAMS."""
-        if not is_masked(config):
+        if not is_redacted(config):
             return config
         _, known = await self._named(call, task_id, config.id, service)
         made = hub.TaskPushNotificationConfig()
         made.CopyFrom(config)
-        refusal = unmask(made, None if known is None else known.kept.config)
+        refusal = unredact(made, None if known is None else known.kept.config)
         if refusal is not None:
             raise refusal
         return made

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 from a2a_bridge.core.errors import A2AError, task_not_found
 from a2a_bridge.core.messages import RUNNING
 from a2a_bridge.hosting import producing
+from a2a_bridge.hosting.agent_view import task_for_agent
 from a2a_bridge.hosting.executor import Event
 from a2a_bridge.hosting.recovery import goes_on
 from a2a_bridge.hosting.refusals import closing, not_cancelable
 from a2a_bridge.hosting.run import Run
-from a2a_bridge.hosting.seen import task_as_seen
-from a2a_bridge.hosting.working_copy import Moved
+from a2a_bridge.hosting.working_copy import OwnershipLostError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ async def cancel(execution: Execution, run: Run) -> hub.Task:
     try:
         await asyncio.shield(execution.ending or execution.end(_cancel(execution, run)))
         task = (await execution.copy.shown()).task
-    except Moved:
+    except OwnershipLostError:
         log.debug("task %s was ended elsewhere while it was being canceled", execution.task_id)
-        stored = await execution.workshop.store.get(execution.scope, execution.task_id)
+        stored = await execution.engine.store.get(execution.scope, execution.task_id)
         if stored is None:
             raise task_not_found(execution.task_id) from None
         task = stored.task
@@ -57,9 +57,9 @@ async def _cancel(execution: Execution, run: Run) -> None:
     if execution.current is not None:
         execution.current.run.cancel()
     run.cancel()
-    run.task = task_as_seen(execution.copy.snapshot())
+    run.task = task_for_agent(execution.copy.snapshot())
     clean_up: Callable[[Run], AsyncIterator[Event]] | None
-    clean_up = getattr(execution.workshop.executor, "cancel", None)
+    clean_up = getattr(execution.engine.executor, "cancel", None)
     if clean_up is not None:
         producer = execution.producer
         execution.canceling = True
@@ -74,7 +74,7 @@ async def _cancel(execution: Execution, run: Run) -> None:
     execution.stopping = True
     await execution.halt()
     if execution.copy.lost:
-        raise Moved
+        raise OwnershipLostError
     if not execution.ended:
         status = hub.TaskStatusUpdateEvent()
         status.status.state = hub.TASK_STATE_CANCELED
@@ -84,11 +84,11 @@ async def _cancel(execution: Execution, run: Run) -> None:
 async def _cleaned_up(
     execution: Execution, clean_up: Callable[[Run], AsyncIterator[Event]], run: Run
 ) -> None:
-    """Lets the executor's `cancel` do its work, for so many seconds. Raises its A2AError, and Moved."""
+    """Lets the executor's `cancel` do its work, for so many seconds. Raises its A2AError, and OwnershipLostError."""
     # In a task of its own, because it may be deaf to being cancelled, and the task is to end all the same.
     work = asyncio.create_task(_clean_up(execution, clean_up, run), name=f"a2a clean up {execution.task_id}")
     try:
-        await asyncio.wait({work}, timeout=execution.workshop.options.cancel_timeout or None)
+        await asyncio.wait({work}, timeout=execution.engine.options.cancel_timeout or None)
     finally:
         late = not work.done()
         if late:
@@ -102,7 +102,7 @@ async def _cleaned_up(
         return
     try:
         work.result()
-    except (A2AError, Moved):
+    except (A2AError, OwnershipLostError):
         raise
     except (Exception, asyncio.CancelledError):
         log.exception("cancelling task %s: the executor's cancel failed; its run is ended", execution.task_id)
@@ -133,9 +133,9 @@ async def stop(execution: Execution) -> None:
 
 async def _stop(execution: Execution) -> None:
     if execution.ending is not None:
-        await asyncio.wait({execution.ending}, timeout=execution.workshop.options.patience)
+        await asyncio.wait({execution.ending}, timeout=execution.engine.options.patience)
     execution.stopping = True
-    resumes = execution.workshop.resumes and execution.current is not None
+    resumes = execution.engine.resumes and execution.current is not None
     await execution.halt()
     task = execution.task
     if task is None or execution.copy.lost or execution.copy.writer is None:

@@ -18,29 +18,29 @@ from a2a_bridge.core.call import EVENT_PARAMETER, CallContext, left_out
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, invalid_params, task_not_found
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import asked_after, event_id, number_of
+from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.clock import Clock, SystemClock
 from a2a_bridge.hosting.decorator import Agent
-from a2a_bridge.hosting.elsewhere import BEGUN, Outside
-from a2a_bridge.hosting.execution import Execution, Workshop, log
-from a2a_bridge.hosting.executions import Elsewhere, Executions
+from a2a_bridge.hosting.event_checks import ExecutorError, direct_answer
+from a2a_bridge.hosting.execution import EngineContext, Execution, log
+from a2a_bridge.hosting.executions import Executions, NotOwnerError
+from a2a_bridge.hosting.idempotency import AlreadySentError, Idempotency
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.options import DEFAULT, EngineOptions
+from a2a_bridge.hosting.pending_send import Wants
 from a2a_bridge.hosting.ports import PushSender, Scope, Store, TaskQuery, scope_of
 from a2a_bridge.hosting.push_configs import PushConfigs
-from a2a_bridge.hosting.reading import Readers
+from a2a_bridge.hosting.reading import EventReaders
 from a2a_bridge.hosting.recovery import Recovery, goes_on
 from a2a_bridge.hosting.refusals import broken, closing, not_cancelable
-from a2a_bridge.hosting.remote import Colleagues
-from a2a_bridge.hosting.repeats import Known, Repeats
+from a2a_bridge.hosting.remote_tasks import BEGUN, RemoteTasks
+from a2a_bridge.hosting.replica_calls import ReplicaCalls
 from a2a_bridge.hosting.run import Run
-from a2a_bridge.hosting.seen import as_seen
 from a2a_bridge.hosting.sending import Accepted, Sending, check_names
-from a2a_bridge.hosting.shape import Misbehaviour, direct_answer
 from a2a_bridge.hosting.stores.memory import MemoryStore
-from a2a_bridge.hosting.ticket import Wants
 from a2a_bridge.hosting.timeouts import TOO_LONG, too_late
-from a2a_bridge.hosting.views import AT_REST, Place, cut_history, history_limit, with_history
-from a2a_bridge.hosting.working_copy import Moved, Shown
+from a2a_bridge.hosting.views import AT_REST, QueuePosition, cut_history, history_limit, with_history
+from a2a_bridge.hosting.working_copy import OwnershipLostError, Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _PAGE = 50
@@ -68,7 +68,7 @@ class Engine:
         clock = clock or SystemClock()
         # Not `or`: an empty store may well be false.
         self._store: Store = MemoryStore(clock=clock) if store is None else store
-        self._shop = Workshop(
+        self._context = EngineContext(
             executor=agent.executor,
             store=self._store,
             clock=clock,
@@ -81,18 +81,20 @@ class Engine:
         self.get_task_push_notification_config = self._push.get_task_push_notification_config
         self.list_task_push_notification_configs = self._push.list_task_push_notification_configs
         self.delete_task_push_notification_config = self._push.delete_task_push_notification_config
-        self._executions = Executions(self._shop)
-        self._readers = Readers(self._store, self._shown)
-        self._sending = Sending(agent, self._shop, self._executions, self._readers, self._push)
-        self._repeats = None
+        self._executions = Executions(self._context)
+        self._readers = EventReaders(self._store, self._shown)
+        self._sending = Sending(agent, self._context, self._executions, self._readers, self._push)
+        self._idempotency = None
         self._reply = None
         if options.idempotent_sends:
-            self._repeats = Repeats(self._store, self._sending, self._readers)
+            self._idempotency = Idempotency(self._store, self._sending, self._readers)
         else:
             self._reply = getattr(agent.executor, "reply", None)
         self._recovery = Recovery(self._store, self._sending.recover)
-        self._colleagues = None if self._store.remote is None else Colleagues(self._store.remote)
-        self._outside = None if self._colleagues is None else Outside(self._colleagues, self, self._readers)
+        self._replica_calls = None if self._store.remote is None else ReplicaCalls(self._store.remote)
+        self._remote_tasks = (
+            None if self._replica_calls is None else RemoteTasks(self._replica_calls, self, self._readers)
+        )
         self._closing = False
 
     @property
@@ -106,8 +108,8 @@ class Engine:
         It returns at once. A call about a task that has not been taken over yet takes it over, or is answered from the
         store.
         """
-        if self._colleagues is not None:
-            self._colleagues.serve(self)
+        if self._replica_calls is not None:
+            self._replica_calls.serve(self)
         self._recovery.start()
 
     @property
@@ -126,7 +128,7 @@ class Engine:
     ) -> hub.SendMessageResponse:
         """Spec 3.1.1. Waits for the end or an interruption unless told to return immediately.
 
-        here: raises Elsewhere for a task that another replica works on, instead of asking it.
+        here: raises NotOwnerError for a task that another replica works on, instead of asking it.
         A message to a task that is being worked on waits until that run ends. If the task ends with it, the
         answer is UNSUPPORTED_OPERATION, as for any message to a task that has ended.
         """
@@ -142,16 +144,16 @@ class Engine:
         answer: hub.SendMessageResponse | None
         try:
             # In two ways, because one await less is to be seen in a direct reply.
-            if self._repeats is None:
+            if self._idempotency is None:
                 accepted = await self._sending.work_on(request, context, wants)
             else:
                 accepted = await self._work_on(request, context, wants)
-        except Known as known:
+        except AlreadySentError as known:
             answer = await self._answered_before(known, scope_of(request, context), wants)
-        except Elsewhere as other:
-            if here or self._outside is None:
+        except NotOwnerError as other:
+            if here or self._remote_tasks is None:
                 raise
-            return await self._outside.send(other, request, context)
+            return await self._remote_tasks.send(other, request, context)
         else:
             answer = await self._answer(accepted, request, context)
         if answer is None:
@@ -163,7 +165,7 @@ class Engine:
     async def send_here(
         self, request: hub.SendMessageRequest, context: CallContext, /
     ) -> hub.SendMessageResponse:
-        """The same, unless another replica works on the task: then it raises Elsewhere."""
+        """The same, unless another replica works on the task: then it raises NotOwnerError."""
         return await self.send_message(request, context, here=True)
 
     async def send_streaming_message(
@@ -183,14 +185,14 @@ class Engine:
             return
         try:
             accepted = await self._work_on(request, context, Wants.STREAM)
-        except Known as known:
+        except AlreadySentError as known:
             async for event in self._shown_before(known, scope_of(request, context), context):
                 yield event if limit is None else with_history(event, limit)
             return
-        except Elsewhere as other:
-            if self._outside is None:
+        except NotOwnerError as other:
+            if self._remote_tasks is None:
                 raise
-            async for event in self._outside.stream(other, request, context):
+            async for event in self._remote_tasks.stream(other, request, context):
                 yield event if limit is None else with_history(event, limit)
             return
         reading, snapshot = accepted.reading, accepted.snapshot
@@ -216,15 +218,15 @@ class Engine:
 
     async def stream_here(
         self, request: hub.SendMessageRequest, context: CallContext, /
-    ) -> tuple[Shown, Place]:
-        """Takes a message to a task for another replica, whose caller reads the events there. Raises Elsewhere."""
+    ) -> tuple[Shown, QueuePosition]:
+        """Takes a message to a task for another replica, whose caller reads the events there. Raises NotOwnerError."""
         if self._closing:
             raise closing()
         if request.HasField("configuration"):
             await self._sending.check(request)
         try:
             accepted = await self._work_on(request, context, Wants.STREAM)
-        except Known as known:
+        except AlreadySentError as known:
             if known.shown is None:
                 raise broken("a task was expected") from None
             return known.shown, BEGUN
@@ -241,11 +243,11 @@ class Engine:
         seconds = self._options.run_timeout or self._options.silence_timeout
         try:
             async with asyncio.timeout(seconds or None) as limit:
-                message = await reply(Run(as_seen(request), context, task_id, context_id))
+                message = await reply(Run(for_agent(request), context, task_id, context_id))
             return direct_answer(message, task_id, context_id)
         except A2AError:
             raise
-        except Misbehaviour as error:
+        except ExecutorError as error:
             raise broken(f"the agent broke the protocol: {error}") from None
         except Exception as error:
             if limit.expired():
@@ -254,12 +256,12 @@ class Engine:
             raise internal_error() from error
 
     async def _work_on(self, request: hub.SendMessageRequest, context: CallContext, wants: Wants) -> Accepted:
-        if self._repeats is None or not request.message.message_id:
+        if self._idempotency is None or not request.message.message_id:
             return await self._sending.work_on(request, context, wants)
-        if request.message.task_id and self._outside is not None:
+        if request.message.task_id and self._remote_tasks is not None:
             # Whoever works on the task notes the message, too.
             await self._executions.look(scope_of(request, context), request.message.task_id)
-        return await self._repeats.work_on(request, context, wants)
+        return await self._idempotency.work_on(request, context, wants)
 
     async def _answer(
         self, accepted: Accepted, request: hub.SendMessageRequest, context: CallContext
@@ -269,11 +271,13 @@ class Engine:
         except asyncio.CancelledError:
             accepted.execution.abandon(accepted.ticket)
             raise
-        if self._repeats is not None and answer is not None and answer.HasField("message"):
-            await self._repeats.stored(request, context)
+        if self._idempotency is not None and answer is not None and answer.HasField("message"):
+            await self._idempotency.stored(request, context)
         return answer
 
-    async def _answered_before(self, known: Known, scope: Scope, wants: Wants) -> hub.SendMessageResponse:
+    async def _answered_before(
+        self, known: AlreadySentError, scope: Scope, wants: Wants
+    ) -> hub.SendMessageResponse:
         """The answer to a message that was worked on before."""
         if known.shown is None:
             return known.answer or hub.SendMessageResponse()
@@ -283,7 +287,7 @@ class Engine:
         return hub.SendMessageResponse(task=task)
 
     async def _shown_before(
-        self, known: Known, scope: Scope, context: CallContext
+        self, known: AlreadySentError, scope: Scope, context: CallContext
     ) -> AsyncGenerator[hub.StreamResponse, None]:
         """The stream of a message that was worked on before: its answer, or its task and what follows."""
         if known.shown is None:
@@ -345,20 +349,20 @@ class Engine:
         """Spec 3.1.5. All who cancel at once get the canceled task; whoever comes later, TASK_NOT_CANCELABLE."""
         try:
             return await self.cancel_here(request, context)
-        except Elsewhere as other:
-            if self._outside is None:
+        except NotOwnerError as other:
+            if self._remote_tasks is None:
                 raise
-            return await self._outside.cancel(other, request, context)
+            return await self._remote_tasks.cancel(other, request, context)
 
     async def cancel_here(self, request: hub.CancelTaskRequest, context: CallContext, /) -> hub.Task:
-        """The same, unless another replica works on the task: then it raises Elsewhere."""
+        """The same, unless another replica works on the task: then it raises NotOwnerError."""
         if self._closing:
             raise closing()
         execution = await self._executions.enter(
             scope_of(request, context), request.id, lambda one: not_cancelable(one.task_id)
         )
         try:
-            run = Run(as_seen(request), context, execution.task_id, execution.context_id)
+            run = Run(for_agent(request), context, execution.task_id, execution.context_id)
             return await execution.cancel(run)
         finally:
             execution.leave()
@@ -408,7 +412,7 @@ class Engine:
         ):
             try:
                 return await live.copy.shown()
-            except Moved:
+            except OwnershipLostError:
                 log.debug("task %s has moved while it was read", task_id)
         stored = await self._store.get(scope, task_id)
         if stored is None:
@@ -447,8 +451,8 @@ class Engine:
         self._executions.closed = True
         left = list(self._executions)
         await asyncio.gather(*(execution.stop() for execution in left))
-        if self._repeats is not None:
-            await self._repeats.close(self._options.patience)
+        if self._idempotency is not None:
+            await self._idempotency.close(self._options.patience)
         await self._written(left)
         self._readers.end(closing())
 
@@ -456,7 +460,7 @@ class Engine:
         task = execution.task
         return (
             self._store.remote is not None
-            and self._shop.resumes
+            and self._context.resumes
             and task is not None
             and goes_on(task)
             and not execution.awaited
@@ -471,7 +475,7 @@ class Engine:
             for one in late:
                 one.cancel()
             for error in await asyncio.gather(*waiting, return_exceptions=True):
-                if isinstance(error, Exception) and not isinstance(error, Moved):
+                if isinstance(error, Exception) and not isinstance(error, OwnershipLostError):
                     log.error("the end of a task could not be stored: %s", error)
 
     def _require_streaming(self) -> None:

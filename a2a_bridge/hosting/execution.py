@@ -23,14 +23,14 @@ from a2a_bridge.hosting import cancelling, producing
 from a2a_bridge.hosting.clock import Clock
 from a2a_bridge.hosting.executor import AgentExecutor
 from a2a_bridge.hosting.options import EngineOptions
-from a2a_bridge.hosting.ports import Gap, Scope, Store, Stored, VersionConflict
+from a2a_bridge.hosting.pending_send import PendingSend, Wants
+from a2a_bridge.hosting.ports import GapError, Scope, Store, Stored, VersionConflictError
 from a2a_bridge.hosting.pressure import Pressure
 from a2a_bridge.hosting.recovery import take_up
 from a2a_bridge.hosting.refusals import already_ended, changed_hands, closing
 from a2a_bridge.hosting.run import Run
-from a2a_bridge.hosting.ticket import Ticket, Wants
 from a2a_bridge.hosting.views import AT_REST, state_of
-from a2a_bridge.hosting.working_copy import Moved, WorkingCopy, as_answer
+from a2a_bridge.hosting.working_copy import OwnershipLostError, WorkingCopy, as_answer
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")
@@ -40,7 +40,7 @@ _AGAIN = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
+class EngineContext:
     """What executions work with. The same for all of an engine.
 
     push: whether events go to the outbox. reply: answers messages to no task, in place of `execute`.
@@ -73,7 +73,7 @@ class Execution:
 
     def __init__(
         self,
-        workshop: Workshop,
+        engine: EngineContext,
         scope: Scope,
         task_id: str,
         context_id: str,
@@ -81,16 +81,16 @@ class Execution:
         pressure: Pressure,
         stored: Stored | None = None,
     ) -> None:
-        self.workshop = workshop
+        self.engine = engine
         self.pressure = pressure
         self.scope = scope
         self.task_id = task_id
         self.context_id = context_id
-        self.copy = WorkingCopy(workshop.store, scope, task_id, self._on_lost, stored, push=workshop.push)
+        self.copy = WorkingCopy(engine.store, scope, task_id, self._on_lost, stored, push=engine.push)
         self.producer: asyncio.Task[None] | None = None
         self.ending: asyncio.Task[None] | None = None
-        self.waiting: deque[Ticket] = deque()
-        self.current: Ticket | None = None
+        self.waiting: deque[PendingSend] = deque()
+        self.current: PendingSend | None = None
         self.visits = 0
         self.joining = 0
         self.unwritten = 0
@@ -101,7 +101,7 @@ class Execution:
         self.handed_over = False
         self._on_idle = on_idle
         #: accepted and not answered yet
-        self._tickets: list[Ticket] = []
+        self._tickets: list[PendingSend] = []
         self._rescue: asyncio.Task[None] | None = None
         self._resting = False
         #: the task begins here, so that where it is not stored it never was
@@ -137,7 +137,7 @@ class Execution:
         return self.stopping and not (self.task is not None and self.copy.writable)
 
     async def hold(self) -> None:
-        """Makes sure that nobody else writes the task. Raises VersionConflict, A2AError UNAVAILABLE."""
+        """Makes sure that nobody else writes the task. Raises VersionConflictError, A2AError UNAVAILABLE."""
         await self.copy.hold(self.tell_idle)
 
     def let_go(self) -> None:
@@ -156,7 +156,7 @@ class Execution:
         """Returns when all that is known of the task may be shown. Raises A2AError UNAVAILABLE."""
         try:
             await self.copy.settled()
-        except Moved:
+        except OwnershipLostError:
             raise changed_hands() from None
 
     def leave(self) -> None:
@@ -171,10 +171,10 @@ class Execution:
             raise already_ended(self.task_id)
         try:
             await self.copy.join(message)
-        except VersionConflict:
+        except VersionConflictError:
             raise changed_hands() from None
 
-    def submit(self, ticket: Ticket) -> None:
+    def submit(self, ticket: PendingSend) -> None:
         """Queues a message for the executor. Whoever calls it may find it worked off when it returns."""
         if self._tickets:
             self._tickets = [one for one in self._tickets if not one.answer.done()]
@@ -185,14 +185,14 @@ class Execution:
         if self.producer is None or self.producer.done():
             self._produce()
 
-    def accompany(self, first: Ticket, wants: Wants) -> Ticket:
+    def attach(self, first: PendingSend, wants: Wants) -> PendingSend:
         """A further ticket for a message whose run is not over."""
-        ticket = Ticket(first.run, first.message, wants)
+        ticket = PendingSend(first.run, first.message, wants)
         ticket.begun_at = first.begun_at
-        if first.fellows is None:
-            first.fellows = [first]
-        first.fellows.append(ticket)
-        ticket.fellows = first.fellows
+        if first.waiters is None:
+            first.waiters = [first]
+        first.waiters.append(ticket)
+        ticket.waiters = first.waiters
         self._tickets.append(ticket)
         if self.task is not None:
             state = self.task.status.state
@@ -201,7 +201,7 @@ class Execution:
                 self.settle(ticket)
         return ticket
 
-    def abandon(self, ticket: Ticket) -> None:
+    def abandon(self, ticket: PendingSend) -> None:
         """The sender of a message has gone. A run that has not made a task has nobody to work for."""
         alone = all(one is ticket or one.answer.done() for one in ticket.all())
         if self.task is None and not self.creating and alone and self.producer is not None:
@@ -239,7 +239,7 @@ class Execution:
         if producer is None or producer.done():
             return
         producer.cancel()
-        _, deaf = await asyncio.wait({producer}, timeout=self.workshop.options.patience)
+        _, deaf = await asyncio.wait({producer}, timeout=self.engine.options.patience)
         if deaf:
             log.error("the executor of task %s ignores its cancellation", self.task_id)
 
@@ -271,13 +271,13 @@ class Execution:
                     continue
                 self.current = ticket
                 ticket.begun_at = self.copy.last
-                if ticket.fellows is not None:
-                    for one in ticket.fellows:
+                if ticket.waiters is not None:
+                    for one in ticket.waiters:
                         one.begun_at = ticket.begun_at
                 await producing.perform(self, ticket)
                 self.current = None
                 ticket.end()
-        except Moved:
+        except OwnershipLostError:
             log.debug("the run of task %s gave way", self.task_id)
 
     def _producer_done(self, producer: asyncio.Task[None]) -> None:
@@ -313,7 +313,7 @@ class Execution:
 
     # ------------------------------------------------------------------ answers
 
-    def settle(self, ticket: Ticket) -> None:
+    def settle(self, ticket: PendingSend) -> None:
         """Answers with the task as it is now, if the sender still waits for it."""
         if ticket.decided or ticket.answer.done():
             return
@@ -322,7 +322,7 @@ class Execution:
         else:
             self.deliver(ticket, hub.SendMessageResponse(task=self.task))
 
-    def deliver(self, ticket: Ticket, answer: hub.SendMessageResponse | A2AError) -> None:
+    def deliver(self, ticket: PendingSend, answer: hub.SendMessageResponse | A2AError) -> None:
         """Gives an answer that says something about the task, as soon as that is durable."""
         if not self.copy.pending:
             ticket.settle(answer)
@@ -330,7 +330,7 @@ class Execution:
 
         def tell(error: Exception | None) -> None:
             # What has moved elsewhere is answered from there, see `_rescue_callers`.
-            if not isinstance(error, Moved):
+            if not isinstance(error, OwnershipLostError):
                 ticket.settle(answer if error is None else as_answer(error))
 
         ticket.decided = True
@@ -381,12 +381,12 @@ class Execution:
         return self.busy
 
     def _rested(self, error: Exception | None) -> None:
-        if error is None or isinstance(error, Moved):
+        if error is None or isinstance(error, OwnershipLostError):
             self._resting = False
             self.tell_idle()
         else:
             log.warning("what happened to task %s waits for its store", self.task_id)
-            self.workshop.clock.call_later(_AGAIN, lambda: self._rested(None))
+            self.engine.clock.call_later(_AGAIN, lambda: self._rested(None))
 
     def _on_lost(self) -> None:
         log.warning("task %s was changed elsewhere; its run here ends", self.task_id)
@@ -399,7 +399,7 @@ class Execution:
     async def _rescue_callers(self) -> None:
         """Callers get what somebody else has made of the task."""
         try:
-            stored = await self.workshop.store.get(self.scope, self.task_id)
+            stored = await self.engine.store.get(self.scope, self.task_id)
         except A2AError as error:
             self.give_up(error)
             return
@@ -418,14 +418,14 @@ class Execution:
 
     async def _outcome(self, stored: Stored) -> hub.Task:
         """The task when whoever works on it now has brought it to rest."""
-        store = self.workshop.store
+        store = self.engine.store
         while stored.task.status.state not in AT_REST:
             subscription = store.subscribe(self.task_id, stored.last)
             try:
                 while events := await subscription.take():
                     if any(state_of(event) in AT_REST for event in events):
                         break
-            except Gap:
+            except GapError:
                 log.debug("events of task %s are lost; it is looked at as it is", self.task_id)
             finally:
                 subscription.close()

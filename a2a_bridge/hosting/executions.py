@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason, task_not_found
-from a2a_bridge.hosting.execution import Execution, Workshop
-from a2a_bridge.hosting.ports import Scope, VersionConflict
+from a2a_bridge.hosting.execution import EngineContext, Execution
+from a2a_bridge.hosting.ports import Scope, VersionConflictError
 from a2a_bridge.hosting.pressure import Pressure
 from a2a_bridge.hosting.refusals import changed_hands, closing, too_many_tasks
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -20,7 +20,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 _LOOKS = 3
 
 
-class Elsewhere(A2AError):  # noqa: N818  what it says is its name
+class NotOwnerError(A2AError):
     """Another live replica works on the task, or on the message. To callers: UNAVAILABLE.
 
     task: as it was when this was found; None for a message that has not led to one yet.
@@ -36,10 +36,10 @@ class Elsewhere(A2AError):  # noqa: N818  what it says is its name
 class Executions:
     """All that are live."""
 
-    def __init__(self, workshop: Workshop) -> None:
-        self._workshop = workshop
+    def __init__(self, engine: EngineContext) -> None:
+        self._engine = engine
         self._live: dict[str, Execution] = {}
-        self._pressure = Pressure(workshop.store.memory, self)
+        self._pressure = Pressure(engine.store.memory, self)
         #: how many of them each scope has
         self._at_work: dict[Scope, int] = {}
         #: no further ones come to life: who stops those that are there has to know them all
@@ -62,28 +62,28 @@ class Executions:
         """
         if self.closed:
             raise closing()
-        full = self._workshop.store.memory.refusal()
+        full = self._engine.store.memory.refusal()
         if full is not None:
             raise full
-        most = self._workshop.options.tasks
+        most = self._engine.options.tasks
         at_work = self._at_work.get(scope, 0)
         if at_work >= most > 0:
             raise too_many_tasks(most)
-        execution = Execution(self._workshop, scope, task_id, context_id, self._on_idle, self._pressure)
+        execution = Execution(self._engine, scope, task_id, context_id, self._on_idle, self._pressure)
         self._at_work[scope] = at_work + 1
         self._live[task_id] = execution
         return execution
 
     def crowded(self, execution: Execution) -> bool:
         """Whether its scope has more tasks at work than it may, so that no further one of them may be worked on."""
-        return self._at_work.get(execution.scope, 0) > self._workshop.options.tasks > 0
+        return self._at_work.get(execution.scope, 0) > self._engine.options.tasks > 0
 
     async def enter(self, scope: Scope, task_id: str, ended: Callable[[Execution], A2AError]) -> Execution:
         """The execution of a task, held and visited: the caller has to `leave` it.
 
-        Raises TASK_NOT_FOUND, what `ended` gives for a task that has ended, Elsewhere, and UNAVAILABLE.
+        Raises TASK_NOT_FOUND, what `ended` gives for a task that has ended, NotOwnerError, and UNAVAILABLE.
         """
-        refusal = self._workshop.store.refusal()
+        refusal = self._engine.store.refusal()
         for _ in range(_LOOKS):
             execution = await self._found(scope, task_id)
             if execution.ended:
@@ -97,7 +97,7 @@ class Executions:
             execution.visits += 1
             try:
                 await execution.hold()
-            except VersionConflict:
+            except VersionConflictError:
                 self._drop(execution)
             except BaseException:
                 self._drop(execution)
@@ -107,27 +107,25 @@ class Executions:
         raise changed_hands()
 
     async def look(self, scope: Scope, task_id: str) -> None:
-        """Raises Elsewhere when another live replica works on the task."""
+        """Raises NotOwnerError when another live replica works on the task."""
         if self.get(scope, task_id) is None:
-            stored = await self._workshop.store.get(scope, task_id)
+            stored = await self._engine.store.get(scope, task_id)
             if stored is not None and stored.holder and self.get(scope, task_id) is None:
-                raise Elsewhere(stored.holder, stored.task)
+                raise NotOwnerError(stored.holder, stored.task)
 
     async def _found(self, scope: Scope, task_id: str) -> Execution:
-        """The execution of a task: the live one, else one over what is stored. Raises TASK_NOT_FOUND, Elsewhere."""
+        """The execution of a task: the live one, else one over what is stored. Raises TASK_NOT_FOUND, NotOwnerError."""
         execution = self.get(scope, task_id)
         if execution is not None and execution.task is not None and not execution.copy.lost:
             return execution
-        stored = await self._workshop.store.get(scope, task_id)
+        stored = await self._engine.store.get(scope, task_id)
         # Somebody may have brought it to life in the meantime.
         execution = self.get(scope, task_id)
         if stored is not None and (execution is None or execution.copy.lost):
             if stored.holder:
-                raise Elsewhere(stored.holder, stored.task)
+                raise NotOwnerError(stored.holder, stored.task)
             context_id = stored.task.context_id
-            return Execution(
-                self._workshop, scope, task_id, context_id, self._on_idle, self._pressure, stored
-            )
+            return Execution(self._engine, scope, task_id, context_id, self._on_idle, self._pressure, stored)
         if execution is None or execution.task is None or execution.copy.lost:
             raise task_not_found(task_id)
         return execution

@@ -19,14 +19,14 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.ports import Letter, Outbox, Parcel, Registered
+from a2a_bridge.push.ports import Delivery, Outbox, OutboxEntry, Registered
 
 __all__ = [
-    "Gap",
-    "Gone",
-    "Letter",
+    "Delivery",
+    "GapError",
     "Outbox",
-    "Parcel",
+    "OutboxEntry",
+    "OwnerLostError",
     "PushConfigStore",
     "PushSender",
     "Registered",
@@ -40,7 +40,7 @@ __all__ = [
     "TaskPage",
     "TaskQuery",
     "TaskWriter",
-    "VersionConflict",
+    "VersionConflictError",
     "scope_of",
 ]
 
@@ -58,15 +58,15 @@ class Stored(NamedTuple):
     holder: str = ""
 
 
-class VersionConflict(Exception):  # noqa: N818  the domain's word is the better name
+class VersionConflictError(Exception):
     """The task was changed, taken over or created by somebody else in the meantime."""
 
 
-class Gap(Exception):  # noqa: N818  it is no error of anybody's
+class GapError(Exception):
     """Events after the position asked for are no longer kept, or the position lies beyond the last one."""
 
 
-class Gone(A2AError):  # noqa: N818  what it says is its name
+class OwnerLostError(A2AError):
     """The replica that was asked is dead, or does not hold the task any more. To callers: UNAVAILABLE."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class TaskPage(NamedTuple):
     left_out: int = 0
 
 
-#: told when what was waited for is durable (None), or why it never will be: VersionConflict, or A2AError UNAVAILABLE
+#: told when what was waited for is durable (None), or why it never will be: VersionConflictError, or A2AError UNAVAILABLE
 Synced = Callable[[Exception | None], None]
 
 
@@ -141,7 +141,7 @@ class TaskWriter(Protocol):
         ...
 
     async def synced(self) -> None:
-        """Waits for the same. Raises VersionConflict, A2AError UNAVAILABLE when the store does not work."""
+        """Waits for the same. Raises VersionConflictError, A2AError UNAVAILABLE when the store does not work."""
         ...
 
     async def room(self) -> None:
@@ -164,7 +164,7 @@ class Subscription(Protocol):
     async def take(self) -> Sequence[hub.StreamResponse]:
         """The next events, at least one; empty at the end. The events are shared: treat them as immutable.
 
-        Raises Gap, and A2AError when the task's events ended with an error or this reader was too slow.
+        Raises GapError, and A2AError when the task's events ended with an error or this reader was too slow.
         """
         ...
 
@@ -239,7 +239,7 @@ class Remote(Protocol):
     """Other replicas on the same store."""
 
     async def ask(self, holder: str, command: bytes, seconds: float | None, /) -> bytes:
-        """Has another replica do something. Raises Gone when it is dead, A2AError UNAVAILABLE when it does not answer."""
+        """Has another replica do something. Raises OwnerLostError when it is dead, A2AError UNAVAILABLE when it does not answer."""
         ...
 
     def serve(self, handler: Callable[[bytes], Awaitable[bytes]], /) -> None:
@@ -280,7 +280,7 @@ class Store(Protocol):
     ) -> TaskWriter:
         """The writer of a task that nobody alive holds. Returns when the hold is durable.
 
-        Raises VersionConflict when the task is not at that version any more, or is held.
+        Raises VersionConflictError when the task is not at that version any more, or is held.
         """
         ...
 

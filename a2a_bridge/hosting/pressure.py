@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.hosting.timeouts import broken_off
-from a2a_bridge.hosting.working_copy import Moved
+from a2a_bridge.hosting.working_copy import OwnershipLostError
 from a2a_bridge.memory import MemoryAccount
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Pressure:
         self._ending: asyncio.Task[None] | None = None
 
     async def relieved(self, execution: Execution) -> None:
-        """Returns when a run may go on; may end it. Raises Moved."""
+        """Returns when a run may go on; may end it. Raises OwnershipLostError."""
         try:
             await execution.copy.settled()
         except A2AError:
@@ -74,5 +74,5 @@ async def _end(execution: Execution) -> None:
     log.warning("task %s, of %d bytes: %s", execution.task_id, _size(execution), FULL)
     error = A2AError(Reason.RESOURCE_EXHAUSTED, FULL, blame=Blame.SELF)
     await asyncio.shield(execution.end(broken_off(execution, ticket, error)))
-    with suppress(A2AError, Moved):
+    with suppress(A2AError, OwnershipLostError):
         await execution.copy.settled()

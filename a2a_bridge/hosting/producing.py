@@ -18,13 +18,13 @@ from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge.core.lifecycle import IllegalTransition
 from a2a_bridge.core.messages import RUNNING
 from a2a_bridge.hosting import timeouts
+from a2a_bridge.hosting.agent_view import task_for_agent
+from a2a_bridge.hosting.event_checks import ExecutorError, direct_answer, own_artifact, own_status, own_task
 from a2a_bridge.hosting.executor import Event
+from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.refusals import broken
 from a2a_bridge.hosting.run import Run
-from a2a_bridge.hosting.seen import task_as_seen
-from a2a_bridge.hosting.shape import Misbehaviour, direct_answer, own_artifact, own_status, own_task
-from a2a_bridge.hosting.ticket import Ticket, Wants
-from a2a_bridge.hosting.working_copy import Moved
+from a2a_bridge.hosting.working_copy import OwnershipLostError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ UNFINISHED = "the agent ended without finishing the task"
 CRASHED = "the agent failed while working on the task"
 
 
-async def perform(execution: Execution, ticket: Ticket) -> None:
-    """One run, from its first event to the state it leaves the task in. Raises Moved."""
+async def perform(execution: Execution, ticket: PendingSend) -> None:
+    """One run, from its first event to the state it leaves the task in. Raises OwnershipLostError."""
     run = ticket.run
     if execution.copy.task is not None:
-        run.task = task_as_seen(execution.copy.snapshot())
+        run.task = task_for_agent(execution.copy.snapshot())
     try:
         await _consume(execution, ticket, _begun(execution, ticket))
     except asyncio.CancelledError:
@@ -56,11 +56,11 @@ async def perform(execution: Execution, ticket: Ticket) -> None:
             return
         log.warning("the run of task %s cancelled itself", execution.task_id)
         _broken_off(execution, ticket, CRASHED, internal_error())
-    except Moved:
+    except OwnershipLostError:
         raise
     except A2AError as error:
         _broken_off(execution, ticket, error.message, error)
-    except (Misbehaviour, IllegalTransition) as error:
+    except (ExecutorError, IllegalTransition) as error:
         if execution.ended:
             log.warning("events after the end of task %s are dropped: %s", execution.task_id, error)
         else:
@@ -73,28 +73,28 @@ async def perform(execution: Execution, ticket: Ticket) -> None:
         _finished(execution, ticket)
 
 
-def _begun(execution: Execution, ticket: Ticket) -> AsyncIterator[Event]:
-    workshop = execution.workshop
+def _begun(execution: Execution, ticket: PendingSend) -> AsyncIterator[Event]:
+    engine = execution.engine
     if ticket.resumes:
         resume: Callable[[Run], AsyncIterator[Event]]
-        resume = getattr(workshop.executor, "resume")  # noqa: B009  optional member
+        resume = getattr(engine.executor, "resume")  # noqa: B009  optional member
         return resume(ticket.run)
-    if workshop.reply is not None and execution.copy.task is None:
-        return _replied(workshop.reply(ticket.run))
-    return workshop.executor.execute(ticket.run)
+    if engine.reply is not None and execution.copy.task is None:
+        return _replied(engine.reply(ticket.run))
+    return engine.executor.execute(ticket.run)
 
 
 async def _replied(answer: Awaitable[hub.Message]) -> AsyncIterator[Event]:
     yield await answer
 
 
-async def _consume(execution: Execution, ticket: Ticket, events: AsyncIterator[Event]) -> None:
+async def _consume(execution: Execution, ticket: PendingSend, events: AsyncIterator[Event]) -> None:
     if not hasattr(events, "__aiter__"):
         # `async def execute` without a `yield` in it: the commonest mistake there is.
         close = getattr(events, "close", None)
         if close is not None:
             close()
-        raise Misbehaviour(f"execute gave a {type(events).__name__}; it must be an async generator")
+        raise ExecutorError(f"execute gave a {type(events).__name__}; it must be an async generator")
     count = 0
     copy = execution.copy
     pressure = execution.pressure
@@ -109,7 +109,7 @@ async def _consume(execution: Execution, ticket: Ticket, events: AsyncIterator[E
                 await _register(execution, ticket)
             take(execution, event, ticket)
             if copy.lost:
-                raise Moved
+                raise OwnershipLostError
             count += 1
             if count % _STRETCH == 0:
                 await asyncio.sleep(0)
@@ -127,19 +127,19 @@ async def _consume(execution: Execution, ticket: Ticket, events: AsyncIterator[E
             await closing()
 
 
-async def _register(execution: Execution, ticket: Ticket) -> None:
+async def _register(execution: Execution, ticket: PendingSend) -> None:
     """The config that came with the message goes in before the task, because one without a task harms nobody."""
     if ticket.push_config is None:
         return
     execution.creating = True
     try:
-        await execution.workshop.store.push_configs.put(execution.scope, ticket.push_config)
+        await execution.engine.store.push_configs.put(execution.scope, ticket.push_config)
     finally:
         execution.creating = False
     ticket.push_config = None
 
 
-def _finished(execution: Execution, ticket: Ticket) -> None:
+def _finished(execution: Execution, ticket: PendingSend) -> None:
     """The executor has nothing more to say: a direct answer, a task at rest, or a task left lying."""
     task = execution.copy.task
     if task is None:
@@ -155,7 +155,7 @@ def _finished(execution: Execution, ticket: Ticket) -> None:
         fail(execution, UNFINISHED)
 
 
-def _tell_streams(execution: Execution, ticket: Ticket, task: hub.Task) -> None:
+def _tell_streams(execution: Execution, ticket: PendingSend, task: hub.Task) -> None:
     """Ends streams of a run that leaves the task waiting and has not said so: for them it is said once more."""
     silent = ticket.begun_at is not None and execution.asked_at <= ticket.begun_at
     silent = silent and not (execution.canceling or execution.stopping)
@@ -169,7 +169,7 @@ def _tell_streams(execution: Execution, ticket: Ticket, task: hub.Task) -> None:
         take(execution, status, None)
 
 
-def _broken_off(execution: Execution, ticket: Ticket, text: str, error: A2AError) -> None:
+def _broken_off(execution: Execution, ticket: PendingSend, text: str, error: A2AError) -> None:
     if execution.task is None:
         for one in ticket.all():
             one.said = None  # what came before the failure is no answer, to nobody who sends the message again either
@@ -190,20 +190,20 @@ def fail(execution: Execution, text: str) -> None:
     run = Run(hub.SendMessageRequest(), CallContext(), execution.task_id, execution.context_id)
     try:
         take(execution, run.status(hub.TASK_STATE_FAILED, text), None)
-    except (IllegalTransition, Moved):
+    except (IllegalTransition, OwnershipLostError):
         log.debug("task %s ended before it could fail", execution.task_id)
 
 
 # ---------------------------------------------------------------------- events
 
 
-def take(execution: Execution, event: Event, ticket: Ticket | None) -> None:
+def take(execution: Execution, event: Event, ticket: PendingSend | None) -> None:
     """Applies an event. ticket: of the run it is of; None for what is said beside the runs.
 
-    Raises Misbehaviour, IllegalTransition, A2AError RESOURCE_EXHAUSTED.
+    Raises ExecutorError, IllegalTransition, A2AError RESOURCE_EXHAUSTED.
     """
     if ticket is not None and ticket.said is not None:
-        raise Misbehaviour("nothing may follow a direct message")
+        raise ExecutorError("nothing may follow a direct message")
     copy = execution.copy
     match event:
         case hub.TaskArtifactUpdateEvent():
@@ -218,14 +218,14 @@ def take(execution: Execution, event: Event, ticket: Ticket | None) -> None:
                 _begin(execution)
             response = hub.StreamResponse(status_update=event)
             status = response.status_update
-            own_status(status, execution.task_id, execution.context_id, execution.workshop.clock)
+            own_status(status, execution.task_id, execution.context_id, execution.engine.clock)
             copy.advance(response, status)
             _note_question(execution)
             execution.settle_by_state()
         case hub.Task():
             task = hub.Task()
             task.CopyFrom(event)
-            own_task(task, execution.task_id, execution.context_id, execution.workshop.clock)
+            own_task(task, execution.task_id, execution.context_id, execution.engine.clock)
             if copy.task is None:
                 _create(execution, task)
             else:
@@ -234,10 +234,10 @@ def take(execution: Execution, event: Event, ticket: Ticket | None) -> None:
                 execution.settle_by_state()
         case hub.Message():
             if copy.task is not None or ticket is None:
-                raise Misbehaviour("a message cannot follow a task; send it with a status instead")
+                raise ExecutorError("a message cannot follow a task; send it with a status instead")
             ticket.said = direct_answer(event, execution.task_id, execution.context_id)
         case _:
-            raise Misbehaviour(f"{type(event).__name__} is not an event")
+            raise ExecutorError(f"{type(event).__name__} is not an event")
 
 
 def _note_question(execution: Execution) -> None:
@@ -249,7 +249,7 @@ def _note_question(execution: Execution) -> None:
 def _begin(execution: Execution) -> None:
     task = hub.Task(id=execution.task_id, context_id=execution.context_id)
     task.status.state = hub.TASK_STATE_SUBMITTED
-    own_task(task, execution.task_id, execution.context_id, execution.workshop.clock)
+    own_task(task, execution.task_id, execution.context_id, execution.engine.clock)
     _create(execution, task)
 
 

@@ -5,7 +5,7 @@ Rules:
 2. Who repeats a config without an id gets no second one.
 3. A config is kept with the version of the call that registered it: that is what its receiver reads. What that version
    said beside it comes back to callers of older versions.
-4. Answers show a mask for credentials; see a2a_bridge.push.masking.
+4. Answers show a mask for credentials; see a2a_bridge.push.redaction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from a2a_bridge.hosting.ports import PushConfigStore, PushSender, Registered, Sc
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge.push import asides
-from a2a_bridge.push.masking import is_masked, masked, masked_aside, unmask
+from a2a_bridge.push.redaction import is_redacted, redacted, redacted_aside, unredact
 
 _INLINE = "configuration.taskPushNotificationConfig"
 _OLDER = older_versions()
@@ -125,8 +125,8 @@ class PushConfigs:
         page = found[: request.page_size or None]
         token = page[-1].config.id if len(page) < len(found) else ""
         if _version(context):
-            asides.recall(context, [masked_aside(one.aside) for one in page])
-        configs = [masked(one.config) for one in page]
+            asides.recall(context, [redacted_aside(one.aside) for one in page])
+        configs = [redacted(one.config) for one in page]
         return hub.ListTaskPushNotificationConfigsResponse(configs=configs, next_page_token=token)
 
     async def delete_task_push_notification_config(
@@ -156,15 +156,15 @@ class PushConfigs:
         if not config.id:
             for one in await self._configs.list(scope, task_id):
                 config.id = one.config.id
-                if config in (one.config, masked(one.config)):
+                if config in (one.config, redacted(one.config)):
                     known = one.config
                     break
             else:
                 config.id = new_id()
-        elif is_masked(config):
+        elif is_redacted(config):
             found = await self._configs.get(scope, task_id, config.id)
             known = None if found is None else found.config
-        refusal = unmask(config, known)
+        refusal = unredact(config, known)
         if refusal is not None:
             raise _below(path, refusal)
         return Registered(config, version, aside)
@@ -179,8 +179,8 @@ def _version(context: CallContext) -> str:
 def _shown(registered: Registered, context: CallContext) -> hub.TaskPushNotificationConfig:
     """A config as its caller is shown it, what an older one said beside it included."""
     if _version(context):
-        asides.recall(context, masked_aside(registered.aside))
-    return masked(registered.config)
+        asides.recall(context, redacted_aside(registered.aside))
+    return redacted(registered.config)
 
 
 def _below(path: str, refusal: A2AError) -> A2AError:

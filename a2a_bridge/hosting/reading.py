@@ -16,13 +16,13 @@ from a2a_bridge.core.call import EVENT_PARAMETER, RESUME_PARAMETER, CallContext
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import GAP, event_id, mark_gap
-from a2a_bridge.hosting.ports import Gap, Scope, Store, Subscription
-from a2a_bridge.hosting.views import AT_REST, Place, rests, state_of
+from a2a_bridge.hosting.ports import GapError, Scope, Store, Subscription
+from a2a_bridge.hosting.views import AT_REST, QueuePosition, rests, state_of
 from a2a_bridge.hosting.working_copy import Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
-class Readers:
+class EventReaders:
     """All who read. shown: gives a task as it may be shown, or raises TASK_NOT_FOUND."""
 
     def __init__(self, store: Store, shown: Callable[[Scope, str], Awaitable[Shown]]) -> None:
@@ -37,12 +37,12 @@ class Readers:
         """Whether somebody reads the events of a task."""
         return task_id in self._tasks
 
-    def begin(self, scope: Scope, task_id: str, after: int | None, asked: str = "") -> Reading:
+    def begin(self, scope: Scope, task_id: str, after: int | None, asked: str = "") -> EventReader:
         """A reading of what follows an event; close it. after: None for an event that nobody knows.
 
         asked: how the caller named it.
         """
-        return Reading(self, scope, task_id, after, asked)
+        return EventReader(self, scope, task_id, after, asked)
 
     async def outcome(self, scope: Scope, shown: Shown) -> Shown:
         """The task when it has ended or waits for its user."""
@@ -71,10 +71,12 @@ class Readers:
             del self._tasks[task_id]
 
 
-class Reading:
+class EventReader:
     """One caller's way through the events of a task."""
 
-    def __init__(self, readers: Readers, scope: Scope, task_id: str, after: int | None, asked: str) -> None:
+    def __init__(
+        self, readers: EventReaders, scope: Scope, task_id: str, after: int | None, asked: str
+    ) -> None:
         self._readers = readers
         self._scope = scope
         self._task_id = task_id
@@ -82,7 +84,7 @@ class Reading:
         self._subscription = None if after is None else readers.listen(task_id, after)
 
     async def events(
-        self, context: CallContext, ticket: Place | None
+        self, context: CallContext, ticket: QueuePosition | None
     ) -> AsyncGenerator[hub.StreamResponse, None]:
         """What follows, to the event that ends the task or asks for input; the id of each goes into `context.reply`.
 
@@ -106,7 +108,7 @@ class Reading:
                         self._asked = str(number)
                     if subscription is not None:
                         return
-                except Gap:
+                except GapError:
                     self.close()
                 task, last = await self._readers.shown(self._scope, self._task_id)
                 mark_gap(task, self._asked, event_id(last))
@@ -135,7 +137,7 @@ class Reading:
             while self._subscription is not None and (events := await self._subscription.take()):
                 if any(state_of(event) in AT_REST for event in events):
                     return
-        except Gap:
+        except GapError:
             return
 
     def close(self) -> None:

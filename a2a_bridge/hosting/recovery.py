@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import INTERRUPTED, RUNNING
+from a2a_bridge.hosting.agent_view import for_agent
+from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.ports import Scope, Store
 from a2a_bridge.hosting.run import Run
-from a2a_bridge.hosting.seen import as_seen
-from a2a_bridge.hosting.ticket import Ticket, Wants
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 if TYPE_CHECKING:
@@ -141,10 +141,10 @@ def take_up(execution: Execution) -> None:
     task = execution.task
     if task is None or execution.producer is not None or execution.ending is not None:
         return
-    if execution.workshop.resumes and goes_on(task) and not execution.stopping:
+    if execution.engine.resumes and goes_on(task) and not execution.stopping:
         run = resumed(execution.scope, task)
-        run.request = as_seen(run.request)
-        ticket = Ticket(run, run.message, Wants.OUTCOME, resumes=True)
+        run.request = for_agent(run.request)
+        ticket = PendingSend(run, run.message, Wants.OUTCOME, resumes=True)
         ticket.answer.cancel()  # nobody waits for it
         execution.submit(ticket)
     elif task.status.state in RUNNING:

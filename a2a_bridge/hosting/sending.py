@@ -14,19 +14,19 @@ from typing import NamedTuple
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
+from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.decorator import Agent
-from a2a_bridge.hosting.execution import Execution, Workshop
-from a2a_bridge.hosting.executions import Elsewhere, Executions
+from a2a_bridge.hosting.execution import EngineContext, Execution
+from a2a_bridge.hosting.executions import Executions, NotOwnerError
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.modes import deliverable, overlap
+from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.ports import Scope, scope_of
 from a2a_bridge.hosting.push_configs import PushConfigs
-from a2a_bridge.hosting.reading import Readers, Reading
+from a2a_bridge.hosting.reading import EventReader, EventReaders
 from a2a_bridge.hosting.recovery import take_up
 from a2a_bridge.hosting.refusals import already_ended, history_full, too_many_tasks, too_many_waiting
 from a2a_bridge.hosting.run import Run
-from a2a_bridge.hosting.seen import as_seen
-from a2a_bridge.hosting.ticket import Ticket, Wants
 from a2a_bridge.hosting.working_copy import Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -43,9 +43,9 @@ class Accepted(NamedTuple):
     """
 
     execution: Execution
-    ticket: Ticket
+    ticket: PendingSend
     snapshot: Shown | None = None
-    reading: Reading | None = None
+    reading: EventReader | None = None
 
     @property
     def asked(self) -> bool:
@@ -75,10 +75,15 @@ class Sending:
     """The part of an engine that takes messages."""
 
     def __init__(
-        self, agent: Agent, workshop: Workshop, executions: Executions, readers: Readers, push: PushConfigs
+        self,
+        agent: Agent,
+        engine: EngineContext,
+        executions: Executions,
+        readers: EventReaders,
+        push: PushConfigs,
     ) -> None:
         self._output_modes = deliverable(agent.card)
-        self._workshop = workshop
+        self._engine = engine
         self._executions = executions
         self._readers = readers
         self._push = push
@@ -101,11 +106,11 @@ class Sending:
     ) -> Accepted:
         """Has a message worked on. task_id: of the task that it begins, if it begins one.
 
-        Raises what concerns the task: TASK_NOT_FOUND, UNSUPPORTED_OPERATION, RESOURCE_EXHAUSTED, Elsewhere…
+        Raises what concerns the task: TASK_NOT_FOUND, UNSUPPORTED_OPERATION, RESOURCE_EXHAUSTED, NotOwnerError…
         """
         if request.message.task_id:
             return await self._go_on(request, context, wants)
-        refusal = self._workshop.store.refusal()
+        refusal = self._engine.store.refusal()
         if refusal is not None:
             raise refusal
         scope = scope_of(request, context)
@@ -114,8 +119,8 @@ class Sending:
         if request.configuration.HasField("task_push_notification_config"):
             config = await self._push.inline(scope, request, context, task_id)
         execution = self._executions.begin(scope, task_id, request.message.context_id or new_id())
-        run = Run(as_seen(request), context, task_id, execution.context_id)
-        ticket = Ticket(run, request.message, wants, config)
+        run = Run(for_agent(request), context, task_id, execution.context_id)
+        ticket = PendingSend(run, request.message, wants, config)
         reading = self._readers.begin(scope, task_id, 0) if wants is Wants.STREAM else None
         execution.submit(ticket)
         return Accepted(execution, ticket, None, reading)
@@ -129,8 +134,8 @@ class Sending:
         try:
             await self._admit(execution, message)
             await self._join(execution, request, context)
-            run = Run(as_seen(request), context, execution.task_id, execution.context_id)
-            ticket = Ticket(run, message, wants)
+            run = Run(for_agent(request), context, execution.task_id, execution.context_id)
+            ticket = PendingSend(run, message, wants)
             snapshot, reading = None, None
             if wants is Wants.STREAM:
                 snapshot = Shown(execution.copy.snapshot(), execution.copy.last)
@@ -150,7 +155,7 @@ class Sending:
             try:
                 config = await self._push.inline(execution.scope, request, context, execution.task_id)
                 if config is not None:
-                    await self._workshop.store.push_configs.put(execution.scope, config)
+                    await self._engine.store.push_configs.put(execution.scope, config)
             finally:
                 execution.unwritten -= 1
             await execution.join(request.message)
@@ -159,7 +164,7 @@ class Sending:
 
     async def _admit(self, execution: Execution, message: hub.Message) -> None:
         """Raises what speaks against a further message."""
-        options = self._workshop.options
+        options = self._engine.options
         wrong = _elsewhere(execution, message)
         if wrong is not None:
             raise wrong
@@ -179,7 +184,7 @@ class Sending:
                 raise history_full(options.history)
         if execution.producer is None and self._executions.crowded(execution):
             raise too_many_tasks(options.tasks)
-        full = self._workshop.store.memory.refusal()
+        full = self._engine.store.memory.refusal()
         if full is not None:
             raise full
 
@@ -187,7 +192,7 @@ class Sending:
         """Takes over a task that a dead process left; whether it did. Raises UNAVAILABLE when that is not known."""
         try:
             execution = await self._executions.enter(scope, task_id, lambda one: already_ended(one.task_id))
-        except Elsewhere:
+        except NotOwnerError:
             return False
         except A2AError as error:
             if error.reason is Reason.UNAVAILABLE:

@@ -18,7 +18,7 @@ from a2a_bridge.hosting.clock import Timer
 
 if TYPE_CHECKING:
     from a2a_bridge.hosting.execution import Execution
-    from a2a_bridge.hosting.ticket import Ticket
+    from a2a_bridge.hosting.pending_send import PendingSend
 
 log = logging.getLogger("a2a_bridge.hosting")
 
@@ -29,12 +29,12 @@ SILENT = "the agent said nothing for {:g} seconds"
 class Watch:
     """Watches one run."""
 
-    def __init__(self, execution: Execution, ticket: Ticket) -> None:
+    def __init__(self, execution: Execution, ticket: PendingSend) -> None:
         self._execution = execution
         self._ticket = ticket
-        options = execution.workshop.options
+        options = execution.engine.options
         self._silence = options.silence_timeout
-        self._clock = execution.workshop.clock
+        self._clock = execution.engine.clock
         self._silent: Timer | None = None
         self._whole: Timer | None = None
         self._over = False
@@ -77,9 +77,9 @@ class Watch:
         execution.end(broken_off(execution, self._ticket, too_late(text)))
 
 
-def watch(execution: Execution, ticket: Ticket) -> Watch | None:
+def watch(execution: Execution, ticket: PendingSend) -> Watch | None:
     """What watches a run; None where nothing is timed."""
-    options = execution.workshop.options
+    options = execution.engine.options
     if options.run_timeout <= 0 and options.silence_timeout <= 0:
         return None
     return Watch(execution, ticket)
@@ -90,7 +90,7 @@ def too_late(text: str) -> A2AError:
     return A2AError(Reason.DEADLINE_EXCEEDED, text, blame=Blame.SELF)
 
 
-async def broken_off(execution: Execution, ticket: Ticket, error: A2AError) -> None:
+async def broken_off(execution: Execution, ticket: PendingSend, error: A2AError) -> None:
     """Stops a run. Its task fails with the error's text; where there is no task yet, the callers get the error."""
     ticket.run.cancel()
     execution.stopping = True

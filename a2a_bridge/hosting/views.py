@@ -15,7 +15,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 AT_REST = TERMINAL | INTERRUPTED
 
 
-class Place(Protocol):
+class QueuePosition(Protocol):
     """Where a message stands in the queue of its task."""
 
     @property
@@ -24,7 +24,7 @@ class Place(Protocol):
         ...
 
 
-def rests(event: hub.StreamResponse, number: int, ticket: Place | None) -> bool:
+def rests(event: hub.StreamResponse, number: int, ticket: QueuePosition | None) -> bool:
     """Whether a stream ends with an event: it ends the task, or asks for input after this caller's run had begun."""
     if event.HasField("artifact_update"):
         return False

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge.core.lifecycle import advance, advance_to, join
 from a2a_bridge.core.messages import TERMINAL
-from a2a_bridge.hosting.ports import Scope, Store, Stored, Synced, TaskWriter, VersionConflict
+from a2a_bridge.hosting.ports import Scope, Store, Stored, Synced, TaskWriter, VersionConflictError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -26,7 +26,7 @@ class Shown(NamedTuple):
     last: int
 
 
-class Moved(Exception):  # noqa: N818  it is no error: somebody else was first
+class OwnershipLostError(Exception):
     """The task is somebody else's now. What the store has is the truth."""
 
 
@@ -123,7 +123,7 @@ class WorkingCopy:
         return self._opening is not None and not self._opening.done()
 
     async def hold(self, opened: Callable[[], None]) -> None:
-        """Gets the hold on a stored task, unless it is there already. Raises VersionConflict, A2AError UNAVAILABLE.
+        """Gets the hold on a stored task, unless it is there already. Raises VersionConflictError, A2AError UNAVAILABLE.
 
         opened: called when that has come to its end, which may be after the caller has gone.
         """
@@ -160,7 +160,7 @@ class WorkingCopy:
         self._shut = True
 
     def shut(self) -> None:
-        """Takes no more changes: who tries to make one gets Moved."""
+        """Takes no more changes: who tries to make one gets OwnershipLostError."""
         self._shut = True
 
     def _lose(self) -> None:
@@ -170,9 +170,9 @@ class WorkingCopy:
     # ------------------------------------------------------------------ changes
 
     def begin(self, task: hub.Task) -> None:
-        """Creates the task. Raises A2AError RESOURCE_EXHAUSTED when the store has no room for it, and Moved."""
+        """Creates the task. Raises A2AError RESOURCE_EXHAUSTED when the store has no room for it, and OwnershipLostError."""
         if self._shut:
-            raise Moved
+            raise OwnershipLostError
         self.writer = self._store.create(self._scope, self.task_id, self._lose, push=self._push)
         self.task = task
         self.writer.append(hub.StreamResponse(task=task), task)
@@ -184,14 +184,14 @@ class WorkingCopy:
     ) -> None:
         """Applies a status or an artifact: `update`, which `event` holds.
 
-        Raises IllegalTransition and Moved; the task is unchanged then.
+        Raises IllegalTransition and OwnershipLostError; the task is unchanged then.
         """
         task, writer = self._writable()
         advance(task, update)
         writer.append(event, task)
 
     def advance_to(self, snapshot: hub.Task) -> None:
-        """Applies a snapshot. Raises IllegalTransition and Moved; the task is unchanged then."""
+        """Applies a snapshot. Raises IllegalTransition and OwnershipLostError; the task is unchanged then."""
         task, writer = self._writable()
         advance_to(task, snapshot)
         writer.append(hub.StreamResponse(task=task), task)
@@ -199,17 +199,17 @@ class WorkingCopy:
     async def join(self, message: hub.Message) -> None:
         """Puts a further message into the history, and returns when it is there for good; else it is taken out again.
 
-        Raises VersionConflict, A2AError UNAVAILABLE.
+        Raises VersionConflictError, A2AError UNAVAILABLE.
         """
         if self._shut:
-            raise VersionConflict(self.task_id)
+            raise VersionConflictError(self.task_id)
         task, writer = self._writable()
         answered = task.status.message.message_id
         join(task, message)
         own = task.history[-1]
         writer.amend(task)
         if self.lost:
-            raise VersionConflict(self.task_id)
+            raise VersionConflictError(self.task_id)
         if not writer.pending:
             return
         try:
@@ -243,15 +243,15 @@ class WorkingCopy:
     async def settled(self) -> None:
         """Returns when the store has it all for good.
 
-        Raises Moved when it is somebody else's now, A2AError UNAVAILABLE when the store does not work.
+        Raises OwnershipLostError when it is somebody else's now, A2AError UNAVAILABLE when the store does not work.
         """
         if self.lost:
-            raise Moved
+            raise OwnershipLostError
         if self.writer is not None and self.writer.pending:
             try:
                 await self.writer.synced()
-            except VersionConflict:
-                raise Moved from None
+            except VersionConflictError:
+                raise OwnershipLostError from None
 
     def when_settled(self, tell: Synced) -> None:
         """Calls `tell` when the store has it all for good, or with what `settled` would raise."""
@@ -259,7 +259,7 @@ class WorkingCopy:
             tell(None)
         else:
             self.writer.when_synced(
-                lambda error: tell(Moved() if isinstance(error, VersionConflict) else error)
+                lambda error: tell(OwnershipLostError() if isinstance(error, VersionConflictError) else error)
             )
 
     async def shown(self) -> Shown:
@@ -270,7 +270,7 @@ class WorkingCopy:
 
     def _writable(self) -> tuple[hub.Task, TaskWriter]:
         if self._shut:
-            raise Moved
+            raise OwnershipLostError
         if self.task is None or self.writer is None:
             raise RuntimeError("the task is not held")
         return self.task, self.writer

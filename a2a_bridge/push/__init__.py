@@ -1,22 +1,22 @@
 """Push notifications: what one looks like for whom, who may be sent to, and what delivers them."""
 
-from a2a_bridge.push.courier import Courier
-from a2a_bridge.push.delivery import JWKS_PATH, Pushing, pushing
-from a2a_bridge.push.gatekeeper import Gatekeeper
+from a2a_bridge.push.delivery_worker import DeliveryWorker
 from a2a_bridge.push.notification import Notification, notification
 from a2a_bridge.push.options import PushOptions
 from a2a_bridge.push.registrations import Registrations
+from a2a_bridge.push.service import JWKS_PATH, PushService, push_service
 from a2a_bridge.push.webhook import Webhook
+from a2a_bridge.push.webhook_resolver import WebhookResolver
 
 __all__ = [
     "JWKS_PATH",
-    "Courier",
-    "Gatekeeper",
+    "DeliveryWorker",
     "Notification",
     "PushOptions",
-    "Pushing",
+    "PushService",
     "Registrations",
     "Webhook",
+    "WebhookResolver",
     "notification",
-    "pushing",
+    "push_service",
 ]

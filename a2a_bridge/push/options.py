@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from a2a_bridge.push.guard import PORTS, SCHEMES, Allowed, Guard
+from a2a_bridge.push.ssrf_policy import PORTS, SCHEMES, Allowed, SsrfPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,6 @@ class PushOptions:
     each: int = 8
     trip: int = 5
 
-    def guard(self) -> Guard:
+    def guard(self) -> SsrfPolicy:
         """The policy these options make. Raises ValueError for what cannot be allowed."""
-        return Guard([Allowed.parse(text) for text in self.allow], self.ports, self.schemes)
+        return SsrfPolicy([Allowed.parse(text) for text in self.allow], self.ports, self.schemes)

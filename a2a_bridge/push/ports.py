@@ -22,7 +22,7 @@ class Registered(NamedTuple):
     aside: str = ""
 
 
-class Parcel(NamedTuple):
+class Delivery(NamedTuple):
     """A notification to be delivered: an event, and to whom. number: its own. sequence: of the event in its task.
     attempts: how many have failed. webhook_id: stays the same whenever and wherever it is delivered.
     """
@@ -37,7 +37,7 @@ class Parcel(NamedTuple):
     webhook_id: str
 
 
-class Letter(NamedTuple):
+class OutboxEntry(NamedTuple):
     """A notification that waits or was given up, as operators see it. Times in seconds since the epoch."""
 
     number: int
@@ -63,7 +63,7 @@ class Outbox(Protocol):
         """Puts in an event that is of no task here. Returns when it is durable."""
         ...
 
-    async def due(self, limit: int, room: Callable[[str], int], /) -> list[Parcel]:
+    async def due(self, limit: int, room: Callable[[str], int], /) -> list[Delivery]:
         """Notifications whose time has come, at most one per config and the oldest of it. They are this process's
         until it settles them or dies.
 
@@ -75,19 +75,21 @@ class Outbox(Protocol):
         """Seconds until something that waits for a further attempt is due; None when nothing does."""
         ...
 
-    async def sent(self, parcels: Sequence[Parcel], /) -> None:
+    async def sent(self, deliveries: Sequence[Delivery], /) -> None:
         """They were acknowledged: forgets them."""
         ...
 
-    async def again(self, parcel: Parcel, error: str, seconds: float, /) -> None:
+    async def again(self, delivery: Delivery, error: str, seconds: float, /) -> None:
         """It failed and is due again in so many seconds; what follows it for the same config waits."""
         ...
 
-    async def dead(self, parcel: Parcel, error: str, /) -> None:
+    async def dead(self, delivery: Delivery, error: str, /) -> None:
         """It is given up, kept for operators, and no longer in the way of what follows."""
         ...
 
-    async def letters(self, *, dead: bool | None = None, limit: int = 100, after: int = 0) -> list[Letter]:
+    async def entries(
+        self, *, dead: bool | None = None, limit: int = 100, after: int = 0
+    ) -> list[OutboxEntry]:
         """What is in, by number, for operators: of all scopes."""
         ...
 

@@ -16,7 +16,7 @@ from a2a_bridge.core.extras import load
 _PLAIN, _SEALED = b"\x00", b"\x01"
 
 
-class Unreadable(Exception):  # noqa: N818  what it is called, not what somebody did wrong
+class DecryptionError(Exception):
     """A sealed word that none of the keys opens."""
 
 
@@ -29,7 +29,7 @@ class Vault:
 
     def __init__(self, keys: Sequence[str] = ()) -> None:
         self._fernet: Any = None
-        self._unreadable: type[Exception] = Unreadable
+        self._unreadable: type[Exception] = DecryptionError
         if not keys:
             return
         # An extra, and slow to import: only for those who have keys.
@@ -41,20 +41,20 @@ class Vault:
             # Without the cause, whose text may hold the key.
             raise ValueError("a key for push configs has to be 32 octets in URL-safe base64") from None
 
-    def seal(self, octets: bytes) -> bytes:
+    def encrypt(self, octets: bytes) -> bytes:
         """What to keep."""
         return _PLAIN + octets if self._fernet is None else _SEALED + self._fernet.encrypt(octets)
 
-    def open(self, kept: bytes) -> bytes:
-        """The reverse. Raises Unreadable."""
+    def decrypt(self, kept: bytes) -> bytes:
+        """The reverse. Raises DecryptionError."""
         if kept[:1] == _PLAIN:
             return kept[1:]
         if kept[:1] != _SEALED or self._fernet is None:
-            raise Unreadable
+            raise DecryptionError
         try:
             octets: bytes = self._fernet.decrypt(kept[1:])
         except self._unreadable:
-            raise Unreadable from None
+            raise DecryptionError from None
         return octets
 
 

@@ -1,7 +1,7 @@
 """Posting one notification, a few times if need be, within a bounded time. Not a queue and not a guard.
 
 Rules:
-1. No redirects; what is not http(s) is not posted. Where a URL may lead is for `post` to say (see Gatekeeper).
+1. No redirects; what is not http(s) is not posted. Where a URL may lead is for `post` to say (see WebhookResolver).
 2. All attempts of a notification have the same `webhook-id`.
 3. 2xx is an acknowledgement (spec 4.3). 4xx except 408 and 429 is a refusal, and where we may not go we do not go a
    second time; anything else is worth another attempt.

@@ -15,7 +15,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.ports import Parcel, Registered
+from a2a_bridge.push.ports import Delivery, Registered
 from a2a_bridge.testing.store_scene import COMPLETED, ELSEWHERE, HERE, ODD, PATIENCE, Author
 
 #: long enough that nothing of it passes while a test runs
@@ -33,7 +33,7 @@ def registered(config_id: str = "p", task_id: str = "t", host: str = "hook", ver
     return Registered(config, version, "said beside" if version else "")
 
 
-async def due(store: Store, limit: int = 100, *, busy: str = "") -> list[Parcel]:
+async def due(store: Store, limit: int = 100, *, busy: str = "") -> list[Delivery]:
     """What is due. busy: a host that can be given nothing."""
     async with asyncio.timeout(PATIENCE):
         return await store.outbox.due(limit, lambda target: 0 if busy and busy in target else _ROOM)
@@ -47,9 +47,9 @@ async def written(store: Store, *texts: str, task_id: str = "t", scope: Scope = 
     return await author.synced()
 
 
-def told(parcels: list[Parcel]) -> list[tuple[str, str, int]]:
+def told(deliveries: list[Delivery]) -> list[tuple[str, str, int]]:
     """Parcels in short."""
-    return sorted((one.task_id, one.registered.config.id, one.sequence) for one in parcels)
+    return sorted((one.task_id, one.registered.config.id, one.sequence) for one in deliveries)
 
 
 class _Opens:
@@ -104,21 +104,21 @@ class OutboxContract(_Opens):
         await store.push_configs.delete(scope, "t", f"{name}1")
         await store.push_configs.delete(scope, name, name)
         await written(store, "x", scope=scope)
-        (parcel,) = await due(store)
-        assert (parcel.scope, parcel.registered) == (scope, given[0])
-        await store.outbox.again(parcel, "HTTP 500", 0)
-        (parcel,) = await due(store)
-        await store.outbox.dead(parcel, "HTTP 410")
+        (delivery,) = await due(store)
+        assert (delivery.scope, delivery.registered) == (scope, given[0])
+        await store.outbox.again(delivery, "HTTP 500", 0)
+        (delivery,) = await due(store)
+        await store.outbox.dead(delivery, "HTTP 410")
         (following,) = await due(store)
         await store.outbox.sent([following])
-        (letter,) = await store.outbox.letters()
+        (letter,) = await store.outbox.entries()
         assert (letter.scope, letter.task_id, letter.config_id) == (scope, "t", f"{name}0")
         # And where the task is not one of ours.
         posted = registered(name, task_id=name)
         await store.outbox.post(scope, posted, hub.StreamResponse(task=hub.Task(id=name)))
-        (parcel,) = await due(store)
-        assert (parcel.scope, parcel.task_id, parcel.registered) == (scope, name, posted)
-        await store.outbox.sent([parcel])
+        (delivery,) = await due(store)
+        assert (delivery.scope, delivery.task_id, delivery.registered) == (scope, name, posted)
+        await store.outbox.sent([delivery])
         assert await due(store) == []
 
     async def test_a_task_has_so_many_configs_and_no_more(self, store: Store) -> None:
@@ -142,7 +142,7 @@ class OutboxContract(_Opens):
         assert one.registered == registered("b", version="0.3")
         assert (one.scope, one.attempts) == (HERE, 0)
         assert one.event.task.id == author.task.id
-        assert len({parcel.webhook_id for parcel in first}) == 2
+        assert len({delivery.webhook_id for delivery in first}) == 2
         await store.outbox.sent([one])
         (second,) = await due(store)
         assert (second.registered.config.id, second.sequence) == ("b", 2)
@@ -154,7 +154,7 @@ class OutboxContract(_Opens):
         await store.push_configs.put(HERE, registered(task_id="other"))
         await written(store, "x", "y")
         assert await due(store) == []
-        assert await store.outbox.letters() == []
+        assert await store.outbox.entries() == []
 
     async def test_who_registers_later_gets_what_comes_later(self, store: Store) -> None:
         author = await written(store, "x")
@@ -175,15 +175,15 @@ class OutboxContract(_Opens):
     async def test_what_failed_is_due_later_and_so_is_what_follows(self, store: Store) -> None:
         await store.push_configs.put(HERE, registered())
         await written(store, "x")
-        (parcel,) = await due(store)
-        await store.outbox.again(parcel, "HTTP 500", _LATER)
+        (delivery,) = await due(store)
+        await store.outbox.again(delivery, "HTTP 500", _LATER)
         assert await due(store) == []
         wait = await store.outbox.wait()
         assert wait is not None
         assert 0 <= wait <= _LATER
-        (letter, behind) = await store.outbox.letters()
+        (letter, behind) = await store.outbox.entries()
         assert (letter.number, letter.attempts, letter.error, letter.dead) == (
-            parcel.number,
+            delivery.number,
             1,
             "HTTP 500",
             False,
@@ -194,10 +194,10 @@ class OutboxContract(_Opens):
     async def test_what_failed_is_the_same_next_time(self, store: Store) -> None:
         await store.push_configs.put(HERE, registered())
         await written(store, "x")
-        (parcel,) = await due(store)
-        await store.outbox.again(parcel, "HTTP 500", 0)
+        (delivery,) = await due(store)
+        await store.outbox.again(delivery, "HTTP 500", 0)
         (again,) = await due(store)
-        assert again._replace(attempts=0) == parcel
+        assert again._replace(attempts=0) == delivery
         assert again.attempts == 1
 
     async def test_a_deleted_config_takes_its_mail_along(self, store: Store) -> None:
@@ -205,19 +205,19 @@ class OutboxContract(_Opens):
             await store.push_configs.put(HERE, registered(name))
         await written(store, "x")
         await store.push_configs.delete(HERE, "t", "a")
-        parcels = await due(store)
-        assert told(parcels) == [("t", "b", 1)]
+        deliveries = await due(store)
+        assert told(deliveries) == [("t", "b", 1)]
         await store.push_configs.delete(HERE, "t", "b")
-        await store.outbox.sent(parcels)
+        await store.outbox.sent(deliveries)
         assert await due(store) == []
-        assert await store.outbox.letters() == []
+        assert await store.outbox.entries() == []
 
     async def test_a_config_with_another_url_gets_its_mail_there(self, store: Store) -> None:
         await store.push_configs.put(HERE, registered())
         await written(store, "x")
-        (parcel,) = await due(store)
+        (delivery,) = await due(store)
         await store.push_configs.put(HERE, registered(host="other"))
-        await store.outbox.again(parcel, "HTTP 500", 0)
+        await store.outbox.again(delivery, "HTTP 500", 0)
         found = await due(store) or await due(store)
         assert [one.registered.config.url for one in found] == ["https://other.example/p"]
 
@@ -226,8 +226,8 @@ class OutboxContract(_Opens):
         await written(store)
         assert await due(store, busy="hook") == []
         await store.push_configs.put(HERE, registered(host="other"))
-        (parcel,) = await due(store, busy="hook")
-        assert parcel.registered == registered(host="other")
+        (delivery,) = await due(store, busy="hook")
+        assert delivery.registered == registered(host="other")
 
     # ------------------------------------------------------------------ targets
 
@@ -239,9 +239,9 @@ class OutboxContract(_Opens):
         await store.push_configs.put(HERE, registered(task_id="quick", host="quick"))
         await written(store, task_id="quick")
         assert told(await due(store, 5, busy="slow")) == [("quick", "p", 1)]
-        parcels = await due(store)
-        assert len(parcels) == _ROOM
-        assert {one.registered.config.url for one in parcels} == {"https://slow.example/p"}
+        deliveries = await due(store)
+        assert len(deliveries) == _ROOM
+        assert {one.registered.config.url for one in deliveries} == {"https://slow.example/p"}
 
     async def test_targets_take_turns(self, store: Store) -> None:
         for host in ("a", "b"):
@@ -249,21 +249,21 @@ class OutboxContract(_Opens):
                 task_id = f"{host}{number}"
                 await store.push_configs.put(HERE, registered(task_id=task_id, host=host))
                 await written(store, task_id=task_id)
-        parcels = await due(store, 4)
-        assert sorted(one.task_id[0] for one in parcels) == ["a", "a", "b", "b"]
+        deliveries = await due(store, 4)
+        assert sorted(one.task_id[0] for one in deliveries) == ["a", "a", "b", "b"]
 
     # ------------------------------------------------------------------ dead letters
 
     async def test_what_is_given_up_is_kept_and_out_of_the_way(self, store: Store) -> None:
         await store.push_configs.put(HERE, registered())
         await written(store, "x")
-        (parcel,) = await due(store)
-        await store.outbox.dead(parcel, "HTTP 410")
+        (delivery,) = await due(store)
+        await store.outbox.dead(delivery, "HTTP 410")
         (next_one,) = await due(store)
         assert next_one.sequence == 2
-        (letter,) = await store.outbox.letters(dead=True)
+        (letter,) = await store.outbox.entries(dead=True)
         assert (letter.number, letter.dead, letter.error, letter.attempts, letter.sequence) == (
-            parcel.number,
+            delivery.number,
             True,
             "HTTP 410",
             1,
@@ -271,27 +271,27 @@ class OutboxContract(_Opens):
         )
         assert letter.url == "https://hook.example:443"  # and nothing of the path
         assert letter.created > 0
-        assert [one.number for one in await store.outbox.letters(dead=False)] == [next_one.number]
-        everything = await store.outbox.letters()
-        assert [one.number for one in everything] == sorted([parcel.number, next_one.number])
-        assert await store.outbox.letters(limit=1) == everything[:1]
-        assert await store.outbox.letters(after=everything[0].number) == everything[1:]
+        assert [one.number for one in await store.outbox.entries(dead=False)] == [next_one.number]
+        everything = await store.outbox.entries()
+        assert [one.number for one in everything] == sorted([delivery.number, next_one.number])
+        assert await store.outbox.entries(limit=1) == everything[:1]
+        assert await store.outbox.entries(after=everything[0].number) == everything[1:]
 
     @pytest.mark.parametrize("named", [False, True])
     async def test_dead_letters_can_be_sent_again(self, store: Store, named: bool) -> None:
         await store.push_configs.put(HERE, registered())
         await written(store)
-        (parcel,) = await due(store)
-        await store.outbox.dead(parcel, "HTTP 410")
+        (delivery,) = await due(store)
+        await store.outbox.dead(delivery, "HTTP 410")
         assert await due(store) == []
-        assert await store.outbox.retry([parcel.number + 1]) == 0
-        assert await store.outbox.retry([parcel.number] if named else None) == 1
+        assert await store.outbox.retry([delivery.number + 1]) == 0
+        assert await store.outbox.retry([delivery.number] if named else None) == 1
         (again,) = await due(store)
-        assert again == parcel
-        assert await store.outbox.letters(dead=True) == []
+        assert again == delivery
+        assert await store.outbox.entries(dead=True) == []
         assert await store.outbox.retry(None) == 0
         await store.outbox.sent([again])
-        assert await store.outbox.letters() == []
+        assert await store.outbox.entries() == []
 
     # ------------------------------------------------------------------ what is of no task here
 
@@ -299,12 +299,12 @@ class OutboxContract(_Opens):
         event = hub.StreamResponse(task=hub.Task(id="theirs"))
         await store.outbox.post(HERE, registered(version="0.3"), event)
         await store.outbox.post(HERE, registered(version="0.3"), event)
-        (parcel,) = await due(store)
-        assert parcel.registered == registered(version="0.3")
-        assert (parcel.event, parcel.sequence, parcel.scope) == (event, 0, HERE)
-        await store.outbox.sent([parcel])
+        (delivery,) = await due(store)
+        assert delivery.registered == registered(version="0.3")
+        assert (delivery.event, delivery.sequence, delivery.scope) == (event, 0, HERE)
+        await store.outbox.sent([delivery])
         (second,) = await due(store)
-        assert second.webhook_id != parcel.webhook_id
+        assert second.webhook_id != delivery.webhook_id
 
 
 class DurableOutboxContract(OutboxContract):
@@ -318,23 +318,23 @@ class DurableOutboxContract(OutboxContract):
         for name in "abcd":
             await store.push_configs.put(HERE, registered(name, version="0.3"))
         await written(store)
-        parcels = {one.registered.config.id: one for one in await due(store)}
-        await store.outbox.sent([parcels["a"]])
-        await store.outbox.again(parcels["b"], "HTTP 500", 0)
-        await store.outbox.dead(parcels["d"], "HTTP 410")
+        deliveries = {one.registered.config.id: one for one in await due(store)}
+        await store.outbox.sent([deliveries["a"]])
+        await store.outbox.again(deliveries["b"], "HTTP 500", 0)
+        await store.outbox.dead(deliveries["d"], "HTTP 410")
         async with self.survivor(store) as other:
             found = await due(other)
             assert told(found) == [("t", "b", 1), ("t", "c", 1)]
             by_id = {one.registered.config.id: one for one in found}
             assert by_id["b"].attempts == 1
-            assert by_id["c"] == parcels["c"]
-            assert [one.config_id for one in await other.outbox.letters(dead=True)] == ["d"]
+            assert by_id["c"] == deliveries["c"]
+            assert [one.config_id for one in await other.outbox.entries(dead=True)] == ["d"]
 
     async def test_a_delay_survives_as_far_as_it_is_reasonable(self, store: Store) -> None:
         await store.push_configs.put(HERE, registered())
         await written(store)
-        (parcel,) = await due(store)
-        await store.outbox.again(parcel, "HTTP 500", 10 * 365 * 24 * _LATER)  # as a clock's jump makes it
+        (delivery,) = await due(store)
+        await store.outbox.again(delivery, "HTTP 500", 10 * 365 * 24 * _LATER)  # as a clock's jump makes it
         async with self.survivor(store) as other:
             assert await due(other) == []
-            assert len(await other.outbox.letters()) == 1
+            assert len(await other.outbox.entries()) == 1

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from a2a_bridge.hosting.ports import Registered, Sent, Store, VersionConflict
+from a2a_bridge.hosting.ports import Registered, Sent, Store, VersionConflictError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.store_lists import ListContract
 from a2a_bridge.testing.store_reading import ReadingContract
@@ -125,7 +125,7 @@ class DurableStoreContract(StoreContract):
         await Author(store, push=True).begin("t").synced()
         async with self.survivor(store) as other:
             assert await other.push_configs.list(HERE, "t") == [Registered(config)]
-            assert [one.sequence for one in await other.outbox.letters()] == [1]
+            assert [one.sequence for one in await other.outbox.entries()] == [1]
 
 
 class SharedStoreContract(DurableStoreContract):
@@ -146,7 +146,7 @@ class SharedStoreContract(DurableStoreContract):
             assert stored.task == author.task
             assert stored.holder
             assert list(await other.orphans(10)) == []
-            with pytest.raises(VersionConflict):
+            with pytest.raises(VersionConflictError):
                 await Author(other).open(stored)
             author.status(INPUT)
             await author.released()
@@ -201,7 +201,7 @@ class SharedStoreContract(DurableStoreContract):
             await taken.synced()
             author.status(WORKING)
             async with asyncio.timeout(PATIENCE):
-                with pytest.raises(VersionConflict):
+                with pytest.raises(VersionConflictError):
                     await author.writer.synced()
             assert (author.lost, taken.lost) == (1, 0)
             author.chunk("unheard")

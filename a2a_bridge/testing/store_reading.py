@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.hosting.ports import Gap, Store
+from a2a_bridge.hosting.ports import GapError, Store
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.samples import full
 from a2a_bridge.testing.store_opening import OpensStores
@@ -194,7 +194,7 @@ class ReadingContract(OpensStores):
         for after in (author.writer.last + 1, 10**6, 10**18):
             reader = store.subscribe("t", after)
             async with asyncio.timeout(PATIENCE):
-                with pytest.raises(Gap):
+                with pytest.raises(GapError):
                     await reader.take()
             reader.close()
 

@@ -57,7 +57,7 @@ class Author:
         return self
 
     async def open(self, stored: Stored) -> Author:
-        """Goes on with a stored one. Raises VersionConflict."""
+        """Goes on with a stored one. Raises VersionConflictError."""
         self.task = stored.task
         self.writer = await self.store.open(self.scope, stored, self._lose, push=self._push)
         return self

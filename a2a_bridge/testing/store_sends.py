@@ -109,7 +109,7 @@ class PushContract(OpensStores):
         author.status(COMPLETED)
         await author.synced()
         await silent.synced()
-        letters = await store.outbox.letters()
-        assert [(one.scope, one.task_id, one.config_id, one.sequence) for one in letters] == [
+        entries = await store.outbox.entries()
+        assert [(one.scope, one.task_id, one.config_id, one.sequence) for one in entries] == [
             (HERE, "t", "p", number) for number in (1, 2, 3)
         ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.hosting.ports import Scope, Store, TaskPage, TaskQuery, VersionConflict
+from a2a_bridge.hosting.ports import Scope, Store, TaskPage, TaskQuery, VersionConflictError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.samples import full, minimal
 from a2a_bridge.testing.store_opening import OpensStores
@@ -157,7 +157,7 @@ class WritingContract(OpensStores):
         first = await Author(store).begin("t").synced()
         second = Author(store).begin("t", context_id="another")
         second.status(COMPLETED)
-        with pytest.raises(VersionConflict):
+        with pytest.raises(VersionConflictError):
             await second.synced()
         assert (first.lost, second.lost) == (0, 1)
         assert (await found(store, "t")).task == first.task
@@ -169,7 +169,7 @@ class WritingContract(OpensStores):
         results = await asyncio.gather(*(one.writer.synced() for one in authors), return_exceptions=True)
         won = [author for author, error in zip(authors, results, strict=True) if error is None]
         assert len(won) == 1
-        assert [type(error) for error in results if error is not None] == [VersionConflict]
+        assert [type(error) for error in results if error is not None] == [VersionConflictError]
         assert (await found(store, "t")).task == won[0].task
 
     async def test_a_task_goes_on_after_a_rest(self, store: Store) -> None:
@@ -198,16 +198,16 @@ class WritingContract(OpensStores):
 
     async def test_what_is_held_is_held(self, store: Store) -> None:
         author = await Author(store).begin("t").synced()
-        with pytest.raises(VersionConflict):
+        with pytest.raises(VersionConflictError):
             await Author(store).reopen("t")
         old = await found(store, "t")
         author.status(INPUT)
         await author.released()
-        with pytest.raises(VersionConflict):
+        with pytest.raises(VersionConflictError):
             await Author(store).open(old)
         again = await Author(store).reopen("t")
         for stale in (old, await found(store, "t")):
-            with pytest.raises(VersionConflict):
+            with pytest.raises(VersionConflictError):
                 await Author(store).open(stale)
         again.status(COMPLETED)
         await again.synced()
@@ -221,17 +221,17 @@ class WritingContract(OpensStores):
         )
         won = [one for one in results if isinstance(one, Author)]
         assert len(won) == 1
-        assert all(isinstance(one, Author | VersionConflict) for one in results)
+        assert all(isinstance(one, Author | VersionConflictError) for one in results)
         won[0].status(COMPLETED)
         await won[0].synced()
 
     async def test_nobody_can_open_what_is_not_there(self, store: Store) -> None:
         stored = await found((await Author(store).begin("t").released()).store, "t")
         for scope in ELSEWHERE:
-            with pytest.raises(VersionConflict):
+            with pytest.raises(VersionConflictError):
                 await Author(store, scope).open(stored)
         stored.task.id = "u"
-        with pytest.raises(VersionConflict):
+        with pytest.raises(VersionConflictError):
             await Author(store).open(stored)
 
     async def test_an_ended_task_is_held_by_nobody(self, store: Store) -> None:

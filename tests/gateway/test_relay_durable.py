@@ -21,8 +21,8 @@ from a2a_bridge.gateway.webhooks import LARGEST, PATH, Relay
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.stores import open_store
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push import PushOptions, Webhook, pushing
-from a2a_bridge.push.masking import MASK
+from a2a_bridge.push import PushOptions, Webhook, push_service
+from a2a_bridge.push.redaction import MASK
 from tests.patience import PATIENCE
 from tests.push.receiver import Receiver, receiving
 
@@ -104,7 +104,7 @@ async def gateway(
         depot = Depot(store.push_configs, store.outbox)
         await depot.open()
         if delivers:
-            await stack.enter_async_context(pushing(store.outbox, store.task_at, ALLOWED))
+            await stack.enter_async_context(push_service(store.outbox, store.task_at, ALLOWED))
         yield Gateway(Relay(Webhook(post), BASE, depot=depot, **options), depot, store, agent)
 
 
@@ -193,11 +193,11 @@ async def test_a_deleted_config_is_forgotten_with_what_waits_for_it(tmp_path: Pa
             await one.call(*created(hook(receiver, task_id="t", id="p")))
             registered = agent.configs["t", "p"]
             assert await one.post(registered) == 200
-            assert len(await one.store.outbox.letters()) == 1
+            assert len(await one.store.outbox.entries()) == 1
         # By a gateway that never heard of it.
         async with gateway(tmp_path, agent, delivers=False) as one:
             await one.call(ops.DELETE_PUSH_CONFIG, gone)
-            assert await one.store.outbox.letters() == []
+            assert await one.store.outbox.entries() == []
             assert await one.post(registered) == 404
 
 
@@ -237,7 +237,7 @@ async def test_a_config_that_another_gateway_deleted_is_kept_when_it_comes_again
         await one.call(*created(config))
         for each in (other, one, await one.beside()):
             assert await each.post(agent.configs["t", "p"]) == 200
-        assert len(await one.store.outbox.letters()) == 3
+        assert len(await one.store.outbox.entries()) == 3
 
 
 @pytest.mark.parametrize("mute", [False, True])
@@ -353,7 +353,7 @@ async def test_nobody_else_may_post(tmp_path: Path) -> None:
         assert await one.post(wrong) == 404
         wrong.url = registered.url + "/" + "x" * 10_000
         assert await one.post(wrong) == 404
-        assert await one.store.outbox.letters() == []
+        assert await one.store.outbox.entries() == []
 
 
 async def test_so_many_configs_are_kept(tmp_path: Path) -> None:

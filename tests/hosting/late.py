@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.hosting.ports import Scope, Stored, Synced, VersionConflict
+from a2a_bridge.hosting.ports import Scope, Stored, Synced, VersionConflictError
 from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.hosting.stores.memory import MemoryWriter
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -143,7 +143,7 @@ class LateWriter:
 
     def when_synced(self, tell: Synced, /) -> None:
         if self.lost:
-            tell(VersionConflict(self._task_id))
+            tell(VersionConflictError(self._task_id))
         elif not self.given:
             tell(None)
         else:
@@ -187,4 +187,4 @@ class LateWriter:
         self.given.clear()
         self._writer.release()
         self._on_lost()
-        self.tell(VersionConflict(self._task_id))
+        self.tell(VersionConflictError(self._task_id))

@@ -329,9 +329,9 @@ async def test_a_cancellation_that_is_not_refused_tells_who_came_meanwhile() -> 
     with refused(Reason.UNSUPPORTED_OPERATION):
         await further
     await talk.rest()
-    assert talk.engine._repeats is not None
+    assert talk.engine._idempotency is not None
     await a_while()
-    assert talk.engine._repeats._firsts == {}
+    assert talk.engine._idempotency._firsts == {}
 
 
 async def test_a_run_that_breaks_off_for_a_cancellation_that_is_refused_is_answered() -> None:

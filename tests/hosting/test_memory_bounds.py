@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from a2a_bridge.hosting.ports import Gap
+from a2a_bridge.hosting.ports import GapError
 from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.testing.store_scene import COMPLETED, HERE, INPUT, PATIENCE, WORKING, Author, rest, take
 
@@ -20,7 +20,7 @@ async def kept(store: MemoryStore, task_id: str, last: int) -> int:
                 await take(reader, min(last - after, 32))
             reader.close()
             return last - after
-        except Gap:
+        except GapError:
             continue
     raise AssertionError("not even the end is known")
 
@@ -119,7 +119,7 @@ async def test_a_task_that_waits_goes_on_counting_when_its_events_are_gone() -> 
     assert again.status(WORKING) == 3
     assert await take(reader, 1) == [WORKING]
     reader.close()
-    with pytest.raises(Gap):
+    with pytest.raises(GapError):
         await take(store.subscribe("c", 1), 1)
 
 
@@ -149,8 +149,8 @@ async def test_asking_for_what_is_not_kept_keeps_nothing() -> None:
     store = MemoryStore(kept_logs=2)
     for number in range(6):
         Author(store).begin(f"t{number}").status(COMPLETED)
-        with pytest.raises(Gap):
+        with pytest.raises(GapError):
             await take(store.subscribe(f"t{number}", 99), 1)
-        with pytest.raises(Gap):
+        with pytest.raises(GapError):
             await take(store.subscribe("never", 1), 1)
     assert set(store._logs) == set(store._parked) == {"t4", "t5"}

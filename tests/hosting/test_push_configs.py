@@ -203,15 +203,15 @@ class Sender:
 async def test_every_event_of_a_task_that_has_configs_goes_to_the_outbox() -> None:
     talk = Talk(ScriptedAgent(), push_sender=Sender())
     await talk.send("task", context=ALICE)
-    assert await talk.store.outbox.letters() == []
+    assert await talk.store.outbox.entries() == []
     inline = hub.SendMessageConfiguration(task_push_notification_config={"url": HOOK})
     task = await talk.send("task x", context=ALICE, configuration=inline)
-    letters = await talk.store.outbox.letters()
-    assert [one.sequence for one in letters] == [1, 2, 3, 4]
-    assert {(one.scope, one.task_id) for one in letters} == {(Scope("", "alice"), task.id)}
-    (parcel,) = await talk.store.outbox.due(9, lambda _: 1)
-    assert (shapes([parcel.event.task]), parcel.registered.config.url) == ([("task", SUBMITTED)], HOOK)
-    seen = [await talk.store.task_at(parcel.scope, task.id, number) for number in (1, 2, 3, 4)]
+    entries = await talk.store.outbox.entries()
+    assert [one.sequence for one in entries] == [1, 2, 3, 4]
+    assert {(one.scope, one.task_id) for one in entries} == {(Scope("", "alice"), task.id)}
+    (delivery,) = await talk.store.outbox.due(9, lambda _: 1)
+    assert (shapes([delivery.event.task]), delivery.registered.config.url) == ([("task", SUBMITTED)], HOOK)
+    seen = [await talk.store.task_at(delivery.scope, task.id, number) for number in (1, 2, 3, 4)]
     # The task as each event left it.
     assert [one and one.status.state for one in seen] == [SUBMITTED, WORKING, WORKING, COMPLETED]
 
@@ -221,7 +221,7 @@ async def test_a_config_that_comes_later_gets_what_follows() -> None:
     task = await talk.send("input")
     await Configs(talk).create(task.id)
     await talk.send("x", task_id=task.id, message_id="m-2")
-    assert [one.sequence for one in await talk.store.outbox.letters()] == [4, 5, 6]
+    assert [one.sequence for one in await talk.store.outbox.entries()] == [4, 5, 6]
     seen = [await talk.store.task_at(Scope(), task.id, number) for number in (2, 3, 4, 5)]
     assert [one and len(one.history) for one in seen] == [1, 1, 3, 3]
     assert [one and one.status.state for one in seen] == [WORKING, INPUT, WORKING, WORKING]
@@ -231,7 +231,7 @@ async def test_nothing_is_put_in_where_nothing_is_sent() -> None:
     talk = Talk(ScriptedAgent())
     inline = hub.SendMessageConfiguration(task_push_notification_config={"url": HOOK})
     await talk.send("task x", configuration=inline)
-    assert await talk.store.outbox.letters() == []
+    assert await talk.store.outbox.entries() == []
 
 
 async def test_what_a_sender_cannot_send_to_is_not_registered() -> None:

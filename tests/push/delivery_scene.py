@@ -15,7 +15,7 @@ from a2a_bridge.hosting.ports import Registered, Store
 from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.hosting.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push import Courier, Gatekeeper, PushOptions
+from a2a_bridge.push import DeliveryWorker, PushOptions, WebhookResolver
 from a2a_bridge.testing.store_scene import HERE, Author
 from tests.push.receiver import PATIENCE
 
@@ -61,18 +61,18 @@ async def until(look: Callable[[], Any]) -> Any:
 @asynccontextmanager
 async def delivering(
     store: Store | None = None, how: PushOptions | None = None, **members: Any
-) -> AsyncIterator[tuple[Any, Courier]]:
+) -> AsyncIterator[tuple[Any, DeliveryWorker]]:
     """A store (in memory unless given), and a courier at work on it."""
     store = memory(members.get("now", time.monotonic)) if store is None else store
     how = how or options()
-    keeper = Gatekeeper(how.guard())
+    keeper = WebhookResolver(how.guard())
     async with http_post(DialOptions(timeout=how.timeout), keeper.resolve) as post:
-        courier = Courier(store.outbox, post, how, **({"task_at": store.task_at} | members))
-        courier.start()
+        worker = DeliveryWorker(store.outbox, post, how, **({"task_at": store.task_at} | members))
+        worker.start()
         try:
-            yield store, courier
+            yield store, worker
         finally:
-            await courier.close()
+            await worker.close()
 
 
 class Broken:

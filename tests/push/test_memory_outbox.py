@@ -8,7 +8,7 @@ import pytest
 
 from a2a_bridge.hosting.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.ports import Parcel
+from a2a_bridge.push.ports import Delivery
 from a2a_bridge.testing.store_scene import HERE
 from tests.push.delivery_scene import config
 
@@ -19,16 +19,16 @@ def event(number: int) -> hub.StreamResponse:
     return hub.StreamResponse(task=hub.Task(id=f"{number}"))
 
 
-async def due(outbox: MemoryOutbox) -> list[Parcel]:
+async def due(outbox: MemoryOutbox) -> list[Delivery]:
     return await outbox.due(100, lambda _: 100)
 
 
 async def drained(outbox: MemoryOutbox) -> list[int]:
     """The numbers of all events, delivered one after the other."""
     found: list[int] = []
-    while parcels := await due(outbox):
-        found += [one.sequence for one in parcels]
-        await outbox.sent(parcels)
+    while deliveries := await due(outbox):
+        found += [one.sequence for one in deliveries]
+        await outbox.sent(deliveries)
     assert len(outbox) == 0
     return found
 
@@ -39,15 +39,15 @@ async def test_a_line_that_is_too_long_loses_its_oldest(out: bool, caplog: pytes
     outbox = MemoryOutbox(configs, waiting=3)
     await configs.put(HERE, config(URL))
     outbox.deliver(HERE, "t", 1, event(1))
-    parcels = await due(outbox) if out else []
+    deliveries = await due(outbox) if out else []
     with caplog.at_level(logging.WARNING, "a2a_bridge.push"):
         for number in range(2, 7):
             outbox.deliver(HERE, "t", number, event(number))
     assert len(outbox) == len(caplog.records) == 3
     # What is on its way has its turn.
     lost = [2, 3, 4] if out else [1, 2, 3]
-    assert [one.sequence for one in await outbox.letters(dead=True)] == lost
-    await outbox.sent(parcels)
+    assert [one.sequence for one in await outbox.entries(dead=True)] == lost
+    await outbox.sent(deliveries)
     assert await drained(outbox) == ([5, 6] if out else [4, 5, 6])
     assert await outbox.retry(None) == 3
     assert await drained(outbox) == lost
@@ -63,8 +63,8 @@ async def test_too_much_altogether_loses_from_the_oldest_line() -> None:
     for number in range(1, 5):
         outbox.deliver(HERE, "b", number, event(number))
     assert len(outbox) == 4
-    assert [one.sequence for one in await outbox.letters(dead=True)] == [3, 4]
-    assert [one.task_id for one in await outbox.letters(dead=False)] == ["b"] * 4
+    assert [one.sequence for one in await outbox.entries(dead=True)] == [3, 4]
+    assert [one.task_id for one in await outbox.entries(dead=False)] == ["b"] * 4
     assert await drained(outbox) == [1, 2, 3, 4]
 
 
@@ -75,7 +75,7 @@ async def test_configs_are_kept_for_so_many_tasks_and_so_is_their_mail() -> None
         await configs.put(HERE, config(URL, task_id=f"t{number}"))
         outbox.deliver(HERE, f"t{number}", 1, event(1))
     assert [len(await configs.list(HERE, f"t{number}")) for number in range(3)] == [0, 1, 1]
-    assert [one.task_id for one in await outbox.letters()] == ["t1", "t2"]
+    assert [one.task_id for one in await outbox.entries()] == ["t1", "t2"]
     assert len(outbox) == 2
 
 
@@ -84,12 +84,12 @@ async def test_what_was_dropped_while_it_was_out_is_no_trouble() -> None:
     outbox = MemoryOutbox(configs)
     await configs.put(HERE, config(URL))
     outbox.deliver(HERE, "t", 1, event(1))
-    (parcel,) = await due(outbox)
+    (delivery,) = await due(outbox)
     await configs.delete(HERE, "t", "p")
-    await outbox.again(parcel, "HTTP 500", 0)
-    await outbox.dead(parcel, "HTTP 500")
-    await outbox.sent([parcel])
-    assert await outbox.letters() == []
+    await outbox.again(delivery, "HTTP 500", 0)
+    await outbox.dead(delivery, "HTTP 500")
+    await outbox.sent([delivery])
+    assert await outbox.entries() == []
     assert await outbox.wait() is None
 
 
@@ -101,11 +101,11 @@ async def test_what_an_old_url_has_brought_about_ends_with_it() -> None:
     await configs.put(HERE, config(URL))
     outbox.deliver(HERE, "t", 1, event(1))
     outbox.deliver(HERE, "t", 2, event(2))
-    (parcel,) = await due(outbox)
+    (delivery,) = await due(outbox)
     # What is out is not sent a second time.
     await configs.put(HERE, config("https://second.example/"))
     assert await due(outbox) == []
-    await outbox.again(parcel, "HTTP 500", 3600.0)
+    await outbox.again(delivery, "HTTP 500", 3600.0)
     # The same receiver is still the one that was to be spared.
     await configs.put(HERE, config("https://second.example/other"))
     assert await due(outbox) == []

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from a2a_bridge.cli import app
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.masking import MASK
+from a2a_bridge.push.redaction import MASK
 from a2a_bridge.runtime import connect
 from tests.cli.commands import serving
 from tests.gateway.test_versions import asking
@@ -134,13 +134,13 @@ async def test_dead_letters_are_seen_and_sent_again_while_the_server_runs(tmp_pa
                 ]
                 return found if len(found) == 4 else []
 
-            letters = await until(four_dead)
-            assert [one["event"] for one in letters] == [1, 2, 3, 4]
-            assert {(one["task"], one["state"], one["error"], one["attempts"]) for one in letters} == {
+            entries = await until(four_dead)
+            assert [one["event"] for one in entries] == [1, 2, 3, 4]
+            assert {(one["task"], one["state"], one["error"], one["attempts"]) for one in entries} == {
                 (task_id, "dead", "HTTP 410", 1)
             }
             target = receiver.url.removesuffix("/hook")
-            assert {one["target"] for one in letters} == {target}
+            assert {one["target"] for one in entries} == {target}
             table = (await command("push", "list", "--task", task_id, env=keyed)).out
             assert table.startswith("NUMBER")
             assert len(table.splitlines()) == 5
@@ -150,7 +150,7 @@ async def test_dead_letters_are_seen_and_sent_again_while_the_server_runs(tmp_pa
             }
             without = await command("push", "list", "--limit", "1", env=keyed | {"A2A_BRIDGE_STORE_KEY": ""})
             assert target not in without.out  # it is sealed
-            one = await command("push", "retry", str(letters[3]["number"]), env=keyed)
+            one = await command("push", "retry", str(entries[3]["number"]), env=keyed)
             assert one.out == "1 to be sent again\n"
             again = await command("push", "retry", "999999", env=keyed)
             assert (again.code, again.out) == (1, "0 to be sent again\n")

@@ -15,8 +15,8 @@ from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.stores import open_store
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.masking import MASK, masked, masked_aside, unmask
-from a2a_bridge.push.vault import Unreadable, Vault, keys_in, new_key
+from a2a_bridge.push.redaction import MASK, redacted, redacted_aside, unredact
+from a2a_bridge.push.vault import DecryptionError, Vault, keys_in, new_key
 from a2a_bridge.runtime import ServeOptions, connect, serve_agent
 from a2a_bridge.testing.agents import ScriptedAgent
 from a2a_bridge.testing.store_scene import HERE
@@ -35,27 +35,27 @@ LOGIN = {"scheme": "Bearer", "credentials": SECRET}
 
 def test_what_is_sealed_is_opened_by_its_key_and_by_newer_ones() -> None:
     old, new = new_key(), new_key()
-    sealed = Vault([old]).seal(b"octets")
+    sealed = Vault([old]).encrypt(b"octets")
     assert b"octets" not in sealed
-    assert Vault([old]).open(sealed) == b"octets"
-    assert Vault([new, old]).open(sealed) == b"octets"
-    assert Vault([old]).open(Vault([old, new]).seal(b"x")) == b"x"
+    assert Vault([old]).decrypt(sealed) == b"octets"
+    assert Vault([new, old]).decrypt(sealed) == b"octets"
+    assert Vault([old]).decrypt(Vault([old, new]).encrypt(b"x")) == b"x"
     for keys in ([new], []):
-        with pytest.raises(Unreadable):
-            Vault(keys).open(sealed)
+        with pytest.raises(DecryptionError):
+            Vault(keys).decrypt(sealed)
 
 
 def test_without_a_key_nothing_is_sealed_and_stays_readable_with_one() -> None:
-    kept = Vault().seal(b"octets")
+    kept = Vault().encrypt(b"octets")
     assert b"octets" in kept
-    assert Vault().open(kept) == Vault([new_key()]).open(kept) == b"octets"
+    assert Vault().decrypt(kept) == Vault([new_key()]).decrypt(kept) == b"octets"
 
 
 @pytest.mark.parametrize("kept", [b"", b"x", b"\x01", b"\x01nonsense"])
 def test_what_nobody_sealed_is_unreadable(kept: bytes) -> None:
     for vault in (Vault(), Vault([new_key()])):
-        with pytest.raises(Unreadable):
-            vault.open(kept)
+        with pytest.raises(DecryptionError):
+            vault.decrypt(kept)
 
 
 def test_a_bad_key_is_refused_and_not_told() -> None:
@@ -125,7 +125,7 @@ async def test_mail_whose_key_is_missing_waits_for_it(tmp_path: Path) -> None:
             assert posted.path == "/hook/plain"
 
             async def said() -> bool:
-                return any("keys" in one.error for one in await store.outbox.letters())
+                return any("keys" in one.error for one in await store.outbox.entries())
 
             await until(said)
         # The delay that it was given is not for who has the key.
@@ -158,7 +158,7 @@ async def test_answers_mask_credentials_and_take_the_mask_back(binding: str) -> 
         listed = hub.ListTaskPushNotificationConfigsRequest(task_id=task.id)
         shown = await client.create_task_push_notification_config(given)
         assert (shown.authentication.credentials, shown.token) == (MASK, TOKEN)
-        assert shown == masked(given)
+        assert shown == redacted(given)
         assert await client.get_task_push_notification_config(asked) == shown
         assert list((await client.list_task_push_notification_configs(listed)).configs) == [shown]
         # Read, changed, written: with a path of its own, and the credentials it had.
@@ -201,14 +201,14 @@ async def test_the_mask_within_a_message_is_named_where_it_stands() -> None:
 
 def test_masks() -> None:
     plain = hub.TaskPushNotificationConfig(url="https://a.example/", token=TOKEN)
-    assert masked(plain) is plain
-    assert unmask(plain, None) is None
+    assert redacted(plain) is plain
+    assert unredact(plain, None) is None
     whole = hub.TaskPushNotificationConfig(url="https://a.example/", authentication=LOGIN)
-    shown = masked(whole)
+    shown = redacted(whole)
     assert whole.authentication.credentials == SECRET
-    assert unmask(shown, None) is not None
-    assert unmask(shown, plain) is not None
-    assert unmask(shown, whole) is None
+    assert unredact(shown, None) is not None
+    assert unredact(shown, plain) is not None
+    assert unredact(shown, whole) is None
     assert shown == whole
 
 
@@ -239,9 +239,9 @@ async def test_what_0_3_said_beside_it_is_masked_too(schemes: list[str]) -> None
 
 
 def test_what_is_not_understood_beside_a_config_is_not_told_if_it_may_be_secret() -> None:
-    assert masked_aside("") == ""
-    assert masked_aside("said") == "said"
-    assert masked_aside('{"credentials": "x"}') == ""
+    assert redacted_aside("") == ""
+    assert redacted_aside("said") == "said"
+    assert redacted_aside('{"credentials": "x"}') == ""
 
 
 async def test_no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -258,9 +258,9 @@ async def test_no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
             writing.chunk("y")
 
             async def failed() -> bool:
-                return any(one.error == "no connection" for one in await store.outbox.letters())
+                return any(one.error == "no connection" for one in await store.outbox.entries())
 
             await until(failed)
-            assert SECRET not in str(await store.outbox.letters())
+            assert SECRET not in str(await store.outbox.entries())
     for word in (SECRET, TOKEN):
         assert word not in caplog.text

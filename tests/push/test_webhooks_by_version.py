@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.push.masking import MASK
+from a2a_bridge.push.redaction import MASK
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.push.receiver import Posted, Receiver, receiving
 from tests.push.version_scene import Front, bridged, hosted

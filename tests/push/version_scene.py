@@ -20,7 +20,7 @@ from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.middleware import validate
 from a2a_bridge.middleware.push_memory import push_memory
 from a2a_bridge.middleware.stream_compat import stream_compat
-from a2a_bridge.push import PushOptions, Registrations, Webhook, pushing
+from a2a_bridge.push import PushOptions, Registrations, Webhook, push_service
 from tests.patience import PATIENCE
 
 #: the receivers of tests are on this machine
@@ -106,7 +106,7 @@ async def hosted(
     """An agent that sends push notifications."""
     async with AsyncExitStack() as stack:
         store = MemoryStore()
-        push = await stack.enter_async_context(pushing(store.outbox, store.task_at, ALLOWED))
+        push = await stack.enter_async_context(push_service(store.outbox, store.task_at, ALLOWED))
         engine = Engine(agent, store=store, push_sender=push.sender)
         stack.push_async_callback(engine.close)
         front, _ = await _mounted(stack, service_of(engine), dialects, None, kind)

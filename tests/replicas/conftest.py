@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from sqlalchemy import create_engine
 
-from a2a_bridge.hosting.stores.sql.neighbours import Neighbours
+from a2a_bridge.hosting.stores.sql.cluster import Cluster
 from a2a_bridge.hosting.stores.sql.schema import metadata
 from tests.patience import PATIENCE
 from tests.stores.conftest import _postgres_template, postgres_url
@@ -70,9 +70,9 @@ class Fleet:
         self.url = url
         self._stack = stack
 
-    async def join(self, *, lease: float = LEASE, poll: float = 60.0) -> tuple[Neighbours, Heard]:
+    async def join(self, *, lease: float = LEASE, poll: float = 60.0) -> tuple[Cluster, Heard]:
         heard = Heard()
-        one = Neighbours(self.url, lease=lease, poll=poll)
+        one = Cluster(self.url, lease=lease, poll=poll)
         self._stack.push_async_callback(one.close)
         one.on_death(heard.orphaned)
         await one.start(heard)

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.hosting.stores.sql.cluster import Cluster
 from a2a_bridge.hosting.stores.sql.commands import _SWEEP_UP
-from a2a_bridge.hosting.stores.sql.neighbours import Neighbours
 from tests.replicas.conftest import PATIENCE, Fleet, until
 
 
@@ -54,7 +54,7 @@ async def test_who_is_not_there_is_not_asked(fleet: Fleet) -> None:
     assert _rows(fleet.url) == 0
 
 
-async def _asked_in_vain(one: Neighbours, two: Neighbours) -> asyncio.Task[bytes]:
+async def _asked_in_vain(one: Cluster, two: Cluster) -> asyncio.Task[bytes]:
     """A question that is being worked on, for ever."""
     asked = asyncio.Event()
 

@@ -37,14 +37,14 @@ class Table:
         return []
 
 
-class Room:
+class ReplicaThread:
     def tell(self, what: Any, *arguments: Any) -> None:
         what(*arguments)
 
 
 @pytest.mark.parametrize("cuts", ["", "before", "after"])
 async def test_a_connection_that_breaks_when_a_replica_joins_again(cuts: str) -> None:
-    one = Replicas("postgresql://nowhere", Room())
+    one = Replicas("postgresql://nowhere", ReplicaThread())
     table = one._link = Table()
     lost: list[bool] = []
     one.on_lost(lambda: lost.append(True))

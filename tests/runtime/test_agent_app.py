@@ -19,7 +19,7 @@ from a2a_bridge.hosting import Engine
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.stores import MemoryStore, StoreOpenError, open_store
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push import Pushing
+from a2a_bridge.push import PushService
 from a2a_bridge.runtime import ServeOptions
 from tests.patience import PATIENCE
 
@@ -87,7 +87,7 @@ async def test_the_order_of_closing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(under_test, "open_store", opening)
     noted(Engine, "engine")
-    noted(Pushing, "courier")
+    noted(PushService, "courier")
     async with serve(echo, [interface("JSONRPC")], ServeOptions(store="memory://")) as server:
         async with connect(server.card) as peer:
             await peer.send("hello")

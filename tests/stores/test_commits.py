@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Connection, create_engine, select, text
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.hosting.ports import TaskQuery, VersionConflict
+from a2a_bridge.hosting.ports import TaskQuery, VersionConflictError
 from a2a_bridge.hosting.stores import StoreOptions
 from a2a_bridge.hosting.stores.sql import commit
 from a2a_bridge.hosting.stores.sql.database import Database
@@ -109,9 +109,9 @@ async def test_one_task_of_a_group_that_is_not_ours_keeps_nobody_else(url: str) 
             *(author.writer.synced() for author in (*authors, taken, double, second)), return_exceptions=True
         )
         assert results[:5] == [None] * 5
-        assert isinstance(results[5], VersionConflict)
+        assert isinstance(results[5], VersionConflictError)
         assert results[6] is None
-        assert isinstance(results[7], VersionConflict)
+        assert isinstance(results[7], VersionConflictError)
         assert [one.lost for one in (*authors, taken, double, second)] == [0, 0, 0, 0, 0, 1, 0, 1]
         assert sorted(ids(await pages(store))) == sorted(["t3", "n9", *(f"n{number}" for number in range(5))])
 
@@ -309,7 +309,7 @@ async def test_a_commit_in_doubt_is_not_taken_for_what_another_replica_has_writt
         if committed:
             assert results == [None, None]
         else:
-            assert isinstance(results[0], VersionConflict)
+            assert isinstance(results[0], VersionConflictError)
             assert results[1] is None
         assert author.lost == (not committed)
         sent = await store.read(lambda connection: connection.scalar(select(sends.c.message)))

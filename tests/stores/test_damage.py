@@ -125,9 +125,9 @@ async def test_a_damaged_notification_holds_up_no_other(url: str) -> None:
     database.close()
     async with open_store(url) as store:
         assert await store.outbox.due(10, lambda _: 10) == []
-        (parcel,) = await store.outbox.due(10, lambda _: 10)
-        assert parcel.sequence == first.sequence + 1
-        (dead,) = await store.outbox.letters(dead=True)
+        (delivery,) = await store.outbox.due(10, lambda _: 10)
+        assert delivery.sequence == first.sequence + 1
+        (dead,) = await store.outbox.entries(dead=True)
         assert (dead.number, dead.error) == (first.number, "the notification is damaged in the store")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from a2a_bridge.hosting.ports import Scope, VersionConflict
+from a2a_bridge.hosting.ports import Scope, VersionConflictError
 from a2a_bridge.hosting.stores import StoreOptions, open_store
 from a2a_bridge.hosting.stores.sql.commit import Job
 from a2a_bridge.hosting.stores.sql.store import SqlStore
@@ -33,7 +33,7 @@ Steps = Callable[[SqlStore, str], Coroutine[Any, Any, Any]]
 async def _opens(store: SqlStore, name: str) -> None:
     stored = await store.get(SCOPE, name)
     assert stored is not None
-    with suppress(VersionConflict):
+    with suppress(VersionConflictError):
         await store.open(SCOPE, stored, lambda: None)
 
 

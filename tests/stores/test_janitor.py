@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, select
 
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.hosting.ports import Gap, Registered, Sent, TaskQuery
+from a2a_bridge.hosting.ports import GapError, Registered, Sent, TaskQuery
 from a2a_bridge.hosting.stores import StoreOptions
 from a2a_bridge.hosting.stores.sql.janitor import Janitor
 from a2a_bridge.hosting.stores.sql.opened import opened
@@ -55,7 +55,7 @@ async def test_logs_of_ended_tasks_go(url: str) -> None:
         for after in (0, 1, 2):
             reader = store.subscribe("ended0", after)
             async with asyncio.timeout(PATIENCE):
-                with pytest.raises(Gap):
+                with pytest.raises(GapError):
                     await reader.take()
         # Whoever has seen it all has missed nothing.
         assert await rest(store.subscribe("ended0", 3)) == []
@@ -143,7 +143,7 @@ async def test_a_log_that_goes_while_it_is_read_is_a_gap(sqlite_url: str) -> Non
                 pass
 
         async with asyncio.timeout(PATIENCE):
-            with pytest.raises(Gap):
+            with pytest.raises(GapError):
                 await read_on()
         assert reader.position < 2001
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, event, text
+from tests.push.test_fair_queue import Clock
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.stores import open_store
@@ -19,7 +20,6 @@ from a2a_bridge.hosting.stores.sql import push
 from a2a_bridge.hosting.stores.sql.push import SqlOutbox
 from a2a_bridge.testing.outbox_contract import due, registered, told, written
 from a2a_bridge.testing.store_scene import HERE, PATIENCE
-from tests.push.test_lines import Clock
 
 
 @pytest.fixture
@@ -38,10 +38,10 @@ async def test_mail_of_configs_that_belong_to_nobody_is_found(store: Any) -> Non
     store.outbox = outbox = SqlOutbox(store._database, store.writer, lambda: store._beside.me, now=clock)
     await store.push_configs.put(HERE, registered())
     await written(store, "x")
-    (parcel,) = await due(store)
-    await outbox.sent([parcel])
-    (parcel,) = await due(store)
-    await outbox.sent([parcel])
+    (delivery,) = await due(store)
+    await outbox.sent([delivery])
+    (delivery,) = await due(store)
+    await outbox.sent([delivery])
     assert await due(store) == []  # let go
     author = await written(store, task_id="u")
     await store.push_configs.put(HERE, registered(task_id="u"))
@@ -94,10 +94,10 @@ async def test_a_claim_that_is_made_after_nobody_waits_for_it_is_not_lost(
         await store.settled()
     author.chunk("x")
     await author.synced()
-    parcels = await due(store)
-    assert told(parcels) == [("t", "a", 1), ("t", "b", 1)]
+    deliveries = await due(store)
+    assert told(deliveries) == [("t", "a", 1), ("t", "b", 1)]
     assert await due(store) == []
-    await store.outbox.sent(parcels)
+    await store.outbox.sent(deliveries)
     assert told(await due(store)) == [("t", "a", 2), ("t", "b", 2)]
 
 
@@ -153,7 +153,7 @@ async def test_mail_that_comes_in_while_a_config_is_let_go_is_told_of(
 
     def late(connection: Connection, lines: Any, me: str) -> Any:
         monkeypatch.setattr(push, "_let_go", let_go)
-        push.post_events(connection, [push.Mail(HERE, "t", 2, [b""])])
+        push.post_events(connection, [push.NewDelivery(HERE, "t", 2, [b""])])
         return let_go(connection, lines, me)
 
     tells: list[int] = []
@@ -164,13 +164,13 @@ async def test_mail_that_comes_in_while_a_config_is_let_go_is_told_of(
         await done(store, "DELETE FROM outbox")
         monkeypatch.setattr(push, "_let_go", late)
     else:
-        (parcel,) = await due(store)
+        (delivery,) = await due(store)
         monkeypatch.setattr(push, "_let_go", late)
         if when == "sent":
             tells.clear()
-            await store.outbox.sent([parcel])
+            await store.outbox.sent([delivery])
         else:
-            await store.outbox.again(parcel, "HTTP 500", 0)
+            await store.outbox.again(delivery, "HTTP 500", 0)
             await done(store, "DELETE FROM outbox")
             tells.clear()
             assert await due(store) == []
@@ -183,10 +183,10 @@ async def test_what_is_another_s_by_now_is_not_given_out(store: Any) -> None:
     """It was let go and claimed while nobody here heard of it."""
     await store.push_configs.put(HERE, registered())
     await written(store)
-    (parcel,) = await due(store)
+    (delivery,) = await due(store)
     await done(store, "INSERT INTO replicas (id, beat) VALUES ('other', 1)")
     await done(store, "UPDATE push_configs SET holder = 'other'")
-    await store.outbox.again(parcel, "HTTP 500", 0)
+    await store.outbox.again(delivery, "HTTP 500", 0)
     assert await due(store) == []
     await done(store, "DELETE FROM replicas WHERE id = 'other'")
     store.outbox.mail_came()
@@ -222,9 +222,9 @@ async def test_dead_letters_are_bounded(store: Any, monkeypatch: pytest.MonkeyPa
     await store.push_configs.put(HERE, registered())
     await written(store, *"abcdefghij")
     for _ in range(11):
-        (parcel,) = await due(store)
-        await outbox.dead(parcel, "HTTP 410")
-    assert [one.sequence for one in await outbox.letters(dead=True)] == [9, 10, 11]
+        (delivery,) = await due(store)
+        await outbox.dead(delivery, "HTTP 410")
+    assert [one.sequence for one in await outbox.entries(dead=True)] == [9, 10, 11]
 
 
 async def test_dead_letters_are_found_however_many_wait(sqlite_url: str) -> None:
@@ -233,7 +233,7 @@ async def test_dead_letters_are_found_however_many_wait(sqlite_url: str) -> None
         store: Any = opened
         engine = store._database.engine
         event.listen(engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
-        await store.outbox.letters(dead=True)
+        await store.outbox.entries(dead=True)
         await store.write(store.outbox._prune)
         about = [one for one in statements if "outbox.dead = 1" in one]
         assert len(about) == 2

@@ -55,7 +55,7 @@ async def test_two_replicas_send_everything_once_and_in_order(postgres_url: str)
         assert set(Counter(one.headers["webhook-id"] for one in receiver.posted).values()) == {1}
 
         async def nothing_waits() -> bool:
-            return not await stores[0].outbox.letters()
+            return not await stores[0].outbox.entries()
 
         await until(nothing_waits)
         with psycopg.connect(postgres_url) as connection:
@@ -72,7 +72,7 @@ async def test_what_a_dead_replica_had_claimed_is_sent_by_another(postgres_url: 
         claimed = await first.outbox.due(100, lambda _: 5)
         assert len(claimed) == 5
         async with open_store(postgres_url) as second, delivering(second):
-            left = {task_id for task_id in TASKS if task_id not in {parcel.task_id for parcel in claimed}}
+            left = {task_id for task_id in TASKS if task_id not in {delivery.task_id for delivery in claimed}}
             with psycopg.connect(postgres_url, autocommit=True) as connection:
                 connection.execute("DELETE FROM replicas WHERE id = %s", [one._beside.me])
             posted = await receiver.arrived(2 * len(TASKS))

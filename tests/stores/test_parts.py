@@ -7,14 +7,14 @@ from zlib import crc32
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.push.test_fair_queue import Clock
 
 from a2a_bridge.hosting.ports import Scope, Stored
-from a2a_bridge.hosting.stores.sql.ended import Ended
 from a2a_bridge.hosting.stores.sql.segments import Segment, pack, unpack
+from a2a_bridge.hosting.stores.sql.terminal_cache import TerminalTaskCache
 from a2a_bridge.hosting.stores.sql.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.store_scene import ELSEWHERE, HERE, made
-from tests.push.test_lines import Clock
 
 
 def event(text: str) -> hub.StreamResponse:
@@ -62,7 +62,7 @@ def test_texts_come_back_and_stay_apart(one: str, other: str) -> None:
 
 
 def test_ended_tasks_at_hand() -> None:
-    ended = Ended(10_000)
+    ended = TerminalTaskCache(10_000)
     task = made("t")
     ended.put(HERE, "t", task.SerializeToString(), 3, 7)
     assert ended.get(HERE, "t") == Stored(task, 3, 7)
@@ -79,7 +79,7 @@ def test_ended_tasks_at_hand() -> None:
 
 def test_ended_tasks_that_may_be_gone_are_not_at_hand() -> None:
     clock = Clock()
-    ended = Ended(10_000, 60.0, wall=clock)
+    ended = TerminalTaskCache(10_000, 60.0, wall=clock)
     for number in range(2):
         ended.put(HERE, f"t{number}", made("t").SerializeToString(), 1, 1, clock() - number)
     clock.time += 60.0
@@ -92,7 +92,7 @@ def test_ended_tasks_that_may_be_gone_are_not_at_hand() -> None:
 
 
 def test_those_that_nobody_asks_for_go_first() -> None:
-    ended = Ended(10_000)
+    ended = TerminalTaskCache(10_000)
     for number in range(9):
         ended.put(Scope(), str(number), b"", 1, 1)
         assert ended.get(Scope(), "0") is not None
@@ -106,7 +106,7 @@ def test_those_that_nobody_asks_for_go_first() -> None:
 
 def test_what_is_at_hand_is_bounded() -> None:
     most = 1 << 20
-    ended = Ended(most)
+    ended = TerminalTaskCache(most)
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()

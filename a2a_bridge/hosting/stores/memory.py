@@ -27,12 +27,12 @@ from a2a_bridge.hosting.ports import (
     Synced,
     TaskPage,
     TaskQuery,
-    VersionConflict,
+    VersionConflictError,
 )
-from a2a_bridge.hosting.stores.memory_log import Log, Reader, Window
+from a2a_bridge.hosting.stores.memory_log import EventLog, MemorySubscription, Window
 from a2a_bridge.hosting.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
 from a2a_bridge.hosting.stores.memory_sends import MemorySends
-from a2a_bridge.hosting.stores.memory_tasks import Entry, Shelf
+from a2a_bridge.hosting.stores.memory_tasks import Entry, TaskTable
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -72,10 +72,10 @@ class MemoryStore:
         self._kept_logs = kept_logs
         self._kept_bytes = kept_bytes
         self._entries: dict[str, Entry] = {}
-        self._shelves: dict[Scope, Shelf] = {}
+        self._shelves: dict[Scope, TaskTable] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._ended_bytes = 0
-        self._logs: dict[str, Log] = {}
+        self._logs: dict[str, EventLog] = {}
         #: the logs that nobody writes or reads, and their bytes
         self._parked: OrderedDict[str, int] = OrderedDict()
         self._parked_bytes = 0
@@ -107,7 +107,7 @@ class MemoryStore:
     ) -> MemoryWriter:
         entry = self._entries.get(stored.task.id)
         if entry is None or entry.scope != scope or entry.held or entry.version != stored.version:
-            raise VersionConflict(stored.task.id)
+            raise VersionConflictError(stored.task.id)
         entry.held = True
         return MemoryWriter(self, entry, on_lost, push=push)
 
@@ -118,7 +118,7 @@ class MemoryStore:
         return Stored(entry.read(), entry.version, entry.last)
 
     async def list(self, scope: Scope, query: TaskQuery, /) -> TaskPage:
-        return self._shelves.get(scope, Shelf()).page(scope, query, self._tokens)
+        return self._shelves.get(scope, TaskTable()).page(scope, query, self._tokens)
 
     async def task_at(self, scope: Scope, task_id: str, sequence: int, /) -> hub.Task | None:
         entry = self._entries.get(task_id)
@@ -141,7 +141,7 @@ class MemoryStore:
 
     # ------------------------------------------------------------------ events
 
-    def subscribe(self, task_id: str, after: int, /) -> Reader:
+    def subscribe(self, task_id: str, after: int, /) -> MemorySubscription:
         log = self.log(task_id)
         reader = log.subscribe(after)
         self._quiet(task_id, log)  # a reader whose position is not kept does not read it
@@ -166,10 +166,10 @@ class MemoryStore:
         """Notes the status of a task."""
         shelf = self._shelves.get(entry.scope)
         if shelf is None:
-            shelf = self._shelves[entry.scope] = Shelf()
+            shelf = self._shelves[entry.scope] = TaskTable()
         shelf.place(entry, task.status)
 
-    def leave(self, entry: Entry, log: Log) -> None:
+    def leave(self, entry: Entry, log: EventLog) -> None:
         """Nobody writes a task any more."""
         entry.rest()
         self.resize(entry, 0)
@@ -180,13 +180,13 @@ class MemoryStore:
             log.end()
         self._quiet(entry.task_id, log)
 
-    def log(self, task_id: str) -> Log:
+    def log(self, task_id: str) -> EventLog:
         """The log of a task, a new one if there is none."""
         log = self._logs.get(task_id)
         if log is None:
             entry = self._entries.get(task_id)
             last = 0 if entry is None else entry.last
-            log = self._logs[task_id] = Log(self._window, last, lambda log: self._quiet(task_id, log))
+            log = self._logs[task_id] = EventLog(self._window, last, lambda log: self._quiet(task_id, log))
             log.ended = entry is not None and entry.state in TERMINAL
         elif task_id in self._parked:
             self._parked_bytes -= self._parked.pop(task_id)
@@ -212,7 +212,7 @@ class MemoryStore:
         while self._ended and self.memory.used > until:
             self._forget_one()
 
-    def _quiet(self, task_id: str, log: Log) -> None:
+    def _quiet(self, task_id: str, log: EventLog) -> None:
         """Parks a log that nobody writes or reads; forgets it if there is nothing in it to go on after."""
         if log.read or self._logs.get(task_id) is not log:
             return
@@ -301,11 +301,11 @@ class MemoryWriter:
                 self._log.note(task)
 
     def when_synced(self, tell: Synced, /) -> None:
-        tell(VersionConflict(self._entry.task_id) if self._lost else None)
+        tell(VersionConflictError(self._entry.task_id) if self._lost else None)
 
     async def synced(self) -> None:
         if self._lost:
-            raise VersionConflict(self._entry.task_id)
+            raise VersionConflictError(self._entry.task_id)
 
     async def room(self) -> None:
         if self._log is not None:

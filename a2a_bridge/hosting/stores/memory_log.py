@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting.clock import Clock
-from a2a_bridge.hosting.ports import Gap
+from a2a_bridge.hosting.ports import GapError
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -44,7 +44,7 @@ class Window:
     memory: MemoryAccount
 
 
-class Log:
+class EventLog:
     """The newest events of one task.
 
     base: the number of the event before the first that is kept. last: of the newest. ended: nothing follows it.
@@ -69,7 +69,7 @@ class Log:
         "sleepers",
     )
 
-    def __init__(self, window: Window, last: int, on_quiet: Callable[[Log], None]) -> None:
+    def __init__(self, window: Window, last: int, on_quiet: Callable[[EventLog], None]) -> None:
         self._window = window
         self.on_quiet = on_quiet
         self.base = self.last = last
@@ -83,7 +83,7 @@ class Log:
         self._ends: list[int] = []
         self._dropped = 0
         #: position -> the readers that have read up to there; _slowest: the lowest of them, if there are any
-        self._marks: dict[int, set[Reader]] = {}
+        self._marks: dict[int, set[MemorySubscription]] = {}
         self._slowest = 0
         self.sleepers: list[asyncio.Future[None]] = []
         self._movers: list[asyncio.Future[None]] = []
@@ -160,15 +160,15 @@ class Log:
             finally:
                 timer.cancel()
 
-    def subscribe(self, position: int) -> Reader:
-        reader = Reader(self, position)
+    def subscribe(self, position: int) -> MemorySubscription:
+        reader = MemorySubscription(self, position)
         if self.base <= position <= self.last:
             self._mark(reader, position)
         else:
             reader.lapse()
         return reader
 
-    def move(self, reader: Reader, old: int, new: int | None) -> None:
+    def move(self, reader: MemorySubscription, old: int, new: int | None) -> None:
         """Notes that a reader has read up to `new`, or has gone."""
         here = self._marks[old]
         here.discard(reader)
@@ -191,7 +191,7 @@ class Log:
                 reader.break_off(self.last, error)
         _wake(self.sleepers)
 
-    def _mark(self, reader: Reader, position: int) -> None:
+    def _mark(self, reader: MemorySubscription, position: int) -> None:
         if not self._marks or position < self._slowest:
             self._slowest = position
         self._marks.setdefault(position, set()).add(reader)
@@ -233,12 +233,12 @@ class Log:
             reader.drop(A2AError(Reason.UNAVAILABLE, text))
 
 
-class Reader:
+class MemorySubscription:
     """Implements Subscription."""
 
     __slots__ = ("_error", "_given", "_limit", "_log", "_open", "position")
 
-    def __init__(self, log: Log, position: int) -> None:
+    def __init__(self, log: EventLog, position: int) -> None:
         self._log = log
         self.position = position
         #: up to where events were handed out; they count as read when the next ones are asked for
@@ -283,7 +283,7 @@ class Reader:
     def lapse(self) -> None:
         """Its position is not kept."""
         self._open = False
-        self._error = Gap(self.position)
+        self._error = GapError(self.position)
 
     def drop(self, error: A2AError) -> None:
         """Closes the reader; its next `take` raises `error`."""

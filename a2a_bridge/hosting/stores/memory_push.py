@@ -17,9 +17,9 @@ from itertools import islice
 from uuid import uuid4
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.hosting.ports import Letter, Parcel, Registered, Scope
+from a2a_bridge.hosting.ports import Delivery, OutboxEntry, Registered, Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.lines import Lines
+from a2a_bridge.push.fair_queue import FairQueue
 from a2a_bridge.push.target import target_of
 
 logger = logging.getLogger("a2a_bridge.push")
@@ -30,7 +30,7 @@ _Line = tuple[Scope, str, str]
 
 
 @dataclass(slots=True)
-class _Kept:
+class _StoredConfig:
     data: bytes
     version: str
     aside: str
@@ -49,7 +49,7 @@ class MemoryPushConfigStore:
     def __init__(self, most_tasks: int = 100_000, most_per_task: int = 100) -> None:
         self._most_tasks = most_tasks
         self._most_per_task = most_per_task
-        self._tasks: OrderedDict[_Key, dict[str, _Kept]] = OrderedDict()
+        self._tasks: OrderedDict[_Key, dict[str, _StoredConfig]] = OrderedDict()
         #: told which line nobody waits for any more
         self.on_gone: Callable[[_Line], None] | None = None
         #: told which line may lead elsewhere from now on
@@ -70,7 +70,7 @@ class MemoryPushConfigStore:
                     self._tell_gone((*gone, config_id))
             self._tasks[key] = configs
         known = config.id in configs
-        configs[config.id] = _Kept(config.SerializeToString(), registered.version, registered.aside)
+        configs[config.id] = _StoredConfig(config.SerializeToString(), registered.version, registered.aside)
         if known and self.on_changed is not None:
             self.on_changed((*key, config.id))
 
@@ -114,9 +114,9 @@ class _Item:
     url: str = ""
     created: float = field(default_factory=time.time)
 
-    def letter(self, *, dead: bool) -> Letter:
+    def letter(self, *, dead: bool) -> OutboxEntry:
         scope, task_id, config_id = self.line
-        return Letter(
+        return OutboxEntry(
             self.number,
             scope,
             task_id,
@@ -154,7 +154,7 @@ class MemoryOutbox:
         self._size = 0
         self._waits: dict[_Line, deque[_Item]] = {}
         self._dead: OrderedDict[int, _Item] = OrderedDict()
-        self._lines: Lines[_Line] = Lines(now)
+        self._lines: FairQueue[_Line] = FairQueue(now)
         self._out: set[_Line] = set()
         self._tell: list[Callable[[], None]] = []
         configs.on_gone = self._forget
@@ -177,8 +177,8 @@ class MemoryOutbox:
             await self._configs.put(scope, registered)
         self._put((scope, config.task_id, config.id), 0, event)
 
-    async def due(self, limit: int, room: Callable[[str], int], /) -> list[Parcel]:
-        parcels: list[Parcel] = []
+    async def due(self, limit: int, room: Callable[[str], int], /) -> list[Delivery]:
+        deliveries: list[Delivery] = []
         for line in self._lines.take(limit, room):
             registered = self._configs.now(*line)
             if registered is None:
@@ -187,8 +187,8 @@ class MemoryOutbox:
             item = self._waits[line][0]
             self._out.add(line)
             scope, task_id, _ = line
-            parcels.append(
-                Parcel(
+            deliveries.append(
+                Delivery(
                     item.number,
                     scope,
                     task_id,
@@ -199,22 +199,22 @@ class MemoryOutbox:
                     item.webhook_id,
                 )
             )
-        return parcels
+        return deliveries
 
     async def wait(self) -> float | None:
         return self._lines.wait()
 
-    async def sent(self, parcels: Sequence[Parcel], /) -> None:
-        for parcel in parcels:
-            self._remove(parcel)
+    async def sent(self, deliveries: Sequence[Delivery], /) -> None:
+        for delivery in deliveries:
+            self._remove(delivery)
 
-    async def again(self, parcel: Parcel, error: str, seconds: float, /) -> None:
-        line = _line_of(parcel)
+    async def again(self, delivery: Delivery, error: str, seconds: float, /) -> None:
+        line = _line_of(delivery)
         self._out.discard(line)
         items = self._waits.get(line)
         if not items:
             return
-        if items[0].number == parcel.number:
+        if items[0].number == delivery.number:
             items[0].attempts += 1
             items[0].error = error
         else:  # it was dropped while it was out, because its line was too long
@@ -222,16 +222,18 @@ class MemoryOutbox:
         self._lines.put(line, self._target(line), seconds)
         self._notify()
 
-    async def dead(self, parcel: Parcel, error: str, /) -> None:
-        item = self._remove(parcel)
+    async def dead(self, delivery: Delivery, error: str, /) -> None:
+        item = self._remove(delivery)
         if item is None:
             return
         item.attempts += 1
         item.error = error
         self._bury(item)
 
-    async def letters(self, *, dead: bool | None = None, limit: int = 100, after: int = 0) -> list[Letter]:
-        found: list[Letter] = []
+    async def entries(
+        self, *, dead: bool | None = None, limit: int = 100, after: int = 0
+    ) -> list[OutboxEntry]:
+        found: list[OutboxEntry] = []
         if dead is not True:
             for line, items in self._waits.items():
                 url = self._target(line)
@@ -292,14 +294,14 @@ class MemoryOutbox:
         if line not in self._lines:
             self._lines.put(line, self._target(line))
 
-    def _remove(self, parcel: Parcel) -> _Item | None:
+    def _remove(self, delivery: Delivery) -> _Item | None:
         """Takes a parcel out of its line, and lets the next one of it have its turn."""
-        line = _line_of(parcel)
+        line = _line_of(delivery)
         self._out.discard(line)
         items = self._waits.get(line)
         if items is None:
             return None
-        item = items[0] if items[0].number == parcel.number else None
+        item = items[0] if items[0].number == delivery.number else None
         if item is not None:
             items.popleft()
             self._size -= 1
@@ -338,5 +340,5 @@ class MemoryOutbox:
             tell()
 
 
-def _line_of(parcel: Parcel) -> _Line:
-    return parcel.scope, parcel.task_id, parcel.registered.config.id
+def _line_of(delivery: Delivery) -> _Line:
+    return delivery.scope, delivery.task_id, delivery.registered.config.id

@@ -50,7 +50,7 @@ class Entry:
         self.held = False
 
 
-class Shelf:
+class TaskTable:
     """The tasks of one scope in the order of (time, id).
 
     A status is nearly always newer than all before it, so appending keeps the order; when it is not, the shelf

@@ -19,9 +19,9 @@ from time import monotonic
 from psycopg import Error
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.hosting.ports import Gone
-from a2a_bridge.hosting.stores.sql.link import Link, Room, ended
+from a2a_bridge.hosting.ports import OwnerLostError
 from a2a_bridge.hosting.stores.sql.notify import CHANNEL, POLL, Kind, Listener, payload
+from a2a_bridge.hosting.stores.sql.replica_thread import ReplicaThread, StatementConnection, ended
 from a2a_bridge.hosting.stores.sql.replicas import Replicas
 
 log = logging.getLogger("a2a_bridge.hosting.stores")
@@ -72,12 +72,12 @@ class Commands:
     """
 
     def __init__(
-        self, url: str, room: Room, replicas: Replicas, listener: Listener, *, poll: float = POLL
+        self, url: str, room: ReplicaThread, replicas: Replicas, listener: Listener, *, poll: float = POLL
     ) -> None:
         self._room = room
         self._replicas = replicas
         self._poll = poll
-        self._link = Link(url, "commands")
+        self._link = StatementConnection(url, "commands")
         self._handler: Callable[[bytes], Awaitable[bytes]] | None = None
         # For the room's thread only:
         self._looking = asyncio.Event()
@@ -107,7 +107,7 @@ class Commands:
             log.warning("another replica could not be asked: the database is not reached")
             raise _silent("the store is not available") from None
         if answer is None:
-            raise Gone
+            raise OwnerLostError
         return bytes(answer)
 
     async def start(self) -> None:

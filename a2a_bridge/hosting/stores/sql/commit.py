@@ -31,10 +31,10 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from a2a_bridge.hosting.stores.sql.counts import Counted, deltas
 from a2a_bridge.hosting.stores.sql.database import Database, failed
-from a2a_bridge.hosting.stores.sql.hold import Change
-from a2a_bridge.hosting.stores.sql.push import Mail
+from a2a_bridge.hosting.stores.sql.push import NewDelivery
 from a2a_bridge.hosting.stores.sql.schema import bodies, counts, segments, tasks
 from a2a_bridge.hosting.stores.sql.statements import insert
+from a2a_bridge.hosting.stores.sql.task_lease import Change
 
 log = logging.getLogger("a2a_bridge.store")
 
@@ -56,10 +56,10 @@ _OUTCOME = text(
 )
 
 #: puts mail into the outbox, in a transaction of ours; how many notifications that are
-Post = Callable[[Connection, Sequence[Mail]], int]
+Post = Callable[[Connection, Sequence[NewDelivery]], int]
 
 
-class Announcing(Protocol):
+class Announcer(Protocol):
     """Other replicas, as far as a transaction needs them. me: this one at present."""
 
     @property
@@ -116,7 +116,7 @@ class Committer:
     stripe: which of the rows of each counter is ours.
     """
 
-    def __init__(self, database: Database, beside: Announcing, post: Post, stripe: int) -> None:
+    def __init__(self, database: Database, beside: Announcer, post: Post, stripe: int) -> None:
         self._database = database
         self._beside = beside
         self._post = post
@@ -218,7 +218,7 @@ class Committer:
             if not self._write(connection, group):
                 return False
             mail = [
-                Mail(
+                NewDelivery(
                     change.hold.scope,
                     change.hold.task_id,
                     change.last - len(change.data) + 1,

@@ -17,10 +17,10 @@ from functools import partial
 from itertools import chain, islice
 
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.hosting.ports import Gap
+from a2a_bridge.hosting.ports import GapError
 from a2a_bridge.hosting.stores.sql.database import Database
-from a2a_bridge.hosting.stores.sql.hold import Change
 from a2a_bridge.hosting.stores.sql.segments import Segment, unpack
+from a2a_bridge.hosting.stores.sql.task_lease import Change
 from a2a_bridge.hosting.stores.sql.tasks import ends, stretch
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -38,7 +38,7 @@ _AT_ONCE = 500
 _FETCH = 256 << 10
 
 
-class Logs:
+class EventLogs:
     """The tails of all tasks that are read here.
 
     given: the number of the last event that a writer of this process was given; None when it writes no such task.
@@ -53,14 +53,14 @@ class Logs:
         self._tails: dict[str, _Tail] = {}
         self._looking: asyncio.Task[None] | None = None
 
-    def subscribe(self, task_id: str, after: int) -> Reader:
+    def subscribe(self, task_id: str, after: int) -> SqlSubscription:
         """A reader of the events after a number."""
         tail = self._tails.get(task_id)
         if tail is None:
             tail = self._tails[task_id] = _Tail(
                 task_id, self._database, self._given, self._gone, self._memory
             )
-        return Reader(tail, after)
+        return SqlSubscription(tail, after)
 
     def add(self, changes: Iterable[Change]) -> None:
         """These were made durable here."""
@@ -157,7 +157,7 @@ class _Tail:
         self.ended = False
         self.error: A2AError | None = None
         self.events: deque[tuple[hub.StreamResponse, int]] = deque()
-        self.readers: set[Reader] = set()
+        self.readers: set[SqlSubscription] = set()
         self.given = given
         self._size = 0
         #: how often it was said that the database has more
@@ -227,7 +227,7 @@ class _Tail:
         while self.events and self.base < slowest:
             self._drop()
 
-    def leave(self, reader: Reader) -> None:
+    def leave(self, reader: SqlSubscription) -> None:
         self.readers.discard(reader)
         if not self.readers:
             self._gone(self)
@@ -252,7 +252,7 @@ class _Tail:
         self.base += 1
 
 
-class Reader:
+class SqlSubscription:
     """Implements Subscription. given: the number of the last event that was handed out."""
 
     __slots__ = ("_old", "_open", "_tail", "given", "position")
@@ -284,7 +284,7 @@ class Reader:
             elif tail.error is not None:
                 raise tail.error
             elif self.given > tail.last and self.given > (tail.given(tail.task_id) or 0):
-                raise Gap
+                raise GapError
             elif tail.ended and self.given == tail.last:
                 return []
             else:
@@ -302,9 +302,9 @@ class Reader:
         found = await self._tail.fetch(self.given)
         if found:
             if found[0].first > self.given + 1:
-                raise Gap
+                raise GapError
             self._old = chain.from_iterable(
                 unpack(self._tail.task_id, segment, self.given) for segment in found
             )
         elif wanted:
-            raise Gap  # the log is shorter than it was: that part has been thrown away
+            raise GapError  # the log is shorter than it was: that part has been thrown away

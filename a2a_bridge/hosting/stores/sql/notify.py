@@ -16,7 +16,13 @@ from time import monotonic
 
 from psycopg import Error
 
-from a2a_bridge.hosting.stores.sql.link import SECONDS, Connection, Room, connected, deadline
+from a2a_bridge.hosting.stores.sql.replica_thread import (
+    SECONDS,
+    Connection,
+    ReplicaThread,
+    connected,
+    deadline,
+)
 
 log = logging.getLogger("a2a_bridge.hosting.stores")
 
@@ -70,7 +76,7 @@ class Listener:
     poll: seconds after which everything counts as changed without a hint.
     """
 
-    def __init__(self, url: str, room: Room, *, poll: float = POLL) -> None:
+    def __init__(self, url: str, room: ReplicaThread, *, poll: float = POLL) -> None:
         self._url = url
         self._room = room
         self._wake: Callable[[Collection[str] | None], None] = _nobody

@@ -24,11 +24,11 @@ from sqlalchemy.exc import OperationalError
 from a2a_bridge.core.extras import MissingExtraError
 from a2a_bridge.hosting.stores.errors import StoreOpenError
 from a2a_bridge.hosting.stores.options import StoreOptions
-from a2a_bridge.hosting.stores.sql.alone import Alone
 from a2a_bridge.hosting.stores.sql.database import Database, cause, failed, inserting, parse, shown
 from a2a_bridge.hosting.stores.sql.janitor import Janitor
 from a2a_bridge.hosting.stores.sql.schema import settings
-from a2a_bridge.hosting.stores.sql.store import Beside, SqlStore
+from a2a_bridge.hosting.stores.sql.single_node import SingleNode
+from a2a_bridge.hosting.stores.sql.store import ClusterMembership, SqlStore
 from a2a_bridge.hosting.stores.sql.upgrading import HEAD, revision, upgrade
 from a2a_bridge.push.vault import Vault
 
@@ -111,7 +111,7 @@ def reached(url: URL) -> Iterator[Database]:
 async def _alone(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterator[SqlStore]:
     path = Path(str(url.database))
     with locked(path):
-        me = Alone()
+        me = SingleNode()
         # Databases have errors of their own while the store is open; those are not about opening it.
         with reached(url) as database:
             page_key, token = await asyncio.to_thread(_prepare, database, path, me)
@@ -129,9 +129,9 @@ async def _beside(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterato
     with reached(url) as database:
         page_key = await asyncio.to_thread(_look, database)
     # It needs psycopg, which SQLite does not.
-    from a2a_bridge.hosting.stores.sql.neighbours import Neighbours
+    from a2a_bridge.hosting.stores.sql.cluster import Cluster
 
-    beside = Neighbours(
+    beside = Cluster(
         url.set(drivername="postgresql").render_as_string(hide_password=False), lease=options.lease
     )
     database = Database(url)
@@ -151,7 +151,7 @@ async def _beside(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterato
 
 @asynccontextmanager
 async def _running(
-    database: Database, beside: Beside, options: StoreOptions, page_key: bytes, vault: Vault
+    database: Database, beside: ClusterMembership, options: StoreOptions, page_key: bytes, vault: Vault
 ) -> AsyncIterator[SqlStore]:
     store = SqlStore(database, beside, options, page_key=page_key, vault=vault)
     janitor = Janitor(store, options)
@@ -163,7 +163,7 @@ async def _running(
         await store.close()
 
 
-def _prepare(database: Database, path: Path, me: Alone) -> tuple[bytes, bytes]:
+def _prepare(database: Database, path: Path, me: SingleNode) -> tuple[bytes, bytes]:
     """The key of page tokens, and the token that this process has noted."""
     touch(path)
     with database.connect(writes=True) as connection:

@@ -23,18 +23,18 @@ from zlib import crc32
 from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, insert, select, tuple_, update
 
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.hosting.ports import Letter, Parcel, Registered, Scope
+from a2a_bridge.hosting.ports import Delivery, OutboxEntry, Registered, Scope
 from a2a_bridge.hosting.stores.sql import push_configs as configs
 from a2a_bridge.hosting.stores.sql.checksums import DamagedError, parsed
 from a2a_bridge.hosting.stores.sql.push_configs import Reads, SqlPushConfigStore, Writes, forget
 from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs, replicas
 from a2a_bridge.hosting.stores.sql.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.lines import Lines
+from a2a_bridge.push.fair_queue import FairQueue
 from a2a_bridge.push.target import target_of
-from a2a_bridge.push.vault import Unreadable, Vault
+from a2a_bridge.push.vault import DecryptionError, Vault
 
-__all__ = ["Mail", "SqlOutbox", "SqlPushConfigStore", "forget", "letters", "post_events", "retry"]
+__all__ = ["NewDelivery", "SqlOutbox", "SqlPushConfigStore", "entries", "forget", "post_events", "retry"]
 
 log = logging.getLogger("a2a_bridge.push")
 
@@ -57,7 +57,7 @@ _C = push_configs.c
 _Line = tuple[str, str]
 
 
-class Mail(NamedTuple):
+class NewDelivery(NamedTuple):
     """Events of one task, serialized. first: the number of the first of them; the others count on."""
 
     scope: Scope
@@ -66,7 +66,7 @@ class Mail(NamedTuple):
     events: list[bytes]
 
 
-def post_events(connection: Connection, mail: Sequence[Mail]) -> int:
+def post_events(connection: Connection, mail: Sequence[NewDelivery]) -> int:
     """Puts events in, once for each config of their task. How many that makes. At most three statements."""
     of_tasks = [(storable(one.task_id), one) for one in mail]
     wanted = select(_C.task, _C.id).where(_C.task.in_([task_id for task_id, _ in of_tasks]))
@@ -144,7 +144,7 @@ class SqlOutbox:
         self._now = now
         self._wall = wall
         self._most_dead = most_dead
-        self._lines: Lines[_Line] = Lines(now)
+        self._lines: FairQueue[_Line] = FairQueue(now)
         self._who = ""
         self._tell: list[Callable[[], None]] = []
         self._looking = True
@@ -188,11 +188,11 @@ class SqlOutbox:
 
     # ------------------------------------------------------------------ what goes out
 
-    async def due(self, limit: int, room: Callable[[str], int], /) -> list[Parcel]:
+    async def due(self, limit: int, room: Callable[[str], int], /) -> list[Delivery]:
         if self._who != self._me():
             # We were taken for dead: what we had claimed may be somebody else's by now.
             self._who = self._me()
-            self._lines = Lines(self._now)
+            self._lines = FairQueue(self._now)
             self._looking = True
         if self._looking or self._now() >= self._look_at:
             await self._claim()
@@ -212,29 +212,31 @@ class SqlOutbox:
         seconds = self._lines.wait()
         return until_look if seconds is None else min(seconds, until_look)
 
-    async def sent(self, parcels: Sequence[Parcel], /) -> None:
-        numbers = [parcel.number for parcel in parcels]
-        await self._settle(parcels, delete(outbox).where(_O.number.in_(numbers)))
+    async def sent(self, deliveries: Sequence[Delivery], /) -> None:
+        numbers = [delivery.number for delivery in deliveries]
+        await self._settle(deliveries, delete(outbox).where(_O.number.in_(numbers)))
 
-    async def again(self, parcel: Parcel, error: str, seconds: float, /) -> None:
-        changed = update(outbox).where(_O.number == parcel.number)
+    async def again(self, delivery: Delivery, error: str, seconds: float, /) -> None:
+        changed = update(outbox).where(_O.number == delivery.number)
         changed = changed.values(attempts=_O.attempts + 1, error=error, due=self._wall() + seconds)
         await self._writer.write(lambda connection: connection.execute(changed).rowcount)
-        line = _line_of(parcel)
+        line = _line_of(delivery)
         if line in self._lines:
             self._lines.put(line, self._lines.target(line), seconds)
             self._notify()
 
-    async def dead(self, parcel: Parcel, error: str, /) -> None:
-        changed = update(outbox).where(_O.number == parcel.number)
-        await self._settle([parcel], changed.values(attempts=_O.attempts + 1, error=error, dead=True))
+    async def dead(self, delivery: Delivery, error: str, /) -> None:
+        changed = update(outbox).where(_O.number == delivery.number)
+        await self._settle([delivery], changed.values(attempts=_O.attempts + 1, error=error, dead=True))
         self._buried += 1
         if self._buried % _PRUNE == 1:
             await self._writer.write(self._prune)
 
-    async def letters(self, *, dead: bool | None = None, limit: int = 100, after: int = 0) -> list[Letter]:
-        def work(connection: Connection) -> list[Letter]:
-            return letters(connection, self._vault, dead=dead, limit=limit, after=after)
+    async def entries(
+        self, *, dead: bool | None = None, limit: int = 100, after: int = 0
+    ) -> list[OutboxEntry]:
+        def work(connection: Connection) -> list[OutboxEntry]:
+            return entries(connection, self._vault, dead=dead, limit=limit, after=after)
 
         return await self._database.read(work)
 
@@ -300,8 +302,8 @@ class SqlOutbox:
         held = select(_C.task, _C.id).where(_C.holder != "", _C.holder == me)
         return [(task, name) for task, name in connection.execute(held) if (task, name) not in self._lines]
 
-    async def _parcels(self, lines: Sequence[_Line], rows: Sequence[Any]) -> list[Parcel]:
-        parcels: list[Parcel] = []
+    async def _parcels(self, lines: Sequence[_Line], rows: Sequence[Any]) -> list[Delivery]:
+        deliveries: list[Delivery] = []
         waiting = {(row.task, row.id): row for row in rows}
         shut: dict[str, list[int]] = {}
         damaged: list[tuple[_Line, int]] = []
@@ -311,7 +313,7 @@ class SqlOutbox:
                 continue
             try:
                 registered = configs.registered_of(row, self._vault, row.config_checksum)
-            except Unreadable as error:
+            except DecryptionError as error:
                 log.error("a push config of task %s: %s", row.task, configs.why(error))  # noqa: TRY400  the text says it
                 shut.setdefault(configs.why(error), []).append(row.number)
                 self._lines.put(line, "", LONGEST)
@@ -326,8 +328,8 @@ class SqlOutbox:
                 log.error("notification %d of task %s is damaged in the store", row.number, row.task)  # noqa: TRY400
                 damaged.append((line, row.number))
                 continue
-            parcels.append(
-                Parcel(
+            deliveries.append(
+                Delivery(
                     row.number,
                     _scope_of(row),
                     original(row.task),
@@ -352,11 +354,11 @@ class SqlOutbox:
         if empty:  # the config was deleted, or is not ours, or there is nothing for it any more
             left = await self._writer.write(lambda connection: _let_go(connection, empty, self._who))
             self._go_on(empty, left)
-        return parcels
+        return deliveries
 
-    async def _settle(self, parcels: Sequence[Parcel], change: Any) -> None:
+    async def _settle(self, deliveries: Sequence[Delivery], change: Any) -> None:
         """Does something about parcels, and lets what follows them have its turn."""
-        lines = [_line_of(parcel) for parcel in parcels]
+        lines = [_line_of(delivery) for delivery in deliveries]
         me = self._who
 
         def work(connection: Connection) -> set[_Line]:
@@ -393,7 +395,7 @@ class SqlOutbox:
     def _url(self, row: Row[Any]) -> str:
         try:
             return configs.registered_of(row, self._vault, row.config_checksum).config.url
-        except Unreadable:
+        except DecryptionError:
             return ""
 
     def _notify(self) -> None:
@@ -463,7 +465,7 @@ def _heads(connection: Connection, lines: Sequence[Any], me: str) -> Sequence[An
 
 
 def _let_go(connection: Connection, lines: Sequence[_Line], me: str) -> set[_Line]:
-    """Lines with nothing in them are nobody's. What comes in at this moment is looked for later: rule 3.
+    """FairQueue with nothing in them are nobody's. What comes in at this moment is looked for later: rule 3.
 
     Those that stay ours: something came in for them since they were seen to be empty.
     """
@@ -475,7 +477,7 @@ def _let_go(connection: Connection, lines: Sequence[_Line], me: str) -> set[_Lin
     return {(task_id, config_id) for task_id, config_id in connection.execute(held)}
 
 
-def letters(
+def entries(
     connection: Connection,
     vault: Vault,
     *,
@@ -483,7 +485,7 @@ def letters(
     limit: int = 100,
     after: int = 0,
     task_id: str = "",
-) -> list[Letter]:
+) -> list[OutboxEntry]:
     """What is in the outbox, by number. Of URLs only where they lead: the rest is often secret."""
     config = (_C.tenant, _C.owner, _C.version, _C.data, _C.aside, _C.checksum.label("config_checksum"))
     wanted = select(outbox, *config).join(push_configs, _belongs)
@@ -492,14 +494,14 @@ def letters(
         wanted = wanted.where(_O.dead == dead)
     if task_id:
         wanted = wanted.where(_O.task == storable(task_id))
-    found: list[Letter] = []
+    found: list[OutboxEntry] = []
     for row in connection.execute(wanted):
         try:
             url = target_of(configs.registered_of(row, vault, row.config_checksum).config.url)
-        except Unreadable:
+        except DecryptionError:
             url = ""
         found.append(
-            Letter(
+            OutboxEntry(
                 row.number,
                 _scope_of(row),
                 original(row.task),
@@ -533,8 +535,8 @@ def _changed(connection: Connection, change: Any) -> int:
     return count
 
 
-def _line_of(parcel: Parcel) -> _Line:
-    return storable(parcel.task_id), storable(parcel.registered.config.id)
+def _line_of(delivery: Delivery) -> _Line:
+    return storable(delivery.task_id), storable(delivery.registered.config.id)
 
 
 def _scope_of(row: Row[Any]) -> Scope:

@@ -24,7 +24,7 @@ from a2a_bridge.hosting.stores.sql.database import inserting
 from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs
 from a2a_bridge.hosting.stores.sql.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.vault import Unreadable, Vault
+from a2a_bridge.push.vault import DecryptionError, Vault
 
 log = logging.getLogger("a2a_bridge.push")
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 _C = push_configs.c
 
 
-class DamagedConfigError(Unreadable):
+class DamagedConfigError(DecryptionError):
     """A row of a config is not what was written."""
 
 
@@ -77,7 +77,7 @@ class SqlPushConfigStore:
             return None
         try:
             return registered_of(row, self._vault, row.checksum)
-        except Unreadable as error:
+        except DecryptionError as error:
             _complain(row, error)
             damaged = isinstance(error, DamagedConfigError)
             raise DamagedError(task_id) if damaged else internal_error() from None
@@ -89,7 +89,7 @@ class SqlPushConfigStore:
         for row in rows:
             try:
                 found.append(registered_of(row, self._vault, row.checksum))
-            except Unreadable as error:
+            except DecryptionError as error:
                 _complain(row, error)
         return found
 
@@ -113,8 +113,8 @@ def forget(connection: Connection, task_ids: Sequence[str]) -> None:
 def row_of(scope: Scope, registered: Registered, vault: Vault) -> dict[str, Any]:
     """A config as a row, without its place among the others of its task."""
     config = registered.config
-    data = vault.seal(config.SerializeToString())
-    aside = vault.seal(registered.aside.encode()) if registered.aside else b""
+    data = vault.encrypt(config.SerializeToString())
+    aside = vault.encrypt(registered.aside.encode()) if registered.aside else b""
     return {
         "task": storable(config.task_id),
         "id": storable(config.id),
@@ -128,14 +128,14 @@ def row_of(scope: Scope, registered: Registered, vault: Vault) -> dict[str, Any]
 
 
 def registered_of(row: Row[Any], vault: Vault, checksum: int | None) -> Registered:
-    """The reverse. Raises Unreadable."""
+    """The reverse. Raises DecryptionError."""
     if not intact(row.data + row.aside, checksum):
         raise DamagedConfigError
     try:
-        config = hub.TaskPushNotificationConfig.FromString(vault.open(row.data))
+        config = hub.TaskPushNotificationConfig.FromString(vault.decrypt(row.data))
     except DecodeError:
         raise DamagedConfigError from None
-    return Registered(config, row.version, vault.open(row.aside).decode() if row.aside else "")
+    return Registered(config, row.version, vault.decrypt(row.aside).decode() if row.aside else "")
 
 
 def insert(connection: Connection, values: dict[str, Any], *, most: int | None, replace: bool = True) -> None:
@@ -167,12 +167,12 @@ def _of(scope: Scope, task_id: str) -> ColumnElement[bool]:
     )
 
 
-def why(error: Unreadable) -> str:
+def why(error: DecryptionError) -> str:
     """What to say of a config that cannot be read."""
     if isinstance(error, DamagedConfigError):
         return "the config is damaged in the store"
     return "the credentials cannot be opened with the keys that are configured"
 
 
-def _complain(row: Row[Any], error: Unreadable) -> None:
+def _complain(row: Row[Any], error: DecryptionError) -> None:
     log.error("a push config of task %s: %s", row.task, why(error))

@@ -19,8 +19,8 @@ from uuid import uuid4
 
 from psycopg import Error
 
-from a2a_bridge.hosting.stores.sql.link import SECONDS, Link, Room, ended
 from a2a_bridge.hosting.stores.sql.notify import CHANNEL, Kind, payload
+from a2a_bridge.hosting.stores.sql.replica_thread import SECONDS, ReplicaThread, StatementConnection, ended
 
 log = logging.getLogger("a2a_bridge.hosting.stores")
 
@@ -59,12 +59,12 @@ class Replicas:
     alone: whether there was no other one when it looked last, or since one joined.
     """
 
-    def __init__(self, url: str, room: Room, *, lease: float = LEASE) -> None:
+    def __init__(self, url: str, room: ReplicaThread, *, lease: float = LEASE) -> None:
         self.me = uuid4().hex
         self.alone = True
         self._room = room
         self._lease = lease
-        self._link = Link(url, "replica")
+        self._link = StatementConnection(url, "replica")
         self._on_lost: list[Callable[[], None]] = []
         self._on_orphans: list[Callable[[], None]] = []
         self._on_look: list[Callable[[frozenset[str], float], None]] = []

@@ -26,19 +26,19 @@ from a2a_bridge.hosting.ports import (
     Stored,
     TaskPage,
     TaskQuery,
-    VersionConflict,
+    VersionConflictError,
 )
 from a2a_bridge.hosting.stores.options import StoreOptions
-from a2a_bridge.hosting.stores.sql.commit import Announcing, Committer, Group
+from a2a_bridge.hosting.stores.sql.commit import Announcer, Committer, Group
 from a2a_bridge.hosting.stores.sql.counts import Counted, Place
 from a2a_bridge.hosting.stores.sql.database import Database, unavailable
-from a2a_bridge.hosting.stores.sql.ended import Ended
-from a2a_bridge.hosting.stores.sql.hold import Hold, Kept
-from a2a_bridge.hosting.stores.sql.log import Logs, Reader
+from a2a_bridge.hosting.stores.sql.log import EventLogs, SqlSubscription
 from a2a_bridge.hosting.stores.sql.push import SqlOutbox, SqlPushConfigStore, post_events
 from a2a_bridge.hosting.stores.sql.schema import replicas, tasks
 from a2a_bridge.hosting.stores.sql.sends import SqlSends
+from a2a_bridge.hosting.stores.sql.task_lease import Kept, TaskLease
 from a2a_bridge.hosting.stores.sql.tasks import as_of, at_work, fetch, listing, orphaned, theirs
+from a2a_bridge.hosting.stores.sql.terminal_cache import TerminalTaskCache
 from a2a_bridge.hosting.stores.sql.text import storable
 from a2a_bridge.hosting.stores.sql.writer import GroupWriter
 from a2a_bridge.memory import MemoryAccount
@@ -51,8 +51,8 @@ Result = TypeVar("Result")
 _LAST_WRITES = 10.0
 
 
-class Beside(Announcing, Protocol):
-    """Other replicas, as far as a store needs them: `Neighbours`, or `Alone`."""
+class ClusterMembership(Announcer, Protocol):
+    """Other replicas, as far as a store needs them: `Neighbours`, or `SingleNode`."""
 
     @property
     def remote(self) -> Remote | None: ...
@@ -69,7 +69,13 @@ class SqlStore:
     durable = True
 
     def __init__(
-        self, database: Database, beside: Beside, options: StoreOptions, *, page_key: bytes, vault: Vault
+        self,
+        database: Database,
+        beside: ClusterMembership,
+        options: StoreOptions,
+        *,
+        page_key: bytes,
+        vault: Vault,
     ) -> None:
         self.memory = MemoryAccount(options.max_memory)
         self._database = database
@@ -92,8 +98,8 @@ class SqlStore:
         self.outbox: Outbox = self._mail
         self.sends: SendRegister = SqlSends(self.writer, lambda: beside.me)
         self.remote: Remote | None = beside.remote
-        self._logs = Logs(database, self._given, self.memory)
-        self._ended = Ended(options.cache_bytes, options.tasks_kept, memory=self.memory)
+        self._logs = EventLogs(database, self._given, self.memory)
+        self._ended = TerminalTaskCache(options.cache_bytes, options.tasks_kept, memory=self.memory)
         self._tokens = PageTokens(page_key)
 
     @property
@@ -108,17 +114,17 @@ class SqlStore:
 
     def create(
         self, scope: Scope, task_id: str, on_lost: Callable[[], None], /, *, push: bool = False
-    ) -> Hold:
+    ) -> TaskLease:
         return self.writer.hold(scope, task_id, on_lost, push=push)
 
     async def open(
         self, scope: Scope, stored: Stored, on_lost: Callable[[], None], /, *, push: bool = False
-    ) -> Hold:
+    ) -> TaskLease:
         task_id, version = stored.task.id, stored.version
         before = self.writer.holds.get(task_id)
         if before is not None:
             if not before.released:
-                raise VersionConflict(task_id)
+                raise VersionConflictError(task_id)
             await before.synced()
             if before.let_go_at == version:
                 version = before.version  # the release is all that has happened since
@@ -129,7 +135,7 @@ class SqlStore:
             mine = and_(tasks.c.id == storable(task_id), theirs(scope))
             row = connection.execute(select(tasks).where(mine)).one_or_none()
             if row is None:
-                raise VersionConflict(task_id)
+                raise VersionConflictError(task_id)
             if not (taken and row.version == version + 1 and row.holder == self._beside.me):
                 free = or_(
                     tasks.c.holder == "",
@@ -142,7 +148,7 @@ class SqlStore:
                     connection.execute(change.values(holder=self._beside.me, version=version + 1)).rowcount
                     != 1
                 ):
-                    raise VersionConflict(task_id)
+                    raise VersionConflictError(task_id)
             place = Place(row.context, row.state, row.time)
             return Kept(version + 1, row.last, row.applied, place, stored.task.ByteSize())
 
@@ -213,7 +219,7 @@ class SqlStore:
     async def task_at(self, scope: Scope, task_id: str, sequence: int, /) -> hub.Task | None:
         return await self._database.read(lambda connection: as_of(connection, scope, task_id, sequence))
 
-    def subscribe(self, task_id: str, after: int, /) -> Reader:
+    def subscribe(self, task_id: str, after: int, /) -> SqlSubscription:
         return self._logs.subscribe(task_id, after)
 
     def end(self, task_id: str, error: A2AError, /) -> None:

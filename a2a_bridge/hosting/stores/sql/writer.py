@@ -24,7 +24,7 @@ from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge.hosting.ports import Scope, Synced
 from a2a_bridge.hosting.stores.sql.commit import Committer, Group, Job
 from a2a_bridge.hosting.stores.sql.database import cause, failed, unavailable
-from a2a_bridge.hosting.stores.sql.hold import Hold, Kept
+from a2a_bridge.hosting.stores.sql.task_lease import Kept, TaskLease
 from a2a_bridge.memory import MemoryAccount
 
 log = logging.getLogger("a2a_bridge.store")
@@ -64,7 +64,7 @@ class GroupWriter:
         ack_timeout: float = 10.0,
         memory: MemoryAccount | None = None,
     ) -> None:
-        self.holds: dict[str, Hold] = {}
+        self.holds: dict[str, TaskLease] = {}
         self.commits = 0
         self.closed = False
         #: bytes of the events that wait for a group
@@ -76,7 +76,7 @@ class GroupWriter:
         self._delay = commit_delay
         self._patience = ack_timeout
         self._loop = asyncio.get_running_loop()
-        self._dirty: list[Hold] = []
+        self._dirty: list[TaskLease] = []
         #: in their order; whoever does not wait any longer takes its own out
         self._jobs: dict[Job, None] = {}
         self._group: Group | None = None
@@ -97,9 +97,9 @@ class GroupWriter:
 
     def hold(
         self, scope: Scope, task_id: str, on_lost: Callable[[], None], *, push: bool, kept: Kept | None = None
-    ) -> Hold:
+    ) -> TaskLease:
         """The hold on a task: a new one, or one that is ours in the database. Lost at once when there is one already."""
-        hold = Hold(self, scope, task_id, on_lost, push=push, kept=kept)
+        hold = TaskLease(self, scope, task_id, on_lost, push=push, kept=kept)
         if task_id in self.holds:
             self._loop.call_soon(hold.lose)
             hold.lost = True
@@ -182,7 +182,7 @@ class GroupWriter:
         """Until when somebody who begins to wait now is willing to."""
         return self._loop.time() + self._patience
 
-    def note(self, hold: Hold) -> None:
+    def note(self, hold: TaskLease) -> None:
         """A hold has something to write."""
         self._dirty.append(hold)
         if self._timer is None and self._group is None:
@@ -220,7 +220,7 @@ class GroupWriter:
             self._turn = self._loop.create_future()
         await asyncio.shield(self._turn)
 
-    def forget(self, hold: Hold) -> None:
+    def forget(self, hold: TaskLease) -> None:
         """A hold that is over."""
         if self.holds.get(hold.task_id) is hold:
             del self.holds[hold.task_id]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from a2a_bridge.push.lines import Lines
+from a2a_bridge.push.fair_queue import FairQueue
 
 
 class Clock:
@@ -15,15 +15,15 @@ class Clock:
         return self.time
 
 
-def lines(clock: Clock | None = None) -> Lines[str]:
-    return Lines(clock or Clock())
+def lines(clock: Clock | None = None) -> FairQueue[str]:
+    return FairQueue(clock or Clock())
 
 
 def anything(_: str) -> int:
     return 100
 
 
-def test_lines_are_taken_once_and_come_back() -> None:
+def test_fair_queue_are_taken_once_and_come_back() -> None:
     ours = lines()
     ours.put("a", "x")
     assert ours.take(10, anything) == ["a"]
@@ -37,7 +37,7 @@ def test_lines_are_taken_once_and_come_back() -> None:
     assert ours.take(10, anything) == []
 
 
-def test_lines_wait_for_their_time() -> None:
+def test_fair_queue_wait_for_their_time() -> None:
     clock = Clock()
     ours = lines(clock)
     ours.put("a", "x", 5)

@@ -21,9 +21,9 @@ from uuid import uuid4
 
 from a2a_bridge.core.call import CallContext, Origin, Principal
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, internal_error
-from a2a_bridge.hosting.executions import Elsewhere
-from a2a_bridge.hosting.ports import Gone, Remote
-from a2a_bridge.hosting.views import Place
+from a2a_bridge.hosting.executions import NotOwnerError
+from a2a_bridge.hosting.ports import OwnerLostError, Remote
+from a2a_bridge.hosting.views import QueuePosition
 from a2a_bridge.hosting.working_copy import Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -37,8 +37,8 @@ _STREAMS = 4096
 _SOON = 30.0
 
 
-class Desk(Protocol):
-    """What an engine does for other replicas. All raise A2AError; Elsewhere where it does not hold the task."""
+class LocalTasks(Protocol):
+    """What an engine does for other replicas. All raise A2AError; NotOwnerError where it does not hold the task."""
 
     async def send_here(
         self, request: hub.SendMessageRequest, context: CallContext, /
@@ -48,7 +48,7 @@ class Desk(Protocol):
 
     async def stream_here(
         self, request: hub.SendMessageRequest, context: CallContext, /
-    ) -> tuple[Shown, Place]:
+    ) -> tuple[Shown, QueuePosition]:
         """Takes a message: the task as it found it, durable, and where its turn can be seen."""
         ...
 
@@ -65,15 +65,15 @@ class Streamed(NamedTuple):
     ticket: str
 
 
-class Colleagues:
+class ReplicaCalls:
     """The other replicas, as an engine asks them and is asked by them.
 
-    Every question raises Gone when the one that was asked is dead, or does not hold the task any more.
+    Every question raises OwnerLostError when the one that was asked is dead, or does not hold the task any more.
     """
 
     def __init__(self, remote: Remote) -> None:
         self._remote = remote
-        self._places: OrderedDict[str, Place] = OrderedDict()
+        self._places: OrderedDict[str, QueuePosition] = OrderedDict()
 
     # ------------------------------------------------------------------ asking
 
@@ -114,30 +114,30 @@ class Colleagues:
         answer, content = _read(await self._remote.ask(holder, _written(head, body), seconds))
         context.reply.update(answer.get("reply", {}))
         if answer.get("elsewhere"):
-            raise Gone
+            raise OwnerLostError
         if "error" in answer:
             raise _error(answer["error"])
         return answer, content
 
     # ------------------------------------------------------------------ being asked
 
-    def serve(self, desk: Desk) -> None:
+    def serve(self, local: LocalTasks) -> None:
         """Does for others what `desk` does."""
 
         async def answer(question: bytes) -> bytes:
-            return await self._answer(desk, question)
+            return await self._answer(local, question)
 
         self._remote.serve(answer)
 
-    async def _answer(self, desk: Desk, question: bytes) -> bytes:
+    async def _answer(self, local: LocalTasks, question: bytes) -> bytes:
         context = CallContext()
         try:
             head, body = _read(question)
             known = head.get("release") == _RELEASE
             context = _context(head["context"]) if known else context
             operation = str(head["operation"]) if known else ""
-            answer, content = await self._carried_out(desk, operation, body, context)
-        except Elsewhere:
+            answer, content = await self._carried_out(local, operation, body, context)
+        except NotOwnerError:
             answer, content = {"elsewhere": True}, b""
         except A2AError as error:
             answer, content = {"error": _told(error)}, b""
@@ -147,17 +147,17 @@ class Colleagues:
         return _written(answer | {"reply": context.reply}, content)
 
     async def _carried_out(
-        self, desk: Desk, operation: str, body: bytes, context: CallContext
+        self, local: LocalTasks, operation: str, body: bytes, context: CallContext
     ) -> tuple[dict[str, Any], bytes]:
         match operation:
             case "send":
-                response = await desk.send_here(hub.SendMessageRequest.FromString(body), context)
+                response = await local.send_here(hub.SendMessageRequest.FromString(body), context)
                 return {}, response.SerializeToString()
             case "cancel":
-                task = await desk.cancel_here(hub.CancelTaskRequest.FromString(body), context)
+                task = await local.cancel_here(hub.CancelTaskRequest.FromString(body), context)
                 return {}, task.SerializeToString()
             case "stream":
-                shown, place = await desk.stream_here(hub.SendMessageRequest.FromString(body), context)
+                shown, place = await local.stream_here(hub.SendMessageRequest.FromString(body), context)
                 ticket = uuid4().hex
                 self._places[ticket] = place
                 if len(self._places) > _STREAMS:

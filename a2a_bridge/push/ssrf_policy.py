@@ -97,7 +97,7 @@ class Allowed:
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class SsrfPolicy:
     """The policy. allow: what is fine although it would not be."""
 
     allow: Sequence[Allowed] = ()

@@ -13,36 +13,36 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
-LineT = TypeVar("LineT", bound=Hashable)
+KeyT = TypeVar("KeyT", bound=Hashable)
 
 
-class Lines(Generic[LineT]):
+class FairQueue(Generic[KeyT]):
     """Lines by name. now: seconds on a monotonic clock."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         #: the targets of all lines known here
-        self._targets: dict[LineT, str] = {}
+        self._targets: dict[KeyT, str] = {}
         #: when waiting lines are due; an entry of the heap that is not in it is stale
-        self._due: dict[LineT, float] = {}
-        self._heap: list[tuple[float, int, LineT]] = []
+        self._due: dict[KeyT, float] = {}
+        self._heap: list[tuple[float, int, KeyT]] = []
         self._count = 0
-        self._ready: OrderedDict[str, OrderedDict[LineT, None]] = OrderedDict()
+        self._ready: OrderedDict[str, OrderedDict[KeyT, None]] = OrderedDict()
 
-    def __contains__(self, line: LineT) -> bool:
+    def __contains__(self, line: KeyT) -> bool:
         return line in self._targets
 
     def __len__(self) -> int:
         return len(self._targets)
 
-    def __iter__(self) -> Iterator[LineT]:
+    def __iter__(self) -> Iterator[KeyT]:
         return iter(list(self._targets))
 
-    def target(self, line: LineT) -> str:
+    def target(self, line: KeyT) -> str:
         """Where a line that is known leads."""
         return self._targets[line]
 
-    def put(self, line: LineT, target: str, seconds: float = 0) -> None:
+    def put(self, line: KeyT, target: str, seconds: float = 0) -> None:
         """The first notification of a line is due in so many seconds. The line may be new, or out, or waiting."""
         self.drop(line)
         self._targets[line] = target
@@ -57,7 +57,7 @@ class Lines(Generic[LineT]):
             self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
             heapq.heapify(self._heap)
 
-    def redirect(self, line: LineT, target: str) -> bool:
+    def redirect(self, line: KeyT, target: str) -> bool:
         """Has a line that waits lead to another target, to which it owes no waiting; whether there is such a line."""
         known = self._targets.get(line)
         if known is None or known == target or not (line in self._due or line in self._ready.get(known, ())):
@@ -65,7 +65,7 @@ class Lines(Generic[LineT]):
         self.put(line, target)
         return True
 
-    def take(self, limit: int, room: Callable[[str], int]) -> list[LineT]:
+    def take(self, limit: int, room: Callable[[str], int]) -> list[KeyT]:
         """Lines whose turn it is, which are out from now on. room: how many a target can be given at most."""
         self._wake()
         allowed: dict[str, int] = {}
@@ -75,7 +75,7 @@ class Lines(Generic[LineT]):
             most = room(target)
             if most > 0:
                 allowed[target] = most
-        taken: list[LineT] = []
+        taken: list[KeyT] = []
         while allowed and len(taken) < limit:
             for target in list(allowed):
                 if allowed[target] <= 0 or target not in self._ready:
@@ -85,7 +85,7 @@ class Lines(Generic[LineT]):
                     taken.append(self._next_of(target))
         return taken
 
-    def drop(self, line: LineT) -> None:
+    def drop(self, line: KeyT) -> None:
         """Forgets a line."""
         target = self._targets.pop(line, None)
         self._due.pop(line, None)
@@ -112,10 +112,10 @@ class Lines(Generic[LineT]):
                 del self._due[line]
                 self._make_ready(line)
 
-    def _make_ready(self, line: LineT) -> None:
+    def _make_ready(self, line: KeyT) -> None:
         self._ready.setdefault(self._targets[line], OrderedDict())[line] = None
 
-    def _next_of(self, target: str) -> LineT:
+    def _next_of(self, target: str) -> KeyT:
         ready = self._ready[target]
         line, _ = ready.popitem(last=False)
         if ready:

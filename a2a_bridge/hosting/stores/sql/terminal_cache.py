@@ -23,7 +23,7 @@ class _Entry(NamedTuple):
     written: float
 
 
-class Ended:
+class TerminalTaskCache:
     """The tasks that were asked for, or ended, last.
 
     most: bytes. kept: seconds after which any replica may delete a task that has ended; None for never. wall: seconds

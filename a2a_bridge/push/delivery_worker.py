@@ -28,7 +28,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.circuit import Circuits
 from a2a_bridge.push.notification import Names, Notification, form_of, named_in, notification
 from a2a_bridge.push.options import PushOptions
-from a2a_bridge.push.ports import Outbox, Parcel
+from a2a_bridge.push.ports import Delivery, Outbox
 from a2a_bridge.push.signing import SIGNATURE_HEADER, Signer
 from a2a_bridge.push.target import target_of
 from a2a_bridge.push.webhook import stamped, unsent
@@ -46,7 +46,7 @@ _MEND, _LONGEST_MEND = 0.5, 10.0
 _REMEMBERED = 100_000
 
 
-class _Failed(Exception):  # noqa: N818  an outcome, and no more
+class _DeliveryError(Exception):
     """An attempt that was not acknowledged. final: there is no use in another. wish: seconds the receiver asks for.
     fine: whether the target works, None when this tells nothing about it.
     """
@@ -60,7 +60,7 @@ class _Failed(Exception):  # noqa: N818  an outcome, and no more
         self.fine = fine
 
 
-class Courier:
+class DeliveryWorker:
     """Works from `start` to `close`.
 
     task_at: for receivers of versions whose notifications are whole tasks. names: how versions in which callers name
@@ -102,7 +102,7 @@ class Courier:
         self._going: set[asyncio.Task[None]] = set()
         #: when the first attempt of a notification failed, by number
         self._since: OrderedDict[int, float] = OrderedDict()
-        self._taken: list[tuple[Parcel, asyncio.Future[None]]] = []
+        self._taken: list[tuple[Delivery, asyncio.Future[None]]] = []
         self._telling: asyncio.Task[None] | None = None
         self._stirred = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
@@ -132,13 +132,13 @@ class Courier:
         trouble = 0.0
         while True:
             self._stirred.clear()
-            parcels: list[Parcel] = []
+            deliveries: list[Delivery] = []
             pause: float | None = None
             try:
                 free = self._options.at_once - len(self._going)
                 # Only `due` takes what is due off what `wait` tells of; without a free slot we wait for one, see _done.
                 if free > 0:
-                    parcels = await self._outbox.due(free, self._circuits.room)
+                    deliveries = await self._outbox.due(free, self._circuits.room)
                     pause = await self._outbox.wait()
                     trouble = 0.0
             except A2AError as error:
@@ -148,9 +148,9 @@ class Courier:
             except Exception:
                 logger.exception("the courier stumbled")
                 pause = trouble = min(max(_MEND, trouble * 2), _LONGEST_MEND)
-            for parcel in parcels:
-                self._begin(parcel)
-            if parcels:
+            for delivery in deliveries:
+                self._begin(delivery)
+            if deliveries:
                 continue
             if self._finishing and not self._going:
                 return
@@ -166,11 +166,11 @@ class Courier:
         except TimeoutError:
             pass
 
-    def _begin(self, parcel: Parcel) -> None:
-        target = target_of(parcel.registered.config.url)
+    def _begin(self, delivery: Delivery) -> None:
+        target = target_of(delivery.registered.config.url)
         self._circuits.begin(target)
-        work = self._deliver(parcel, target)
-        task = asyncio.create_task(work, name=f"a2a push {parcel.task_id}")
+        work = self._deliver(delivery, target)
+        task = asyncio.create_task(work, name=f"a2a push {delivery.task_id}")
         self._going.add(task)
         task.add_done_callback(self._done)
 
@@ -182,93 +182,93 @@ class Courier:
 
     # ------------------------------------------------------------------ one notification
 
-    async def _deliver(self, parcel: Parcel, target: str) -> None:
+    async def _deliver(self, delivery: Delivery, target: str) -> None:
         fine: bool | None = None
-        failure: _Failed | None = None
+        failure: _DeliveryError | None = None
         try:
-            await self._attempt(parcel, target)
+            await self._attempt(delivery, target)
             fine = True
-        except _Failed as failed:
+        except _DeliveryError as failed:
             failure, fine = failed, failed.fine
         except Exception:
-            logger.exception("a push notification of task %s could not be made", parcel.task_id)
-            failure = _Failed("the notification could not be made", fine=None)
+            logger.exception("a push notification of task %s could not be made", delivery.task_id)
+            failure = _DeliveryError("the notification could not be made", fine=None)
         finally:
             if self._circuits.end(target, fine):
                 logger.warning("%s has failed too often in a row and is left alone for a while", target)
         if failure is None:
-            self._since.pop(parcel.number, None)
-            await self._acknowledge(parcel)
+            self._since.pop(delivery.number, None)
+            await self._acknowledge(delivery)
         else:
-            await self._failed(parcel, target, failure)
+            await self._failed(delivery, target, failure)
 
-    async def _failed(self, parcel: Parcel, target: str, failure: _Failed) -> None:
+    async def _failed(self, delivery: Delivery, target: str, failure: _DeliveryError) -> None:
         text = str(failure)
         now = self._now()
-        since = self._since.setdefault(parcel.number, now)
+        since = self._since.setdefault(delivery.number, now)
         if len(self._since) > _REMEMBERED:
             self._since.popitem(last=False)
-        attempts = parcel.attempts + 1
+        attempts = delivery.attempts + 1
         over = attempts >= self._options.attempts or now - since > self._options.age
         over = over or self._circuits.hopeless(target)
         if failure.final or over:
-            self._since.pop(parcel.number, None)
+            self._since.pop(delivery.number, None)
             logger.warning(
-                "a push notification of task %s to %s is given up: %s", parcel.task_id, target, text
+                "a push notification of task %s to %s is given up: %s", delivery.task_id, target, text
             )
-            await self._surely(lambda: self._outbox.dead(parcel, text))
+            await self._surely(lambda: self._outbox.dead(delivery, text))
             return
-        logger.info("a push notification of task %s to %s failed: %s", parcel.task_id, target, text)
+        logger.info("a push notification of task %s to %s failed: %s", delivery.task_id, target, text)
         seconds = self.pause(attempts)
         if failure.wish is not None:
             seconds = max(seconds, min(failure.wish, self._options.longest_wish))
-        await self._surely(lambda: self._outbox.again(parcel, text, seconds))
+        await self._surely(lambda: self._outbox.again(delivery, text, seconds))
 
     def pause(self, attempts: int) -> float:
         """Seconds to wait after so many attempts: random, so that those who failed together do not come together."""
         bound: float = min(self._options.longest, self._options.first * 2 ** min(attempts - 1, 60))
         return bound * self._chance()
 
-    async def _attempt(self, parcel: Parcel, target: str) -> None:
-        """One POST. Raises _Failed."""
-        made = await self._made(parcel)
-        headers = stamped(made, parcel.webhook_id, int(self._wall()))
+    async def _attempt(self, delivery: Delivery, target: str) -> None:
+        """One POST. Raises _DeliveryError."""
+        made = await self._made(delivery)
+        headers = stamped(made, delivery.webhook_id, int(self._wall()))
         if self._signer is not None:
-            signed = self._signer.sign(made.body, target, parcel.webhook_id, parcel.task_id)
+            signed = self._signer.sign(made.body, target, delivery.webhook_id, delivery.task_id)
             headers = _signed(headers, signed)
         try:
             async with asyncio.timeout(self._options.timeout):
                 reply = await self._post(made.url, headers, made.body)
         except TimeoutError:
-            raise _Failed("no answer in time") from None
+            raise _DeliveryError("no answer in time") from None
         except A2AError as error:
             text, final = unsent(error)
-            raise _Failed(text, final=final, fine=None if final else False) from None
+            raise _DeliveryError(text, final=final, fine=None if final else False) from None
         status = reply.status
         if 200 <= status < 300:
             return
         if status in _WISHES:
             # Who asks for time works, as long as it says for how long.
             wish = self._wish(reply.headers)
-            raise _Failed(f"HTTP {status}", wish=wish, fine=None if wish is not None else False)
+            raise _DeliveryError(f"HTTP {status}", wish=wish, fine=None if wish is not None else False)
         if status in _AGAIN:
-            raise _Failed(f"HTTP {status}", fine=None)
+            raise _DeliveryError(f"HTTP {status}", fine=None)
         if status < 500:
-            raise _Failed(f"HTTP {status}", final=True, fine=True)
-        raise _Failed(f"HTTP {status}")
+            raise _DeliveryError(f"HTTP {status}", final=True, fine=True)
+        raise _DeliveryError(f"HTTP {status}")
 
-    async def _made(self, parcel: Parcel) -> Notification:
-        config, version, _ = parcel.registered
-        event, scope = parcel.event, parcel.scope
+    async def _made(self, delivery: Delivery) -> Notification:
+        config, version, _ = delivery.registered
+        event, scope = delivery.event, delivery.scope
         task: hub.Task | None = None
         try:
-            if parcel.sequence and form_of(version).whole_tasks and not event.HasField("task"):
-                task = await self._task_at(scope, parcel.task_id, parcel.sequence)
+            if delivery.sequence and form_of(version).whole_tasks and not event.HasField("task"):
+                task = await self._task_at(scope, delivery.task_id, delivery.sequence)
             return notification(config, event, task, version, named_in(self._names, version, scope))
         except A2AError as error:
             if error.reason is Reason.UNAVAILABLE:
-                raise _Failed("the task cannot be read at present", fine=None) from None
-            raise _Failed(
+                raise _DeliveryError("the task cannot be read at present", fine=None) from None
+            raise _DeliveryError(
                 "the event cannot be said in the receiver's version", final=True, fine=None
             ) from None
 
@@ -282,10 +282,10 @@ class Courier:
         except (ValueError, TypeError, OverflowError):
             return None
 
-    async def _acknowledge(self, parcel: Parcel) -> None:
+    async def _acknowledge(self, delivery: Delivery) -> None:
         """Tells the outbox that one was taken, together with others: what came while it was told of those before."""
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._taken.append((parcel, told))
+        self._taken.append((delivery, told))
         if self._telling is None:
             self._telling = asyncio.create_task(self._tell(), name="a2a courier tells")
         await told
@@ -293,10 +293,10 @@ class Courier:
     async def _tell(self) -> None:
         while self._taken:
             taken, self._taken = self._taken, []
-            parcels = [parcel for parcel, _ in taken]
+            deliveries = [delivery for delivery, _ in taken]
             failed: Exception | None = None
             try:
-                await self._surely(partial(self._outbox.sent, parcels))
+                await self._surely(partial(self._outbox.sent, deliveries))
             except Exception as error:  # noqa: BLE001  who waits for it has it logged
                 failed = error
             for _, told in taken:

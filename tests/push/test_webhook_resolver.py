@@ -10,8 +10,8 @@ import pytest
 from a2a_bridge.bindings import DialOptions, Post, http_post
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push import Gatekeeper, PushOptions
-from a2a_bridge.push.gatekeeper import is_own
+from a2a_bridge.push import PushOptions, WebhookResolver
+from a2a_bridge.push.webhook_resolver import is_own
 from tests.patience import PATIENCE
 from tests.push.receiver import receiving
 
@@ -31,13 +31,13 @@ class Names:
         return found
 
 
-def gatekeeper(*meanings: Sequence[str], allow: Sequence[str] = ()) -> Gatekeeper:
-    return Gatekeeper(PushOptions(allow=tuple(allow)).guard(), lookup=Names(*meanings))
+def resolver(*meanings: Sequence[str], allow: Sequence[str] = ()) -> WebhookResolver:
+    return WebhookResolver(PushOptions(allow=tuple(allow)).guard(), lookup=Names(*meanings))
 
 
 async def refused(url: str, *meanings: Sequence[str], allow: Sequence[str] = ()) -> str:
     """Why a URL cannot be registered; empty when it can."""
-    keeper = gatekeeper(*meanings, allow=allow)
+    keeper = resolver(*meanings, allow=allow)
     error = await keeper.check(hub.TaskPushNotificationConfig(task_id="t", id="p", url=url))
     if error is None:
         return ""
@@ -82,9 +82,9 @@ async def test_a_name_that_nobody_knows_yet_may_be_registered() -> None:
 
 @pytest.mark.parametrize("text", ["2130706433", "127.1", "0x7f000001", "0177.0.0.1", "localhost"])
 async def test_other_spellings_of_this_machine_are_refused(text: str) -> None:
-    error = await Gatekeeper().check(hub.TaskPushNotificationConfig(url=f"http://{text}/"))
+    error = await WebhookResolver().check(hub.TaskPushNotificationConfig(url=f"http://{text}/"))
     assert error is not None
-    async with http_post(DialOptions(), Gatekeeper().resolve) as post:
+    async with http_post(DialOptions(), WebhookResolver().resolve) as post:
         with pytest.raises(A2AError):
             await post(f"http://{text}/", {}, b"")
 
@@ -92,7 +92,7 @@ async def test_other_spellings_of_this_machine_are_refused(text: str) -> None:
 async def test_our_own_public_addresses_are_refused() -> None:
     assert is_own("127.0.0.1")
     assert not is_own("1.1.1.1")
-    keeper = Gatekeeper(lookup=Names(["1.1.1.1"]), own=lambda text: text == "1.1.1.1")
+    keeper = WebhookResolver(lookup=Names(["1.1.1.1"]), own=lambda text: text == "1.1.1.1")
     assert await keeper.check(hub.TaskPushNotificationConfig(url="https://hook.example/")) is not None
     with pytest.raises(A2AError) as caught:
         await keeper.resolve("hook.example", 443)
@@ -100,7 +100,7 @@ async def test_our_own_public_addresses_are_refused() -> None:
 
 
 @asynccontextmanager
-async def posting(keeper: Gatekeeper) -> AsyncIterator[Post]:
+async def posting(keeper: WebhookResolver) -> AsyncIterator[Post]:
     async with http_post(DialOptions(timeout=PATIENCE), keeper.resolve) as post:
         yield post
 
@@ -110,7 +110,7 @@ async def test_a_name_that_changes_its_meaning_is_not_connected_to() -> None:
     async with receiving() as receiver:
         port = receiver.url.rpartition(":")[2].partition("/")[0]
         names = Names(["1.1.1.1"], ["127.0.0.1"])
-        keeper = Gatekeeper(PushOptions(ports=frozenset({int(port)})).guard(), lookup=names)
+        keeper = WebhookResolver(PushOptions(ports=frozenset({int(port)})).guard(), lookup=names)
         url = f"http://hook.example:{port}/hook"
         assert await keeper.check(hub.TaskPushNotificationConfig(url=url)) is None
         async with posting(keeper) as post:
@@ -126,7 +126,7 @@ async def test_the_checked_address_is_the_connected_one() -> None:
     async with receiving() as receiver:
         port = receiver.url.rpartition(":")[2].partition("/")[0]
         names = Names(["127.0.0.1"], ["127.0.0.2"])
-        keeper = Gatekeeper(PushOptions(allow=("127.0.0.1",)).guard(), lookup=names)
+        keeper = WebhookResolver(PushOptions(allow=("127.0.0.1",)).guard(), lookup=names)
         async with posting(keeper) as post:
             reply = await post(f"http://hook.example:{port}/hook", {}, b"{}")
         assert reply.status == 204
@@ -138,7 +138,7 @@ async def test_the_checked_address_is_the_connected_one() -> None:
 async def test_literal_addresses_are_not_connected_to(host: str) -> None:
     async with receiving() as receiver:
         port = receiver.url.rpartition(":")[2].partition("/")[0]
-        async with posting(Gatekeeper(PushOptions(ports=frozenset({int(port)})).guard())) as post:
+        async with posting(WebhookResolver(PushOptions(ports=frozenset({int(port)})).guard())) as post:
             with pytest.raises(A2AError):
                 await post(f"http://{host}:{port}/hook", {}, b"{}")
         assert receiver.posted == []
@@ -150,7 +150,7 @@ async def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.Monk
             monkeypatch.setenv(name, proxy.url)
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
-        async with posting(gatekeeper(allow=["127.0.0.1"])) as post:
+        async with posting(resolver(allow=["127.0.0.1"])) as post:
             await post(receiver.url, {}, b"{}")
         assert len(receiver.posted) == 1
         assert proxy.posted == []
@@ -159,7 +159,7 @@ async def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.Monk
 async def test_redirects_are_not_followed() -> None:
     async with receiving() as receiver:
         receiver.statuses = [302]
-        async with posting(gatekeeper(allow=["127.0.0.1"])) as post:
+        async with posting(resolver(allow=["127.0.0.1"])) as post:
             assert (await post(receiver.url, {}, b"{}")).status == 302
         assert len(receiver.posted) == 1
 
@@ -168,7 +168,7 @@ async def test_redirects_are_not_followed() -> None:
 async def test_connections_are_used_again_unless_the_answer_is_long(text: str, kept: bool) -> None:
     async with receiving() as receiver:
         receiver.text = text
-        async with posting(gatekeeper(allow=["127.0.0.1"])) as post:
+        async with posting(resolver(allow=["127.0.0.1"])) as post:
             for _ in range(3):
                 reply = await post(receiver.url, {}, b"{}")
                 assert (reply.status // 100, reply.body) == (2, b"")
@@ -176,7 +176,7 @@ async def test_connections_are_used_again_unless_the_answer_is_long(text: str, k
 
 
 async def test_https_only() -> None:
-    keeper = Gatekeeper(PushOptions(schemes=frozenset({"https"})).guard(), lookup=Names(["1.1.1.1"]))
+    keeper = WebhookResolver(PushOptions(schemes=frozenset({"https"})).guard(), lookup=Names(["1.1.1.1"]))
     assert await keeper.check(hub.TaskPushNotificationConfig(url="https://hook.example/")) is None
     assert await keeper.check(hub.TaskPushNotificationConfig(url="http://hook.example/")) is not None
 
@@ -198,6 +198,6 @@ async def test_https_only() -> None:
 )
 async def test_what_is_too_long_or_breaks_a_header_is_refused(members: dict[str, object], field: str) -> None:
     given = {"task_id": "t", "url": "https://hook.example/"} | members
-    error = await gatekeeper(["1.1.1.1"]).check(hub.TaskPushNotificationConfig(**given))  # type: ignore[arg-type]
+    error = await resolver(["1.1.1.1"]).check(hub.TaskPushNotificationConfig(**given))  # type: ignore[arg-type]
     assert error is not None
     assert [one.field for one in error.violations] == [field]

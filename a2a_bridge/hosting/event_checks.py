@@ -15,7 +15,7 @@ from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
-class Misbehaviour(ValueError):  # noqa: N818  the domain's word is the better name
+class ExecutorError(ValueError):
     """An executor yielded what the protocol does not allow. The text holds none of its data."""
 
 
@@ -31,11 +31,11 @@ def direct_answer(message: hub.Message, task_id: str, context_id: str) -> hub.Se
     if own.task_id == task_id:
         own.ClearField("task_id")
     elif own.task_id:
-        raise Misbehaviour("a direct message names a task")
+        raise ExecutorError("a direct message names a task")
     _own_context(own, context_id)
     _own_message(own)
     if not own.parts:
-        raise Misbehaviour("a message has no parts")
+        raise ExecutorError("a message has no parts")
     if _may_nest(own):
         _check_depth(own)
     return response
@@ -56,7 +56,7 @@ def own_artifact(update: hub.TaskArtifactUpdateEvent, task_id: str, context_id: 
     _own_ids(update, task_id, context_id)
     if not update.artifact.artifact_id:
         if update.append:
-            raise Misbehaviour("a piece of an artifact does not say of which")
+            raise ExecutorError("a piece of an artifact does not say of which")
         update.artifact.artifact_id = new_id()
     if update.HasField("metadata") or _may_nest(update.artifact):
         _check_depth(update)
@@ -65,7 +65,7 @@ def own_artifact(update: hub.TaskArtifactUpdateEvent, task_id: str, context_id: 
 def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> None:
     """A snapshot of this task, with a state and a time. A state that is not said is SUBMITTED."""
     if task.id not in ("", task_id):
-        raise Misbehaviour("the task has another id than the run's")
+        raise ExecutorError("the task has another id than the run's")
     task.id = task_id
     _own_context(task, context_id)
     if task.status.state == hub.TASK_STATE_UNSPECIFIED:
@@ -86,7 +86,7 @@ def _may_nest(content: hub.Message | hub.Artifact) -> bool:
 def _check_depth(event: Message) -> None:
     """Refuses free JSON that is nested too deeply: callers could not read the task any more, nor lists with it."""
     if may_be_deep(event.SerializeToString()) and (deep := too_deep(event)):
-        raise Misbehaviour(f"an event is nested too deeply, at {deep[0][:200]}")
+        raise ExecutorError(f"an event is nested too deeply, at {deep[0][:200]}")
 
 
 def _own_state(status: hub.TaskStatus, task_id: str, context_id: str, clock: Clock) -> None:
@@ -108,7 +108,7 @@ def _own_message(message: hub.Message) -> None:
 def _own_ids(event: _HasIds, task_id: str, context_id: str) -> None:
     if event.task_id != task_id:
         if event.task_id:
-            raise Misbehaviour("an event names another task than the run's")
+            raise ExecutorError("an event names another task than the run's")
         event.task_id = task_id
     _own_context(event, context_id)
 
@@ -116,5 +116,5 @@ def _own_ids(event: _HasIds, task_id: str, context_id: str) -> None:
 def _own_context(thing: hub.Task | hub.Message | _HasIds, context_id: str) -> None:
     if thing.context_id != context_id:
         if thing.context_id:
-            raise Misbehaviour("an event names another context than the run's")
+            raise ExecutorError("an event names another context than the run's")
         thing.context_id = context_id

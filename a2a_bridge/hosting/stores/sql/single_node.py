@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, insert
 from a2a_bridge.hosting.stores.sql.schema import replicas
 
 
-class Alone:
+class SingleNode:
     """Stands where `Neighbours` does on PostgreSQL. Only for who has locked the file."""
 
     def __init__(self) -> None:

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from a2a_bridge.core.call import EVENT_PARAMETER, CallContext
 from a2a_bridge.core.resume import event_id, number_of
-from a2a_bridge.hosting.executions import Elsewhere
-from a2a_bridge.hosting.ports import Gone, scope_of
-from a2a_bridge.hosting.reading import Readers
+from a2a_bridge.hosting.executions import NotOwnerError
+from a2a_bridge.hosting.ports import OwnerLostError, scope_of
+from a2a_bridge.hosting.reading import EventReaders
 from a2a_bridge.hosting.refusals import changed_hands
-from a2a_bridge.hosting.remote import Colleagues, Desk, Streamed
-from a2a_bridge.hosting.views import AT_REST, Place, state_of
+from a2a_bridge.hosting.replica_calls import LocalTasks, ReplicaCalls, Streamed
+from a2a_bridge.hosting.views import AT_REST, QueuePosition, state_of
 from a2a_bridge.hosting.working_copy import Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -34,40 +34,40 @@ class _Known(NamedTuple):
 
 
 #: of a message whose run is over, or was taken over
-BEGUN: Place = _Known(0)
+BEGUN: QueuePosition = _Known(0)
 #: of one whose turn is known elsewhere: as far as this replica knows, it has not come
-_WAITS: Place = _Known(None)
+_WAITS: QueuePosition = _Known(None)
 
 
-class Outside:
+class RemoteTasks:
     """The part of an engine that has others do what is theirs to do. desk: this engine, for what comes back to it."""
 
-    def __init__(self, colleagues: Colleagues, desk: Desk, readers: Readers) -> None:
-        self._colleagues = colleagues
-        self._desk = desk
+    def __init__(self, replica_calls: ReplicaCalls, local: LocalTasks, readers: EventReaders) -> None:
+        self._replica_calls = replica_calls
+        self._local = local
         self._readers = readers
 
     async def send(
-        self, other: Elsewhere, request: hub.SendMessageRequest, context: CallContext
+        self, other: NotOwnerError, request: hub.SendMessageRequest, context: CallContext
     ) -> hub.SendMessageResponse:
         """Has a message worked on where its task is."""
         for _ in range(_LOOKS):
             try:
-                return await self._colleagues.send(other.holder, request, context)
-            except Gone:
+                return await self._replica_calls.send(other.holder, request, context)
+            except OwnerLostError:
                 taken = await self._taken(other, request, context)
             if taken is not None:
                 if not request.configuration.return_immediately:
                     taken = await self._readers.outcome(scope_of(request, context), taken)
                 return hub.SendMessageResponse(task=taken.task)
             try:
-                return await self._desk.send_here(request, context)
-            except Elsewhere as again:
+                return await self._local.send_here(request, context)
+            except NotOwnerError as again:
                 other = again
         raise changed_hands()
 
     async def stream(
-        self, other: Elsewhere, request: hub.SendMessageRequest, context: CallContext
+        self, other: NotOwnerError, request: hub.SendMessageRequest, context: CallContext
     ) -> AsyncGenerator[hub.StreamResponse, None]:
         """The same, and the events from there on, read here."""
         if not request.message.task_id:
@@ -85,48 +85,48 @@ class Outside:
                 if (
                     streamed is not None
                     and state_of(event) == hub.TASK_STATE_INPUT_REQUIRED
-                    and not await self._colleagues.waits(streamed, number)
+                    and not await self._replica_calls.waits(streamed, number)
                 ):
                     return
         finally:
             reading.close()
 
     async def cancel(
-        self, other: Elsewhere, request: hub.CancelTaskRequest, context: CallContext
+        self, other: NotOwnerError, request: hub.CancelTaskRequest, context: CallContext
     ) -> hub.Task:
         """Has a task canceled where it is."""
         for _ in range(_LOOKS):
             try:
-                return await self._colleagues.cancel(other.holder, request, context)
-            except Gone:
+                return await self._replica_calls.cancel(other.holder, request, context)
+            except OwnerLostError:
                 pass
             try:
-                return await self._desk.cancel_here(request, context)
-            except Elsewhere as again:
+                return await self._local.cancel_here(request, context)
+            except NotOwnerError as again:
                 other = again
         raise changed_hands()
 
     async def _streamed(
-        self, other: Elsewhere, request: hub.SendMessageRequest, context: CallContext
-    ) -> tuple[Shown, Place | None, Streamed | None]:
+        self, other: NotOwnerError, request: hub.SendMessageRequest, context: CallContext
+    ) -> tuple[Shown, QueuePosition | None, Streamed | None]:
         """The task as the message found it; its place in the queue; and what to ask of that, where it is elsewhere."""
         for _ in range(_LOOKS):
             try:
-                streamed = await self._colleagues.stream(other.holder, request, context)
-            except Gone:
+                streamed = await self._replica_calls.stream(other.holder, request, context)
+            except OwnerLostError:
                 taken = await self._taken(other, request, context)
             else:
                 return streamed.shown, _WAITS, streamed
             if taken is not None:
                 return taken, None, None
             try:
-                return *await self._desk.stream_here(request, context), None
-            except Elsewhere as again:
+                return *await self._local.stream_here(request, context), None
+            except NotOwnerError as again:
                 other = again
         raise changed_hands()
 
     async def _taken(
-        self, other: Elsewhere, request: hub.SendMessageRequest, context: CallContext
+        self, other: NotOwnerError, request: hub.SendMessageRequest, context: CallContext
     ) -> Shown | None:
         """The task, if the message has got into it before its holder died."""
         message = request.message

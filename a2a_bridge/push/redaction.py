@@ -22,7 +22,7 @@ _FIELD = "authentication.credentials"
 _NAME = "credentials"
 
 
-def masked(config: hub.TaskPushNotificationConfig) -> hub.TaskPushNotificationConfig:
+def redacted(config: hub.TaskPushNotificationConfig) -> hub.TaskPushNotificationConfig:
     """The config as answers show it: itself if it has no credentials, else a copy."""
     if not config.authentication.credentials:
         return config
@@ -32,16 +32,16 @@ def masked(config: hub.TaskPushNotificationConfig) -> hub.TaskPushNotificationCo
     return shown
 
 
-def is_masked(config: hub.TaskPushNotificationConfig) -> bool:
+def is_redacted(config: hub.TaskPushNotificationConfig) -> bool:
     """Whether a mask stands where the credentials belong."""
     return config.authentication.credentials == MASK
 
 
-def unmask(
+def unredact(
     config: hub.TaskPushNotificationConfig, known: hub.TaskPushNotificationConfig | None
 ) -> A2AError | None:
     """Puts the credentials of `known` where the mask is, in place. INVALID_PARAMS when there are none to be put."""
-    if not is_masked(config):
+    if not is_redacted(config):
         return None
     if known is None or not known.authentication.credentials:
         return invalid_params(_FIELD, "is the mask of credentials that are not known here")
@@ -51,27 +51,27 @@ def unmask(
     return None
 
 
-def masked_aside(text: str) -> str:
+def redacted_aside(text: str) -> str:
     """What is told beside a config, with the mask for credentials in it."""
     if _NAME not in text:
         return text
     for source in (residue.KIND, residue.PROTO):
         entries = residue.read(text, source)
         if entries:
-            return residue.write(source, [_masked_entry(entry) for entry in entries])
+            return residue.write(source, [_redacted_entry(entry) for entry in entries])
     return ""
 
 
-def _masked_entry(entry: residue.Entry) -> residue.Entry:
+def _redacted_entry(entry: residue.Entry) -> residue.Entry:
     if len(entry) != 3:
         return entry
     pointer, checksum, value = entry
     if pointer.endswith(f"/{_NAME}") and isinstance(value, str):
         return [pointer, checksum, MASK]
-    return [pointer, checksum, _masked_tree(value)]
+    return [pointer, checksum, _redacted_tree(value)]
 
 
-def _masked_tree(root: Any) -> Any:
+def _redacted_tree(root: Any) -> Any:
     """A copy without recursion, since what callers say may be deep."""
     top: list[Any] = [root]
     rest: list[Any] = [top]

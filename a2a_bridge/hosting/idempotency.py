@@ -17,13 +17,13 @@ import logging
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
-from a2a_bridge.hosting.executions import Elsewhere
+from a2a_bridge.hosting.agent_view import for_agent
+from a2a_bridge.hosting.executions import NotOwnerError
 from a2a_bridge.hosting.identifiers import new_id
+from a2a_bridge.hosting.pending_send import Wants
 from a2a_bridge.hosting.ports import Scope, Sent, Store, scope_of
-from a2a_bridge.hosting.reading import Readers
-from a2a_bridge.hosting.seen import as_seen
+from a2a_bridge.hosting.reading import EventReaders
 from a2a_bridge.hosting.sending import Accepted, Sending
-from a2a_bridge.hosting.ticket import Wants
 from a2a_bridge.hosting.working_copy import Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -32,7 +32,7 @@ log = logging.getLogger("a2a_bridge.hosting")
 _Key = tuple[Scope, str]
 
 
-class Known(Exception):  # noqa: N818  it is no error
+class AlreadySentError(Exception):
     """The message was sent before, and this is what it led to: a direct answer, or a task."""
 
     def __init__(self, answer: hub.SendMessageResponse | None, shown: Shown | None) -> None:
@@ -51,10 +51,10 @@ class _First:
         self.stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
-class Repeats:
+class Idempotency:
     """Keeps messages from being worked on twice."""
 
-    def __init__(self, store: Store, sending: Sending, readers: Readers) -> None:
+    def __init__(self, store: Store, sending: Sending, readers: EventReaders) -> None:
         self._store = store
         self._sending = sending
         self._readers = readers
@@ -64,7 +64,7 @@ class Repeats:
     async def work_on(self, request: hub.SendMessageRequest, context: CallContext, wants: Wants) -> Accepted:
         """Has a message worked on, unless it is so already: then what is returned belongs to the same work.
 
-        Raises Known for one whose work is over or elsewhere, INVALID_PARAMS for an id that was used otherwise.
+        Raises AlreadySentError for one whose work is over or elsewhere, INVALID_PARAMS for an id that was used otherwise.
         """
         key = (scope_of(request, context), request.message.message_id)
         digest = digest_of(request)
@@ -82,7 +82,7 @@ class Repeats:
 
     async def _over(self, first: _First, accepted: Accepted) -> None:
         """Returns when what came of a message is stored. Raises UNAVAILABLE when its run is deaf to being ended."""
-        patience = accepted.execution.workshop.options.patience
+        patience = accepted.execution.engine.options.patience
         await asyncio.wait({first.stored}, timeout=None if accepted.ticket.ended else patience)
         if not accepted.ticket.ended:
             raise try_again()
@@ -102,7 +102,7 @@ class Repeats:
             reading = self._readers.begin(
                 execution.scope, execution.task_id, 0 if snapshot is None else snapshot.last
             )
-        return Accepted(execution, execution.accompany(accepted.ticket, wants), snapshot, reading)
+        return Accepted(execution, execution.attach(accepted.ticket, wants), snapshot, reading)
 
     async def _first(
         self,
@@ -171,7 +171,7 @@ class Repeats:
             log.warning("a message that was refused stays noted as sent: %s", error)
 
     async def _reserve(self, key: _Key, digest: bytes, request: hub.SendMessageRequest) -> str:
-        """The id of the task that the message is for, or begins. Raises Known, INVALID_PARAMS, UNAVAILABLE."""
+        """The id of the task that the message is for, or begins. Raises AlreadySentError, INVALID_PARAMS, UNAVAILABLE."""
         instead: Sent | None = None
         task_id = request.message.task_id or new_id()
         while True:
@@ -181,12 +181,12 @@ class Repeats:
             if known.digest != digest:
                 raise used_before()
             if known.answer:
-                raise Known(hub.SendMessageResponse.FromString(known.answer), None)
+                raise AlreadySentError(hub.SendMessageResponse.FromString(known.answer), None)
             shown = await self._led_to(key, known)
             if shown is not None:
-                raise Known(None, shown)
+                raise AlreadySentError(None, shown)
             if known.holder:
-                raise Elsewhere(known.holder)
+                raise NotOwnerError(known.holder)
             instead = known
 
     async def _led_to(self, key: _Key, known: Sent) -> Shown | None:
@@ -214,7 +214,7 @@ class Repeats:
 
 def digest_of(request: hub.SendMessageRequest) -> bytes:
     """What tells one message from another, without what dialects carry in it for others."""
-    seen = as_seen(request)
+    seen = for_agent(request)
     message = seen.message if isinstance(seen, hub.SendMessageRequest) else request.message
     return hashlib.sha256(message.SerializeToString(deterministic=True)).digest()
 

@@ -12,14 +12,14 @@ from sqlalchemy import Connection, text
 
 from a2a_bridge.hosting.ports import Remote
 from a2a_bridge.hosting.stores.sql.commands import Commands
-from a2a_bridge.hosting.stores.sql.link import Room
 from a2a_bridge.hosting.stores.sql.notify import CHANNEL, POLL, Kind, Listener, payloads
+from a2a_bridge.hosting.stores.sql.replica_thread import ReplicaThread
 from a2a_bridge.hosting.stores.sql.replicas import LEASE, Replicas
 
 _ANNOUNCE = text("SELECT pg_notify(:channel, said) FROM unnest(CAST(:payloads AS text[])) AS said")
 
 
-class Waking(Protocol):
+class ClusterListener(Protocol):
     """What a store does when it hears from others. All in its loop."""
 
     def woken(self, task_ids: Collection[str] | None, /) -> None:
@@ -35,7 +35,7 @@ class Waking(Protocol):
         ...
 
 
-class Neighbours:
+class Cluster:
     """The other replicas, and this one among them. Make it, and use it, in the loop of the store.
 
     url: of the database, as libpq reads it (`postgresql://…`). lease: seconds without a beat after which a replica
@@ -46,7 +46,7 @@ class Neighbours:
         self._url = url
         self._lease = lease
         self._poll = poll
-        self._room = room = Room()
+        self._room = room = ReplicaThread()
         self._replicas = Replicas(url, room, lease=lease)
         self._listener = Listener(url, room, poll=poll)
         self._commands = Commands(url, room, self._replicas, self._listener, poll=poll)
@@ -75,7 +75,7 @@ class Neighbours:
         """Has `tell` called when there may be tasks of the dead: after the start, and whenever one has gone."""
         self._replicas.on_orphans(tell)
 
-    async def start(self, store: Waking) -> None:
+    async def start(self, store: ClusterListener) -> None:
         """Joins. Raises psycopg.Error; it is to be closed then, too."""
         self._replicas.on_lost(store.let_go)
         self._listener.tells(store.woken, store.mail_came)

@@ -9,15 +9,15 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from tests.push.test_fair_queue import Clock
 
 from a2a_bridge.bindings import Fetched
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.hosting.ports import Letter, Store
-from a2a_bridge.push import Courier
+from a2a_bridge.hosting.ports import OutboxEntry, Store
+from a2a_bridge.push import DeliveryWorker
 from a2a_bridge.testing.store_scene import COMPLETED, HERE
 from tests.push.delivery_scene import Broken, author, config, delivering, memory, options, register, until
 from tests.push.receiver import PATIENCE, Posted, receiving
-from tests.push.test_lines import Clock
 
 SECRET = "s3cret"  # noqa: S105
 
@@ -31,11 +31,11 @@ def texts(posted: list[Posted]) -> list[str]:
     ]
 
 
-async def letters(store: Store, count: int, **members: Any) -> list[Letter]:
+async def entries(store: Store, count: int, **members: Any) -> list[OutboxEntry]:
     """What is in the outbox, when it is so much."""
 
-    async def so_many() -> list[list[Letter]]:
-        found = await store.outbox.letters(**members)
+    async def so_many() -> list[list[OutboxEntry]]:
+        found = await store.outbox.entries(**members)
         return [found] if len(found) == count else []
 
     return list((await until(so_many))[0])
@@ -59,7 +59,7 @@ async def test_events_arrive_in_order_with_their_headers() -> None:
         assert len({one.headers["webhook-id"] for one in posted}) == 21
         assert all(one.headers["webhook-timestamp"].isdecimal() for one in posted)
         assert "x-a2a-notification-signature" not in posted[0].headers
-        await letters(store, 0)
+        await entries(store, 0)
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 408, 409, 425, 429])
@@ -85,7 +85,7 @@ async def test_what_is_final_is_a_dead_letter_at_once(status: int, caplog: pytes
         writing.chunk("x")
         posted = await receiver.arrived(2)
         assert texts(posted) == ["x"]  # what follows is not held up
-        (letter,) = await letters(store, 1)
+        (letter,) = await entries(store, 1)
     assert (letter.dead, letter.error, letter.attempts, letter.sequence) == (True, f"HTTP {status}", 1, 1)
     assert SECRET not in letter.url
     assert SECRET not in caplog.text
@@ -99,7 +99,7 @@ async def test_attempts_come_to_an_end() -> None:
         writing = await author(store)
         writing.chunk("x")
         assert texts(await receiver.arrived(4)) == ["x"]
-        (letter,) = await letters(store, 1)
+        (letter,) = await entries(store, 1)
     assert (letter.dead, letter.attempts) == (True, 3)
 
 
@@ -107,19 +107,19 @@ async def test_nothing_is_tried_for_ever() -> None:
     clock = Clock()
     async with receiving() as receiver:
         gone = receiver.url
-    async with delivering(how=options(age=60.0, trip=100), now=clock) as (store, courier):
+    async with delivering(how=options(age=60.0, trip=100), now=clock) as (store, worker):
         await register(store, gone)
         await author(store)
 
         async def tried() -> bool:
             clock.time += 0.01
-            courier._stirred.set()
-            return any(one.attempts for one in await store.outbox.letters(dead=False))
+            worker._stirred.set()
+            return any(one.attempts for one in await store.outbox.entries(dead=False))
 
         await until(tried)
         clock.time += 3600
-        courier._stirred.set()
-        (letter,) = await letters(store, 1, dead=True)
+        worker._stirred.set()
+        (letter,) = await entries(store, 1, dead=True)
     assert letter.error == "no connection"
 
 
@@ -127,8 +127,8 @@ async def test_pauses_grow_and_are_random() -> None:
     store = memory()
     how = options(first=1.0, longest=600.0)
     draws = iter([1.0] * 12 + [0.0, 0.5])
-    courier = Courier(store.outbox, None, how, task_at=store.task_at, chance=lambda: next(draws))  # type: ignore[arg-type]
-    assert [courier.pause(attempts) for attempts in range(1, 12)] == [
+    worker = DeliveryWorker(store.outbox, None, how, task_at=store.task_at, chance=lambda: next(draws))  # type: ignore[arg-type]
+    assert [worker.pause(attempts) for attempts in range(1, 12)] == [
         1,
         2,
         4,
@@ -141,8 +141,8 @@ async def test_pauses_grow_and_are_random() -> None:
         512,
         600,
     ]
-    assert courier.pause(10_000) == 600
-    assert [courier.pause(4), courier.pause(4)] == [0, 4]
+    assert worker.pause(10_000) == 600
+    assert [worker.pause(4), worker.pause(4)] == [0, 4]
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,9 @@ async def test_retry_after_is_heeded_within_bounds(wish: str, seconds: float) ->
     store = memory()
     ask = store.outbox.again
 
-    async def again(parcel: Any, error: str, pause: float, /) -> None:
+    async def again(delivery: Any, error: str, pause: float, /) -> None:
         seen.append(pause)
-        await ask(parcel, error, pause)
+        await ask(delivery, error, pause)
 
     store.outbox.again = again  # type: ignore[method-assign]
     async with receiving() as receiver:
@@ -177,7 +177,7 @@ async def test_a_silent_receiver_is_not_waited_for() -> None:
         posted = await receiver.arrived(2)
         assert posted[0].headers["webhook-id"] == posted[1].headers["webhook-id"]
         receiver.silent = False
-        await letters(store, 0)
+        await entries(store, 0)
 
 
 async def test_nothing_is_lost_when_receivers_fail_often() -> None:
@@ -191,7 +191,7 @@ async def test_nothing_is_lost_when_receivers_fail_often() -> None:
         for text in range(20):
             for writing in writers:
                 writing.chunk(str(text))
-        await letters(store, 0)
+        await entries(store, 0)
         taken = receiver.taken
         assert len(receiver.posted) > len(taken) >= 210
         for number in range(10):
@@ -225,7 +225,7 @@ async def test_a_target_that_fails_is_left_alone_and_tried_now_and_then(
     how = options(trip=3, first=10.0)
     async with (
         receiving() as receiver,
-        delivering(how=how, now=clock, chance=lambda: 0.0) as (store, courier),
+        delivering(how=how, now=clock, chance=lambda: 0.0) as (store, worker),
     ):
         receiver.fault = lambda: "500"
         for number in range(20):
@@ -235,15 +235,15 @@ async def test_a_target_that_fails_is_left_alone_and_tried_now_and_then(
         await until(lambda: caplog.records)
         settled = len(receiver.posted)
         assert settled <= 3 + how.each  # what was on its way when it opened
-        waiting = await store.outbox.letters()
+        waiting = await store.outbox.entries()
         assert sum(one.attempts for one in waiting) == settled  # and waiting is no attempt
         assert len(waiting) == 20
         receiver.fault = lambda: ""
 
         async def delivered() -> bool:
             clock.time += 1000
-            courier._stirred.set()
-            return not await store.outbox.letters()
+            worker._stirred.set()
+            return not await store.outbox.entries()
 
         await until(delivered)
     assert any("left alone" in record.message for record in caplog.records)
@@ -254,7 +254,7 @@ async def test_a_target_that_stays_dead_gives_up_what_waits_for_it() -> None:
     how = options(trip=2, age=60.0, longest=5.0)
     async with (
         receiving() as receiver,
-        delivering(how=how, now=clock, chance=lambda: 0.0) as (store, courier),
+        delivering(how=how, now=clock, chance=lambda: 0.0) as (store, worker),
     ):
         receiver.fault = lambda: "500"
         for number in range(10):
@@ -264,8 +264,8 @@ async def test_a_target_that_stays_dead_gives_up_what_waits_for_it() -> None:
 
         async def left(dead: bool) -> int:
             clock.time += 40
-            courier._stirred.set()
-            return len(await store.outbox.letters(dead=dead))
+            worker._stirred.set()
+            return len(await store.outbox.entries(dead=dead))
 
         async def given_up() -> bool:
             return await left(dead=True) == 10
@@ -289,14 +289,14 @@ async def test_the_wall_clock_may_jump() -> None:
         writing = await author(store)
         writing.chunk("x")
         posted = await receiver.arrived(5)
-        await letters(store, 0)
+        await entries(store, 0)
         assert len(posted) == 5
 
 
 async def test_an_outbox_that_cannot_be_told_is_told_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("a2a_bridge.push.courier._MEND", 0.001)
+    monkeypatch.setattr("a2a_bridge.push.delivery_worker._MEND", 0.001)
     store: Any = memory()
     store.outbox = Broken(store.outbox, A2AError(Reason.UNAVAILABLE))
     store.outbox.failures = {"due": 2, "sent": 2, "again": 1, "dead": 1}
@@ -307,7 +307,7 @@ async def test_an_outbox_that_cannot_be_told_is_told_again(
         writing.chunk("x")
         writing.status(COMPLETED)
         await receiver.arrived(4)
-        (letter,) = await letters(store, 1)
+        (letter,) = await entries(store, 1)
         assert letter.dead
         assert not any(store.outbox.failures.values())
     assert "the outbox cannot be read" in caplog.text
@@ -318,7 +318,7 @@ async def test_a_guard_that_refuses_is_final() -> None:
     async with receiving() as receiver, delivering(how=how) as (store, _):
         await register(store, receiver.url)
         await author(store)
-        (letter,) = await letters(store, 1, dead=True)
+        (letter,) = await entries(store, 1, dead=True)
         assert "not allowed" in letter.error
         assert receiver.posted == []
 
@@ -336,7 +336,7 @@ async def test_whole_tasks_are_those_of_the_event() -> None:
 
 
 async def test_closing_sends_what_is_due_and_leaves_the_rest() -> None:
-    async with receiving() as receiver, receiving() as failing, delivering() as (store, courier):
+    async with receiving() as receiver, receiving() as failing, delivering() as (store, worker):
         failing.fault = lambda: "500"
         await register(store, receiver.url)
         await register(store, failing.url, task_id="u")
@@ -345,21 +345,21 @@ async def test_closing_sends_what_is_due_and_leaves_the_rest() -> None:
         for number in range(20):
             writing.chunk(str(number))
         async with asyncio.timeout(PATIENCE):
-            await courier.close(PATIENCE)
+            await worker.close(PATIENCE)
         assert len(receiver.posted) == 21
-        (letter,) = await store.outbox.letters()
+        (letter,) = await store.outbox.entries()
         assert letter.task_id == "u"
         assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("a2a push")]
 
 
 async def test_closing_at_once_leaves_all_of_it() -> None:
-    async with receiving() as receiver, delivering() as (store, courier):
+    async with receiving() as receiver, delivering() as (store, worker):
         receiver.silent = True
         await register(store, receiver.url)
         await author(store)
         await receiver.arrived(1)
-        await courier.close()
-        assert len(await store.outbox.letters(dead=False)) == 1
+        await worker.close()
+        assert len(await store.outbox.entries(dead=False)) == 1
         assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("a2a push")]
 
 
@@ -369,7 +369,7 @@ async def test_a_huge_answer_is_not_read() -> None:
         await register(store, receiver.url)
         await author(store)
         await receiver.arrived(1)
-        await letters(store, 0)
+        await entries(store, 0)
 
 
 async def test_a_mistake_of_ours_is_no_dead_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -385,7 +385,7 @@ async def test_a_mistake_of_ours_is_no_dead_end(caplog: pytest.LogCaptureFixture
         with caplog.at_level(logging.ERROR, "a2a_bridge.push"):
             writing.chunk("x")
             await receiver.arrived(2)
-            await letters(store, 0)
+            await entries(store, 0)
     assert "could not be made" in caplog.text
 
 
@@ -409,7 +409,7 @@ async def test_a_courier_without_a_free_slot_sleeps() -> None:
         return Fetched(200, {}, b"")
 
     store.outbox.wait = wait
-    courier = Courier(
+    worker = DeliveryWorker(
         store.outbox,
         post,
         options(at_once=1, first=1.0),
@@ -417,7 +417,7 @@ async def test_a_courier_without_a_free_slot_sleeps() -> None:
         now=clock,
         chance=lambda: 1.0,
     )
-    courier.start()
+    worker.start()
     try:
         await register(store, "http://again.example/", task_id="t")
         await author(store, "t")
@@ -427,7 +427,7 @@ async def test_a_courier_without_a_free_slot_sleeps() -> None:
         async with asyncio.timeout(PATIENCE):
             await held.wait()
         clock.time += 10
-        courier._stirred.set()
+        worker._stirred.set()
         before = len(asked)
         for _ in range(200):
             await asyncio.sleep(0)
@@ -435,4 +435,4 @@ async def test_a_courier_without_a_free_slot_sleeps() -> None:
         go_on.set()
         await until(lambda: len(asked) > before)  # and goes on when there is one
     finally:
-        await courier.close()
+        await worker.close()

@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from a2a_bridge.push.guard import Allowed, Guard, is_public
+from a2a_bridge.push.ssrf_policy import Allowed, SsrfPolicy, is_public
 
 CLOSED = [
     # of IPv4: ourselves, neighbours, carriers, tests, everybody, nobody
@@ -32,13 +32,13 @@ OPEN = [
 @pytest.mark.parametrize("text", CLOSED)
 def test_what_is_not_for_everybody_is_closed(text: str) -> None:
     assert not is_public(ipaddress.ip_address(text))
-    assert Guard().refusal("hook.example", 443, [text])
+    assert SsrfPolicy().refusal("hook.example", 443, [text])
 
 
 @pytest.mark.parametrize("text", OPEN)
 def test_what_is_for_everybody_is_open(text: str) -> None:
     assert is_public(ipaddress.ip_address(text))
-    assert Guard().refusal("hook.example", 443, [text]) == ""
+    assert SsrfPolicy().refusal("hook.example", 443, [text]) == ""
 
 
 def test_python_closes_nothing_that_is_open_here() -> None:
@@ -49,23 +49,23 @@ def test_python_closes_nothing_that_is_open_here() -> None:
 
 
 def test_one_closed_address_closes_a_name() -> None:
-    assert Guard().refusal("hook.example", 443, ["1.1.1.1", "8.8.8.8"]) == ""
-    assert Guard().refusal("hook.example", 443, ["1.1.1.1", "127.0.0.1"])
-    assert Guard().refusal("hook.example", 443, ["1.1.1.1", "no address"])
+    assert SsrfPolicy().refusal("hook.example", 443, ["1.1.1.1", "8.8.8.8"]) == ""
+    assert SsrfPolicy().refusal("hook.example", 443, ["1.1.1.1", "127.0.0.1"])
+    assert SsrfPolicy().refusal("hook.example", 443, ["1.1.1.1", "no address"])
 
 
 @pytest.mark.parametrize(("port", "fine"), [(80, True), (443, True), (8080, True), (8443, True), (22, False), (6379, False), (25, False)])  # fmt: skip
 def test_ports(port: int, fine: bool) -> None:
-    assert (Guard().refusal("hook.example", port, ["1.1.1.1"]) == "") is fine
-    assert (Guard().refusal("hook.example", port, []) == "") is fine
-    assert Guard(ports=frozenset({port})).refusal("hook.example", port, ["1.1.1.1"]) == ""
+    assert (SsrfPolicy().refusal("hook.example", port, ["1.1.1.1"]) == "") is fine
+    assert (SsrfPolicy().refusal("hook.example", port, []) == "") is fine
+    assert SsrfPolicy(ports=frozenset({port})).refusal("hook.example", port, ["1.1.1.1"]) == ""
 
 
 def test_schemes() -> None:
-    assert Guard().scheme("https")
-    assert Guard().scheme("HTTP")
-    assert not Guard(schemes=frozenset({"https"})).scheme("http")
-    assert not Guard().scheme("ftp")
+    assert SsrfPolicy().scheme("https")
+    assert SsrfPolicy().scheme("HTTP")
+    assert not SsrfPolicy(schemes=frozenset({"https"})).scheme("http")
+    assert not SsrfPolicy().scheme("ftp")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_schemes() -> None:
     ],
 )
 def test_what_the_operator_allows(allowed: str, host: str, port: int, address: str, fine: bool) -> None:
-    guard = Guard([Allowed.parse(allowed)])
+    guard = SsrfPolicy([Allowed.parse(allowed)])
     assert (guard.refusal(host, port, [address]) == "") is fine
 
 

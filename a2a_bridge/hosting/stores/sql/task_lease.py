@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import TERMINAL
-from a2a_bridge.hosting.ports import Scope, Synced, VersionConflict
+from a2a_bridge.hosting.ports import Scope, Synced, VersionConflictError
 from a2a_bridge.hosting.stores.sql.counts import EARLIEST, LATEST, Place
 from a2a_bridge.hosting.stores.sql.database import unavailable
 from a2a_bridge.hosting.stores.sql.segments import Segment, pack
@@ -44,7 +44,7 @@ class Change(NamedTuple):
     counted; None for a new one. data: the events, serialized. size: of them, in bytes.
     """
 
-    hold: Hold
+    hold: TaskLease
     given: int
     version: int
     last: int
@@ -79,7 +79,7 @@ class CommitQueue(Protocol):
         """The loop time at which a wait that starts now times out."""
         ...
 
-    def note(self, hold: Hold, /) -> None:
+    def note(self, hold: TaskLease, /) -> None:
         """Queues a lease with changes for the next group."""
         ...
 
@@ -95,12 +95,12 @@ class CommitQueue(Protocol):
         """Waits for the next commit."""
         ...
 
-    def forget(self, hold: Hold, /) -> None:
+    def forget(self, hold: TaskLease, /) -> None:
         """Removes a lease that is over."""
         ...
 
 
-class Hold:
+class TaskLease:
     """Implements TaskWriter."""
 
     __slots__ = (
@@ -198,7 +198,7 @@ class Hold:
     def when_synced(self, tell: Synced, /) -> None:
         if self.lost:
             self.lose()
-            tell(VersionConflict(self.task_id))
+            tell(VersionConflictError(self.task_id))
         elif self._given == self._synced:
             tell(None)
         elif self._writer.closed:
@@ -210,13 +210,13 @@ class Hold:
     async def synced(self) -> None:
         if self.lost:
             self.lose()
-            raise VersionConflict(self.task_id)
+            raise VersionConflictError(self.task_id)
         if self._given != self._synced:
             await self._writer.waiting(self.when_synced)
 
     async def settled(self) -> None:
         """Waits until all that was given so far is durable, or never will be."""
-        with suppress(VersionConflict):
+        with suppress(VersionConflictError):
             await self.synced()
 
     async def room(self) -> None:
@@ -337,7 +337,7 @@ class Hold:
         if not self._released:
             self._on_lost()
         for _, _, tell in waiters:
-            tell(VersionConflict(self.task_id))
+            tell(VersionConflictError(self.task_id))
 
     def part(self) -> None:
         """It is over. Whoever held it and this one need not wait for the collector of cycles to be rid of each other."""

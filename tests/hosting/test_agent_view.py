@@ -11,8 +11,8 @@ from a2a_bridge import agent
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.dialects.residue import KEY, present, stripped, write
 from a2a_bridge.hosting import Run
+from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.executor import Event
-from a2a_bridge.hosting.seen import as_seen
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.hosting.scene import COMPLETED, INPUT, WORKING, Talk, agent_of
 
@@ -42,14 +42,14 @@ def test_residues_are_found_wherever_they_are(place: list[int], text: str) -> No
     for number, unit in enumerate(units):
         if number not in place:
             unit.ClearField("metadata")
-    seen = as_seen(request)
+    seen = for_agent(request)
     assert (seen is request) is not place
     assert not present(seen)
     assert residues(request) == len(place)
 
 
 def test_what_is_the_users_own_stays() -> None:
-    seen = as_seen(carrying(own=True))
+    seen = for_agent(carrying(own=True))
     assert isinstance(seen, hub.SendMessageRequest)
     assert (
         dict(seen.metadata)

@@ -20,7 +20,7 @@ class Wants(Enum):
     STREAM = "its existence; the events come from the store"
 
 
-class Ticket:
+class PendingSend:
     """A message that was accepted, and the answer its sender waits for.
 
     message: as it came, for the history; the run may show less of it (see `seen`).
@@ -28,7 +28,7 @@ class Ticket:
     begun_at: the number of the task's last event when its run began; None while it waits its turn.
     decided: the answer is certain, and waits for the store.
     resumes: its run goes on with what an earlier process has begun.
-    fellows: all tickets of this message, itself among them, once there are others. ended: its run is over, and nothing
+    waiters: all tickets of this message, itself among them, once there are others. ended: its run is over, and nothing
     more comes of the message. over: done then; None where nobody waits for it.
     """
 
@@ -37,13 +37,13 @@ class Ticket:
         "begun_at",
         "decided",
         "ended",
-        "fellows",
         "message",
         "over",
         "push_config",
         "resumes",
         "run",
         "said",
+        "waiters",
         "wants",
     )
 
@@ -66,15 +66,15 @@ class Ticket:
         )
         self.begun_at: int | None = None
         self.decided = False
-        self.fellows: list[Ticket] | None = None
+        self.waiters: list[PendingSend] | None = None
         self.ended = False
         self.over: asyncio.Future[None] | None = None
         #: the direct answer the executor has given, held until it is certain to be the only event
         self.said: hub.SendMessageResponse | None = None
 
-    def all(self) -> Sequence[Ticket]:
-        """It and its fellows."""
-        return (self,) if self.fellows is None else self.fellows
+    def all(self) -> Sequence[PendingSend]:
+        """It and its waiters."""
+        return (self,) if self.waiters is None else self.waiters
 
     def end(self) -> None:
         """Notes that nothing more comes of the message."""

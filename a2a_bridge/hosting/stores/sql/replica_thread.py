@@ -30,7 +30,7 @@ _KEEPALIVE: Any = {"keepalives_idle": 10, "keepalives_interval": 3, "keepalives_
 Connection = AsyncConnection[tuple[Any, ...]]
 
 
-class Room:
+class ReplicaThread:
     """The thread. Start it in the loop of the store: `tell` calls back there."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Room:
             self._loop.close()
 
 
-class Link:
+class StatementConnection:
     """One connection, made when it is needed, for one statement at a time."""
 
     def __init__(self, url: str, name: str) -> None:

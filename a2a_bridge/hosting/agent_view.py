@@ -14,7 +14,7 @@ _SMALL = 4096
 Request = hub.SendMessageRequest | hub.CancelTaskRequest
 
 
-def as_seen(request: Request) -> Request:
+def for_agent(request: Request) -> Request:
     """The request without residues: itself when it has none."""
     # Asked for each message. Up to some size it is quicker to look for the key than to look at each part.
     if request.ByteSize() < _SMALL:
@@ -25,7 +25,7 @@ def as_seen(request: Request) -> Request:
     return residue.stripped(request)
 
 
-def task_as_seen(task: hub.Task) -> hub.Task:
+def task_for_agent(task: hub.Task) -> hub.Task:
     """A task of one's own, with the residues taken out of it."""
     if residue.present(task):
         residue.strip(task)

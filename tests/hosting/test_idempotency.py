@@ -11,8 +11,8 @@ import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Event, Run
+from a2a_bridge.hosting.idempotency import digest_of
 from a2a_bridge.hosting.ports import Scope, Store
-from a2a_bridge.hosting.repeats import digest_of
 from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent, SlowAgent
@@ -472,8 +472,8 @@ async def test_a_deaf_run_does_not_keep_the_engine_from_closing() -> None:
     async with asyncio.timeout(PATIENCE):
         await deaf.wait()
     await talk.close()
-    assert talk.engine._repeats is not None
-    assert talk.engine._repeats._firsts == {}
+    assert talk.engine._idempotency is not None
+    assert talk.engine._idempotency._firsts == {}
     assert (await talk.get(task.id)).status.state == FAILED
     stop.set()
     await talk.rest()
@@ -501,8 +501,8 @@ async def test_who_is_cancelled_twice_leaves_nobody_waiting(monkeypatch: pytest.
     monkeypatch.setattr(talk.store.sends, "forget", forget)
     with refused(Reason.UNAVAILABLE):
         await waiting
-    assert talk.engine._repeats is not None
-    assert talk.engine._repeats._firsts == {}
+    assert talk.engine._idempotency is not None
+    assert talk.engine._idempotency._firsts == {}
     talk.store.commit()
     await talk.rest()
 

@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.guard import Guard
 from a2a_bridge.push.notification import deliverable
+from a2a_bridge.push.ssrf_policy import SsrfPolicy
 
 logger = logging.getLogger("a2a_bridge.push")
 
@@ -35,7 +35,7 @@ _LOOKUPS = 16
 _PORTS = {"http": 80, "https": 443}
 
 
-class Gatekeeper:
+class WebhookResolver:
     """Implements hosting's PushSender, and what `bindings.http_post` asks for addresses.
 
     lookup: how names are resolved. own: whether an address is this machine's.
@@ -43,12 +43,12 @@ class Gatekeeper:
 
     def __init__(
         self,
-        guard: Guard | None = None,
+        guard: SsrfPolicy | None = None,
         *,
         lookup: Lookup | None = None,
         own: Callable[[str], bool] | None = None,
     ) -> None:
-        self._guard = guard or Guard()
+        self._guard = guard or SsrfPolicy()
         self._lookup = lookup or self._system
         self._own = own or is_own
         self._threads: ThreadPoolExecutor | None = None
