@@ -25,7 +25,7 @@ from a2a_bridge.hosting.stores import MemoryStore, open_store
 from a2a_bridge.middleware.resume import OffersResume
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import ServeOptions
-from a2a_bridge.push import JWKS_PATH, WebhookResolver, PushService, push_service
+from a2a_bridge.push import JWKS_PATH, PushService, WebhookResolver, push_service
 from a2a_bridge.push.notification import Names
 
 

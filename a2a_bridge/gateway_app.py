@@ -29,7 +29,7 @@ from a2a_bridge.hosting.ports import Store
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.middleware.resume import OffersResume
 from a2a_bridge.planning import ServeOptions
-from a2a_bridge.push import JWKS_PATH, WebhookResolver, Webhook, push_service
+from a2a_bridge.push import JWKS_PATH, Webhook, WebhookResolver, push_service
 from a2a_bridge.push.notification import Names
 
 #: seconds that one attempt to pass a notification on may take

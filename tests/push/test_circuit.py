@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.push.test_fair_queue import Clock
 
 from a2a_bridge.push.circuit import MOST, SLACK, Circuits
 from a2a_bridge.push.options import PushOptions
 from tests.docs.pages import DOCS
+from tests.push.test_fair_queue import Clock
 
 
 def circuits(clock: Clock, **members: Any) -> Circuits:

@@ -9,7 +9,6 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from tests.push.test_fair_queue import Clock
 
 from a2a_bridge.bindings import Fetched
 from a2a_bridge.core.errors import A2AError, Reason
@@ -18,6 +17,7 @@ from a2a_bridge.push import DeliveryWorker
 from a2a_bridge.testing.store_scene import COMPLETED, HERE
 from tests.push.delivery_scene import Broken, author, config, delivering, memory, options, register, until
 from tests.push.receiver import PATIENCE, Posted, receiving
+from tests.push.test_fair_queue import Clock
 
 SECRET = "s3cret"  # noqa: S105
 

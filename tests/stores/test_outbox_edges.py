@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, event, text
-from tests.push.test_fair_queue import Clock
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.stores import open_store
@@ -20,6 +19,7 @@ from a2a_bridge.hosting.stores.sql import push
 from a2a_bridge.hosting.stores.sql.push import SqlOutbox
 from a2a_bridge.testing.outbox_contract import due, registered, told, written
 from a2a_bridge.testing.store_scene import HERE, PATIENCE
+from tests.push.test_fair_queue import Clock
 
 
 @pytest.fixture

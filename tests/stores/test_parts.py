@@ -7,7 +7,6 @@ from zlib import crc32
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.push.test_fair_queue import Clock
 
 from a2a_bridge.hosting.ports import Scope, Stored
 from a2a_bridge.hosting.stores.sql.segments import Segment, pack, unpack
@@ -15,6 +14,7 @@ from a2a_bridge.hosting.stores.sql.terminal_cache import TerminalTaskCache
 from a2a_bridge.hosting.stores.sql.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.store_scene import ELSEWHERE, HERE, made
+from tests.push.test_fair_queue import Clock
 
 
 def event(text: str) -> hub.StreamResponse:
