@@ -472,9 +472,9 @@ async def _card_of(target: str, options: DialOptions) -> tuple[hub.AgentCard, Di
 
 def _log_rounding(path: str) -> None:
     _log.warning(
-        "%s holds an integer that no double can hold; it was rounded, as protobuf does. Outgoing once: further ones "
-        "are only counted",
-        path,
+        "%s holds an integer that no double can hold, or a number beyond 64 bits; it was rounded, as protobuf does. "
+        "Logged once: further ones are only counted",
+        path or "a message",
     )
 
 

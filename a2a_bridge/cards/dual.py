@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable
 from typing import cast
 
 from a2a_bridge.cards.schemes import expressible
-from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError, dumps, loads_exact
+from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError, dumps, loads
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.dialects.v0_3.card import without_residue
@@ -74,7 +74,7 @@ def _unrequired(tree: JsonObject, names: Collection[str]) -> JsonObject:
 
 def _said(document: JsonObject) -> hub.AgentCard | None:
     try:
-        return V1_0.card.decode(cast("JsonObject", loads_exact(dumps(document))))
+        return V1_0.card.decode(cast("JsonObject", loads(dumps(document))))
     except (A2AError, JsonSyntaxError):
         return None
 

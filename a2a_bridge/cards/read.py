@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from a2a_bridge import codec
-from a2a_bridge.codec import InexactNumber, Json, JsonObject, JsonSyntaxError
+from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import GRPC, KNOWN, V1_0, Dialect, by_version
-from a2a_bridge.dialects.carrying import loads, loads_exact
+from a2a_bridge.dialects.carrying import loads
 from a2a_bridge.dialects.detect import normalise
 from a2a_bridge.dialects.v0_3.card_interfaces import is_old
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -31,20 +31,14 @@ _UNSAID = "0.2"
 def parse_bytes(body: bytes, location: str) -> hub.AgentCard:
     """The card in a JSON document. Raises A2AError INVALID_AGENT_RESPONSE."""
     try:
-        try:
-            return _parse(loads(body), location)
-        except InexactNumber:
-            return _parse(loads_exact(body), location)
+        return _parse(loads(body), location)
     except JsonSyntaxError as error:
         text = f"what is at {location} is not JSON: {error}"
         raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
 
 
 def parse_tree(tree: Json, location: str) -> hub.AgentCard:
-    """The card in a JSON tree. Raises A2AError INVALID_AGENT_RESPONSE.
-
-    Prefer `parse_bytes`: a tree may have lost digits already.
-    """
+    """The card in a JSON tree. Raises A2AError INVALID_AGENT_RESPONSE."""
     return parse_bytes(codec.dumps(tree), location)
 
 

@@ -4,10 +4,11 @@
 between JSON trees and text; `missing_required` names absent REQUIRED members. All of it is pure.
 """
 
-from a2a_bridge.codec.decode import Rounded, decode_bytes, decoder, rounded
+from a2a_bridge.codec.decode import decode_bytes, decoder
 from a2a_bridge.codec.encode import encoder
-from a2a_bridge.codec.errors import DecodeError, EncodeError, InexactNumber, JsonSyntaxError, Violation
+from a2a_bridge.codec.errors import DecodeError, EncodeError, JsonSyntaxError, Violation
 from a2a_bridge.codec.required import missing_required, required
+from a2a_bridge.codec.structs import Rounded, rounded
 from a2a_bridge.codec.text import (
     DEEPEST_EXACT,
     ExactFloat,
@@ -24,7 +25,6 @@ __all__ = [
     "DecodeError",
     "EncodeError",
     "ExactFloat",
-    "InexactNumber",
     "Json",
     "JsonObject",
     "JsonSyntaxError",

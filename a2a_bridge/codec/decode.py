@@ -36,11 +36,12 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 
 from a2a_bridge.codec import structs, values
-from a2a_bridge.codec.errors import DecodeError, InexactNumber, Irregular, Violation
+from a2a_bridge.codec.errors import DecodeError, Irregular, Violation
 from a2a_bridge.codec.inspect import findings
 from a2a_bridge.codec.plan import BUILDING, FieldPlan, Kind, MessagePlan, plan_of
 from a2a_bridge.codec.source import Source, literal
-from a2a_bridge.codec.text import Json, loads, loads_exact
+from a2a_bridge.codec.structs import rounded
+from a2a_bridge.codec.text import Json, loads
 from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, VARINT_WIRE, tag
 
 M = TypeVar("M", bound=Message)
@@ -49,42 +50,22 @@ Body = Callable[[Any], str]
 _REPORTED = 20
 """Violations that an error carries at most: a hostile document must not make a large answer."""
 
-_DECODERS: dict[tuple[type[Message], bool, bool], Callable[[Json], Any]] = {}
+_DECODERS: dict[tuple[type[Message], bool], Callable[[Json], Any]] = {}
 
 
-class Rounded:
-    """How many integers were rounded to a double so far, in this process.
-
-    `on_first`, if set, is called once, with the field path of the first one.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.on_first: Callable[[str], None] | None = None
-
-    def note(self, path: str) -> None:
-        self.count += 1
-        if self.count == 1 and self.on_first is not None:
-            self.on_first(path)
-
-
-rounded = Rounded()
-
-
-def decoder(cls: type[M], *, strict_numbers: bool = False, certain: bool = False) -> Callable[[Json], M]:
+def decoder(cls: type[M], *, strict_numbers: bool = False) -> Callable[[Json], M]:
     """The function that reads messages of a class from JSON trees, as `loads` returns them. Compiled once.
 
     An integer inside Struct or Value that a double cannot hold is rounded as protobuf does and counted in `rounded`,
     or refused with `strict_numbers`.
 
-    The function raises `DecodeError`, and `InexactNumber` if the tree should be read again by `loads_exact`; never
-    with `certain`: the tree comes from an encoder, so that its doubles are what was meant.
+    The function raises `DecodeError`.
     """
-    found = _DECODERS.get((cls, strict_numbers, certain))
+    found = _DECODERS.get((cls, strict_numbers))
     if found is None:
         with BUILDING:
-            found = _decoder(cls, strict_numbers=strict_numbers, certain=certain)
-            _DECODERS[cls, strict_numbers, certain] = found
+            found = _decoder(cls, strict_numbers=strict_numbers)
+            _DECODERS[cls, strict_numbers] = found
     return found
 
 
@@ -93,23 +74,17 @@ def decode_bytes(cls: type[M], data: bytes | str, *, strict_numbers: bool = Fals
 
     Raises `JsonSyntaxError` or `DecodeError`.
     """
-    decode = decoder(cls, strict_numbers=strict_numbers)
-    try:
-        return decode(loads(data))
-    except InexactNumber:
-        return decode(loads_exact(data))
+    return decoder(cls, strict_numbers=strict_numbers)(loads(data))
 
 
-def _decoder(cls: type[M], *, strict_numbers: bool, certain: bool) -> Callable[[Json], M]:
+def _decoder(cls: type[M], *, strict_numbers: bool) -> Callable[[Json], M]:
     plan = plan_of(cls)
-    body = compile_body(plan, structs.exactly, certain=certain)
+    body = compile_body(plan, structs.exactly)
     from_string = cls.FromString
 
     def decode(tree: Json) -> M:
         try:
             return from_string(body(tree).encode("latin-1"))
-        except InexactNumber:
-            raise
         except (ValueError, RecursionError, ProtobufDecodeError):
             pass
         return slowly(tree)  # not while handling: what went wrong here says nothing
@@ -128,7 +103,7 @@ def _decoder(cls: type[M], *, strict_numbers: bool, certain: bool) -> Callable[[
             raise DecodeError.of(problems)
         try:
             with BUILDING:
-                lenient = compile_body(plan, structs.nearest, certain=certain)
+                lenient = compile_body(plan, structs.nearest)
             message = from_string(lenient(tree).encode("latin-1"))
         except (ValueError, RecursionError, ProtobufDecodeError):
             raise DecodeError("", "is not JSON that protobuf can carry") from None
@@ -139,16 +114,16 @@ def _decoder(cls: type[M], *, strict_numbers: bool, certain: bool) -> Callable[[
     return decode
 
 
-_LIBRARIES: dict[tuple[Callable[[int], float], bool], dict[str, Any]] = {}
+_LIBRARIES: dict[Callable[[int], float], dict[str, Any]] = {}
 """Everything compiled so far, and what it needs, by what decides about large numbers."""
 
 
-def compile_body(plan: MessagePlan, to_double: Callable[[int], float], *, certain: bool = False) -> Body:
+def compile_body(plan: MessagePlan, to_double: Callable[[int], float]) -> Body:
     """The function that writes the wire text of a message; `to_double` decides about large integers."""
-    names = _LIBRARIES.get((to_double, certain))
+    names = _LIBRARIES.get(to_double)
     if names is None:
-        struct, value, array = structs.writers(to_double, certain=certain)
-        names = _LIBRARIES[to_double, certain] = {
+        struct, value, array = structs.writers(to_double)
+        names = _LIBRARIES[to_double] = {
             "Irregular": Irregular,
             "LEVELS": structs.LEVELS,
             "BARE_LEVELS": structs.BARE_LEVELS,

@@ -41,12 +41,5 @@ class JsonSyntaxError(ValueError):
     """The text is not JSON as RFC 8259 defines it."""
 
 
-class InexactNumber(ValueError):  # noqa: N818 - not a failure: it asks for a second, slower reading
-    """A number is so large that reading it as a double may already have rounded an integer.
-
-    The caller reads the text again with `loads_exact` and decodes that; `decode_bytes` does both.
-    """
-
-
 class Irregular(ValueError):  # noqa: N818 - control flow inside the codec, never seen outside
     """The compiled fast path met something it does not handle; the path-aware pass finds out what."""

@@ -4,19 +4,20 @@ Writing goes from JSON values to wire text (see `wire`), reading from protobuf's
 the bytes of a serialized Struct instead was tried: no faster on large ones, half as fast on small ones.)
 
 Numbers are doubles on the wire. Integral ones within 64 bits print as integers. An integer that no double equals is
-handed to a function of the caller, which rounds or refuses.
+handed to a function of the caller, which rounds or refuses. The JSON parser has already rounded integers beyond 64 bits;
+doubles of that size are counted in `rounded`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import copysign, inf
+from math import copysign
 from struct import Struct as Layout
 from typing import Any
 
-from a2a_bridge.codec.errors import InexactNumber, Irregular
+from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.meter import spend
-from a2a_bridge.codec.text import DOUBT_ABOVE, DOUBT_BELOW, Json
+from a2a_bridge.codec.text import ABOVE_64_BITS, BELOW_64_BITS, Json
 from a2a_bridge.codec.wire import VARINT
 
 LEVELS = 90
@@ -41,6 +42,26 @@ _SMALL = {number: "\x11" + _pack(number).decode("latin-1") for number in range(2
 Write = Callable[[Any, int], str]
 
 
+class Rounded:
+    """How many numbers were rounded to a double in this process.
+
+    `on_first`, if set, is called once, with the field path of the first one; empty where the path is not known.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.on_first: Callable[[str], None] | None = None
+
+    def note(self, path: str) -> None:
+        """Counts one."""
+        self.count += 1
+        if self.count == 1 and self.on_first is not None:
+            self.on_first(path)
+
+
+rounded = Rounded()
+
+
 def exactly(number: int) -> float:
     """The double that equals an integer. Raises `Irregular` if none does."""
     try:
@@ -60,15 +81,12 @@ def nearest(number: int) -> float:
         raise Irregular from None
 
 
-def writers(to_double: Callable[[int], float], *, certain: bool = False) -> tuple[Write, Write, Write]:
+def writers(to_double: Callable[[int], float]) -> tuple[Write, Write, Write]:
     """The functions that write the bodies of Struct, Value and ListValue.
 
     They take the JSON value and how many levels may follow, and raise `Irregular` for what is not JSON and for
-    what is nested too deeply, and `InexactNumber`.
-
-    certain: no double is in doubt. Otherwise a large one may be an integer that the JSON parser has rounded.
+    what is nested too deeply.
     """
-    low, high = (-inf, inf) if certain else (DOUBT_BELOW, DOUBT_ABOVE)
 
     def struct(members: Any, levels: int) -> str:
         if type(members) is not dict or levels < OBJECT_LEVELS:
@@ -108,7 +126,7 @@ def writers(to_double: Callable[[int], float], *, certain: bool = False) -> tupl
             if not -EXACT_INTEGER <= item <= EXACT_INTEGER:
                 item = to_double(item)
             return "\x11" + _pack(item).decode("latin-1")
-        if kind is float and low < item < high:
+        if kind is float and BELOW_64_BITS < item < ABOVE_64_BITS:
             return "\x11" + _pack(item).decode("latin-1")
         if kind is dict:
             body = struct(item, levels)
@@ -122,7 +140,7 @@ def writers(to_double: Callable[[int], float], *, certain: bool = False) -> tupl
             return " \x01" if item else " \0"
         if isinstance(item, float) and item - item == 0:  # neither NaN nor infinite
             if kind is float:
-                raise InexactNumber("a number may have been rounded by the JSON parser")
+                rounded.note("")
             return "\x11" + _pack(item).decode("latin-1")
         raise Irregular
 
@@ -137,7 +155,7 @@ def number(double: float) -> int | float:
     if double.is_integer():
         if double == 0 and copysign(1, double) < 0:
             return double
-        return int(double) if DOUBT_BELOW <= double < DOUBT_ABOVE else double
+        return int(double) if BELOW_64_BITS <= double < ABOVE_64_BITS else double
     if double - double != 0:
         raise ValueError(f"is {'not a number' if double != double else 'infinite'}, which JSON cannot say")  # noqa: PLR0124
     return double

@@ -24,8 +24,8 @@ Json: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
 JsonObject: TypeAlias = dict[str, Any]
 
 # orjson reads an integer outside these as a double, and the tree does not show that it did.
-DOUBT_ABOVE = 2.0**64
-DOUBT_BELOW = -(2.0**63)
+ABOVE_64_BITS = 2.0**64
+BELOW_64_BITS = -(2.0**63)
 
 #: Levels of nesting that `loads_exact` takes. The standard library's own limit differs between Python versions: 3.11
 #: counts levels as Python frames (1000, less the stack of the caller), 3.12 and newer take tens of thousands.

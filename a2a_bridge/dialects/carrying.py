@@ -65,12 +65,6 @@ def loads(data: bytes) -> Json:
     return _opened(tree) if _BEGINNING in data or (b"\\" in data and _ESCAPE in data) else tree
 
 
-def loads_exact(data: bytes) -> Json:
-    """`codec.loads_exact`, with carried texts made plain, or removed."""
-    tree = codec.loads_exact(data)
-    return _opened(tree) if _BEGINNING in data or (b"\\" in data and _ESCAPE in data) else tree
-
-
 def dumps(tree: Json) -> bytes:
     """`codec.dumps`, with a code before each carried text. The tree is the writer's own: it may be changed."""
     data = codec.dumps(tree)

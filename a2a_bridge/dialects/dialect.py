@@ -62,7 +62,7 @@ GRPC: Kind[str, bytes] = Kind("GRPC")
 
 @dataclass(frozen=True, slots=True)
 class Row(Generic[Address, Wire]):
-    """One operation in one form. Decoders raise A2AError INVALID_PARAMS, or InexactNumber (see codec).
+    """One operation in one form. Decoders raise A2AError INVALID_PARAMS.
 
     Some requests and responses say what the hub's message has no place for, not even a metadata Struct. It travels
     beside the message, as service parameters:

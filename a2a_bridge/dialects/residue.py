@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from math import inf
 from operator import itemgetter
 from typing import Any, TypeVar
 from zlib import crc32
@@ -27,13 +28,12 @@ import orjson
 from google.protobuf.message import Message
 
 from a2a_bridge.codec import (
-    DEEPEST_EXACT,
     ExactFloat,
     Json,
     JsonSyntaxError,
     dumps,
     dumps_ascii,
-    loads_exact,
+    loads,
 )
 from a2a_bridge.codec.structs import number
 from a2a_bridge.dialects.respelling import describe, respelled
@@ -46,8 +46,8 @@ Entry = list[Any]
 
 KEY = "urn:a2a-bridge:residue:1"
 LARGEST = 64 * 1024
-DEEPEST = DEEPEST_EXACT - 10
-"""Levels of a carried value, at most: with the few around it, no more than `loads_exact` reads again."""
+DEEPEST = 490
+"""Levels of a carried value, at most: with the few around it, less than `loads` reads again."""
 MOST = LARGEST // 16
 """Entries of a residue, at most: the text of each takes more than so many octets."""
 KIND, PROTO, HUB = "kind", "proto", "hub"
@@ -104,7 +104,7 @@ def heard(text: object, source: str) -> Json:
     if not isinstance(text, str) or not text.startswith(_PREFIX) or len(text) > LARGEST:
         return None
     try:
-        tree = loads_exact(text)
+        tree = loads(text)
     except JsonSyntaxError:
         return None
     return tree.get(source) if isinstance(tree, dict) else None
@@ -133,7 +133,7 @@ def carry(unit: Any, source: str, entries: Sequence[Entry]) -> None:
     fields = unit.metadata.fields
     if KEY in fields and is_residue(fields[KEY].string_value):
         try:
-            content = dict(loads_exact(fields[KEY].string_value))  # type: ignore[arg-type]
+            content = dict(loads(fields[KEY].string_value))  # type: ignore[arg-type]
         except (JsonSyntaxError, ValueError, TypeError):
             content = {"v": 1}
     text = dumps_ascii({**content, source: list(entries)})
@@ -213,7 +213,7 @@ def same(one: Json, other: Json) -> bool:
     if one is other:
         return True
     if isinstance(one, float) or isinstance(other, float):
-        return type(one) in _NUMBERS and type(other) in _NUMBERS and one == other
+        return type(one) in _NUMBERS and type(other) in _NUMBERS and _double(one) == _double(other)
     if type(one) is not type(other):
         return False
     if isinstance(one, dict) and isinstance(other, dict):
@@ -263,6 +263,13 @@ def _bears(unit: Any) -> bool:
 
 
 _NUMBERS = (int, float, ExactFloat)
+
+
+def _double(number: Any) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return inf if number > 0 else -inf
 
 
 def _differences(canonical: Json, given: Json, pointer: str) -> Iterator[Entry]:

@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
 from urllib.parse import urlsplit
 
-from a2a_bridge.codec import InexactNumber, JsonObject, JsonSyntaxError
+from a2a_bridge.codec import JsonObject, JsonSyntaxError
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects import KNOWN, V1_0, by_version
-from a2a_bridge.dialects.carrying import dumps, loads, loads_exact
+from a2a_bridge.dialects.carrying import dumps, loads
 from a2a_bridge.dialects.dialect import PushForm
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.signing import secret_of
@@ -102,10 +101,7 @@ def read(body: bytes, version: str = "") -> hub.StreamResponse:
     if not isinstance(tree, dict):
         raise invalid_params("", "a notification is a JSON object")
     form = _form_by_shape(tree, version)
-    try:
-        return form.decode(tree)
-    except InexactNumber:
-        return form.decode(cast("JsonObject", loads_exact(body)))
+    return form.decode(tree)
 
 
 def _form_by_shape(tree: JsonObject, version: str) -> PushForm:

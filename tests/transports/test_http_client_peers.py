@@ -161,7 +161,7 @@ async def test_answers_that_are_too_large(kind: str) -> None:
 
 
 @both
-async def test_large_integers_are_read_exactly_before_they_are_rounded(kind: str) -> None:
+async def test_integers_beyond_64_bits_become_the_nearest_double(kind: str) -> None:
     tree = RESULT.replace('"text":"hi"', f'"data":{2**100}')
     async with peering(http(result(kind, tree))) as peer:
         answer = await send(peer.url, kind)

@@ -102,11 +102,10 @@ def test_unknown_members_are_ignored() -> None:
     assert wire.parse(frame("M", traceparent="x")).method == "M"
 
 
-def test_big_integers_survive() -> None:
-    body = frame("M", {"n": 0}).replace(b"0}", b"123456789012345678901234567890}")
-    assert wire.exact_params(body) == {"n": 123456789012345678901234567890}
-    data = wire.result(b"1", {"n": 123456789012345678901234567890})
-    assert wire.exact_result(data) == {"n": 123456789012345678901234567890}
+def test_integers_of_64_bits_survive() -> None:
+    number = 2**64 - 1
+    assert wire.parse(frame("M", {"n": number})).params == {"n": number}
+    assert wire.answer(wire.result(b"1", {"n": number})).result == {"n": number}
 
 
 @pytest.mark.parametrize("data", [b"", b"<html>", b"[]", b'"x"', b"null", b"[" * 100_000])
@@ -122,7 +121,7 @@ def test_a_result_of_null_is_a_result() -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text(),
     lambda x: st.lists(x) | st.dictionaries(st.text(), x),
 )
 
@@ -135,7 +134,7 @@ JSON = st.recursive(
 def test_frames_round_trip(id_: object, method: str, params: dict[str, object]) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": id_, "method": method, "params": params}).encode()
     parsed = wire.parse(body)
-    assert (json.loads(parsed.id), parsed.method, wire.exact_params(body)) == (id_, method, params)
+    assert (json.loads(parsed.id), parsed.method, parsed.params) == (id_, method, params)
     assert json.loads(wire.result(parsed.id, params)) == {"jsonrpc": "2.0", "id": id_, "result": params}
     assert json.loads(wire.request(5, method, params)) == {
         "jsonrpc": "2.0",

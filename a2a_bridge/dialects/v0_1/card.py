@@ -53,7 +53,7 @@ def claims(tree: JsonObject) -> bool:
 
 
 def decode(tree: JsonObject) -> hub.AgentCard:
-    """JSON → card. Raises A2AError INVALID_AGENT_RESPONSE naming the member at fault, and InexactNumber."""
+    """JSON → card. Raises A2AError INVALID_AGENT_RESPONSE naming the member at fault."""
     try:
         return decode_card(decode_tree(tree) if type(tree) is dict else tree, VERSION)
     except DecodeError as error:

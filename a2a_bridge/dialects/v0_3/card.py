@@ -39,14 +39,13 @@ OLD_WELL_KNOWN_PATH = "/.well-known/agent.json"
 VERSION = "0.3.0"
 
 _encode_hub = encoder(hub.AgentCard)
-_decode_hub = decoder(hub.AgentCard, certain=True)
+_decode_hub = decoder(hub.AgentCard)
 
 
 def decode_card(tree: JsonObject, version: str = VERSION) -> hub.AgentCard:
     """JSON → card. `version`: of a card that names none.
 
-    Raises A2AError INVALID_AGENT_RESPONSE naming the member at fault, and InexactNumber for a tree that should be
-    read again by `loads_exact`.
+    Raises A2AError INVALID_AGENT_RESPONSE naming the member at fault.
     """
     try:
         return _decode(tree, version)

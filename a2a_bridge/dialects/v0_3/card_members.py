@@ -123,16 +123,10 @@ def struct(value: Json, levels: int = LEVELS) -> Json:
             double = float(value)
         except OverflowError:
             return 0
-        return value if double == value else _Double(double)
+        return value if double == value else double
     if isinstance(value, float):
-        return _Double(value) if value - value == 0 else 0
+        return value if value - value == 0 else 0
     return value
-
-
-class _Double(float):
-    """A number that is known to be a double: the codec takes a large plain one for a rounded integer."""
-
-    __slots__ = ()
 
 
 def _members(card: hub.AgentCard, version: str, alternatives: Alternatives) -> JsonObject:

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from a2a_bridge.codec import JsonSyntaxError, loads_exact
+from a2a_bridge.codec import JsonSyntaxError, loads
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import VERSION_PARAMETER
 from a2a_bridge.core.errors import A2AError, GrpcStatus, Reason
@@ -293,7 +293,7 @@ def _whole(detail: Mapping[str, Any]) -> Mapping[str, Any]:
     text = detail.get("json")
     if detail.get("@type") == _VALUE and detail.keys() == {"@type", "json"} and isinstance(text, str):
         with contextlib.suppress(JsonSyntaxError):
-            whole = loads_exact(text)
+            whole = loads(text)
             return whole if isinstance(whole, dict) else detail
     return detail
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from a2a_bridge.codec import DecodeError, InexactNumber, Json, JsonObject, decoder, encoder
+from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
 from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.structs import LEVELS, read_struct
 from a2a_bridge.codec.values import describe
@@ -323,8 +323,6 @@ def _payload_decoder(
         try:
             body = text(tree)
             return from_string(f"{tag}{VARINT[len(body)]}{body}".encode("latin-1"))
-        except InexactNumber:
-            raise
         except (Refused, ValueError, RecursionError):
             pass
         raise explained(shape, tree)

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 
-from a2a_bridge.codec import DecodeError, InexactNumber, Json, JsonObject, decoder, encoder
+from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
 from a2a_bridge.codec.errors import Violation
 from a2a_bridge.codec.inspect import member
 from a2a_bridge.codec.structs import TOO_DEEP
@@ -36,7 +36,7 @@ Facts = dict[str, Any]
 _MOST = 20
 """Violations that an error carries at most, as in the codec."""
 
-_decode_value = decoder(Value, certain=True)
+_decode_value = decoder(Value)
 _encode_value = encoder(Value)
 
 
@@ -188,16 +188,12 @@ class Shape:
 
 
 def text_with(shape: Shape) -> Callable[[Any], str]:
-    """The writer of a shape: any JSON tree → wire text, quickly where it is canonical. Raises Refused and
-    InexactNumber.
-    """
+    """The writer of a shape: any JSON tree → wire text, quickly where it is canonical. Raises Refused."""
     write = shape.write
 
     def text(tree: Any) -> str:
         try:
             return write(tree)
-        except InexactNumber:
-            raise
         except (ValueError, LookupError, AttributeError, TypeError):
             return text_of(shape, tree)
 
@@ -205,14 +201,12 @@ def text_with(shape: Shape) -> Callable[[Any], str]:
 
 
 def decode_with(shape: Shape, text: Callable[[Any], str]) -> Callable[[Any], Any]:
-    """The decoder of a shape: JSON tree → message. It raises DecodeError and InexactNumber."""
+    """The decoder of a shape: JSON tree → message. It raises DecodeError."""
     from_string = shape.cls.FromString
 
     def decode(tree: Json) -> Any:
         try:
             return from_string(text(tree).encode("latin-1"))
-        except InexactNumber:
-            raise
         except (Refused, ValueError, RecursionError, ProtobufDecodeError):
             pass
         raise explained(shape, tree)
@@ -221,7 +215,7 @@ def decode_with(shape: Shape, text: Callable[[Any], str]) -> Callable[[Any], Any
 
 
 def text_of(shape: Shape, given: Any) -> str:
-    """The wire text of any tree, residue included. Raises Refused, and InexactNumber."""
+    """The wire text of any tree, residue included. Raises Refused."""
     if type(given) is not dict:
         raise Refused
     reader = read(shape, given)

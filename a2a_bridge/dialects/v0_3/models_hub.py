@@ -11,7 +11,7 @@ from typing import Any, overload
 
 from pydantic import BaseModel, RootModel
 
-from a2a_bridge.codec import DecodeError, EncodeError, ExactFloat
+from a2a_bridge.codec import DecodeError, EncodeError
 from a2a_bridge.core import errors as core
 from a2a_bridge.core.errors import Reason, Violation
 from a2a_bridge.dialects import residue
@@ -161,7 +161,8 @@ def decode_by(decoders: Mapping[str, Callable[[Any], Any]], model: BaseModel) ->
             return errors.decode_jsonrpc(ErrorReply(200, tree))
         raise TypeError(f"{type(model).__name__} has no message of its own in the hub")
     try:
-        return decoders[found](_exact(tree))
+        _check_finite(tree)
+        return decoders[found](tree)
     except DecodeError as error:
         violations = [Violation(path, problem) for path, problem in error.violations]
         raise core.A2AError(Reason.INVALID_PARAMS, str(error), violations=violations) from None
@@ -196,20 +197,13 @@ def _read(model: Any, write_tree: Callable[[Any], Any], message: Any) -> Any:
         return read(model, write_tree(bare))
 
 
-def _exact(tree: Any) -> Any:
-    """The tree with floats that know their text, which is what Python prints for them."""
-    if type(tree) is dict:
-        members = {}
-        for name, value in tree.items():
-            members[name] = _exact(value)
-        return members
-    if type(tree) is list:
-        items = []
-        for value in tree:
-            items.append(_exact(value))  # noqa: PERF401 - a comprehension would double the depth of the stack
-        return items
-    if type(tree) is not float:
-        return tree
-    if not math.isfinite(tree):
-        raise EncodeError("", "holds a number that is not finite")
-    return ExactFloat(repr(tree))
+def _check_finite(tree: Any) -> None:
+    rest = [tree]
+    while rest:
+        item = rest.pop()
+        if type(item) is dict:
+            rest.extend(item.values())
+        elif type(item) is list:
+            rest.extend(item)
+        elif type(item) is float and not math.isfinite(item):
+            raise EncodeError("", "holds a number that is not finite")

@@ -86,7 +86,7 @@ def encode_json(message: hub.AgentCard) -> JsonObject:
 
 
 def decode_json(tree: Any) -> hub.AgentCard:
-    """The card over HTTP+JSON, JSON or ProtoJSON → hub. Raises DecodeError, InexactNumber and A2AError."""
+    """The card over HTTP+JSON, JSON or ProtoJSON → hub. Raises DecodeError and A2AError."""
     if type(tree) is not dict:
         raise DecodeError("", "expected an object")
     schemes = tree.get("securitySchemes") or tree.get("security_schemes") or {}

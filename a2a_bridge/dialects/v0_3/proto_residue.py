@@ -27,7 +27,7 @@ from a2a_bridge.codec import (
     decoder,
     dumps_ascii,
     encoder,
-    loads_exact,
+    loads,
 )
 from a2a_bridge.codec.depth import may_be_deep, too_deep
 from a2a_bridge.codec.free import fill_nulls
@@ -124,7 +124,7 @@ def encode_bytes(pair: Pair, message: Any, files: Files) -> bytes:
 
 
 def decode_tree(pair: Pair, tree: JsonObject, files: Files) -> Any:
-    """ProtoJSON → hub. Raises codec.DecodeError, InexactNumber and INVALID_PARAMS."""
+    """ProtoJSON → hub. Raises codec.DecodeError and INVALID_PARAMS."""
     given = decoder(pair.wire)(tree)
     message, odd = _decoded(pair, given, files)
     # What is not odd comes back as the same message: it remains to see whether it was spelled as one.
@@ -264,7 +264,7 @@ def _read(text: Any) -> JsonObject:
     if not residue.is_residue(text) or len(text) > residue.LARGEST:
         return {}
     try:
-        tree = loads_exact(text)
+        tree = loads(text)
     except JsonSyntaxError:
         return {}
     return tree if isinstance(tree, dict) else {}

@@ -71,7 +71,7 @@ def without_unknown(tree: Any) -> Any:
 
 def message_of(cls: type[Message], tree: JsonObject) -> Any:
     """The message a tree of `tree_of` says. Members that no field has are left out. Raises DecodeError."""
-    message = decoder(cls, certain=True)(tree)
+    message = decoder(cls)(tree)
     _merge_unknown(plan_of(cls), message, tree)
     return message
 

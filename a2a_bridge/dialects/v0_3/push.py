@@ -24,7 +24,7 @@ def _encode(event: hub.StreamResponse) -> JsonObject:
 
 
 def _decode(tree: JsonObject) -> hub.StreamResponse:
-    """Raises INVALID_PARAMS naming the members at fault, and InexactNumber."""
+    """Raises INVALID_PARAMS naming the members at fault."""
     if kind_of(tree) is None and "kind" not in tree:
         return newer.FORM.decode(tree)
     try:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from google.protobuf.message import Message
 
-from a2a_bridge.codec import DecodeError, EncodeError, Json, JsonSyntaxError, encoder, loads_exact
+from a2a_bridge.codec import DecodeError, EncodeError, Json, JsonSyntaxError, encoder, loads
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import ASIDE_PARAMETER
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
@@ -149,7 +149,7 @@ def recall_push_configs(tree: Any, parameters: Mapping[str, str]) -> Json:
 def _texts(text: str) -> list[str | None] | None:
     """The texts in a JSON array of texts and nulls; None when it is no such array."""
     try:
-        found = loads_exact(text)
+        found = loads(text)
     except JsonSyntaxError:
         return None
     if not isinstance(found, list):

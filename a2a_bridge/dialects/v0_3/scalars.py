@@ -13,7 +13,7 @@ from typing import Any
 
 import pybase64
 
-from a2a_bridge.codec import ExactFloat, Json, structs, values
+from a2a_bridge.codec import Json, structs, values
 from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.structs import ARRAY_LEVELS, EXACT_INTEGER, OBJECT_LEVELS, number
 from a2a_bridge.codec.wire import VARINT
@@ -167,13 +167,9 @@ def metadata_entry(field_tag: str, key: str, value: str) -> str:
 def _large(value: int) -> int | float:
     """An integer as it comes back from a double."""
     try:
-        found = number(float(value))
+        return number(float(value))
     except OverflowError:
         return 0
-    if found == value:
-        return value
-    # Beyond 64 bits a plain double would be taken for an integer that the parser has rounded.
-    return ExactFloat(found) if type(found) is float else found
 
 
 def _is(one: object, other: object) -> bool:

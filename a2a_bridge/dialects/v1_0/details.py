@@ -76,7 +76,7 @@ def _pack(detail: Mapping[str, Any]) -> AnyMessage:
         try:
             message = codec.decoder(cls)(body.get("value") if name in _WRAPPED else body)
             return AnyMessage(type_url=url, value=message.SerializeToString())
-        except (codec.DecodeError, codec.InexactNumber):
+        except codec.DecodeError:
             cls = None  # not what it says it is: carried as it came, below
     elif body.keys() == {"value"} and isinstance(body["value"], str):
         try:
@@ -90,7 +90,7 @@ def _struct(detail: Mapping[str, Any]) -> bytes:
     """The whole detail as a Struct; what protobuf cannot carry (depth, a number out of range) as its text."""
     try:
         whole = codec.decoder(Struct)(dict(detail))
-    except (codec.DecodeError, codec.InexactNumber):
+    except codec.DecodeError:
         text = codec.dumps(dict(detail)).decode()
         whole = codec.decoder(Struct)({"@type": str(detail.get("@type", "")), "json": text})
     return whole.SerializeToString()

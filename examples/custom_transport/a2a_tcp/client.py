@@ -19,7 +19,7 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect, ErrorReply, Form
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-from .wire import HEADER, KIND, check, exact, frame
+from .wire import HEADER, KIND, check, frame
 
 
 @asynccontextmanager
@@ -95,7 +95,7 @@ class _Client:
                         call.context.reply[EVENT_PARAMETER] = id_
                     else:
                         call.context.reply.pop(EVENT_PARAMETER, None)
-                    yield exact(row.decode_response, told["item"], body, "item")
+                    yield row.decode_response(told["item"])
                 elif "error" in told:
                     raise self._form.decode_error(ErrorReply(200, told["error"]))
                 elif "parameters" in told:

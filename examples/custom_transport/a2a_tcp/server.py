@@ -21,7 +21,7 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect, Form, Row
 from a2a_bridge.dialects.detect import detect
 
-from .wire import HEADER, KIND, Opening, check, exact, frame, opening
+from .wire import HEADER, KIND, Opening, check, frame, opening
 
 log = logging.getLogger("a2a_bridge.tcp")
 
@@ -131,7 +131,7 @@ class Connection:
         row = next((row for row in form.rows if row.address == heard.operation), None)
         if row is None:
             raise A2AError(Reason.METHOD_NOT_FOUND)
-        request = exact(row.decode_request, heard.request, body, "request")
+        request = row.decode_request(heard.request)
         context = CallContext(
             tenant=request.tenant,
             parameters={name.lower(): value for name, value in check(heard.parameters).items()},

@@ -12,11 +12,11 @@ A frame is four bytes of length, big-endian, and that much JSON.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from a2a_bridge.codec import InexactNumber, JsonSyntaxError, dumps, loads, loads_exact
+from a2a_bridge.codec import JsonSyntaxError, dumps, loads
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.dialects import Kind
 
@@ -30,14 +30,13 @@ _FORBIDDEN = frozenset("\r\n\0")
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The caller's frame. `body` is kept for a second, exact reading of the request."""
+    """The caller's frame."""
 
     version: str | None
     operation: str
     parameters: Mapping[str, str]
     timeout: float | None
     request: Any
-    body: bytes
 
 
 def frame(content: Mapping[str, Any]) -> bytes:
@@ -60,16 +59,7 @@ def opening(body: bytes) -> Opening:
         raise A2AError(Reason.INVALID_REQUEST, "version is a string and timeout a number of seconds")
     if not isinstance(parameters, dict) or not all(isinstance(text, str) for text in parameters.values()):
         raise A2AError(Reason.INVALID_REQUEST, "parameters are strings")
-    return Opening(version, tree["operation"], parameters, timeout, tree.get("request"), body)
-
-
-def exact(decode: Callable[[Any], Any], wire: Any, body: bytes, member: str) -> Any:
-    """`decode(wire)`; when a number in it may have been rounded, `member` of `body` is read anew, exactly."""
-    try:
-        return decode(wire)
-    except InexactNumber:
-        tree: Any = loads_exact(body)
-        return decode(tree[member])
+    return Opening(version, tree["operation"], parameters, timeout, tree.get("request"))
 
 
 def check(parameters: Mapping[str, str]) -> dict[str, str]:

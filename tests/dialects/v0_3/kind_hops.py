@@ -15,11 +15,8 @@ ROW = {row.address: row for row in ROWS}
 
 
 def reading(decode: Callable[[Any], Any], text: bytes | str) -> Any:
-    """Decodes JSON text as bindings do: once more with exact numbers where asked to."""
-    try:
-        return decode(codec.loads(text))
-    except codec.InexactNumber:
-        return decode(codec.loads_exact(text))
+    """Decodes JSON text as bindings do."""
+    return decode(codec.loads(text))
 
 
 def binary(message: Any) -> Any:

@@ -77,7 +77,7 @@ def test_what_a_stream_holds_is_one_of_four() -> None:
 
 
 def test_numbers_keep_their_values() -> None:
-    data = {"whole": 2**60, "fraction": 0.1, "large": 1e300, "huge": 10**30}
+    data = {"whole": 2**60, "fraction": 0.1, "large": 1e300}
     part = models.DataPart(data=data)
     again = models.encode(hub.Part.FromString(models.decode(part).SerializeToString()))
     assert {name: repr(value) for name, value in again.root.data.items()} == {

@@ -123,7 +123,7 @@ class ClientSide:
         return row.strict(wire) if self._strict and row.strict is not None else wire
 
     def decoded(self, row: Row[Any, Any], wire: Any, context: CallContext) -> Any:
-        """The answer; what it says beside its message goes into `reply`. May raise InexactNumber."""
+        """The answer; what it says beside its message goes into `reply`."""
         found = self._found.get(row.operation)
         if found is not None and (answer := self._read_as(found, wire)) is not None:
             return answer

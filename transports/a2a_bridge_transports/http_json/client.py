@@ -10,13 +10,13 @@ from typing import Any, cast
 from yarl import URL
 
 from a2a_bridge.bindings import DialOptions
-from a2a_bridge.codec import InexactNumber, Json, JsonSyntaxError
+from a2a_bridge.codec import Json, JsonSyntaxError
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, ErrorReply, Row
-from a2a_bridge.dialects.carrying import dumps, loads, loads_exact
+from a2a_bridge.dialects.carrying import dumps, loads
 from a2a_bridge.offload import SMALL, run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
@@ -127,8 +127,8 @@ class HttpJsonClient(ClientSide):
     def _event(self, row: Row[Any, Any], call: Call[Any, Any], kind: str, data: bytes) -> Any:
         tree = _tree(data)
         if kind == "error" or wire.error_in(tree):
-            raise self.form.decode_error(ErrorReply(200, loads_exact(data), text_of(data), row.operation))
-        return self._decoded(row, call, tree, data)
+            raise self.form.decode_error(ErrorReply(200, tree, text_of(data), row.operation))
+        return self.decoded(row, tree, call.context)
 
     async def _whole(self, row: Row[Any, Any], call: Call[Any, Any], data: bytes) -> Any:
         if len(data) > SMALL:
@@ -144,13 +144,7 @@ class HttpJsonClient(ClientSide):
 
     def _read(self, row: Row[Any, Any], call: Call[Any, Any], data: bytes) -> Any:
         """The response in a body; an empty one (204) counts as null."""
-        return self._decoded(row, call, _tree(data) if data else None, data)
-
-    def _decoded(self, row: Row[Any, Any], call: Call[Any, Any], tree: Json, data: bytes) -> Any:
-        try:
-            return self.decoded(row, tree, call.context)
-        except InexactNumber:
-            return self.decoded(row, loads_exact(data), call.context)
+        return self.decoded(row, _tree(data) if data else None, call.context)
 
     def _targets(self, row: Row[Any, Any], call: Call[Any, Any]) -> list[tuple[wire.Target, bytes | None]]:
         """Where the request goes, and what is sent there. One target except for streams, which some agents mount for
@@ -171,7 +165,7 @@ class HttpJsonClient(ClientSide):
         if moved is not None:
             return moved
         try:
-            tree = loads_exact(data)
+            tree = loads(data)
         except JsonSyntaxError:
             tree = None  # not ours: a proxy's page, or nothing at all
         error = self.form.decode_error(ErrorReply(status, tree, text_of(data), row.operation))

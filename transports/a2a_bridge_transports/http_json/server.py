@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from a2a_bridge.codec import InexactNumber, Json, JsonSyntaxError
+from a2a_bridge.codec import Json, JsonSyntaxError
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.codec.meter import LengthyError, briefly
 from a2a_bridge.core.call import EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, Form, Row
-from a2a_bridge.dialects.carrying import dumps, loads, loads_exact
+from a2a_bridge.dialects.carrying import dumps, loads
 from a2a_bridge.offload import SMALL, admitted, in_thread, written_apart
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.exchange import (
@@ -93,8 +93,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             tree = wire.explode(match, request.query, tree)
             if row.spelled is not None:
                 row = row.spelled(tree, request.headers)
-            read = partial(_read, row, tree, match, request.query, body)
-            message, beside = await in_thread(read) if apart else read()
+            message, beside = await in_thread(_read, row, tree) if apart else _read(row, tree)
             context = self.context(request, table, message, beside)
             call = Call(row.operation, message, context)
             if row.streaming:
@@ -158,15 +157,9 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         return Reply(status, headers, dumps(with_status(encoded.body, status)))
 
 
-def _read(
-    row: Row[Any, Any], tree: Json, match: wire.Match, query: str, body: bytes
-) -> tuple[Any, Mapping[str, str] | None]:
+def _read(row: Row[Any, Any], tree: Json) -> tuple[Any, Mapping[str, str] | None]:
     """The request in a tree, and what it says beside its message."""
-    try:
-        return row.decode_request(tree), None if row.aside is None else row.aside(tree)
-    except InexactNumber:
-        tree = wire.explode(match, query, loads_exact(body) if body else None)
-        return row.decode_request(tree), None if row.aside is None else row.aside(tree)
+    return row.decode_request(tree), None if row.aside is None else row.aside(tree)
 
 
 def _written(row: Row[Any, Any], reply: dict[str, str], answer: Any) -> bytes:

@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any, cast
 
 from a2a_bridge.bindings import DialOptions
-from a2a_bridge.codec import InexactNumber, Json, JsonSyntaxError
+from a2a_bridge.codec import Json, JsonSyntaxError
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, ErrorReply, Row
-from a2a_bridge.dialects.carrying import loads_exact
+from a2a_bridge.dialects.carrying import loads
 from a2a_bridge.offload import SMALL, run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
@@ -120,7 +120,7 @@ class JsonRpcClient(ClientSide):
 
     def _read_document(self, row: Row[str, Any], call: Call[Any, Any], status: int, data: bytes) -> Any:
         try:
-            tree = loads_exact(data)
+            tree = loads(data)
         except JsonSyntaxError as problem:
             if status < 300:
                 raise wire.not_a_response(str(problem)) from None
@@ -136,16 +136,13 @@ class JsonRpcClient(ClientSide):
             return self.decoded(row, None, call.context)
         answer = wire.answer(data)
         if answer.error is not None:
-            raise self.form.decode_error(ErrorReply(status, wire.exact_error(data), "", row.operation))
+            raise self.form.decode_error(ErrorReply(status, answer.error, "", row.operation))
         # Some answers of a2a-java 0.3 have the id as text.
         if type(answer.id) not in (int, str) or str(answer.id) != str(id_):
             raise wire.not_a_response(f"its id is not that of request {id_}")
         if not answer.complete and row.operation.response is not Empty:
             raise wire.not_a_response("it has neither result nor error")
-        try:
-            return self.decoded(row, answer.result, call.context)
-        except InexactNumber:
-            return self.decoded(row, wire.exact_result(data), call.context)
+        return self.decoded(row, answer.result, call.context)
 
     def _check_status(self, row: Row[str, Any], status: int, headers: Any, data: bytes) -> None:
         """Raises what an HTTP error without a JSON-RPC body means."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
-from a2a_bridge.codec import InexactNumber, Json, missing_required
+from a2a_bridge.codec import Json, missing_required
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.codec.meter import LengthyError, briefly
 from a2a_bridge.core.call import EVENT_PARAMETER, SPELLING_PARAMETER, Call, CallContext
@@ -46,13 +46,9 @@ def _existing(row: Row[str, Any] | None) -> Row[str, Any]:
     return row
 
 
-def _read(row: Row[str, Any], params: Json, body: bytes) -> tuple[Any, Mapping[str, str] | None]:
+def _read(row: Row[str, Any], params: Json) -> tuple[Any, Mapping[str, str] | None]:
     """The request in a frame, and what it says beside its message."""
-    try:
-        return row.decode_request(params), None if row.aside is None else row.aside(params)
-    except InexactNumber:
-        params = wire.exact_params(body)
-        return row.decode_request(params), None if row.aside is None else row.aside(params)
+    return row.decode_request(params), None if row.aside is None else row.aside(params)
 
 
 def _result(token: bytes, row: Row[str, Any], reply: dict[str, str], answer: Any) -> bytes:
@@ -148,7 +144,7 @@ class JsonRpcServer(ServerSide[Rows]):
             _check_structure(params)
             if row.spelled is not None:
                 row = row.spelled(params, request.headers)
-            message, beside = await in_thread(_read, row, params, body) if apart else _read(row, params, body)
+            message, beside = await in_thread(_read, row, params) if apart else _read(row, params)
             if not identified:
                 _refuse_notification(message)
             if tenant:

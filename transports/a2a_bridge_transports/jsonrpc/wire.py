@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, cast
 
-from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError
+from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError, loads_exact
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.dialects.carrying import dumps, loads, loads_exact
+from a2a_bridge.dialects.carrying import dumps, loads
 
 MAX_ID = 1024
 NULL = b"null"
@@ -75,11 +75,6 @@ def not_a_request() -> A2AError:
     return A2AError(Reason.INVALID_REQUEST, "a request needs an id; A2A has no notifications")
 
 
-def exact_params(body: bytes) -> Json:
-    """The params of a body that `parse` has read, with integers of any size as they were written."""
-    return cast("JsonObject", loads_exact(body)).get("params")  # parse() has seen an object
-
-
 def result(id: bytes, tree: Json) -> bytes:  # noqa: A002
     """A successful response."""
     return b'{"jsonrpc":"2.0","id":' + id + b',"result":' + dumps(tree) + b"}"
@@ -107,16 +102,6 @@ def answer(data: bytes) -> Answer:
         raise not_a_response("it is not a JSON object")
     failed = tree.get("error")
     return Answer(tree.get("id"), tree.get("result"), failed, "result" in tree)
-
-
-def exact_result(data: bytes) -> Json:
-    """The result of a response that `answer` has read, with integers of any size as they were written."""
-    return cast("JsonObject", loads_exact(data)).get("result")  # answer() has seen an object
-
-
-def exact_error(data: bytes) -> Json:
-    """The error of a response that `answer` has read, with numbers as they were written."""
-    return cast("JsonObject", loads_exact(data)).get("error")  # answer() has seen an object
 
 
 def document(address: str) -> str | None:
