@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from a2a_bridge import Agent, Run
-from a2a_bridge.hosting import AgentExecutor, Event
+from a2a_bridge.ext import AgentEvent, AgentExecutor
 
 #: seconds between two numbers
 PACE = 0.05
@@ -22,19 +22,19 @@ PACE = 0.05
 class Counter(AgentExecutor):
     """An executor that can be resumed."""
 
-    async def execute(self, run: Run) -> AsyncIterator[Event]:
+    async def execute(self, run: Run) -> AsyncIterator[AgentEvent]:
         """Counts to the number it is told, one piece of an artifact each."""
         yield run.status("working")
         async for event in self._count(run, 1):
             yield event
 
-    async def resume(self, run: Run) -> AsyncIterator[Event]:
+    async def resume(self, run: Run) -> AsyncIterator[AgentEvent]:
         """Goes on where the task is. Whatever was seen of it is in there."""
         said = run.task.artifacts[0].parts if run.task is not None and run.task.artifacts else ()
         async for event in self._count(run, len(said) + 1):
             yield event
 
-    async def _count(self, run: Run, first: int) -> AsyncIterator[Event]:
+    async def _count(self, run: Run, first: int) -> AsyncIterator[AgentEvent]:
         last = int(run.text)
         for number in range(first, last + 1):
             await asyncio.sleep(PACE)

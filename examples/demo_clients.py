@@ -15,7 +15,7 @@ from a2a.utils.errors import A2A_ERROR_REASONS
 from a2a.utils.errors import A2AError as OfficialError
 
 import a2a_bridge
-from a2a_bridge.pb import lf_a2a_v1
+from a2a_bridge.ext import hub
 
 
 class Caller(Protocol):
@@ -82,7 +82,7 @@ class Ours:
 
 
 def _ours(message: Any) -> Any:
-    return getattr(lf_a2a_v1, message.DESCRIPTOR.name).FromString(message.SerializeToString())
+    return getattr(hub, message.DESCRIPTOR.name).FromString(message.SerializeToString())
 
 
 def _theirs(message: Any) -> Any:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from a2a_bridge import connect
-from a2a_bridge.core.call import EVENT_PARAMETER, CallContext
+from a2a_bridge.ext import EVENT_PARAMETER, CallContext
 
 COUNT = 30
 #: how many events a caller has seen when the agent is killed

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 
 from a2a_bridge import Run, agent, interface, serve
-from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.ext import hub
 
 
 @agent(name="Echo", description="Says what it hears")

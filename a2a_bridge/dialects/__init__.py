@@ -1,8 +1,9 @@
-"""The protocol versions the bridge knows. An enumerated set: versions are never compared as numbers."""
+"""The protocol versions that are known. An enumerated set: versions are never compared as numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 from a2a_bridge.dialects.detect import normalise
 from a2a_bridge.dialects.dialect import (
@@ -20,17 +21,20 @@ from a2a_bridge.dialects.dialect import (
     PushForm,
     Row,
 )
+from a2a_bridge.dialects.known import KnownDialects
 from a2a_bridge.dialects.v0_1 import DIALECT as V0_1
 from a2a_bridge.dialects.v0_2_5 import DIALECT as V0_2_5
 from a2a_bridge.dialects.v0_3 import DIALECT as V0_3
 from a2a_bridge.dialects.v1_0 import DIALECT as V1_0
 
-#: newest first: where several would do, the first is taken
-KNOWN: tuple[Dialect, ...] = (
-    V1_0,
-    V0_3,
-    V0_2_5,
-    V0_1,
+#: Versions of entry points first, then the built-in ones, newest first. Where several fit, the first is taken.
+KNOWN = KnownDialects(
+    (
+        V1_0,
+        V0_3,
+        V0_2_5,
+        V0_1,
+    )
 )
 
 
@@ -43,6 +47,12 @@ def by_version(version: str) -> Dialect | None:
 def older_versions(dialects: Iterable[Dialect] = KNOWN) -> frozenset[str]:
     """The versions among `dialects` that are of 0.x: their streams end with an event that says `final`."""
     return frozenset(dialect.version for dialect in dialects if dialect.final_events)
+
+
+@cache
+def is_older(version: str) -> bool:
+    """Whether a known version is of 0.x."""
+    return version in older_versions()
 
 
 def newest_first(dialects: Iterable[Dialect]) -> tuple[Dialect, ...]:
@@ -71,6 +81,7 @@ __all__ = [
     "PushForm",
     "Row",
     "by_version",
+    "is_older",
     "newest_first",
     "older_versions",
 ]

@@ -20,6 +20,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import replace
+from functools import cache
 from typing import Any, cast
 
 from a2a_bridge.core import operations as ops
@@ -46,9 +47,8 @@ PATIENCE = 30.0
 #: characters that the name of a task or session may have
 LONGEST = 1024
 
-#: operations whose methods are named alike in 0.1 and later versions, and the versions whose callers declare none
+#: operations whose methods are named alike in 0.1 and later versions
 _SHARED = (ops.GET_TASK, ops.CANCEL_TASK, ops.SUBSCRIBE_TO_TASK)
-_SILENT = frozenset(dialect.version for dialect in KNOWN if not dialect.declares)
 
 _LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
 
@@ -112,7 +112,11 @@ class LegacyCallers:
         """The call as one of 0.1, if its caller is known to be of 0.1 by the name of the task."""
         context = call.context
         origin = context.origin
-        if call.operation not in _SHARED or origin.binding != JSONRPC.name or origin.version not in _SILENT:
+        if (
+            call.operation not in _SHARED
+            or origin.binding != JSONRPC.name
+            or origin.version not in _undeclared()
+        ):
             return None
         if context.parameters.get(VERSION_PARAMETER):
             return None
@@ -374,6 +378,12 @@ class _Sending:
             self._table.settle(self.scope, self.given)
             self._done.set()
             self._done = None
+
+
+@cache
+def _undeclared() -> frozenset[str]:
+    """The versions whose callers declare none."""
+    return frozenset(dialect.version for dialect in KNOWN if not dialect.declares)
 
 
 def _renamed(call: Call[Req, Res], name: Name) -> Call[Req, Res]:

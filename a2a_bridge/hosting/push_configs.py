@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params, task_not_found
-from a2a_bridge.dialects import older_versions
+from a2a_bridge.dialects import is_older
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.ports import PushConfigStore, PushSender, Registered, Scope, scope_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -23,7 +23,6 @@ from a2a_bridge.push import asides
 from a2a_bridge.push.redaction import is_redacted, redacted, redacted_aside, unredact
 
 _INLINE = "configuration.taskPushNotificationConfig"
-_OLDER = older_versions()
 
 
 class PushConfigs:
@@ -173,7 +172,7 @@ class PushConfigs:
 def _version(context: CallContext) -> str:
     """In which version the receiver of what a caller registers reads; empty for the newest."""
     version = context.origin.version
-    return version if version in _OLDER else ""
+    return version if is_older(version) else ""
 
 
 def _shown(registered: Registered, context: CallContext) -> hub.TaskPushNotificationConfig:

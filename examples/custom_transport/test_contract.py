@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from a2a_tcp import BINDING
 
-from a2a_bridge.bindings import ListenAddress
+from a2a_bridge.ext import ListenAddress
 from a2a_bridge.testing.contracts import BindingContract
 
 

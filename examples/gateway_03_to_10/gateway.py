@@ -10,9 +10,7 @@ import signal
 import sys
 
 from a2a_bridge import interface
-from a2a_bridge.bindings import DialOptions, http_fetch, names
-from a2a_bridge.cards import resolve, select
-from a2a_bridge.runtime import serve_gateway
+from a2a_bridge.ext import DialOptions, binding_names, http_fetch, resolve, select, serve_gateway
 
 
 async def main(upstream: str, http: str = "127.0.0.1:8080", grpc: str = "127.0.0.1:50051") -> None:
@@ -21,7 +19,7 @@ async def main(upstream: str, http: str = "127.0.0.1:8080", grpc: str = "127.0.0
     # What the agent speaks stands in its card, be it a card of 0.3 or of 1.0.
     async with http_fetch(DialOptions()) as fetch:
         card = await resolve(upstream, fetch)
-    candidates = select(card, known=names())
+    candidates = select(card, known=binding_names())
     # Both versions share the addresses: a request says which one it is of.
     interfaces = [
         interface(binding, address, version=version)

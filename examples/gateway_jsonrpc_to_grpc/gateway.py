@@ -10,7 +10,7 @@ import signal
 import sys
 
 from a2a_bridge import connect, interface
-from a2a_bridge.runtime import serve_service
+from a2a_bridge.ext import serve_service
 
 
 async def main(upstream: str, address: str) -> None:

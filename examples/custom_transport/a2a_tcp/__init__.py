@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
-from a2a_bridge.bindings import Binding, DialOptions, HostOptions, ListenAddress
-from a2a_bridge.core.service import Service
-from a2a_bridge.dialects import Dialect
-from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.ext import Binding, Dialect, DialOptions, HostOptions, ListenAddress, Service, hub
 
 from .client import dial
 from .host import TcpHost

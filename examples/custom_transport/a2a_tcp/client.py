@@ -9,15 +9,27 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from a2a_bridge.bindings import DialOptions
-from a2a_bridge.codec import JsonSyntaxError, loads
-from a2a_bridge.core.call import EVENT_PARAMETER, LAST_EVENT_PARAMETER, Call
-from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.operations import SUBSCRIBE_TO_TASK, Req, Res
-from a2a_bridge.core.resume import asked_after, is_id
-from a2a_bridge.core.service import Service
-from a2a_bridge.dialects import Dialect, ErrorReply, Form
-from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.ext import (
+    EVENT_PARAMETER,
+    LAST_EVENT_PARAMETER,
+    A2AError,
+    Blame,
+    Call,
+    Dialect,
+    DialOptions,
+    ErrorReply,
+    Form,
+    JsonSyntaxError,
+    Reason,
+    Req,
+    Res,
+    Service,
+    asked_after,
+    hub,
+    is_id,
+    loads,
+    operations,
+)
 
 from .wire import HEADER, KIND, check, frame
 
@@ -137,7 +149,7 @@ class _Client:
         forwarded = {
             name: context.parameters.get(name) for name in (*self._options.forward, "a2a-extensions")
         }
-        if call.operation is SUBSCRIBE_TO_TASK:
+        if call.operation is operations.SUBSCRIBE_TO_TASK:
             forwarded[LAST_EVENT_PARAMETER] = asked_after(context) or None
         chosen = {name: value for name, value in forwarded.items() if value is not None}
         return check({**chosen, **self._options.parameters})

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Any
 
-from a2a_bridge.bindings import HostOptions, ListenAddress
+from a2a_bridge.ext import HostOptions, ListenAddress
 
 from .server import Connection, Side
 

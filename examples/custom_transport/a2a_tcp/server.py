@@ -12,14 +12,25 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from a2a_bridge.bindings import HostOptions
-from a2a_bridge.core.call import EVENT_PARAMETER, Call, CallContext, Origin
-from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error, request_too_large
-from a2a_bridge.core.operations import SUBSCRIBE_TO_TASK
-from a2a_bridge.core.resume import asked_after
-from a2a_bridge.core.service import Service
-from a2a_bridge.dialects import Dialect, Form, Row
-from a2a_bridge.dialects.detect import detect
+from a2a_bridge.ext import (
+    EVENT_PARAMETER,
+    A2AError,
+    Blame,
+    Call,
+    CallContext,
+    Dialect,
+    Form,
+    HostOptions,
+    Origin,
+    Reason,
+    Row,
+    Service,
+    asked_after,
+    detect,
+    internal_error,
+    operations,
+    request_too_large,
+)
 
 from .wire import HEADER, KIND, Opening, check, frame, opening
 
@@ -139,7 +150,7 @@ class Connection:
             origin=Origin(KIND.name, dialect.version),
         )
         call = Call(row.operation, request, context)
-        if row.operation is SUBSCRIBE_TO_TASK:
+        if row.operation is operations.SUBSCRIBE_TO_TASK:
             asked_after(context)
         if row.streaming:
             await self._stream(row, call)

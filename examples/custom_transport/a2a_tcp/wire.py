@@ -16,9 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from a2a_bridge.codec import JsonSyntaxError, dumps, loads
-from a2a_bridge.core.errors import A2AError, Reason, invalid_params
-from a2a_bridge.dialects import Kind
+from a2a_bridge.ext import A2AError, JsonSyntaxError, Kind, Reason, dumps, invalid_params, loads
 
 KIND: Kind[str, Any] = Kind("TCP+JSON")
 

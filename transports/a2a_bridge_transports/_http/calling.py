@@ -12,7 +12,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import ASIDE_PARAMETER, EVENT_PARAMETER, Call, CallContext, relayable
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import LAST_EVENT_ID, asked_after
-from a2a_bridge.dialects import Dialect, Form, Kind, Row, older_versions
+from a2a_bridge.dialects import Dialect, Form, Kind, Row, is_older
 from a2a_bridge.dialects.carrying import opened_aside, sealed_aside
 from a2a_bridge.dialects.mixed import other_rows, with_older_names
 from a2a_bridge.memory import in_work
@@ -24,7 +24,6 @@ from a2a_bridge_transports._http.session import Exchanger
 
 _log = logging.getLogger("a2a_bridge.http")
 
-_OLDER = older_versions()
 
 #: what an agent answers to a request in a shape, or with a name, that it does not know
 _UNREADABLE = frozenset(
@@ -117,7 +116,7 @@ class ClientSide:
         """The request on the wire, with what came beside it where the row has a place for that."""
         wire = row.encode_request(self.addressed(call.request))
         if row.explicit is not None:
-            wire = row.explicit(wire, call.context.origin.version in _OLDER)
+            wire = row.explicit(wire, is_older(call.context.origin.version))
         if row.recall is not None and call.context.parameters:
             wire = row.recall(wire, call.context.parameters)
         return row.strict(wire) if self._strict and row.strict is not None else wire

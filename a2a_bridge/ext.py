@@ -1,0 +1,183 @@
+"""The names for authors of transports, versions, stores and middleware.
+
+These names and those of `a2a_bridge.__all__` are the stable API: they change with a major version only, and CHANGELOG.md
+says so. Every other module of the package may change without notice. The contract suites for your tests are in
+`a2a_bridge.testing.contracts`; they need pytest.
+"""
+
+from __future__ import annotations
+
+from a2a_bridge.bindings import (
+    Binding,
+    DialOptions,
+    DocumentHost,
+    Host,
+    HostOptions,
+    ListenAddress,
+    TlsFiles,
+    http_fetch,
+)
+from a2a_bridge.bindings import find as find_binding
+from a2a_bridge.bindings import names as binding_names
+from a2a_bridge.cards import Candidate, interface, resolve, select
+from a2a_bridge.codec import JsonSyntaxError, decoder, dumps, encoder, loads
+from a2a_bridge.core import operations
+from a2a_bridge.core.agent_api import Client, service_of
+from a2a_bridge.core.call import (
+    EVENT_PARAMETER,
+    EXTENSIONS_PARAMETER,
+    LAST_EVENT_PARAMETER,
+    VERSION_PARAMETER,
+    Call,
+    CallContext,
+    Origin,
+    Principal,
+)
+from a2a_bridge.core.errors import (
+    A2AError,
+    Blame,
+    Reason,
+    internal_error,
+    invalid_params,
+    request_too_large,
+    task_not_found,
+)
+from a2a_bridge.core.operations import Operation, Req, Res, Streaming, Unary
+from a2a_bridge.core.resume import asked_after, is_id
+from a2a_bridge.core.service import Middleware, Service, compose
+from a2a_bridge.dialects import (
+    GRPC,
+    HTTP_JSON,
+    JSONRPC,
+    KNOWN,
+    V1_0,
+    CardForm,
+    Dialect,
+    ErrorReply,
+    Form,
+    HttpAddress,
+    HttpRule,
+    Kind,
+    Loss,
+    PushForm,
+    Row,
+    by_version,
+)
+from a2a_bridge.dialects.detect import detect
+from a2a_bridge.hosting import AgentExecutor, DirectExecutor, Engine, EngineOptions, ResumingExecutor
+from a2a_bridge.hosting import Event as AgentEvent
+from a2a_bridge.hosting.ports import Scope, Store
+from a2a_bridge.hosting.stores import MemoryStore, open_store
+from a2a_bridge.hosting.stores.options import StoreOptions
+from a2a_bridge.middleware import Limits
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peer import Peer
+from a2a_bridge.peers import (
+    AgentSigns,
+    CallerSigns,
+    ErrorData,
+    Evidence,
+    Files,
+    Profile,
+    Quirks,
+    add_profile,
+    caller,
+)
+from a2a_bridge.planning import ServeOptions
+from a2a_bridge.push import PushOptions
+from a2a_bridge.runtime import Server, serve_gateway, serve_service
+
+__all__ = [
+    "EVENT_PARAMETER",
+    "EXTENSIONS_PARAMETER",
+    "GRPC",
+    "HTTP_JSON",
+    "JSONRPC",
+    "KNOWN",
+    "LAST_EVENT_PARAMETER",
+    "V1_0",
+    "VERSION_PARAMETER",
+    "A2AError",
+    "AgentEvent",
+    "AgentExecutor",
+    "AgentSigns",
+    "Binding",
+    "Blame",
+    "Call",
+    "CallContext",
+    "CallerSigns",
+    "Candidate",
+    "CardForm",
+    "Client",
+    "DialOptions",
+    "Dialect",
+    "DirectExecutor",
+    "DocumentHost",
+    "Engine",
+    "EngineOptions",
+    "ErrorData",
+    "ErrorReply",
+    "Evidence",
+    "Files",
+    "Form",
+    "Host",
+    "HostOptions",
+    "HttpAddress",
+    "HttpRule",
+    "JsonSyntaxError",
+    "Kind",
+    "Limits",
+    "ListenAddress",
+    "Loss",
+    "MemoryStore",
+    "Middleware",
+    "Operation",
+    "Origin",
+    "Peer",
+    "Principal",
+    "Profile",
+    "PushForm",
+    "PushOptions",
+    "Quirks",
+    "Reason",
+    "Req",
+    "Res",
+    "ResumingExecutor",
+    "Row",
+    "Scope",
+    "ServeOptions",
+    "Server",
+    "Service",
+    "Store",
+    "StoreOptions",
+    "Streaming",
+    "TlsFiles",
+    "Unary",
+    "add_profile",
+    "asked_after",
+    "binding_names",
+    "by_version",
+    "caller",
+    "compose",
+    "decoder",
+    "detect",
+    "dumps",
+    "encoder",
+    "find_binding",
+    "http_fetch",
+    "hub",
+    "interface",
+    "internal_error",
+    "invalid_params",
+    "is_id",
+    "loads",
+    "open_store",
+    "operations",
+    "request_too_large",
+    "resolve",
+    "select",
+    "serve_gateway",
+    "serve_service",
+    "service_of",
+    "task_not_found",
+]

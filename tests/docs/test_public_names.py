@@ -1,0 +1,77 @@
+"""Docs and examples import stable names only, so that what a reader copies keeps working."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+import a2a_bridge
+from a2a_bridge import ext
+from tests.docs.pages import DOCS
+
+ROOT = DOCS.parent
+#: what pages and examples may import beside `a2a_bridge` and `a2a_bridge.ext`
+OTHERS = {
+    "a2a_bridge.testing.contracts": "contract suites, which need pytest",
+    "a2a_bridge.dialects.v0_3": "types under the names of the specification of 0.3",
+}
+#: programs of this repository that look inside: not examples to copy
+INSIDE = {"examples/demo_steps.py"}
+
+_BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    for path in [*sorted(DOCS.rglob("*.md")), ROOT / "README.md"]:
+        for number, block in enumerate(_BLOCK.findall(path.read_text())):
+            yield f"{path.relative_to(ROOT)}, block {number}", block
+    for path in sorted((ROOT / "examples").rglob("*.py")):
+        yield str(path.relative_to(ROOT)), path.read_text()
+
+
+def imported(source: str) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+@pytest.mark.parametrize(("place", "source"), [pytest.param(*one, id=one[0]) for one in sources()])
+def test_only_stable_names_are_imported(place: str, source: str) -> None:
+    if place in INSIDE:
+        return
+    for module, name in imported(source):
+        if module.partition(".")[0] != "a2a_bridge" or module in OTHERS:
+            continue
+        assert module in ("a2a_bridge", "a2a_bridge.ext"), f"{place} imports from {module}"
+        if name and not (module == "a2a_bridge" and name == "ext"):
+            assert name in (a2a_bridge if module == "a2a_bridge" else ext).__all__, f"{place}: {name}"
+
+
+def test_there_are_imports_to_judge() -> None:
+    judged = [
+        name for _, source in sources() for module, name in imported(source) if module == "a2a_bridge.ext"
+    ]
+    assert len(judged) > 50
+
+
+def test_no_name_is_listed_twice() -> None:
+    assert len(ext.__all__) == len(set(ext.__all__))
+    assert not set(ext.__all__) & (set(a2a_bridge.__all__) - {"A2AError", "Client", "Reason", "interface"})
+
+
+def test_the_names_do_not_look_up_the_versions() -> None:
+    # A dialect of an entry point imports these names while the versions are looked up.
+    code = (
+        "from a2a_bridge.dialects import known\n"
+        "def refuse(*, group): raise RuntimeError(group)\n"
+        "known.entry_points = refuse\n"
+        "import a2a_bridge.ext"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
