@@ -12,13 +12,13 @@ from a2a_bridge.codec import DecodeError, JsonObject
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects.dialect import PushForm
 from a2a_bridge.dialects.v0_1 import events, messages
-from a2a_bridge.dialects.v0_3 import events as newer_events
+from a2a_bridge.dialects.v0_3 import shapes as newer_shapes
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
 def encode(event: hub.StreamResponse) -> JsonObject:
     """The body for an event; a task as it is."""
-    tree: Any = newer_events.encode_event(event)
+    tree: Any = newer_shapes.encode_event(event)
     if tree.get("kind") == "task":
         made: JsonObject = messages.encode_task(tree)
     else:
@@ -34,7 +34,7 @@ def decode(body: JsonObject) -> hub.StreamResponse:
     if type(body) is not dict or type(body.get("id")) is not str:
         raise invalid_params("id", "is required")
     try:
-        event: hub.StreamResponse = newer_events.decode_event(events.decode_event(body))
+        event: hub.StreamResponse = newer_shapes.decode_event(events.decode_event(body))
     except DecodeError as error:
         raise invalid_params(error.path, error.problem) from None
     except RecursionError:

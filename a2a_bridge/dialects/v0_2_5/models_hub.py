@@ -13,7 +13,7 @@ from a2a_bridge.dialects.v0_2_5.errors import SPELLING
 from a2a_bridge.dialects.v0_2_5.models_card import AgentCard
 from a2a_bridge.dialects.v0_2_5.models_envelopes import A2AError, AnyError, MessageSendParams
 from a2a_bridge.dialects.v0_2_5.requests import ROWS, decode_event, encode_event
-from a2a_bridge.dialects.v0_3 import events, models_hub
+from a2a_bridge.dialects.v0_3 import models_hub, shapes
 from a2a_bridge.dialects.v0_3.models_data import (
     Artifact,
     DataPart,
@@ -33,12 +33,12 @@ _SEND = next(row for row in ROWS if row.address == "message/send")
 
 
 def _event(event: hub.StreamResponse) -> Any:
-    return encode_event(event, events.encode_event)
+    return encode_event(event, shapes.encode_event)
 
 
 DECODERS: Mapping[str, Callable[[Any], Any]] = {
     **models_hub.DECODERS,
-    "TaskStatusUpdateEvent": lambda tree: decode_event(tree, events.decode_event).status_update,
+    "TaskStatusUpdateEvent": lambda tree: decode_event(tree, shapes.decode_event).status_update,
     "AgentCard": card.FORM.decode,
     "MessageSendParams": _SEND.decode_request,
 }

@@ -23,7 +23,7 @@ from a2a_bridge.codec.values import base64_octets, describe
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects.dialect import HttpAddress, HttpRule, Row
-from a2a_bridge.dialects.v0_3 import events, params, proto_card, push_configs, requests, tasks
+from a2a_bridge.dialects.v0_3 import params, proto_card, push_configs, requests, shapes
 from a2a_bridge.dialects.v0_3 import proto_asides as asides
 from a2a_bridge.dialects.v0_3.file_rows import FILES_PARAMETER, chosen
 from a2a_bridge.dialects.v0_3.http_bodies import (
@@ -167,14 +167,16 @@ _KINDS = {member: kind for kind, member in _MEMBERS.items()} | {
 
 
 def _decode_task(files: Files, tree: Json) -> hub.Task:
-    task: hub.Task = tasks.decode_task(tree) if says_kind(tree) else decode_tree(TASK, an_object(tree), files)
+    task: hub.Task = (
+        shapes.decode_task(tree) if says_kind(tree) else decode_tree(TASK, an_object(tree), files)
+    )
     return task
 
 
 def _decode_sent(files: Files, tree: Json) -> hub.SendMessageResponse:
     found = _in_kind(tree)
     made: hub.SendMessageResponse = (
-        decode_tree(SENT, an_object(tree), files) if found is None else events.decode_result(found)
+        decode_tree(SENT, an_object(tree), files) if found is None else shapes.decode_result(found)
     )
     return made
 
@@ -182,7 +184,7 @@ def _decode_sent(files: Files, tree: Json) -> hub.SendMessageResponse:
 def _decode_event(files: Files, tree: Json) -> hub.StreamResponse:
     found = _in_kind(tree)
     made: hub.StreamResponse = (
-        decode_tree(EVENT, an_object(tree), files) if found is None else events.decode_event(found)
+        decode_tree(EVENT, an_object(tree), files) if found is None else shapes.decode_event(found)
     )
     return made
 
@@ -363,9 +365,9 @@ def _kind_row(
 def _kind_rows(proto: Mapping[Any, HttpRow]) -> dict[Any, tuple[Callable[[Any], bool], HttpRow]]:
     of_rpc = {row.operation: row for row in requests.ROWS}
     send = (params.encode_send, params.decode_send)
-    task = (tasks.encode_task, tasks.decode_task)
-    sent = (partial(_wrapped, events.encode_result), partial(_decode_sent, Files.AUTO))
-    event = (partial(_wrapped, events.encode_event), partial(_decode_event, Files.AUTO))
+    task = (shapes.encode_task, shapes.decode_task)
+    sent = (partial(_wrapped, shapes.encode_result), partial(_decode_sent, Files.AUTO))
+    event = (partial(_wrapped, shapes.encode_event), partial(_decode_event, Files.AUTO))
     config = (push_configs.encode_push_config, push_configs.decode_push_config)
     return {
         ops.SEND_MESSAGE: (_sent_in_kind, _kind_row(proto[ops.SEND_MESSAGE], send, sent)),

@@ -16,7 +16,7 @@ from a2a_bridge.core import errors as core
 from a2a_bridge.core.errors import Reason, Violation
 from a2a_bridge.dialects import residue
 from a2a_bridge.dialects.dialect import ErrorReply
-from a2a_bridge.dialects.v0_3 import card, errors, events, messages, parts, push_configs, requests, tasks
+from a2a_bridge.dialects.v0_3 import card, errors, parts, push_configs, requests, shapes
 from a2a_bridge.dialects.v0_3.models_card import AgentCard
 from a2a_bridge.dialects.v0_3.models_data import (
     Artifact,
@@ -47,11 +47,11 @@ DECODERS: Mapping[str, Callable[[Any], Any]] = {
     "TextPart": parts.decode_part,
     "FilePart": parts.decode_part,
     "DataPart": parts.decode_part,
-    "Message": messages.decode_message,
-    "Artifact": tasks.decode_artifact,
-    "Task": tasks.decode_task,
-    "TaskStatusUpdateEvent": lambda tree: events.decode_event(tree).status_update,
-    "TaskArtifactUpdateEvent": lambda tree: events.decode_event(tree).artifact_update,
+    "Message": shapes.decode_message,
+    "Artifact": shapes.decode_artifact,
+    "Task": shapes.decode_task,
+    "TaskStatusUpdateEvent": lambda tree: shapes.decode_event(tree).status_update,
+    "TaskArtifactUpdateEvent": lambda tree: shapes.decode_event(tree).artifact_update,
     "AgentCard": card.decode_card,
     "MessageSendParams": _ROWS["message/send"].decode_request,
     "TaskQueryParams": _ROWS["tasks/get"].decode_request,
@@ -61,19 +61,19 @@ DECODERS: Mapping[str, Callable[[Any], Any]] = {
 #: message of the hub -> the writer of its tree, and the type to read that as
 ENCODERS: Mapping[type, tuple[Callable[[Any], Any], Any]] = {
     hub.Part: (parts.encode_part, Part),
-    hub.Message: (messages.encode_message, Message),
-    hub.Artifact: (tasks.encode_artifact, Artifact),
-    hub.Task: (tasks.encode_task, Task),
+    hub.Message: (shapes.encode_message, Message),
+    hub.Artifact: (shapes.encode_artifact, Artifact),
+    hub.Task: (shapes.encode_task, Task),
     hub.TaskStatusUpdateEvent: (
-        lambda update: events.encode_event(hub.StreamResponse(status_update=update)),
+        lambda update: shapes.encode_event(hub.StreamResponse(status_update=update)),
         TaskStatusUpdateEvent,
     ),
     hub.TaskArtifactUpdateEvent: (
-        lambda update: events.encode_event(hub.StreamResponse(artifact_update=update)),
+        lambda update: shapes.encode_event(hub.StreamResponse(artifact_update=update)),
         TaskArtifactUpdateEvent,
     ),
-    hub.StreamResponse: (events.encode_event, RootModel[StreamResult]),
-    hub.SendMessageResponse: (events.encode_result, RootModel[SendResult]),
+    hub.StreamResponse: (shapes.encode_event, RootModel[StreamResult]),
+    hub.SendMessageResponse: (shapes.encode_result, RootModel[SendResult]),
     hub.AgentCard: (card.encode_card, AgentCard),
     hub.SendMessageRequest: (_ROWS["message/send"].encode_request, MessageSendParams),
     hub.GetTaskRequest: (_ROWS["tasks/get"].encode_request, TaskQueryParams),

@@ -21,16 +21,10 @@ from a2a_bridge.codec.structs import LEVELS, read_struct
 from a2a_bridge.codec.values import describe
 from a2a_bridge.codec.wire import VARINT
 from a2a_bridge.core.call import ASIDE_PARAMETER
-from a2a_bridge.dialects import residue
+from a2a_bridge.dialects import residue, scalars
+from a2a_bridge.dialects.irregular import Reader, Shape, decode_with, restored, text_with
 from a2a_bridge.dialects.residue import KEY, KIND, PROTO
-from a2a_bridge.dialects.v0_3 import scalars
-from a2a_bridge.dialects.v0_3.irregular import Reader, Shape, decode_with, restored, text_with
-from a2a_bridge.dialects.v0_3.messages import (
-    CALLERS_MESSAGE,
-    callers_message_text,
-    encode_callers_message,
-    strings,
-)
+from a2a_bridge.dialects.scalars import LONGEST, SHORTEST, strings, struct
 from a2a_bridge.dialects.v0_3.push_configs import (
     check_aside,
     decode_inner,
@@ -39,8 +33,10 @@ from a2a_bridge.dialects.v0_3.push_configs import (
     read_push_config,
     schemes_told,
 )
-from a2a_bridge.dialects.v0_3.scalars import LONGEST, SHORTEST, struct
+from a2a_bridge.dialects.v0_3.shapes import CALLERS_MESSAGE
 from a2a_bridge.pb import lf_a2a_v1 as hub
+
+_callers_message_text = text_with(CALLERS_MESSAGE)
 
 
 def write_send(tree: Any) -> str:
@@ -51,7 +47,7 @@ def write_send(tree: Any) -> str:
     value = get("message")
     if value is not None:
         rest -= 1
-        body = callers_message_text(value)
+        body = _callers_message_text(value)
         out = f"\x12{VARINT[len(body)]}{body}"
         if not rest:
             return out
@@ -117,7 +113,7 @@ def encode_send(request: Any) -> JsonObject:
     """MessageSendParams as a 0.x peer gets them. Raises ValueError for what JSON cannot say."""
     tree: JsonObject = {}
     if request.HasField("message"):
-        tree["message"] = encode_callers_message(request.message)
+        tree["message"] = CALLERS_MESSAGE.encode(request.message)
     if request.HasField("configuration"):
         tree["configuration"] = _encode_configuration(request.configuration)
     if request.HasField("metadata"):

@@ -14,9 +14,8 @@ from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.structs import BARE_LEVELS, LEVELS, TOO_DEEP, read_struct, read_value
 from a2a_bridge.codec.values import base64_text
 from a2a_bridge.codec.wire import VARINT
-from a2a_bridge.dialects.residue import KEY
-from a2a_bridge.dialects.v0_3 import scalars
-from a2a_bridge.dialects.v0_3.irregular import (
+from a2a_bridge.dialects import scalars
+from a2a_bridge.dialects.irregular import (
     WRAPPED,
     Facts,
     Reader,
@@ -26,7 +25,8 @@ from a2a_bridge.dialects.v0_3.irregular import (
     restored,
     text_with,
 )
-from a2a_bridge.dialects.v0_3.scalars import base64_octets, struct
+from a2a_bridge.dialects.residue import KEY
+from a2a_bridge.dialects.scalars import base64_octets, struct
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _KINDS = ("text", "file", "data")

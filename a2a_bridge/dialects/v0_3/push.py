@@ -10,7 +10,7 @@ from __future__ import annotations
 from a2a_bridge.codec import DecodeError, JsonObject
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation
 from a2a_bridge.dialects.dialect import PushForm
-from a2a_bridge.dialects.v0_3.events import decode_event, encode_event, kind_of
+from a2a_bridge.dialects.v0_3.shapes import decode_event, encode_event, kind_of
 from a2a_bridge.dialects.v1_0 import push as newer
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

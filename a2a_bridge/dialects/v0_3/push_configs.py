@@ -17,8 +17,8 @@ from a2a_bridge.codec.values import describe
 from a2a_bridge.core.call import ASIDE_PARAMETER
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects import residue
+from a2a_bridge.dialects.irregular import Reader
 from a2a_bridge.dialects.residue import KIND, PROTO
-from a2a_bridge.dialects.v0_3.irregular import Reader
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 MOST_ASIDE = 4096

@@ -14,7 +14,6 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_p
 from a2a_bridge.dialects import residue
 from a2a_bridge.dialects.dialect import Row
 from a2a_bridge.dialects.v0_3 import card, params
-from a2a_bridge.dialects.v0_3.events import decode_event, decode_result, encode_event, encode_result
 from a2a_bridge.dialects.v0_3.push_configs import (
     aside,
     decode_push_config,
@@ -23,8 +22,12 @@ from a2a_bridge.dialects.v0_3.push_configs import (
     read_push_config,
     with_push_config,
 )
-from a2a_bridge.dialects.v0_3.tasks import (
+from a2a_bridge.dialects.v0_3.shapes import (
+    decode_event,
+    decode_result,
     decode_task,
+    encode_event,
+    encode_result,
     encode_task,
 )
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -11,8 +11,8 @@ from a2a_bridge.codec import dumps, dumps_ascii, loads
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V0_3, Kind, residue
-from a2a_bridge.dialects.v0_3.messages import encode_message
 from a2a_bridge.dialects.v0_3.parts import encode_part
+from a2a_bridge.dialects.v0_3.shapes import encode_message
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from a2a_bridge import codec
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects.residue import same
-from a2a_bridge.dialects.v0_3.events import decode_event, encode_event
 from a2a_bridge.dialects.v0_3.params import decode_send, encode_send
+from a2a_bridge.dialects.v0_3.shapes import decode_event, encode_event
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing import strategies_v0
 from tests.dialects.v0_3.kind_hops import ROW, reading

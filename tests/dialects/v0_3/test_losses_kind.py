@@ -14,20 +14,18 @@ import pytest
 
 from a2a_bridge import codec
 from a2a_bridge.codec import ExactFloat
-from a2a_bridge.dialects import marks, residue
+from a2a_bridge.dialects import irregular, marks, residue
 from a2a_bridge.dialects.residue import KEY, same
-from a2a_bridge.dialects.v0_3 import irregular
-from a2a_bridge.dialects.v0_3.events import decode_event, encode_event
-from a2a_bridge.dialects.v0_3.messages import (
-    decode_message,
-    encode_message,
-)
+from a2a_bridge.dialects.scalars import canonical_time
 from a2a_bridge.dialects.v0_3.parts import decode_part, encode_part
-from a2a_bridge.dialects.v0_3.scalars import canonical_time
-from a2a_bridge.dialects.v0_3.tasks import (
+from a2a_bridge.dialects.v0_3.shapes import (
     decode_artifact,
+    decode_event,
+    decode_message,
     decode_task,
     encode_artifact,
+    encode_event,
+    encode_message,
     encode_task,
 )
 from a2a_bridge.pb import lf_a2a_v1 as hub

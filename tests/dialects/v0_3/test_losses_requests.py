@@ -15,18 +15,17 @@ from a2a_bridge import codec
 from a2a_bridge.codec import ExactFloat
 from a2a_bridge.core.call import ASIDE_PARAMETER
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects import V0_2_5, V0_3, V1_0, marks, residue
+from a2a_bridge.dialects import V0_2_5, V0_3, V1_0, irregular, marks, residue
 from a2a_bridge.dialects.dialect import JSONRPC, ErrorReply
 from a2a_bridge.dialects.residue import same
-from a2a_bridge.dialects.v0_3 import irregular, names
-from a2a_bridge.dialects.v0_3.events import decode_event, encode_event
+from a2a_bridge.dialects.v0_3 import names
 from a2a_bridge.dialects.v0_3.losses import LOSSES
-from a2a_bridge.dialects.v0_3.messages import (
-    decode_message,
-)
 from a2a_bridge.dialects.v0_3.params import decode_send, encode_send
-from a2a_bridge.dialects.v0_3.tasks import (
+from a2a_bridge.dialects.v0_3.shapes import (
+    decode_event,
+    decode_message,
     decode_task,
+    encode_event,
     encode_task,
 )
 from a2a_bridge.pb import lf_a2a_v1 as hub

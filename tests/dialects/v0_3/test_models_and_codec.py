@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 
 from a2a_bridge.codec import DecodeError
 from a2a_bridge.core.errors import A2AError, Violation
-from a2a_bridge.dialects.v0_3 import events, messages, models, parts, requests, tasks
+from a2a_bridge.dialects.v0_3 import models, parts, requests, shapes
 
 ROWS = {row.address: row for row in requests.ROWS}
 
 #: what is judged: model, and the function that reads the same tree
 JUDGED: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "Part": (models.Part, parts.decode_part),
-    "Message": (models.Message, messages.decode_message),
-    "Artifact": (models.Artifact, tasks.decode_artifact),
-    "Task": (models.Task, tasks.decode_task),
-    "TaskStatusUpdateEvent": (models.TaskStatusUpdateEvent, events.decode_event),
-    "TaskArtifactUpdateEvent": (models.TaskArtifactUpdateEvent, events.decode_event),
+    "Message": (models.Message, shapes.decode_message),
+    "Artifact": (models.Artifact, shapes.decode_artifact),
+    "Task": (models.Task, shapes.decode_task),
+    "TaskStatusUpdateEvent": (models.TaskStatusUpdateEvent, shapes.decode_event),
+    "TaskArtifactUpdateEvent": (models.TaskArtifactUpdateEvent, shapes.decode_event),
     "MessageSendParams": (models.MessageSendParams, ROWS["message/send"].decode_request),
     "TaskQueryParams": (models.TaskQueryParams, ROWS["tasks/get"].decode_request),
     "TaskIdParams": (models.TaskIdParams, ROWS["tasks/cancel"].decode_request),

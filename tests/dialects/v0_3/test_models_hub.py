@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from a2a_bridge import A2AError, Reason, Run, agent, codec, connect
 from a2a_bridge.core.errors import Violation
-from a2a_bridge.dialects.v0_3 import events, messages, models
+from a2a_bridge.dialects.v0_3 import models, shapes
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing import strategies_v0
 from tests.dialects.v0_3.kind_hops import reading
@@ -105,8 +105,8 @@ def test_undeclared_members_survive_the_hub() -> None:
 def test_what_peers_write_against_the_schema_is_shown_within_it() -> None:
     tree = {"messageId": "m", "role": "agent", "parts": [{"data": [1, 2]}, {"kind": "file", "file": {}}]}
     assert models.check(models.Message, tree)
-    message = messages.decode_message(tree)
-    assert messages.encode_message(message) == tree
+    message = shapes.decode_message(tree)
+    assert shapes.encode_message(message) == tree
     first, second = (part.root for part in models.encode(message).parts)
     assert first.data == {"value": [1, 2]}
     assert second.file.uri == ""
@@ -115,7 +115,7 @@ def test_what_peers_write_against_the_schema_is_shown_within_it() -> None:
 @given(data=st.data())
 def test_whatever_the_codec_takes_has_a_model(data: Any) -> None:
     tree = data.draw(strategies_v0.results())
-    made = models.encode(reading(events.decode_result, codec.dumps(tree)))
+    made = models.encode(reading(shapes.decode_result, codec.dumps(tree)))
     assert models.check(type(made), models.write(made)) == []
 
 

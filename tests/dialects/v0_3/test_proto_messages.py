@@ -15,7 +15,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import marks, residue
 from a2a_bridge.dialects.dialect import Row
-from a2a_bridge.dialects.v0_3 import proto_messages, scalars
+from a2a_bridge.dialects.v0_3 import proto_messages, shapes
 from a2a_bridge.dialects.v0_3 import proto_residue as pairs
 from a2a_bridge.dialects.v0_3.forms import GRPC_FORM
 from a2a_bridge.pb import a2a_v1 as v0
@@ -118,7 +118,7 @@ def test_both_writings_of_0_3_agree_on_what_is_final() -> None:
     names = {hub.TaskState.Name(state): state for state in proto_messages.FINAL_STATES}
     assert {
         name.removeprefix("TASK_STATE_").lower().replace("_", "-") for name in names
-    } == scalars.FINAL_STATES
+    } == shapes.FINAL_STATES
 
 
 @pytest.mark.parametrize("state", hub.TaskState.values())

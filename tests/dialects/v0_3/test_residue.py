@@ -14,14 +14,13 @@ from a2a_bridge.codec import ExactFloat
 from a2a_bridge.dialects import residue
 from a2a_bridge.dialects.residue import KEY, KIND, same
 from a2a_bridge.dialects.respelling import describe, respelled
-from a2a_bridge.dialects.v0_3.events import decode_event, encode_event
-from a2a_bridge.dialects.v0_3.messages import (
-    decode_message,
-    encode_message,
-)
 from a2a_bridge.dialects.v0_3.parts import decode_part, encode_part
-from a2a_bridge.dialects.v0_3.tasks import (
+from a2a_bridge.dialects.v0_3.shapes import (
+    decode_event,
+    decode_message,
     decode_task,
+    encode_event,
+    encode_message,
     encode_task,
 )
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -12,17 +12,16 @@ import pytest
 from a2a_bridge import codec
 from a2a_bridge.codec import ExactFloat
 from a2a_bridge.dialects import residue
-from a2a_bridge.dialects.v0_3.events import decode_event, encode_event
-from a2a_bridge.dialects.v0_3.messages import (
-    decode_message,
-    encode_message,
-)
 from a2a_bridge.dialects.v0_3.params import decode_send, encode_send
 from a2a_bridge.dialects.v0_3.parts import decode_part, encode_part
-from a2a_bridge.dialects.v0_3.tasks import (
+from a2a_bridge.dialects.v0_3.shapes import (
     decode_artifact,
+    decode_event,
+    decode_message,
     decode_task,
     encode_artifact,
+    encode_event,
+    encode_message,
     encode_task,
 )
 from a2a_bridge.pb import lf_a2a_v1 as hub

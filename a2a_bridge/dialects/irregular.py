@@ -25,9 +25,8 @@ from a2a_bridge.codec.errors import Violation
 from a2a_bridge.codec.inspect import member
 from a2a_bridge.codec.structs import TOO_DEEP
 from a2a_bridge.codec.values import describe
-from a2a_bridge.dialects import residue
+from a2a_bridge.dialects import residue, scalars
 from a2a_bridge.dialects.residue import HUB, KEY, KIND
-from a2a_bridge.dialects.v0_3 import scalars
 from a2a_bridge.pb.google_protobuf import Value
 
 M = TypeVar("M", bound=Message)

@@ -1,5 +1,4 @@
-"""Single values of the `kind` shape, both ways: states, roles, timestamps, base64, free JSON. Not the objects that
-hold them.
+"""Single values of the JSON of older versions, both ways: timestamps, base64, free JSON. Not the objects that hold them.
 
 Two readers for each. The quick ones, for the hot path, take only what an encoder would write and raise `Irregular`
 for all else. The tolerant ones (`canonical_…`) take whatever can be understood and return the canonical spelling:
@@ -17,26 +16,6 @@ from a2a_bridge.codec import Json, structs, values
 from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.structs import ARRAY_LEVELS, EXACT_INTEGER, OBJECT_LEVELS, number
 from a2a_bridge.codec.wire import VARINT
-
-#: spec 0.3.0, 6.3; `unknown` is what 1.0 calls UNSPECIFIED
-STATES = {
-    "submitted": 1,
-    "working": 2,
-    "completed": 3,
-    "failed": 4,
-    "canceled": 5,
-    "input-required": 6,
-    "rejected": 7,
-    "auth-required": 8,
-    "unknown": 0,
-}
-STATE_NAMES: dict[int, str] = {value: name for name, value in STATES.items()}
-#: how the protobuf file of 0.3 spells one of them
-STATE_ALIASES = {"cancelled": "canceled"}
-ROLES = {"user": 1, "agent": 2}
-ROLE_NAMES: dict[int, str] = {value: name for name, value in ROLES.items()}
-#: states that end a stream (spec 0.3.0, 7.2.2); auth-required does not, since a 1.0 agent may go on
-FINAL_STATES = frozenset({"completed", "canceled", "failed", "rejected", "input-required"})
 
 _CANONICAL_TIME = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])"
@@ -61,6 +40,19 @@ def timestamp_octets(text: Any) -> str:
     if match is None or (match[7] or "1").endswith("000"):
         raise Irregular
     return values.timestamp_octets(text)
+
+
+def strings(items: Any, tag: str) -> str:
+    """Wire text of a list of strings that is not empty. Raises Irregular."""
+    if type(items) is not list or not items:
+        raise Irregular
+    out = ""
+    for item in items:
+        if type(item) is not str:
+            raise Irregular
+        text = item if item.isascii() else item.encode().decode("latin-1")
+        out += f"{tag}{VARINT[len(text)]}{text}"
+    return out
 
 
 def base64_octets(text: Any) -> str:

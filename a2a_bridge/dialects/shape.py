@@ -1,0 +1,448 @@
+r"""Compiles a table of JSON members into the functions that read and write one message of an older version.
+
+A table says how the JSON of a message differs from the hub's own JSON: a tag such as `kind`, other names of enum values,
+members that are always there. Types and field numbers come from the hub's descriptor. Three rules:
+
+1. A shape with `metadata` is a *unit*: what the hub cannot hold of it is kept in its metadata (see `Shape`). One without
+   metadata is *inline*: it belongs to the unit around it.
+2. The compiled writer takes canonical trees only, counts members, and raises for all else; the engine for unmapped
+   content reads such a tree again with the tolerant reader, which walks the table.
+3. What the hub can hold and the older version cannot (no status, an enum number without a name) is a fact of the unit.
+
+For a status the generated functions look like this:
+
+    def write(tree):
+        get = tree.get
+        rest = len(tree) - 1
+        out = written[get("state")]
+        if not rest:
+            return out
+        value = get("message")
+        if value is not None:
+            rest -= 1
+            body = text(value)
+            out += f"\x12{VARINT[len(body)]}{body}"
+        …
+
+    def encode(message):
+        tree = {"state": names[message.state]}
+        if message.HasField("message"):
+            tree["message"] = encode_message(message.message)
+        …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from google.protobuf.message import Message
+
+from a2a_bridge.codec import JsonObject
+from a2a_bridge.codec.errors import Irregular
+from a2a_bridge.codec.meter import spend_on
+from a2a_bridge.codec.plan import BUILDING, FieldPlan, Kind
+from a2a_bridge.codec.source import Source, literal
+from a2a_bridge.codec.structs import LEVELS, read_struct
+from a2a_bridge.codec.values import timestamp_text
+from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, VARINT_WIRE, tag
+from a2a_bridge.dialects import scalars
+from a2a_bridge.dialects.facts import facts_of
+from a2a_bridge.dialects.irregular import Facts, Reader, Shape, marked, restored, text_of, text_with
+from a2a_bridge.dialects.members import Inline, Member, Names, fields_of
+from a2a_bridge.dialects.residue import KEY
+
+_LIBRARY: dict[str, Any] = {
+    "Irregular": Irregular,
+    "KEY": KEY,
+    "LEVELS": LEVELS,
+    "VARINT": VARINT,
+    "marked": marked,
+    "metadata_entry": scalars.metadata_entry,
+    "read_struct": read_struct,
+    "restored": restored,
+    "spend_on": spend_on,
+    "strings": scalars.strings,
+    "struct": scalars.struct,
+    "text_of": text_of,
+    "timestamp_octets": scalars.timestamp_octets,
+    "timestamp_text": timestamp_text,
+}
+"""Everything compiled so far, and what it needs."""
+
+#: the two bool Values on the wire
+_BOOLS = {False: " \0", True: " \1"}
+
+_COMPILERS: dict[Shape | Inline, _Compiler] = {}
+
+
+def unit(cls: type[Message], *members: Member, kind: str = "") -> Shape:
+    """The shape of a message with metadata. kind: the value of its member `kind`, if it has one."""
+    compiler = _Compiler(cls, members, kind)
+    facts = tuple(facts_of(cls, members))
+
+    def taken(message: Any) -> Facts:
+        found: Facts = {}
+        for one in facts:
+            found |= one.take(message, compiler.encode)
+        return found
+
+    def impose(message: Any, found: Facts) -> None:
+        for one in facts:
+            if one.name in found:
+                one.impose(message, found[one.name])
+
+    shape = Shape(
+        cls,
+        tag(compiler.fields["metadata"].number, LENGTH_WIRE),
+        _reader(cls, members, kind),
+        compiler.write,
+        compiler.encode,
+        lambda tree: _units(members, tree),
+        checks={one.name: one.check for one in facts},
+        impose=impose,
+        facts_of=taken,
+    )
+    _LIBRARY[f"shape_{compiler.label}"] = shape
+    _COMPILERS[shape] = compiler
+    return shape
+
+
+def inline(cls: type[Message], *members: Member) -> Inline:
+    """The shape of a message without metadata."""
+    compiler = _Compiler(cls, members, "")
+    shape = Inline(cls, members, compiler.write, compiler.encode)
+    _COMPILERS[shape] = compiler
+    return shape
+
+
+class _Compiler:
+    """Writes the functions of one shape when the first of them is called, so that imports stay quick."""
+
+    def __init__(self, cls: type[Message], members: tuple[Member, ...], kind: str) -> None:
+        self.cls = cls
+        self.fields = fields_of(cls)
+        self.members = members
+        self.kind = kind
+        self.label = f"{cls.DESCRIPTOR.name}_{len(_COMPILERS)}"
+        self.source = Source(_LIBRARY)
+        self.notes = [self.source.keep("noted", one.noted) for one in members if one.noted]
+        self._write, self._encode = f"write_{self.label}", f"encode_{self.label}"
+
+    def write(self, tree: Any) -> str:
+        """See `Shape.write`."""
+        if self._write not in _LIBRARY:
+            self.compile()
+        text: str = _LIBRARY[self._write](tree)
+        return text
+
+    def encode(self, message: Any) -> JsonObject:
+        """See `Shape.encode`."""
+        if self._encode not in _LIBRARY:
+            self.compile()
+        tree: JsonObject = _LIBRARY[self._encode](message)
+        return tree
+
+    def compile(self) -> None:
+        """Write the functions, and those of the shapes within first."""
+        with BUILDING:
+            for member in self.members:
+                inner = _COMPILERS.get(member.shape) if member.shape is not None else None
+                if inner is not None and inner._encode not in _LIBRARY:  # noqa: SLF001 - of this very class
+                    inner.compile()
+            self.writer()
+            self.texter()
+            self.encoder()
+            self.source.compile(self.label)
+
+    # JSON -> wire
+
+    def writer(self) -> None:
+        line, block = self.source.line, self.source.block
+        first = [one for one in self.members if one.always and not one.follows]
+        last = [one for one in self.members if one.follows]
+        with block(f"def {self._write}(tree):"):
+            line("get = tree.get")
+            if self.kind:
+                with block(f'if get("kind") != "{self.kind}":'):
+                    line("raise Irregular")
+            line(f"rest = len(tree) - {len(first) + len(last) + bool(self.kind)}", 'out = ""')
+            for member in first:
+                line(f'value = get("{member.name}")')
+                self.append(member)
+            for member in self.members:
+                if not member.always and not member.follows:
+                    self.write_optional(member, check=not last)
+            for member, note in zip(last, self.notes, strict=True):
+                self.write_following(member, note)
+            with block("if rest:"):
+                line("raise Irregular")
+            line("return out")
+
+    def write_optional(self, member: Member, *, check: bool) -> None:
+        line, block = self.source.line, self.source.block
+        field = self.fields[member.name]
+        by_default = not field.repeated and field.kind in (Kind.STRING, Kind.BOOL)
+        if check and not by_default:
+            with block("if not rest:"):
+                line("return out")
+        line(f'value = get("{member.name}")')
+        with block("if value:" if by_default else "if value is not None:"):
+            line("rest -= 1")
+            self.append(member)
+
+    def append(self, member: Member) -> None:
+        """Append `value`."""
+        line, block = self.source.line, self.source.block
+        field = self.fields[member.name]
+        prefix = literal(tag(field.number, LENGTH_WIRE))
+        if member.names is not None:
+            number = tag(field.number, VARINT_WIRE)
+            written = {name: number + VARINT[value] for name, value in member.names.numbers.items()}
+            line(f"out += {self.source.keep('written', written)}[value]")
+        elif field.repeated and field.kind is Kind.STRING:
+            line(f'out += strings(value, "{prefix}")')
+        elif field.repeated:
+            with block(
+                "if type(value) is not list:" if member.always else "if type(value) is not list or not value:"
+            ):
+                line("raise Irregular")
+            with block("for item in value:"):
+                line(f"body = {self.text(member)}(item)", f'out += f"{prefix}{{VARINT[len(body)]}}{{body}}"')
+        elif field.kind is Kind.STRING:
+            with block("if type(value) is not str:"):
+                line("raise Irregular")
+            with block("if not value.isascii():"):
+                line('value = value.encode().decode("latin-1")')
+            line(f'out += f"{prefix}{{VARINT[len(value)]}}{{value}}"')
+        elif field.kind is Kind.BOOL:
+            with block("if value is not True:"):
+                line("raise Irregular")
+            line(f'out += "{literal(tag(field.number, VARINT_WIRE))}\\1"')
+        else:
+            if field.kind is Kind.STRUCT:
+                with block(f"if {' or '.join(f'{key} in value' for key in ('KEY', *self.notes))}:"):
+                    line("raise Irregular")
+                line("body = struct(value, LEVELS)")
+            elif field.kind is Kind.TIMESTAMP:
+                line("body = timestamp_octets(value)")
+            else:
+                line(f"body = {self.text(member)}(value)")
+            line(f'out += f"{prefix}{{VARINT[len(body)]}}{{body}}"')
+
+    def write_following(self, member: Member, note: str) -> None:
+        line, block = self.source.line, self.source.block
+        assert member.follows is not None  # noqa: S101 - for the type checker
+        other, derive = member.follows
+        line(f'value = get("{member.name}")')
+        with block(f'if value is not {self.source.keep("derive", derive)}(get("{other}")):'):
+            with block('if type(value) is not bool or get("metadata") == {}:'):
+                line("raise Irregular")
+            metadata = literal(tag(self.fields["metadata"].number, LENGTH_WIRE))
+            bools = self.source.keep("bools", _BOOLS)
+            line(f'out += metadata_entry("{metadata}", {note}, {bools}[value])')
+
+    def text(self, member: Member) -> str:
+        """The name of the function that writes what a member is, or what it lists."""
+        shape = member.shape
+        assert shape is not None, f"{self.label}.{member.name} needs a shape"  # noqa: S101 - tables are ours
+        if shape in _COMPILERS:
+            label = _COMPILERS[shape].label
+            return f"text_{label}" if isinstance(shape, Shape) else f"write_{label}"
+        return self.source.keep("text", text_with(shape) if isinstance(shape, Shape) else shape.write)
+
+    def texter(self) -> None:
+        """The writer that takes any tree, as `text_with` makes it."""
+        line, block = self.source.line, self.source.block
+        with block(f"def text_{self.label}(tree):"):
+            with block("try:"):
+                line(f"return {self._write}(tree)")
+            with block("except (ValueError, LookupError, AttributeError, TypeError):"):
+                line(f"return text_of(shape_{self.label}, tree)")
+
+    # message -> JSON
+
+    def encoder(self) -> None:
+        line, block = self.source.line, self.source.block
+        guards = [one for fact in facts_of(self.cls, self.members) if (one := fact.guard(self.source))]
+        with block(f"def {self._encode}(message):"):
+            if guards and "metadata" in self.fields:
+                with block(f"if {' or '.join(guards)}:"):
+                    line(f"return marked(shape_{self.label}, message)")
+            items = [f'"kind": "{self.kind}"'] if self.kind else []
+            always = [one for one in self.members if one.always and not one.follows]
+            items += [f'"{one.name}": {self.read(one)}' for one in always]
+            line(f"tree = {{{', '.join(items)}}}")
+            for member in self.members:
+                if member.follows:
+                    other, derive = member.follows
+                    line(f'tree["{member.name}"] = {self.source.keep("derive", derive)}(tree["{other}"])')
+            for member in self.members:
+                if not member.always and not member.follows and member.name != "metadata":
+                    self.encode_optional(member)
+            if "metadata" in self.fields:
+                self.encode_metadata()
+            line("return tree")
+
+    def encode_optional(self, member: Member) -> None:
+        field = self.fields[member.name]
+        if field.presence:
+            with self.source.block(f'if message.HasField("{field.name}"):'):
+                self.source.line(f'tree["{member.name}"] = {self.read(member)}')
+        else:
+            self.source.line(f"value = message.{field.name}")
+            with self.source.block("if value:"):
+                self.source.line(f'tree["{member.name}"] = {self.read(member, "value")}')
+
+    def encode_metadata(self) -> None:
+        line, block = self.source.line, self.source.block
+        with block('if message.HasField("metadata"):'):
+            line("metadata = read_struct(message.metadata)")
+            for note, member in zip(self.notes, [one for one in self.members if one.noted], strict=True):
+                derived = f'tree["{member.name}"]'
+                with block(f"if {note} in metadata:"):
+                    with block(f"if metadata[{note}] is not (not {derived}):"):
+                        line(f"return marked(shape_{self.label}, message)  # not as the bridge notes it")
+                    line(f"{derived} = not {derived}", f"del metadata[{note}]")
+                    with block("if not metadata:"):
+                        line("return tree")
+            line('tree["metadata"] = metadata')
+            with block("if KEY in metadata:"):
+                line(f"return restored(shape_{self.label}, tree)")
+
+    def read(self, member: Member, value: str = "") -> str:
+        """The expression for what a member is in JSON."""
+        field = self.fields[member.name]
+        value = value or f"message.{field.name}"
+        if member.names is not None:
+            names = {number: name for name, number in member.names.numbers.items()}
+            return f"{self.source.keep('names', names)}[{value}]"
+        if member.shape is not None:
+            inner = _COMPILERS.get(member.shape)
+            encode = (
+                self.source.keep("encode", member.shape.encode) if inner is None else f"encode_{inner.label}"
+            )
+            return (
+                f"[{encode}(item) for item in spend_on({value})[:]]"
+                if field.repeated
+                else f"{encode}({value})"
+            )
+        if field.kind is Kind.TIMESTAMP:
+            return f"timestamp_text({value})"
+        return f"{value}[:]" if field.repeated else value
+
+
+def _units(members: tuple[Member, ...], tree: JsonObject) -> Iterator[tuple[str, Shape, Any]]:
+    """Path, shape and tree of each unit directly within a canonical tree."""
+    for member in members:
+        shape, found = member.shape, tree.get(member.name)
+        if shape is None or found is None:
+            continue
+        if isinstance(shape, Inline):
+            for path, inner, value in _units(shape.members, found):
+                yield f"{member.name}.{path}", inner, value
+        elif type(found) is list:
+            for index, value in enumerate(found):
+                yield f"{member.name}[{index}]", shape, value
+        else:
+            yield member.name, shape, found
+
+
+# The tolerant reader: makes the canonical tree of any tree that can be understood
+
+
+def _reader(cls: type[Message], members: tuple[Member, ...], kind: str = "") -> Callable[[Reader], None]:
+    """The function that reads one object."""
+    fields = fields_of(cls)
+    ordered = sorted(members, key=lambda member: bool(member.follows))
+    notes = [member.noted for member in members if member.noted]
+    steps = [_step(member, fields.get(member.name), notes) for member in ordered]
+
+    def read(reader: Reader) -> None:
+        if kind:
+            reader.kind(kind)
+        for step in steps:
+            step(reader)
+
+    return read
+
+
+def _step(member: Member, field: FieldPlan | None, notes: list[str]) -> Callable[[Reader], None]:
+    """The function that reads one member."""
+    name, always, shape, names = member.name, member.always, member.shape, member.names
+    if field is None:
+        return lambda reader: _read_following(reader, member)
+    if names is not None:
+        return lambda reader: _read_name(reader, member, names)
+    if isinstance(shape, Inline):
+        within = _reader(shape.cls, shape.members)
+        return lambda reader: _read_inline(reader, member, shape, within)
+    if shape is not None:
+        return lambda reader: _read_units(reader, member, many=field.repeated)
+    match field.kind:
+        case Kind.STRING if field.repeated:
+            return lambda reader: reader.strings(name, required=always)
+        case Kind.STRING:
+            return lambda reader: reader.string(name, required=always)
+        case Kind.BOOL:
+            return lambda reader: _ignore(reader.flag(name))
+        case Kind.STRUCT:
+            return lambda reader: reader.metadata(*notes)
+        case Kind.TIMESTAMP:
+            return lambda reader: _read_time(reader, name)
+    raise TypeError(f"shapes have no rule for {name}")
+
+
+def _ignore(_: object) -> None:
+    return None
+
+
+def _read_following(reader: Reader, member: Member) -> None:
+    assert member.follows is not None  # noqa: S101 - for the type checker
+    other, derive = member.follows
+    value = reader.given.get(member.name)
+    if type(value) is not bool:
+        if value is not None:
+            reader.expected(member.name, "true or false")
+        value = derive(reader.tree[other])
+    reader.tree[member.name] = value
+
+
+def _read_name(reader: Reader, member: Member, names: Names) -> None:
+    value = reader.given.get(member.name)
+    if value is None and not member.required:
+        value = names.default
+    name = names.aliases.get(value, value) if type(value) is str else ""
+    if name not in names.numbers:
+        text = "is required" if value is None else f"is none of {', '.join(names.numbers)}"
+        reader.wrong(member.name, text)
+    reader.tree[member.name] = name
+
+
+def _read_units(reader: Reader, member: Member, *, many: bool) -> None:
+    if member.required and reader.given.get(member.name) is None:
+        reader.wrong(member.name, "is required")
+    if many:
+        reader.units(member.name, required=member.always)
+    else:
+        reader.unit(member.name)
+
+
+def _read_inline(reader: Reader, member: Member, shape: Inline, within: Callable[[Reader], None]) -> None:
+    given = reader.object(member.name)
+    if given is not None:
+        inner = Reader(given, f"{reader.path}.{member.name}" if reader.path else member.name)
+        within(inner)
+        reader.tree[member.name] = reader.within(inner)
+    elif member.always:
+        reader.tree[member.name] = shape.encode(shape.cls())
+
+
+def _read_time(reader: Reader, name: str) -> None:
+    value = reader.given.get(name)
+    if type(value) is str:
+        canonical = scalars.canonical_time(value)
+        if canonical is not None:
+            reader.tree[name] = canonical
+    elif value is not None:
+        reader.expected(name, "a date and time")

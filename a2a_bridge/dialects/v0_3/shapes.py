@@ -1,0 +1,182 @@
+"""Messages, artifacts, tasks and events as tables, `kind` shape ↔ hub (spec 0.3.0, 6.1 to 6.7 and 7.2). Not their parts.
+
+1. `final` follows from the state. Where a peer says otherwise, FINAL in the hub's metadata notes what it said (see
+   `dialects.marks`), because the code that ends streams has to know.
+2. `kind` says what a result is. Where it is missing, the members tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from a2a_bridge.codec import DecodeError, Json, JsonObject
+from a2a_bridge.codec.values import describe
+from a2a_bridge.codec.wire import VARINT
+from a2a_bridge.dialects.irregular import Refused, Shape, decode_with, explained, text_with
+from a2a_bridge.dialects.marks import FINAL
+from a2a_bridge.dialects.members import Member, Names
+from a2a_bridge.dialects.shape import inline, unit
+from a2a_bridge.dialects.v0_3.parts import PART
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: spec 0.3.0, 6.3; `unknown` is what 1.0 calls UNSPECIFIED
+STATES = {
+    "submitted": 1,
+    "working": 2,
+    "completed": 3,
+    "failed": 4,
+    "canceled": 5,
+    "input-required": 6,
+    "rejected": 7,
+    "auth-required": 8,
+    "unknown": 0,
+}
+#: how the protobuf file of 0.3 spells one of them
+STATE_ALIASES = {"cancelled": "canceled"}
+ROLES = {"user": 1, "agent": 2}
+#: states that end a stream (spec 0.3.0, 7.2.2); auth-required does not, since a 1.0 agent may go on
+FINAL_STATES = frozenset({"completed", "canceled", "failed", "rejected", "input-required"})
+
+
+def _message(default_role: str) -> Shape:
+    return unit(
+        hub.Message,
+        Member("messageId", always=True),
+        Member("role", always=True, required=True, names=Names(ROLES, default_role)),
+        Member("parts", PART, always=True, required=True),
+        Member("contextId"),
+        Member("taskId"),
+        Member("metadata"),
+        Member("extensions"),
+        Member("referenceTaskIds"),
+        kind="message",
+    )
+
+
+MESSAGE = _message("agent")
+#: a message in a request: one without a role is the user's
+CALLERS_MESSAGE = _message("user")
+
+ARTIFACT = unit(
+    hub.Artifact,
+    Member("artifactId", always=True),
+    Member("parts", PART, always=True, required=True),
+    Member("name"),
+    Member("description"),
+    Member("metadata"),
+    Member("extensions"),
+)
+
+STATUS = inline(
+    hub.TaskStatus,
+    Member("state", always=True, names=Names(STATES, "unknown", STATE_ALIASES)),
+    Member("message", MESSAGE),
+    Member("timestamp"),
+)
+
+TASK = unit(
+    hub.Task,
+    Member("id", always=True),
+    Member("contextId", always=True),
+    Member("status", STATUS, always=True),
+    Member("artifacts", ARTIFACT),
+    Member("history", MESSAGE),
+    Member("metadata"),
+    kind="task",
+)
+
+
+def status_update(final_states: frozenset[str]) -> Shape:
+    """The shape of status updates of a version. final_states: those after which a stream ends."""
+    return unit(
+        hub.TaskStatusUpdateEvent,
+        Member("taskId", always=True),
+        Member("contextId", always=True),
+        Member("status", STATUS, always=True),
+        Member("metadata"),
+        Member("final", follows=("status", lambda status: status["state"] in final_states), noted=FINAL),
+        kind="status-update",
+    )
+
+
+STATUS_UPDATE = status_update(FINAL_STATES)
+
+ARTIFACT_UPDATE = unit(
+    hub.TaskArtifactUpdateEvent,
+    Member("taskId", always=True),
+    Member("contextId", always=True),
+    Member("artifact", ARTIFACT, always=True, required=True),
+    Member("append"),
+    Member("lastChunk"),
+    Member("metadata"),
+    kind="artifact-update",
+)
+
+encode_message, decode_message = MESSAGE.encode, decode_with(MESSAGE, text_with(MESSAGE))
+encode_artifact, decode_artifact = ARTIFACT.encode, decode_with(ARTIFACT, text_with(ARTIFACT))
+encode_task, decode_task = TASK.encode, decode_with(TASK, text_with(TASK))
+
+RESULTS: Mapping[str, tuple[Shape, str]] = {"task": (TASK, "\n"), "message": (MESSAGE, "\x12")}
+"""Shapes of what answers a message, by kind, and the tags of those members of the oneof `payload`."""
+EVENTS: Mapping[str, tuple[Shape, str]] = {
+    **RESULTS,
+    "status-update": (STATUS_UPDATE, "\x1a"),
+    "artifact-update": (ARTIFACT_UPDATE, '"'),
+}
+
+
+def kind_of(tree: JsonObject) -> str | None:
+    """What a tree is, by its `kind`, or by its members where it has none; None when they do not tell."""
+    kind = tree.get("kind")
+    if kind is not None:
+        return kind if isinstance(kind, str) else None
+    if "parts" in tree or "messageId" in tree:
+        return "message"
+    if "artifact" in tree:
+        return "artifact-update"
+    if "status" in tree:
+        return "status-update" if "taskId" in tree else "task"
+    return None
+
+
+def payload_decoder(
+    shapes: Mapping[str, tuple[Shape, str]], from_string: Callable[[bytes], Any]
+) -> Callable[[Any], Any]:
+    """The decoder of a oneof whose members are told by kind. It raises DecodeError."""
+    branches = {kind: (shape, text_with(shape), tag) for kind, (shape, tag) in shapes.items()}
+
+    def decode(tree: Json) -> Any:
+        if type(tree) is not dict:
+            raise DecodeError("", f"expected an object, got {describe(tree)}")
+        branch = branches.get(kind_of(tree) or "")
+        if branch is None:
+            raise DecodeError("kind", f"is none of {', '.join(branches)}")
+        shape, text, tag = branch
+        try:
+            body = text(tree)
+            return from_string(f"{tag}{VARINT[len(body)]}{body}".encode("latin-1"))
+        except (Refused, ValueError, RecursionError):
+            pass
+        raise explained(shape, tree)
+
+    return decode
+
+
+def payload_encoder(shapes: Mapping[str, tuple[Shape, str]]) -> Callable[[Any], JsonObject]:
+    """The encoder of a oneof. It raises ValueError for what JSON cannot say, and for no member at all."""
+    encoders = {kind.replace("-", "_"): shape.encode for kind, (shape, _) in shapes.items()}
+
+    def encode(message: Any) -> JsonObject:
+        which = message.WhichOneof("payload")
+        if which not in encoders:
+            raise ValueError("holds none of its members")
+        return encoders[which](getattr(message, which))
+
+    return encode
+
+
+encode_result = payload_encoder(RESULTS)
+decode_result = payload_decoder(RESULTS, hub.SendMessageResponse.FromString)
+encode_event = payload_encoder(EVENTS)
+decode_event = payload_decoder(EVENTS, hub.StreamResponse.FromString)
