@@ -32,7 +32,7 @@ def test_what_is_shown_of_a_side() -> None:
         (THROUGH, THEIRS, ALSO, wrong),
         (THROUGH, MINE, THEIRS, excused),
     )
-    assert shown[0] == "The last run, of 2026-11-22: 6 cells, 10 operations, 2 cells differ."
+    assert shown[0] == "The last run, of 2026-11-22: 6 cells, 10 operations, 2 of the cells differ."
     assert "| a2a-x 1 | 1.0 | JSONRPC | yes | no | yes* | 1 of 2 | yes* |" in shown
     assert "| a2a-x 1 | 1.0 | GRPC | - | - | - | - | no |" in shown
     assert shown[-1] == "| a2a-x 1 | agent | JSONRPC | answers a\\|b (x.go, F) |"

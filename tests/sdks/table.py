@@ -27,7 +27,7 @@ def table(sdks: Iterable[Sdk], cells: Cells, today: date) -> str:
     operations = sum(result.operations for result in cells.values())
     wrong = sum(bool(result.lines) for result in cells.values())
     rows = [
-        f"The last run, of {today.isoformat()}: {len(cells):,} cells, {operations:,} operations, {wrong} cells differ.",
+        f"The last run, of {today.isoformat()}: {len(cells):,} cells, {operations:,} operations, {wrong} of the cells differ.",
         "",
         f"| {' | '.join(_COLUMNS)} |",
         "|" + "---|" * len(_COLUMNS),

@@ -1,4 +1,4 @@
-"""Faults of a2a-java 0.3.3. Classes are those of its packages under io.a2a."""
+"""Faults of a2a-java 0.3.3. Classes are those of its packages under io.a2a; the lines are those of 0.3.3.Final."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ FAULTS: tuple[Fault, ...] = (
     *(
         Fault(
             "null in data, metadata of parts and names of files are refused: its a2a.v1 is of v0.3.0, read strictly"
-            " (grpc.utils.ProtoUtils.FromProto.value, transport.rest.handler.RestHandler.parseRequestBody)",
+            " (grpc.utils.ProtoUtils, lines 916 and 1006; transport.rest.handler.RestHandler, line 227)",
             role,
             JAVA,
             PROTO,
             nothing,
             conversation,
-            # The client of HTTP+JSON does not tell that it has failed to read an event (RestSSEEventListener).
+            # The client of HTTP+JSON does not report an event that it cannot read (client.transport.rest.sse.RestSSEEventListener, line 34).
             endless=role == CLIENT and conversation in ("a_streamed_message", "a_streamed_task"),
         )
         for role in (AGENT, CLIENT)
@@ -42,7 +42,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     *(
         Fault(
-            "absent strings, lists, objects and booleans come out as empty ones (grpc.utils.ProtoUtils.FromProto)",
+            "absent strings, lists, objects and booleans come out as empty ones (grpc.utils.ProtoUtils, lines 856 to 923)",
             role,
             JAVA,
             bindings,
@@ -51,14 +51,14 @@ FAULTS: tuple[Fault, ...] = (
         for role, bindings in ((AGENT, EVERY), (CLIENT, EVERY))
     ),
     Fault(
-        "media types of text and data parts have no place in 0.3 (spec.TextPart, spec.DataPart)",
+        "media types of text and data parts have no place in 0.3 (spec.TextPart, line 32; spec.DataPart, line 33)",
         CLIENT,
         JAVA,
         EVERY,
         WITHOUT_MEDIA_TYPES,
     ),
     Fault(
-        "a request for a task always has a history length, 0 where none was given (spec.TaskQueryParams)",
+        "a request for a task always has a history length, 0 where none was given (spec.TaskQueryParams, line 31)",
         CLIENT,
         JAVA,
         EVERY,
@@ -68,22 +68,22 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "the words of an error have its data or what was tried beside them"
-        " (client.transport.jsonrpc.JSONRPCTransport.unmarshalResponse, client.transport.grpc.GrpcErrorMapper)",
+        " (client.transport.jsonrpc.JSONRPCTransport, line 416; client.transport.grpc.GrpcErrorMapper, lines 28 to 73)",
         CLIENT,
         JAVA,
         (JSONRPC, GRPC),
         wordless,
     ),
     Fault(
-        "errors are known by the name of the Java class (client.transport.rest.RestErrorMapper)",
+        "errors are known by the name of the Java class (client.transport.rest.RestErrorMapper, line 51)",
         CLIENT,
         JAVA,
         (HTTP_JSON,),
         refused,
     ),
     Fault(
-        "the extended card is not fetched by who has a card (client.transport.{rest.RestTransport,grpc.GrpcTransport}"
-        ".getAgentCard)",
+        "the extended card is not fetched by who has a card (client.transport.rest.RestTransport, line"
+        " 310; client.transport.grpc.GrpcTransport, line 265)",
         CLIENT,
         JAVA,
         PROTO,
@@ -91,7 +91,7 @@ FAULTS: tuple[Fault, ...] = (
         "extended_card",
     ),
     Fault(
-        "the extended card is asked for and the public one is answered (transport.grpc.handler.GrpcHandler.getAgentCard)",
+        "the extended card is asked for and the public one is answered (transport.grpc.handler.GrpcHandler, line 305)",
         AGENT,
         JAVA,
         (GRPC,),
@@ -99,7 +99,7 @@ FAULTS: tuple[Fault, ...] = (
         "extended_card",
     ),
     Fault(
-        "a message that names a task that there is not creates it (server.tasks.TaskManager)",
+        "a message that names a task that there is not creates it (server.tasks.TaskManager, line 142)",
         AGENT,
         JAVA,
         EVERY,
@@ -108,7 +108,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "an executor's error in a stream is told as an internal one, or ends the stream without a word"
-        " (server.requesthandlers.DefaultRequestHandler.onMessageSendStream)",
+        " (server.requesthandlers.DefaultRequestHandler, lines 352 to 500)",
         AGENT,
         JAVA,
         EVERY,

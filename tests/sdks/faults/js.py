@@ -1,4 +1,6 @@
-"""Faults of @a2a-js/sdk 1.3.0, of its own 0.3, and of 0.3.14. Paths are those of its repository, under src."""
+"""Faults of @a2a-js/sdk 1.3.0, of its own 0.3, and of 0.3.14. Paths and lines are those of
+the published packages, under dist; in 0.3.14 the server of HTTP+JSON is server/express/index.js.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,7 @@ def nulls_as_zeros(tree: Any) -> Any:
 FAULTS: tuple[Fault, ...] = (
     *(
         Fault(
-            "each part has metadata, empty ones too (compat/v0_3/server, deepCloneMetadata), which a2a.v1 does not write"
+            "each part has metadata, empty ones too (compat/v0_3/server/express/index.js, lines 648 and 833), which a2a.v1 does not write"
             " (docs/versions.md)",
             AGENT,
             release,
@@ -88,63 +90,70 @@ FAULTS: tuple[Fault, ...] = (
             (
                 COMPAT,
                 without_part_metadata,
-                "its a2a.v1 is of v0.3.0: parts have no metadata, files no name (compat/v0_3/types/pb/a2a_types.ts, Part)",
+                "its a2a.v1 is of v0.3.0: no metadata of parts, no names of files (compat/v0_3/server/grpc/index.js, line 3396)",
             ),
             (
                 OLD,
                 without_part_metadata,
-                "its a2a.v1 is of v0.3.0: parts have no metadata, files no name (types/pb/a2a_types.ts, Part)",
+                "its a2a.v1 is of v0.3.0: parts have no metadata, files no name (chunk-QQCCX2KH.js, line 543)",
             ),
             (
                 COMPAT,
                 WITHOUT_REFERENCES,
-                "referenceTaskIds have no place in a2a.v1 (compat/v0_3/types/pb/a2a_types.ts, Message)",
+                "referenceTaskIds have no place in a2a.v1 (compat/v0_3/server/grpc/index.js, line 3539)",
             ),
             (
                 OLD,
                 WITHOUT_REFERENCES,
-                "referenceTaskIds have no place in a2a.v1 (types/pb/a2a_types.ts, Message)",
+                "referenceTaskIds have no place in a2a.v1 (chunk-QQCCX2KH.js, line 686)",
             ),
             (
                 OLD,
                 without_empties,
-                "absent strings, lists and booleans come out as empty ones, and empty ones not at all (types/converters)",
+                "absent strings, lists and booleans come out as empty, empty ones not at all (chunk-5ONEQMOQ.js, lines 1131 to 1514)",
             ),
         )
     ),
     Fault(
-        "append and lastChunk have no absence in 1.0, which it speaks inside (compat/v0_3/translate/events.ts)",
+        "append and lastChunk have no absence in 1.0, which it speaks inside (compat/v0_3/client/index.js, line 1118)",
         CLIENT,
         COMPAT,
         EVERY,
         without_defaults,
     ),
     Fault(
-        "empty lists are not written (types/pb/a2a.ts, toJSON)",
+        "empty lists are not written (client/index.js, lines 144 and 183)",
         CLIENT,
         COMPAT,
         EVERY,
         without_empty_containers,
     ),
     Fault(
-        "append and lastChunk are left out of protobuf and its JSON when they are false (types/pb/a2a_types.ts)",
+        "append and lastChunk are left out of protobuf and its JSON when they are false"
+        " (compat/v0_3/server/grpc/index.js, line 3824)",
         AGENT,
         COMPAT,
         PROTO,
         without_defaults,
     ),
     Fault(
-        "media types of text and data parts have no place in 0.3 (compat/v0_3/translate/parts.ts)",
+        "media types of text and data parts have no place in 0.3 (compat/v0_3/client/index.js, line 931)",
         CLIENT,
         COMPAT,
         EVERY,
         WITHOUT_MEDIA_TYPES,
     ),
-    Fault("media types of text and data parts have no place in 0.3", CLIENT, OLD, PROTO, WITHOUT_MEDIA_TYPES),
+    Fault(
+        "media types of text and data parts have no place in 0.3 (chunk-5ONEQMOQ.js, line 1229)",
+        CLIENT,
+        OLD,
+        PROTO,
+        WITHOUT_MEDIA_TYPES,
+    ),
     *(
         Fault(
             "the words of an error are what the agent put into the status, the name of the error included"
-            " (client/transports/grpc/grpc_transport.ts, mapToError)",
+            " (client/transports/grpc/index.js, line 209 of 0.3.14)",
             CLIENT,
             release,
             (GRPC,),
@@ -154,7 +163,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "history_length 0, which is how protobuf writes that there is none, asks for no history"
-        " (compat/v0_3/server/grpc, getTask)",
+        " (compat/v0_3/server/grpc/index.js, lines 2508 and 2608)",
         AGENT,
         COMPAT,
         (GRPC,),
@@ -163,7 +172,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "history_length 0, which is how protobuf writes that there is none, asks for all of it, and its absence for none"
-        " (server/request_handler/default_request_handler.ts, getTask)",
+        " (server/index.js, line 831)",
         AGENT,
         OLD,
         (GRPC,),
@@ -173,7 +182,7 @@ FAULTS: tuple[Fault, ...] = (
     *(
         Fault(
             "setting a push notification config wants the config as the whole body"
-            " (compat/v0_3/server/express/rest_handler.ts, decodeTaskPushNotificationConfig)",
+            " (compat/v0_3/server/express/index.js, line 3808)",
             AGENT,
             COMPAT,
             (HTTP_JSON,),
@@ -190,7 +199,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "the error of a stream that is refused before its first event is lost in one of the server's own"
-        " (server/express/rest_handler.ts, sendStreamResponse)",
+        " (server/express/index.js, line 413)",
         AGENT,
         OLD,
         (HTTP_JSON,),
@@ -200,7 +209,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a stream whose executor fails before its first event names a task that there is not"
-        " (server/request_handler/default_request_handler.ts, sendMessageStream)",
+        " (server/index.js, line 774)",
         AGENT,
         OLD,
         EVERY,
@@ -211,7 +220,7 @@ FAULTS: tuple[Fault, ...] = (
     *(
         Fault(
             "its client sends the config alone and its server wants it within `config`"
-            " (client/transports/rest_transport.ts, server/transports/rest/rest_transport_handler.ts)",
+            " (client/index.js, line 1090; server/express/index.js, line 308)",
             ALONE,
             OLD,
             (HTTP_JSON,),
@@ -227,7 +236,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     *(
         Fault(
-            "append is not read (types/converters/from_proto.ts, taskArtifactUpdateEvent)",
+            "append is not read (chunk-5ONEQMOQ.js, line 1504; compat/v0_3/client/index.js, line 2996)",
             CLIENT,
             release,
             PROTO,
@@ -236,14 +245,14 @@ FAULTS: tuple[Fault, ...] = (
         for release in (COMPAT, OLD)
     ),
     Fault(
-        "errors without a class of their own are told as text (client/transports/rest_transport.ts, mapToError)",
+        "errors without a class of their own are told as text (client/index.js, line 1283)",
         CLIENT,
         OLD,
         (HTTP_JSON,),
         refused,
     ),
     Fault(
-        "gRPC statuses are read for a few methods only (client/transports/grpc/grpc_transport.ts, mapToError)",
+        "gRPC statuses are read for a few methods only (client/transports/grpc/index.js, line 209)",
         CLIENT,
         OLD,
         (GRPC,),
@@ -251,7 +260,7 @@ FAULTS: tuple[Fault, ...] = (
         "errors",
     ),
     Fault(
-        "null in data is read as 0 (types/pb/google/protobuf/struct.ts, Value)",
+        "null in data is read as 0 (chunk-QQCCX2KH.js, line 172)",
         AGENT,
         OLD,
         (GRPC,),
@@ -259,7 +268,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     *(
         Fault(
-            "null in data cannot be written (types/pb/google/protobuf/struct.ts, Value)",
+            "null in data cannot be written (chunk-QQCCX2KH.js, line 140)",
             role,
             OLD,
             (GRPC,),
