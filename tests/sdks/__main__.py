@@ -1,6 +1,7 @@
 """Clients and agents of other languages: directly, on `serve`, through gateways: `make sdks`.
 
-.venv/bin/python -m tests.sdks [--sdk PATTERN] [--client PATTERN] [--agent PATTERN] [--lines N] [--table FILE]
+.venv/bin/python -m tests.sdks [--sdk PATTERN] [--client PATTERN] [--agent PATTERN] [--patience SECONDS]
+    [--lines N] [--table FILE]
 
 Its last line is `CELLS cells, OPERATIONS operations, KNOWN known, FAILED failed`; the exit code is 0 only if none
 failed. A toolchain that is absent is said and skipped.
@@ -24,7 +25,7 @@ from pathlib import Path
 from a2a_bridge.core.service import Service
 from tests.matrix.bridged import Peers, Result, compared, direct
 from tests.matrix.versions import BINDINGS, OURS, Side
-from tests.peers import faults
+from tests.peers import faults, transcript
 from tests.peers.callers import ALL, OPERATIONS
 from tests.peers.processes import AGENTS, CLIENTS
 from tests.peers.processes import agents as peer_agents
@@ -111,11 +112,16 @@ def main() -> int:
     parser.add_argument("--sdk", default="*", help="only SDKs like this, such as 'a2a-go *'")
     parser.add_argument("--client", default="*", help="only clients like this")
     parser.add_argument("--agent", default="*", help="only agents like this")
+    parser.add_argument(
+        "--patience", type=float, default=30.0, help="seconds after which an answer or an event is missing"
+    )
     parser.add_argument("--lines", type=int, default=5, help="differences shown of each cell")
     parser.add_argument(
         "--table", type=Path, help=f"page to write the tables into; {PAGE.name} after a whole run"
     )
     arguments = parser.parse_args()
+    # Some agents never end the stream of a failed run: each such stream costs this time.
+    transcript.PATIENCE = arguments.patience
     sdks = [sdk for sdk in SDKS if fnmatchcase(sdk.name, arguments.sdk) and build(sdk)]
     with peers(sdks) as there:
         totals = asyncio.run(run(sdks, there, arguments.client, arguments.agent))
