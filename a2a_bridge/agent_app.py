@@ -8,7 +8,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from time import monotonic
@@ -16,6 +16,7 @@ from time import monotonic
 from a2a_bridge.bindings import Document
 from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.core.call import Call
+from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import offer_resume
 from a2a_bridge.core.service import Service
@@ -102,10 +103,10 @@ class _StartsLazily:
             await self._start()
         return await self._one.service.unary(call)
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    def stream(self, call: Call[Req, Res], /) -> Events:
         return self._one.service.stream(call) if self._done else self._late(call)
 
-    async def _late(self, call: Call[Req, Res]) -> AsyncGenerator[Res, None]:
+    async def _late(self, call: Call[Req, Res]) -> Events:
         await self._start()
         async with aclosing(self._one.service.stream(call)) as events:
             async for event in events:

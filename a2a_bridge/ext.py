@@ -24,7 +24,6 @@ from a2a_bridge.codec import JsonSyntaxError, decoder, dumps, encoder, loads
 from a2a_bridge.core import operations
 from a2a_bridge.core.agent_api import Client, service_of
 from a2a_bridge.core.call import (
-    EVENT_PARAMETER,
     EXTENSIONS_PARAMETER,
     LAST_EVENT_PARAMETER,
     VERSION_PARAMETER,
@@ -42,6 +41,7 @@ from a2a_bridge.core.errors import (
     request_too_large,
     task_not_found,
 )
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import Operation, Req, Res, Streaming, Unary
 from a2a_bridge.core.resume import asked_after, is_id
 from a2a_bridge.core.service import Middleware, Service, compose
@@ -71,7 +71,7 @@ from a2a_bridge.hosting.stores import MemoryStore, open_store
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.middleware import Limits
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer
+from a2a_bridge.peer import Peer, request_of
 from a2a_bridge.peers import (
     AgentSigns,
     CallerSigns,
@@ -88,7 +88,6 @@ from a2a_bridge.push import PushOptions
 from a2a_bridge.runtime import Server, serve_gateway, serve_service
 
 __all__ = [
-    "EVENT_PARAMETER",
     "EXTENSIONS_PARAMETER",
     "GRPC",
     "HTTP_JSON",
@@ -117,6 +116,8 @@ __all__ = [
     "EngineOptions",
     "ErrorData",
     "ErrorReply",
+    "Event",
+    "Events",
     "Evidence",
     "Files",
     "Form",
@@ -173,6 +174,7 @@ __all__ = [
     "loads",
     "open_store",
     "operations",
+    "request_of",
     "request_too_large",
     "resolve",
     "select",

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import EVENT_PARAMETER, LAST_EVENT_PARAMETER, Call, CallContext
+from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import asked_after
 from a2a_bridge.core.service import Service
@@ -50,11 +50,10 @@ class Following:
 
 async def followed(
     service: Service, call: Call[Any, Any], following: Following, *, resumes: bool = True
-) -> AsyncGenerator[hub.StreamResponse, None]:
+) -> Events:
     """The events of a streaming call, over as many streams as it takes. Raises the error of the last one.
 
     resumes: whether the agent may go on after its ids; some number the events of each connection, and do not.
-    `call.context.reply` has the id of each event, as from one stream.
     """
     seen = _Seen(call, resumes)
     reply = call.context.reply
@@ -67,18 +66,17 @@ async def followed(
         try:
             async with aclosing(service.stream(current)) as events:
                 async for event in events:
-                    news = seen.note(event, current.context.reply.get(EVENT_PARAMETER, "")) or news
+                    news = seen.note(event) or news
                     if news:
                         attempts = 0
                     if following_up:
-                        _take_over(reply, current.context)
+                        reply.update(current.context.reply)
                     yield event
         except A2AError as error:
             if seen.state in TERMINAL:
                 return  # it broke after the last event
             if not seen.task_id or not _passing(error, begun=following_up):
                 if following_up and (last := await _ended(service, seen, call)) is not None:
-                    reply.pop(EVENT_PARAMETER, None)
                     yield last
                     return
                 raise
@@ -108,17 +106,18 @@ class _Seen:
             self.task_id = call.request.id
             self._last = asked_after(call.context)
 
-    def note(self, event: hub.StreamResponse, id_: str) -> bool:
+    def note(self, event: Event) -> bool:
         """Remembers an event. Whether it is news: snapshots at the beginning tell nothing by being there."""
         first, self._first = self._first, False
-        which = event.WhichOneof("payload")
+        message = event.message
+        which = message.WhichOneof("payload")
         if which == "task":
-            self.task_id, self.state = event.task.id, event.task.status.state
+            self.task_id, self.state = message.task.id, message.task.status.state
         elif which == "status_update":
-            self.task_id, self.state = event.status_update.task_id, event.status_update.status.state
+            self.task_id, self.state = message.status_update.task_id, message.status_update.status.state
         elif which == "artifact_update":
-            self.task_id = event.artifact_update.task_id
-        id_ = id_ if self._resumes else ""
+            self.task_id = message.artifact_update.task_id
+        id_ = event.id if self._resumes else ""
         news = id_ != self._last if id_ else not (first and which == "task")
         self._last = id_ or self._last  # what has no id is no event of the task's, but made up on the way
         return news
@@ -138,17 +137,11 @@ def _passing(error: A2AError, *, begun: bool) -> bool:
     return error.reason in (_PASSING if begun else _PASSING[:1]) and error.blame is Blame.PEER
 
 
-def _take_over(reply: dict[str, str], context: CallContext) -> None:
-    """What a further stream says beside its events, as if the first one said it."""
-    reply.pop(EVENT_PARAMETER, None)
-    reply.update(context.reply)
-
-
-async def _ended(service: Service, seen: _Seen, call: Call[Any, Any]) -> hub.StreamResponse | None:
+async def _ended(service: Service, seen: _Seen, call: Call[Any, Any]) -> Event | None:
     """The task as it is, if it has ended: agents without ids do not let anybody subscribe to it any more."""
     request = hub.GetTaskRequest(id=seen.task_id, tenant=call.request.tenant)
     try:
         task = await service.unary(Call(ops.GET_TASK, request, call.context.replace(reply={})))
     except A2AError:
         return None  # the error in hand says more
-    return hub.StreamResponse(task=task) if task.status.state in TERMINAL else None
+    return Event(hub.StreamResponse(task=task)) if task.status.state in TERMINAL else None

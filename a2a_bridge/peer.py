@@ -19,6 +19,7 @@ from a2a_bridge.core.call import (
     entries_of,
 )
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.event import Events, messages_of
 from a2a_bridge.core.messages import part_of, text_of
 from a2a_bridge.core.resume import RESUME_URI, offers_resume
 from a2a_bridge.core.service import Service
@@ -95,9 +96,10 @@ class Peer(Client):
         is sent once. Of an agent that offers to resume nothing is lost and nothing comes twice; where events are kept
         no longer, a snapshot of the task comes instead, marked as `core.resume.gap_of` tells.
 
-        While an event is in hand `context.reply["a2a-event-id"]` is its id, if it has one: `subscribe` goes on there.
+        `events` is the same with the ids of the events, after which `subscribe` goes on.
         """
-        return self.events(request_of(content, task=task, context_id=context_id), follow, context)
+        request = request_of(content, task=task, context_id=context_id)
+        return messages_of(self.events(request, follow, context))
 
     def subscribe(
         self,
@@ -118,7 +120,7 @@ class Peer(Client):
         if not after:
             del parameters[LAST_EVENT_PARAMETER]
         request = hub.SubscribeToTaskRequest(id=task.id if isinstance(task, hub.Task) else task)
-        return self.events(request, follow, context.replace(parameters=parameters))
+        return messages_of(self.events(request, follow, context.replace(parameters=parameters)))
 
     async def stream_text(
         self, *content: Any, follow: Following | bool = False, context: CallContext | None = None
@@ -140,8 +142,8 @@ class Peer(Client):
         request: hub.SendMessageRequest | hub.SubscribeToTaskRequest,
         follow: Following | bool = False,
         context: CallContext | None = None,
-    ) -> AsyncGenerator[hub.StreamResponse, None]:
-        """Yields what happens after a request. Raises A2AError when iterated. follow: see `stream`."""
+    ) -> Events:
+        """Yields the events after a request, with their ids. Raises A2AError when iterated. follow: see `stream`."""
         context = context or CallContext()
         if offers_resume(self.card) and RESUME_URI not in (declared := context.extensions):
             # Agents may then rely on it that the ids are looked at.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from a2a_bridge import connect
-from a2a_bridge.ext import EVENT_PARAMETER, CallContext
+from a2a_bridge.ext import request_of
 
 COUNT = 30
 #: how many events a caller has seen when the agent is killed
@@ -60,16 +60,15 @@ class Callers:
         self.at_the_kill = dict(self._seen)
 
     async def _one(self, binding: str) -> Story:
-        context = CallContext()
         ids: list[str] = []
         text = ""
         async with (
             connect(self._url, binding=binding) as peer,
-            aclosing(peer.stream(str(COUNT), follow=True, context=context)) as events,
+            aclosing(peer.events(request_of([str(COUNT)]), follow=True)) as events,
         ):
             async for event in events:
-                ids.append(context.reply[EVENT_PARAMETER])
-                text += "".join(part.text for part in event.artifact_update.artifact.parts)
+                ids.append(event.id)
+                text += "".join(part.text for part in event.message.artifact_update.artifact.parts)
                 self._seen[binding] += 1
                 if min(self._seen.values()) >= ENOUGH:
                     self.deep_enough.set()

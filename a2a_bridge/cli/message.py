@@ -89,4 +89,4 @@ async def events_of(peer: Peer, said: Outgoing, how: CallOptions) -> AsyncIterat
         return
     async with aclosing(peer.events(said.request(), how.follow, how.context())) as events:
         async for event in events:
-            yield encode_event(event)
+            yield encode_event(event.message)

@@ -59,11 +59,11 @@ async def _stream(peer: Peer, said: Outgoing, how: CallOptions) -> hub.Task | No
     try:
         async with aclosing(peer.events(said.request(), how.follow, how.context())) as events:
             async for event in events:
-                task = _followed(task, event)
+                task = _followed(task, event.message)
                 if how.output is Output.JSON:
-                    document(encode_event(event))
+                    document(encode_event(event.message))
                 else:
-                    teller.tell(event)
+                    teller.tell(event.message)
     finally:
         teller.end()
     return task

@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Events, messages_of
 from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -25,9 +26,7 @@ class A2AService(Protocol):
         self, request: hub.SendMessageRequest, context: CallContext, /
     ) -> hub.SendMessageResponse: ...
 
-    def send_streaming_message(
-        self, request: hub.SendMessageRequest, context: CallContext, /
-    ) -> AsyncGenerator[hub.StreamResponse, None]: ...
+    def send_streaming_message(self, request: hub.SendMessageRequest, context: CallContext, /) -> Events: ...
 
     async def get_task(self, request: hub.GetTaskRequest, context: CallContext, /) -> hub.Task: ...
 
@@ -37,9 +36,7 @@ class A2AService(Protocol):
 
     async def cancel_task(self, request: hub.CancelTaskRequest, context: CallContext, /) -> hub.Task: ...
 
-    def subscribe_to_task(
-        self, request: hub.SubscribeToTaskRequest, context: CallContext, /
-    ) -> AsyncGenerator[hub.StreamResponse, None]: ...
+    def subscribe_to_task(self, request: hub.SubscribeToTaskRequest, context: CallContext, /) -> Events: ...
 
     async def create_task_push_notification_config(
         self, request: hub.TaskPushNotificationConfig, context: CallContext, /
@@ -89,8 +86,8 @@ class _AgentService:
     async def unary(self, call: Call[Req, Res], /) -> Res:
         return cast("Res", await self._method(call)(call.request, call.context))
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
-        return cast("AsyncGenerator[Res, None]", self._method(call)(call.request, call.context))
+    def stream(self, call: Call[Any, Any], /) -> Events:
+        return cast("Events", self._method(call)(call.request, call.context))
 
     def _method(self, call: Call[Any, Any]) -> Any:
         method = self._methods.get(call.operation)
@@ -105,9 +102,10 @@ def service_of(agent: A2AService) -> Service:
 
 
 class Client:
-    """A service as an agent: what callers hold. Implements A2AService.
+    """A service as eleven methods: what callers hold.
 
-    The context may be left out; a fresh one is used then.
+    The context may be left out; a fresh one is used then. The streams yield messages; `service.stream` gives the
+    events with their ids.
     """
 
     def __init__(self, service: Service) -> None:
@@ -121,7 +119,8 @@ class Client:
     def send_streaming_message(
         self, request: hub.SendMessageRequest, context: CallContext | None = None, /
     ) -> AsyncGenerator[hub.StreamResponse, None]:
-        return self.service.stream(Call(ops.SEND_STREAMING_MESSAGE, request, context or CallContext()))
+        call = Call(ops.SEND_STREAMING_MESSAGE, request, context or CallContext())
+        return messages_of(self.service.stream(call))
 
     async def get_task(self, request: hub.GetTaskRequest, context: CallContext | None = None, /) -> hub.Task:
         return await self.service.unary(Call(ops.GET_TASK, request, context or CallContext()))
@@ -139,7 +138,8 @@ class Client:
     def subscribe_to_task(
         self, request: hub.SubscribeToTaskRequest, context: CallContext | None = None, /
     ) -> AsyncGenerator[hub.StreamResponse, None]:
-        return self.service.stream(Call(ops.SUBSCRIBE_TO_TASK, request, context or CallContext()))
+        call = Call(ops.SUBSCRIBE_TO_TASK, request, context or CallContext())
+        return messages_of(self.service.stream(call))
 
     async def create_task_push_notification_config(
         self, request: hub.TaskPushNotificationConfig, context: CallContext | None = None, /

@@ -111,6 +111,11 @@ def gap_of(event: hub.StreamResponse) -> GapMark | None:
     )
 
 
+def is_gap(message: hub.StreamResponse) -> bool:
+    """Whether a message is a snapshot that is marked as a gap. Quick for all others."""
+    return message.HasField("task") and gap_of(message) is not None
+
+
 def offers_resume(card: hub.AgentCard) -> bool:
     """Whether the agent of a card says that its streams can be resumed."""
     return any(one.uri == RESUME_URI for one in card.capabilities.extensions)

@@ -9,11 +9,12 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
 
 
@@ -24,7 +25,7 @@ class Service(Protocol):
         """Answers a unary operation. Raises A2AError."""
         ...
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    def stream(self, call: Call[Any, Any], /) -> Events:
         """Answers a streaming operation. The generator raises A2AError when iterated."""
         ...
 
@@ -39,7 +40,7 @@ def compose(service: Service, *middleware: Middleware) -> Service:
     return service
 
 
-async def refused_stream(error: A2AError) -> AsyncGenerator[Any, None]:
+async def refused_stream(error: A2AError) -> Events:
     """What `stream` returns when it refuses a call: a generator that raises `error` when iterated."""
     raise error
     yield  # type: ignore[unreachable]  # what makes this a generator

@@ -10,11 +10,12 @@ Rules:
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import cast
 
 from a2a_bridge.cards.schemes import expressible
 from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD, Req, Res
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import V1_0, Dialect
@@ -84,7 +85,7 @@ class _RewriteExtendedCard:
         made = rewrite(response, self._interfaces(call.context))
         return cast("Res", expressible(made) if call.context.origin.version == V1_0.version else made)
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    def stream(self, call: Call[Req, Res], /) -> Events:
         return self._service.stream(call)
 
 

@@ -16,13 +16,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, cast
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.event import Events
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope
@@ -62,19 +62,19 @@ class Contexts:
             self._note(call, task.id, task.context_id)
         return cast("Res", response)
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    def stream(self, call: Call[Req, Res], /) -> Events:
         if call.operation is not ops.SEND_STREAMING_MESSAGE:
             return self._service.stream(call)
-        return cast("AsyncGenerator[Res, None]", self._stream(call))
+        return self._stream(call)
 
-    async def _stream(self, call: Call[Any, Any]) -> AsyncGenerator[hub.StreamResponse, None]:
+    async def _stream(self, call: Call[Any, Any]) -> Events:
         completed = await self._completed(call)
         async with aclosing(self._service.stream(completed)) as events:
             begun = False
             async for event in events:
                 if not begun:
                     begun = True
-                    self._note_event(call, event)
+                    self._note_event(call, event.message)
                 yield event
 
     async def _completed(self, call: Call[Any, Any]) -> Call[Any, Any]:

@@ -17,22 +17,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
-from typing import cast
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
-    EVENT_PARAMETER,
     IN_PROCESS,
     LAST_EVENT_PARAMETER,
-    RESUME_PARAMETER,
     Call,
     CallContext,
 )
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import RUNNING, TERMINAL
-from a2a_bridge.core.resume import GAP, counted_on
+from a2a_bridge.core.resume import counted_on
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects.marks import SNAPSHOT, Finality, synthesised
 from a2a_bridge.gateway.differences import missed
@@ -42,8 +40,6 @@ from a2a_bridge.gateway.silence import SILENCE
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
-
-Events = AsyncGenerator[hub.StreamResponse, None]
 
 #: seconds to learn what became of a task that can no longer be subscribed to
 _LOOK = 10.0
@@ -116,16 +112,12 @@ class Feed:
         self._begun = False
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, source: Events | None = None, reply: dict[str, str] | None = None) -> None:
-        """Begins to read a stream, whose first event the caller may have taken; None: subscribes anew.
-
-        reply: of the call that the stream belongs to.
-        """
+    def start(self, source: Events | None = None) -> None:
+        """Begins to read a stream, whose first event the caller may have taken; None: subscribes anew."""
         self._log.live = True
         self._fruitless = 0
         self._begun = False
-        work = self._run(source, {} if reply is None else reply)
-        self._task = asyncio.create_task(work, name=f"a2a gateway stream {self._log.task_id}")
+        self._task = asyncio.create_task(self._run(source), name=f"a2a gateway stream {self._log.task_id}")
 
     def cancel(self) -> asyncio.Task[None] | None:
         """Hangs up. The task that is doing it, if it was not done already. It may be started again at once."""
@@ -154,7 +146,7 @@ class Feed:
 
     # ------------------------------------------------------------------ reading
 
-    async def _run(self, source: Events | None, reply: dict[str, str]) -> None:
+    async def _run(self, source: Events | None) -> None:
         this = asyncio.current_task()
         if self._task is not this:
             if source is not None:
@@ -163,7 +155,7 @@ class Feed:
         self._begun = True
         outcome: A2AError | None = None
         try:
-            await self._feed(source, reply)
+            await self._feed(source)
         except A2AError as failure:
             outcome = failure
         except Exception:
@@ -172,19 +164,19 @@ class Feed:
         if self._task is this:
             self._log.stop(outcome)
 
-    async def _feed(self, source: Events | None, reply: dict[str, str]) -> None:
+    async def _feed(self, source: Events | None) -> None:
         """Reads streams until the last one has come to its end. Raises what it ended with."""
         log = self._log
         error: A2AError | None = None
         while True:
             if source is None:
-                source, reply = await self._taken_up(error)
+                source = await self._taken_up(error)
             if source is None:
                 return
             if log.full:
                 await log.room()
             try:
-                await self._read(source, reply)
+                await self._read(source)
             except A2AError as failure:
                 if log.state in TERMINAL or (log.state in _RESTING and not await self.moved()):
                     logger.debug("a stream broke after it had come to rest: %s", failure)
@@ -217,12 +209,12 @@ class Feed:
         last = log.events[-1] if log.events else None
         return last is None or not last.HasField("status_update") or not self._is_final(last.status_update)
 
-    async def _read(self, source: Events, reply: dict[str, str]) -> None:
+    async def _read(self, source: Events) -> None:
         log = self._log
         async with aclosing(source) as events:
             async for event in events:
                 self._fruitless = 0
-                if await self._take(event, self._id(reply)) and log.full:
+                if await self._take(event.message, self._id(event)) and log.full:
                     await log.room()
 
     async def _take(self, event: hub.StreamResponse, id_: str) -> bool:
@@ -265,10 +257,9 @@ class Feed:
         self._on_growth()
         return True
 
-    def _id(self, reply: dict[str, str]) -> str:
-        """Takes the agent's id of the event that has come; empty when it gives none of use."""
-        id_ = reply.pop(EVENT_PARAMETER, "")
-        return id_ if self._resumes else ""
+    def _id(self, event: Event) -> str:
+        """The agent's id of an event; empty when it gives none of use."""
+        return event.id if self._resumes else ""
 
     def _broke(self, error: A2AError) -> bool:
         if isinstance(error, _Lost) or not self._log.regular:
@@ -283,7 +274,7 @@ class Feed:
 
     # ------------------------------------------------------------------ taking it up again
 
-    async def _taken_up(self, error: A2AError | None) -> tuple[Events | None, dict[str, str]]:
+    async def _taken_up(self, error: A2AError | None) -> Events | None:
         """A stream that goes on where the log ends; None when nothing is to come. Raises the first error."""
         options = self._options
         while self._fruitless < options.attempts:
@@ -300,56 +291,54 @@ class Feed:
                 error = error or failure
         raise error or _Lost()
 
-    async def _subscribed(self, error: A2AError | None) -> tuple[Events | None, dict[str, str]]:
+    async def _subscribed(self, error: A2AError | None) -> Events | None:
         """A new subscription, fitted to the log. error: the break because of which it is made."""
-        reply: dict[str, str] = {}
         parameters = dict(self.context.parameters)
         if self.heard:
             parameters[LAST_EVENT_PARAMETER] = self.heard
         # In nobody's version, so that streams of older agents are shaped for the newest: begun by the task.
-        context = self.context.replace(parameters=parameters, deadline=None, origin=IN_PROCESS, reply=reply)
+        context = self.context.replace(parameters=parameters, deadline=None, origin=IN_PROCESS, reply={})
         request = hub.SubscribeToTaskRequest(id=self._log.task_id, tenant=self._tenant)
-        source = cast("Events", self._service.stream(Call(ops.SUBSCRIBE_TO_TASK, request, context)))
+        source = self._service.stream(Call(ops.SUBSCRIBE_TO_TASK, request, context))
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
             async with asyncio.timeout(None if self.heard else _QUIET):
-                second = await self._fit(source, reply)
+                second = await self._fit(source)
             if loop.time() - began > self._options.longest_pause:
                 self._fruitless = 0  # else it may be what is told to each new subscriber, and no progress
             if second is not None:
-                await self._take(second, self._id(reply))
+                await self._take(second.message, self._id(second))
         except TimeoutError:
             # Some agents forget those who listened when they fail, and never say another word.
             await source.aclose()
             await self._look(_Lost())
-            return None, reply
+            return None
         except StopAsyncIteration:
             # What was asked for by its id and is nothing has been told; anything else has to be looked at.
             if not self.heard:
                 await self._look(_Lost())
-            return None, reply
+            return None
         except A2AError as failure:
             await source.aclose()
             if failure.reason not in _REFUSALS:
                 raise
             unsupported = failure.reason is Reason.UNSUPPORTED_OPERATION
             await self._look(failure if unsupported else error or _Lost())
-            return None, reply
+            return None
         except BaseException:
             await source.aclose()
             raise
         if self._log.ended:
             await source.aclose()
-            return None, reply
-        return source, reply
+            return None
+        return source
 
-    async def _fit(self, source: Events, reply: dict[str, str]) -> hub.StreamResponse | None:
+    async def _fit(self, source: Events) -> Event | None:
         """Fits the beginning of a new stream to the log; an event that is still to be taken. Raises _Lost."""
-        first = await anext(source)
-        id_ = self._id(reply)
-        gap = reply.pop(RESUME_PARAMETER, "") == GAP
-        if self.heard and id_ and not gap:
+        event = await anext(source)
+        first, id_ = event.message, self._id(event)
+        if self.heard and id_ and not event.gap:
             following = counted_on(self.heard)
             next(following, "")
             if next(following, "") == id_:
@@ -363,7 +352,7 @@ class Feed:
         else:
             # Made because of the event that follows: where that is a status, it has been written into the task.
             second = await anext(source)
-            self._catch_up(first.task, id_, status=not second.HasField("status_update"))
+            self._catch_up(first.task, id_, status=not second.message.HasField("status_update"))
             return second
         return None
 

@@ -17,7 +17,7 @@ Rules for a call of 0.1 (calls of other versions pass by one look at the version
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from dataclasses import replace
 from functools import cache
@@ -26,6 +26,7 @@ from typing import Any, cast
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import SPELLING_PARAMETER, VERSION_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Middleware, Service
@@ -98,15 +99,15 @@ class LegacyCallers:
             return cast("Res", await self._config(cast("Any", call)))
         return await self._about(call)
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    def stream(self, call: Call[Req, Res], /) -> Events:
         if call.context.origin.version != VERSION:
             recognised = self._recognised(call)
             if recognised is None:
                 return self._service.stream(call)
             call = recognised
         if call.operation is ops.SEND_STREAMING_MESSAGE:
-            return cast("AsyncGenerator[Res, None]", self._send_streaming(cast("Any", call)))
-        return cast("AsyncGenerator[Res, None]", self._subscribe(cast("Any", call)))
+            return self._send_streaming(cast("Any", call))
+        return self._subscribe(cast("Any", call))
 
     def _recognised(self, call: Call[Req, Res]) -> Call[Req, Res] | None:
         """The call as one of 0.1, if its caller is known to be of 0.1 by the name of the task."""
@@ -153,9 +154,7 @@ class LegacyCallers:
             response = hub.SendMessageResponse(task=task)
         return self._naming.named(sending.scope, sending.known(), response)
 
-    async def _send_streaming(
-        self, call: Call[hub.SendMessageRequest, Any]
-    ) -> AsyncGenerator[hub.StreamResponse, None]:
+    async def _send_streaming(self, call: Call[hub.SendMessageRequest, Any]) -> Events:
         sending = await self._begin(call)
         with sending:
             for request in sending.attempts():
@@ -164,10 +163,12 @@ class LegacyCallers:
                         self._service.stream(Call(call.operation, request, call.context))
                     ) as events:
                         async for event in events:
-                            sending.answered(event)
-                            for shown in self._naming.shown(sending.scope, sending.known(), event):
+                            sending.answered(event.message)
+                            for shown in _parts(
+                                event, self._naming.shown(sending.scope, sending.known(), event.message)
+                            ):
                                 yield shown
-                                if _is_final(shown):
+                                if _is_final(shown.message):
                                     return
                 except A2AError as error:
                     if not sending.may_retry(error, request):
@@ -223,15 +224,16 @@ class LegacyCallers:
         found = page.configs[0] if page.configs else hub.TaskPushNotificationConfig(task_id=name.task_id)
         return self._naming.named(scope, name, found)
 
-    async def _subscribe(self, call: Call[Any, Any]) -> AsyncGenerator[hub.StreamResponse, None]:
+    async def _subscribe(self, call: Call[Any, Any]) -> Events:
         scope, name = await self._name_in(call)
         try:
             async with aclosing(self._service.stream(_renamed(call, name))) as events:
                 async for event in events:
-                    self._learn(scope, name, task_of(event), context_of(event))
-                    for shown in self._naming.shown(scope, name, event):
+                    message = event.message
+                    self._learn(scope, name, task_of(message), context_of(message))
+                    for shown in _parts(event, self._naming.shown(scope, name, message)):
                         yield shown
-                        if _is_final(shown):
+                        if _is_final(shown.message):
                             return
         except A2AError as error:
             raise self._error(name, error) from None
@@ -405,3 +407,11 @@ def _is_final(event: hub.StreamResponse) -> bool:
         return False
     said = final_said(event.status_update)
     return event.status_update.status.state in FINAL if said is None else said
+
+
+def _parts(event: Event, shown: Iterable[hub.StreamResponse]) -> list[Event]:
+    """The updates that replace an event; the last one has its id."""
+    parts = [Event(update) for update in shown]
+    if parts:
+        parts[-1].id, parts[-1].gap = event.id, event.gap
+    return parts

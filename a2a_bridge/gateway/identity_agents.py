@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import uuid
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any, cast
 
@@ -23,6 +23,7 @@ from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Service
@@ -74,13 +75,13 @@ class LegacyAgent:
             response.id = cast("Any", call.request).id or response.id
         return response
 
-    async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    async def stream(self, call: Call[Req, Res], /) -> Events:
         if call.operation is ops.SEND_STREAMING_MESSAGE:
             call = await self._addressed(call)
         scope = scope_of(call.request, call.context)
         async with aclosing(self._service.stream(call)) as events:
             async for event in events:
-                await self._complete_event(scope, call, cast("Any", event))
+                await self._complete_event(scope, call, event.message)
                 yield event
 
     async def _addressed(self, call: Call[Any, Any]) -> Call[Any, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, cast
 
@@ -20,6 +20,7 @@ from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
+from a2a_bridge.core.event import Events
 from a2a_bridge.core.messages import is_terminal
 from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.paging import PageTokens
@@ -111,12 +112,12 @@ class _Polyfill:
         self._look_at(call, response)
         return response
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    def stream(self, call: Call[Req, Res], /) -> Events:
         if call.operation in self._lacking:
             return refused_stream(self._lacks(call.operation))
-        return cast("AsyncGenerator[Res, None]", self._stream(call))
+        return self._stream(call)
 
-    async def _stream(self, call: Call[Any, Any]) -> AsyncGenerator[hub.StreamResponse, None]:
+    async def _stream(self, call: Call[Any, Any]) -> Events:
         scope = visible_to(call.request, call.context) if self._index is not None else None
         limit = self._history_limit(call)
         older = call.context.origin.version in self._older
@@ -127,9 +128,9 @@ class _Polyfill:
         async with aclosing(source) as events:
             async for event in events:
                 if self._index is not None and scope is not None:
-                    self._index.note_event(scope, event)
-                if limit is not None and event.HasField("task"):
-                    _cut(event.task, limit)
+                    self._index.note_event(scope, event.message)
+                if limit is not None and event.message.HasField("task"):
+                    _cut(event.message.task, limit)
                 yield event
 
     def _look_at(self, call: Call[Any, Any], response: Any) -> None:

@@ -9,11 +9,12 @@ Rules for tenants (spec 3.2.3, 4.4.6):
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, invalid_params
+from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service, refused_stream
 
@@ -45,7 +46,7 @@ class Router:
         service, routed = self._route(call)
         return await service.unary(routed)
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    def stream(self, call: Call[Req, Res], /) -> Events:
         try:
             service, routed = self._route(call)
         except A2AError as error:

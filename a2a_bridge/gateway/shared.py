@@ -17,25 +17,24 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
 from a2a_bridge.bindings import IMPERSONAL
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
-    EVENT_PARAMETER,
     EXTENSIONS_PARAMETER,
     IN_PROCESS,
     LAST_EVENT_PARAMETER,
-    RESUME_PARAMETER,
     Call,
     CallContext,
 )
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import RUNNING, TERMINAL, task_id_of
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.resume import GAP, RESUME_URI, asked_after, counted_on, gap_of, mark_gap
+from a2a_bridge.core.resume import RESUME_URI, asked_after, counted_on, gap_of, is_gap, mark_gap
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service, refused_stream
 from a2a_bridge.dialects import older_versions
@@ -48,7 +47,7 @@ from a2a_bridge.dialects.marks import (
     synthesise,
     synthesised,
 )
-from a2a_bridge.gateway.feed import Events, ended_early
+from a2a_bridge.gateway.feed import ended_early
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.replay import Reader, ReplayOptions
 from a2a_bridge.gateway.shelf import Beginning, Key, Shelf, Stream
@@ -61,11 +60,10 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 class _Opened:
     """A caller's stream once it is known what it will be.
 
-    task: what to yield before anything else, under `task_id`. first: what to yield next, under its id. source: the agent's stream, to be passed on as it is.
+    task: what to yield before anything else, under `task_id`. first: what to yield next, under its id, maybe as a gap. source: the agent's stream, to be passed on as it is.
     reader: a place in a stream that is kept. resumed: whether it takes up an earlier one.
     """
 
-    reply: dict[str, str]
     first: hub.StreamResponse | None = None
     id: str = ""
     source: Events | None = None
@@ -74,6 +72,7 @@ class _Opened:
     resumed: bool = False
     task: hub.StreamResponse | None = None
     task_id: str = ""
+    gap: bool = False
 
 
 class Sharing:
@@ -124,13 +123,13 @@ class Sharing:
             self._shelf.over(response)
         return response
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    def stream(self, call: Call[Req, Res], /) -> Events:
         if call.operation is ops.SEND_STREAMING_MESSAGE:
             if (full := self._memory.refusal()) is not None:
                 return refused_stream(full)
-            return cast("AsyncGenerator[Res, None]", self._follow(cast("Any", call), self._sent))
+            return self._follow(cast("Any", call), self._sent)
         if call.operation is ops.SUBSCRIBE_TO_TASK:
-            return cast("AsyncGenerator[Res, None]", self._follow(cast("Any", call), self._subscribed))
+            return self._follow(cast("Any", call), self._subscribed)
         return self._service.stream(call)
 
     async def aclose(self) -> None:
@@ -143,24 +142,16 @@ class Sharing:
         self, call: Call[Any, Any], opening: Callable[[Call[Any, Any]], Awaitable[_Opened]]
     ) -> Events:
         opened = await opening(call)
-        reply = call.context.reply
         try:
             if opened.task is not None:
-                if opened.task_id:
-                    reply[EVENT_PARAMETER] = opened.task_id
-                yield opened.task
+                yield Event(opened.task, opened.task_id)
             if opened.first is not None:
-                if opened.id:
-                    reply[EVENT_PARAMETER] = opened.id
-                yield opened.first
+                yield Event(opened.first, opened.id, opened.gap)
             if opened.source is not None:
-                told = opened.reply
                 last = opened.first
                 async for event in opened.source:
-                    if EVENT_PARAMETER in told and (id_ := self._id(told)):
-                        reply[EVENT_PARAMETER] = id_
-                    last = event
-                    yield event
+                    last = event.message
+                    yield event if self._resumes or not event.id else Event(last, gap=event.gap)
                 if last is not None and self._ended_early(last):
                     yield await self._how_it_ended(call, task_id_of(last))
             if opened.stream is None or opened.reader is None:
@@ -179,12 +170,11 @@ class Sharing:
                     opened.stream.feed.context = self._travelling(call.context)
                     opened.stream.feed.start()
                     continue
-                for event in events:
+                for message in events:
                     reader.position += 1
-                    if closes and synthesised(event.status_update) == CLOSING:
+                    if closes and synthesised(message.status_update) == CLOSING:
                         return
-                    reply[EVENT_PARAMETER] = id_of(reader.position)
-                    yield event
+                    yield Event(message, id_of(reader.position), is_gap(message))
         finally:
             if opened.source is not None:
                 await opened.source.aclose()
@@ -199,7 +189,7 @@ class Sharing:
             return False
         return last.HasField("artifact_update") or _state_of(last) in RUNNING
 
-    async def _how_it_ended(self, call: Call[Any, Any], task_id: str) -> hub.StreamResponse:
+    async def _how_it_ended(self, call: Call[Any, Any], task_id: str) -> Event:
         """The task, if it is over; what it brought since the last event is not known. Raises UNAVAILABLE otherwise."""
         request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant)
         try:
@@ -208,19 +198,19 @@ class Sharing:
             raise ended_early() from error
         if task.status.state in RUNNING:
             raise ended_early()
-        return hub.StreamResponse(task=task)
+        return Event(hub.StreamResponse(task=task))
 
     # ------------------------------------------------------------------ how it begins
 
     async def _sent(self, call: Call[Any, Any]) -> _Opened:
         request: hub.SendMessageRequest = call.request
-        first, source, reply = await self._first(call, call.context)
-        if first is None:
-            return _Opened(reply)
-        id_ = self._id(reply)
+        event, source, reply = await self._first(call, call.context)
+        if event is None:
+            return _Opened()
+        first, id_ = event.message, self._id(event)
         task_id = task_id_of(first)
         if not task_id or first.HasField("message") or _state_of(first) in TERMINAL:
-            return _Opened(reply, first, id_, source)
+            return _Opened(first, id_, source, gap=event.gap)
         if first.HasField("task"):
             # What this caller did not want to see of the history, others may.
             complete = not request.configuration.HasField("history_length")
@@ -259,22 +249,20 @@ class Sharing:
 
     def _known(self, call: Call[Any, Any], key: Key, after: str) -> _Opened | None:
         """A place in a stream that is kept, if it has what is asked for."""
-        context = call.context
         stream = self._shelf.find(key)
         if stream is not None:
             place = stream.log.place(after) if after else None
             if place is not None:
-                return self._joined(call, stream, place, _Opened({}, id=after, resumed=True))
+                return self._joined(call, stream, place, _Opened(id=after, resumed=True))
             wanted = not after or self._unknown_to_agent(after)
             snapshot = stream.log.snapshot() if wanted and _joinable(stream) else None
             if snapshot is not None:
                 id_ = stream.log.id(stream.log.last)
                 if after:
                     mark_gap(snapshot, after, id_)
-                    context.reply[RESUME_PARAMETER] = GAP
                 elif self._older:
                     synthesise(snapshot, SNAPSHOT)
-                opened = _Opened({}, hub.StreamResponse(task=snapshot), id_)
+                opened = _Opened(hub.StreamResponse(task=snapshot), id_, gap=bool(after))
                 return self._joined(call, stream, stream.log.last, opened)
         return None
 
@@ -300,33 +288,34 @@ class Sharing:
             origin = IN_PROCESS if self._older else context.origin
             asked = context.replace(parameters=parameters, origin=origin)
         try:
-            first, source, reply = await self._first(call, asked)
+            event, source, reply = await self._first(call, asked)
         except A2AError as error:
             if not after or error.reason is not Reason.UNSUPPORTED_OPERATION:
                 raise
             return await self._ended(call, after, error)
-        if first is None:
-            return _Opened(reply)
-        id_ = self._id(reply)
+        if event is None:
+            return _Opened()
+        first, id_ = event.message, self._id(event)
         if task_id_of(first) != task_id or first.HasField("message"):
-            return _Opened(reply, first, id_, source)
-        if after and not ours and id_ and id_ == _following(after) and RESUME_PARAMETER not in reply:
+            return _Opened(first, id_, source, gap=event.gap)
+        if after and not ours and id_ and id_ == _following(after) and not event.gap:
             beginning = Beginning(None, id_, first, whole=False, history=False)
             return self._kept(call, task_id, beginning, first, source, reply)
-        if after:
-            context.reply[RESUME_PARAMETER] = GAP
         if not first.HasField("task"):
             task = await self._task_before(call, first)
             known = _empty(first) if task is None else task
             beginning = Beginning(known, id_, first, whole=task is not None, history=False)
-            return self._kept(call, task_id, beginning, first, source, reply, task)
+            opened = self._kept(call, task_id, beginning, first, source, reply, task)
+            opened.gap = bool(after)
+            return opened
         known = _unmarked(first.task)
         if _state_of(first) in TERMINAL:
             shown = _marked(first, known, after, id_) if after else first
-            return _Opened(reply, shown, id_, source)
+            return _Opened(shown, id_, source, gap=bool(after))
         opened = self._kept(call, task_id, Beginning(known, id_), first, source, reply)
         if after:
             opened.first = _marked(first, known, after, opened.id)
+            opened.gap = True
         return opened
 
     async def _ended(self, call: Call[Any, Any], after: str, refused: A2AError) -> _Opened:
@@ -336,17 +325,14 @@ class Sharing:
         if task.status.state not in TERMINAL:
             raise refused
         mark_gap(task, after, after)
-        call.context.reply[RESUME_PARAMETER] = GAP
-        return _Opened({}, hub.StreamResponse(task=task))
+        return _Opened(hub.StreamResponse(task=task), gap=True)
 
     async def _first(
         self, call: Call[Any, Any], context: CallContext
-    ) -> tuple[hub.StreamResponse | None, Events, dict[str, str]]:
+    ) -> tuple[Event | None, Events, dict[str, str]]:
         """The first event of the agent's stream, the rest, and what comes with it; None when it is empty."""
         reply: dict[str, str] = {}
-        source = cast(
-            "Events", self._service.stream(Call(call.operation, call.request, context.replace(reply=reply)))
-        )
+        source = self._service.stream(Call(call.operation, call.request, context.replace(reply=reply)))
         try:
             return await anext(source), source, reply
         except StopAsyncIteration:
@@ -368,10 +354,9 @@ class Sharing:
             return None
         return await task_before(self._service, call, first, BEGINNING)
 
-    def _id(self, reply: dict[str, str]) -> str:
-        """Takes the agent's id of an event; empty where it gives none that can be gone on after."""
-        id_ = reply.pop(EVENT_PARAMETER, "")
-        return id_ if self._resumes else ""
+    def _id(self, event: Event) -> str:
+        """The agent's id of an event; empty where it gives none that can be gone on after."""
+        return event.id if self._resumes else ""
 
     def _unknown_to_agent(self, id_: str) -> bool:
         """Whether the agent cannot go on after an id."""
@@ -394,14 +379,14 @@ class Sharing:
         )
         before = hub.StreamResponse(task=task) if task is not None else None
         if stream is None:
-            return _Opened(reply, first, beginning.id, source, task=before)
+            return _Opened(first, beginning.id, source, task=before)
         # Agents may number from 0 on; then there is no id before the first.
         before_id = stream.log.id(stream.log.base) if stream.log.base >= 0 else ""
         stream.extensions = reply.get(EXTENSIONS_PARAMETER, "")
         reader = self._shelf.join(stream, stream.log.last)
-        stream.feed.start(source, reply)
+        stream.feed.start(source)
         id_ = stream.log.id(stream.log.last)
-        return _Opened(reply, first, id_, None, stream, reader, task=before, task_id=before_id)
+        return _Opened(first, id_, None, stream, reader, task=before, task_id=before_id)
 
     def _joined(self, call: Call[Any, Any], stream: Stream, place: int, opened: _Opened) -> _Opened:
         context = call.context
@@ -438,9 +423,7 @@ def _answer(context: CallContext, reply: dict[str, str]) -> None:
     told = context.reply
     # What was confirmed in the agent's name; it says itself which extensions it activates.
     told.pop(EXTENSIONS_PARAMETER, None)
-    for name, value in reply.items():
-        if name != EVENT_PARAMETER:
-            told[name] = value
+    told.update(reply)
     if context.parameters and RESUME_URI in context.extensions:
         confirmed = told.get(EXTENSIONS_PARAMETER, "")
         if RESUME_URI not in confirmed:

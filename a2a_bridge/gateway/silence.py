@@ -12,11 +12,11 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 
 from a2a_bridge.bounded import answered, streamed
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
 
@@ -34,7 +34,7 @@ class SilenceLimit:
     async def unary(self, call: Call[Req, Res], /) -> Res:
         return await answered(self._service.unary(call), self._bound(), self._silent)
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    def stream(self, call: Call[Req, Res], /) -> Events:
         return streamed(self._service.stream(call), self._bound, self._silent)
 
     def _bound(self) -> asyncio.Timeout:

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import EVENT_PARAMETER, Call
+from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import is_terminal
 from a2a_bridge.core.resume import asked_after, event_id, number_of
 from a2a_bridge.core.service import Service
@@ -38,41 +38,35 @@ _UPDATES = ("status_update", "artifact_update")
 
 async def begun_by_a_task(
     service: Service, call: Call[Any, Any], is_final: Finality, *, refuses_ended: bool = True
-) -> AsyncGenerator[hub.StreamResponse, None]:
+) -> Events:
     """The stream of a call, which `service` answers in 0.x ways. refuses_ended: see rule 4."""
     subscribes = call.operation is ops.SUBSCRIBE_TO_TASK
     resumes = subscribes and bool(asked_after(call.context))
     if subscribes and not resumes and refuses_ended:
         await _check_running(service, call)
-    reply = call.context.reply
     begun = False
     async with aclosing(service.stream(call)) as events:
         async for event in events:
-            which = event.WhichOneof("payload")
-            if which == "status_update" and synthesised(event.status_update) == CLOSING:
-                reply.pop(EVENT_PARAMETER, None)
+            message = event.message
+            which = message.WhichOneof("payload")
+            if which == "status_update" and synthesised(message.status_update) == CLOSING:
                 return
             # An agent that gives ids has gone on where it was asked to.
-            if not begun and which in _UPDATES and not (resumes and EVENT_PARAMETER in reply):
-                id_ = reply.pop(EVENT_PARAMETER, None)
-                snapshot = hub.StreamResponse(task=await task_before(service, call, event, SNAPSHOT))
-                if before := _before(id_):
-                    reply[EVENT_PARAMETER] = before
-                yield snapshot
-                if id_ is not None:
-                    reply[EVENT_PARAMETER] = id_
+            if not begun and which in _UPDATES and not (resumes and event.id):
+                task = await task_before(service, call, message, SNAPSHOT)
+                yield Event(hub.StreamResponse(task=task), _before(event.id))
             begun = True
             yield event
-            if which == "status_update" and is_final(event.status_update):
+            if which == "status_update" and is_final(message.status_update):
                 return
     if resumes and not begun and refuses_ended:
         # Whoever cannot resume says nothing of a task that has ended, which is not the same as nothing left.
         await _check_running(service, call)
 
 
-def _before(id_: str | None) -> str:
+def _before(id_: str) -> str:
     """The id of a snapshot that holds all before an event; empty when that cannot be told."""
-    if id_ is None:
+    if not id_:
         return ""
     epoch, _, _ = id_.rpartition("-")
     number = number_of(id_, epoch)

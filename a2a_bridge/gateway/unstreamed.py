@@ -13,13 +13,13 @@ that it streams).
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -37,12 +37,12 @@ class Unstreamed:
     async def unary(self, call: Call[Req, Res], /) -> Res:
         return await self._service.unary(call)
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    def stream(self, call: Call[Req, Res], /) -> Events:
         if call.operation is not ops.SEND_STREAMING_MESSAGE:
             return self._service.stream(call)
-        return cast("AsyncGenerator[Res, None]", self._stream(call))
+        return self._stream(call)
 
-    async def _stream(self, call: Call[Any, Any]) -> AsyncGenerator[hub.StreamResponse, None]:
+    async def _stream(self, call: Call[Any, Any]) -> Events:
         if self._streams:
             begun = False
             try:
@@ -66,7 +66,7 @@ class Unstreamed:
             return
         yield await self._sent(call)
 
-    async def _sent(self, call: Call[Any, Any]) -> hub.StreamResponse:
+    async def _sent(self, call: Call[Any, Any]) -> Event:
         request = call.request
         if request.configuration.return_immediately:
             # It means nothing to a stream, which shows the end of the task.
@@ -75,8 +75,8 @@ class Unstreamed:
             request.configuration.return_immediately = False
         answer = await self._service.unary(Call(ops.SEND_MESSAGE, request, call.context))
         if answer.HasField("message"):
-            return hub.StreamResponse(message=answer.message)
-        return hub.StreamResponse(task=answer.task)
+            return Event(hub.StreamResponse(message=answer.message))
+        return Event(hub.StreamResponse(task=answer.task))
 
 
 def _refuses_streams(error: A2AError) -> bool:

@@ -18,7 +18,7 @@ import hmac
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, cast
@@ -26,6 +26,7 @@ from typing import Any, cast
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, invalid_params
+from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service
@@ -397,12 +398,12 @@ class _Relaying:
             await self._relay.forget(gone)
         return cast("Res", response)
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    def stream(self, call: Call[Req, Res], /) -> Events:
         if call.operation is not ops.SEND_STREAMING_MESSAGE or not _has_config(call):
             return self._service.stream(call)
         return self._stream(call)
 
-    async def _stream(self, call: Call[Req, Res]) -> AsyncGenerator[Res, None]:
+    async def _stream(self, call: Call[Req, Res]) -> Events:
         async with aclosing(self._service.stream(await self._inline(call))) as events:
             async for event in events:
                 yield event

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator
 from typing import Any
 
-from a2a_bridge.core.call import EVENT_PARAMETER, CallContext, left_out
+from a2a_bridge.core.call import CallContext, left_out
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, invalid_params, task_not_found
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import asked_after, event_id, number_of
 from a2a_bridge.hosting.agent_view import for_agent
@@ -170,7 +170,7 @@ class Engine:
 
     async def send_streaming_message(
         self, request: hub.SendMessageRequest, context: CallContext, /
-    ) -> AsyncGenerator[hub.StreamResponse, None]:
+    ) -> Events:
         """Spec 3.1.2. One message, or the task and then its events until it ends or asks for input."""
         self._require_streaming()
         limit = history_limit(request.configuration, "configuration.historyLength")
@@ -181,12 +181,12 @@ class Engine:
             await self._sending.check(request)
         if self._reply is not None and not request.message.task_id:
             direct = await self._direct(self._reply, request, context)
-            yield hub.StreamResponse(message=direct.message)
+            yield Event(hub.StreamResponse(message=direct.message))
             return
         try:
             accepted = await self._work_on(request, context, Wants.STREAM)
         except AlreadySentError as known:
-            async for event in self._shown_before(known, scope_of(request, context), context):
+            async for event in self._shown_before(known, scope_of(request, context)):
                 yield event if limit is None else with_history(event, limit)
             return
         except NotOwnerError as other:
@@ -201,17 +201,16 @@ class Engine:
         try:
             answer = await self._answer(accepted, request, context)
             if answer is not None:
-                yield hub.StreamResponse(message=answer.message)
+                yield Event(hub.StreamResponse(message=answer.message))
                 return
             if snapshot is not None:
                 await accepted.execution.settled()
                 cut_history(snapshot.task, limit)
-                context.reply[EVENT_PARAMETER] = event_id(snapshot.last)
                 asked = accepted.asked
-                yield hub.StreamResponse(task=snapshot.task)
+                yield Event(hub.StreamResponse(task=snapshot.task), event_id(snapshot.last))
                 if asked:
                     return
-            async for event in reading.events(context, accepted.ticket):
+            async for event in reading.events(accepted.ticket):
                 yield event if limit is None else with_history(event, limit)
         finally:
             reading.close()
@@ -286,21 +285,18 @@ class Engine:
             task = (await self._readers.outcome(scope, known.shown)).task
         return hub.SendMessageResponse(task=task)
 
-    async def _shown_before(
-        self, known: AlreadySentError, scope: Scope, context: CallContext
-    ) -> AsyncGenerator[hub.StreamResponse, None]:
+    async def _shown_before(self, known: AlreadySentError, scope: Scope) -> Events:
         """The stream of a message that was worked on before: its answer, or its task and what follows."""
         if known.shown is None:
             if known.answer is not None:
-                yield hub.StreamResponse(message=known.answer.message)
+                yield Event(hub.StreamResponse(message=known.answer.message))
             return
         task, last = known.shown
         reading = self._readers.begin(scope, task.id, last)
         try:
-            context.reply[EVENT_PARAMETER] = event_id(last)
-            yield hub.StreamResponse(task=task)
+            yield Event(hub.StreamResponse(task=task), event_id(last))
             if task.status.state not in AT_REST:
-                async for event in reading.events(context, None):
+                async for event in reading.events(None):
                     yield event
         finally:
             reading.close()
@@ -367,9 +363,7 @@ class Engine:
         finally:
             execution.leave()
 
-    async def subscribe_to_task(
-        self, request: hub.SubscribeToTaskRequest, context: CallContext, /
-    ) -> AsyncGenerator[hub.StreamResponse, None]:
+    async def subscribe_to_task(self, request: hub.SubscribeToTaskRequest, context: CallContext, /) -> Events:
         """Spec 3.1.6. A snapshot, then every event until the task ends or asks for input.
 
         A caller that names the last event it had (see `core.resume`) gets what followed instead, also of a task that
@@ -393,9 +387,8 @@ class Engine:
             reading = self._readers.begin(scope, request.id, last)
         try:
             if not asked:
-                context.reply[EVENT_PARAMETER] = event_id(last)
-                yield hub.StreamResponse(task=task)
-            async for event in reading.events(context, None):
+                yield Event(hub.StreamResponse(task=task), event_id(last))
+            async for event in reading.events(None):
                 yield event
         finally:
             reading.close()

@@ -10,12 +10,12 @@ Rules:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
-from a2a_bridge.core.call import EVENT_PARAMETER, RESUME_PARAMETER, CallContext
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import TERMINAL
-from a2a_bridge.core.resume import GAP, event_id, mark_gap
+from a2a_bridge.core.resume import event_id, mark_gap
 from a2a_bridge.hosting.ports import GapError, Scope, Store, Subscription
 from a2a_bridge.hosting.views import AT_REST, QueuePosition, rests, state_of
 from a2a_bridge.hosting.working_copy import Shown
@@ -83,46 +83,36 @@ class EventReader:
         self._asked = asked
         self._subscription = None if after is None else readers.listen(task_id, after)
 
-    async def events(
-        self, context: CallContext, ticket: QueuePosition | None
-    ) -> AsyncGenerator[hub.StreamResponse, None]:
-        """What follows, to the event that ends the task or asks for input; the id of each goes into `context.reply`.
+    async def events(self, ticket: QueuePosition | None) -> Events:
+        """What follows, to the event that ends the task or asks for input.
 
         ticket: of the message whose run is followed, if any.
         """
-        reply = context.reply
-        try:
-            while True:
-                subscription = self._subscription
-                try:
-                    while subscription is not None and (events := await subscription.take()):
-                        number = subscription.position
-                        for event in events:
-                            number += 1
-                            reply[EVENT_PARAMETER] = str(number)
-                            yield event
-                            if rests(event, number, ticket) and (
-                                ticket is not None or await self._is_last(event, number)
-                            ):
-                                return
-                        self._asked = str(number)
-                    if subscription is not None:
-                        return
-                except GapError:
-                    self.close()
-                task, last = await self._readers.shown(self._scope, self._task_id)
-                mark_gap(task, self._asked, event_id(last))
-                reply[RESUME_PARAMETER] = GAP
-                reply[EVENT_PARAMETER] = event_id(last)
-                ended = task.status.state in TERMINAL
-                yield hub.StreamResponse(task=task)
-                if ended:
+        while True:
+            subscription = self._subscription
+            try:
+                while subscription is not None and (events := await subscription.take()):
+                    number = subscription.position
+                    for event in events:
+                        number += 1
+                        yield Event(event, str(number))
+                        if rests(event, number, ticket) and (
+                            ticket is not None or await self._is_last(event, number)
+                        ):
+                            return
+                    self._asked = str(number)
+                if subscription is not None:
                     return
-                self._asked = event_id(last)
-                self._subscription = self._readers.listen(self._task_id, last)
-        except A2AError:
-            reply.pop(EVENT_PARAMETER, None)
-            raise
+            except GapError:
+                self.close()
+            task, last = await self._readers.shown(self._scope, self._task_id)
+            mark_gap(task, self._asked, event_id(last))
+            ended = task.status.state in TERMINAL
+            yield Event(hub.StreamResponse(task=task), event_id(last), gap=True)
+            if ended:
+                return
+            self._asked = event_id(last)
+            self._subscription = self._readers.listen(self._task_id, last)
 
     async def _is_last(self, event: hub.StreamResponse, number: int) -> bool:
         """Whether an event that rests is the task's last one. A question that was answered since is not."""

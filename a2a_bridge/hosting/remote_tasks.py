@@ -9,10 +9,10 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
-from a2a_bridge.core.call import EVENT_PARAMETER, CallContext
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.resume import event_id, number_of
 from a2a_bridge.hosting.executions import NotOwnerError
 from a2a_bridge.hosting.ports import OwnerLostError, scope_of
@@ -68,24 +68,22 @@ class RemoteTasks:
 
     async def stream(
         self, other: NotOwnerError, request: hub.SendMessageRequest, context: CallContext
-    ) -> AsyncGenerator[hub.StreamResponse, None]:
+    ) -> Events:
         """The same, and the events from there on, read here."""
         if not request.message.task_id:
             raise other
         shown, place, streamed = await self._streamed(other, request, context)
         reading = self._readers.begin(scope_of(request, context), shown.task.id, shown.last)
         try:
-            context.reply[EVENT_PARAMETER] = event_id(shown.last)
-            yield hub.StreamResponse(task=shown.task)
+            yield Event(hub.StreamResponse(task=shown.task), event_id(shown.last))
             if place is None and shown.task.status.state in AT_REST:
                 return
-            async for event in reading.events(context, place):
-                number = number_of(context.reply.get(EVENT_PARAMETER, "")) or 0
+            async for event in reading.events(place):
                 yield event
                 if (
                     streamed is not None
-                    and state_of(event) == hub.TASK_STATE_INPUT_REQUIRED
-                    and not await self._replica_calls.waits(streamed, number)
+                    and state_of(event.message) == hub.TASK_STATE_INPUT_REQUIRED
+                    and not await self._replica_calls.waits(streamed, number_of(event.id) or 0)
                 ):
                     return
         finally:

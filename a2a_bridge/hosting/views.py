@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from a2a_bridge.core.errors import invalid_params
+from a2a_bridge.core.event import Event
 from a2a_bridge.core.messages import INTERRUPTED, TERMINAL
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -60,11 +61,11 @@ def cut_history(task: hub.Task, limit: int | None) -> None:
         del task.history[: len(task.history) - limit]
 
 
-def with_history(event: hub.StreamResponse, limit: int) -> hub.StreamResponse:
+def with_history(event: Event, limit: int) -> Event:
     """The event with less history: a copy, if it has any, because subscribers share events."""
-    if not event.HasField("task"):
+    if not event.message.HasField("task"):
         return event
     copy = hub.StreamResponse()
-    copy.CopyFrom(event)
+    copy.CopyFrom(event.message)
     cut_history(copy.task, limit)
-    return copy
+    return Event(copy, event.id, event.gap)

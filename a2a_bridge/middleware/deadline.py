@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from functools import partial
 from time import monotonic
 
 from a2a_bridge.bounded import answered, streamed
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service
 
@@ -33,7 +33,7 @@ class _Deadline:
         bound = _until(limit)
         return await answered(self._service.unary(call), bound, _exceeded)
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    def stream(self, call: Call[Req, Res], /) -> Events:
         if call.context.deadline is None:
             return self._service.stream(call)
         return streamed(self._service.stream(call), partial(_until, call.context.deadline), _exceeded)

@@ -5,11 +5,11 @@ It activates nothing itself: an executor reads `context.extensions`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD, Req, Res
 from a2a_bridge.core.service import Middleware, Service, refused_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -41,7 +41,7 @@ class _Extensions:
             raise refusal
         return await self._service.unary(call)
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    def stream(self, call: Call[Req, Res], /) -> Events:
         refusal = self._negotiate(call)
         return self._service.stream(call) if refusal is None else refused_stream(refusal)
 

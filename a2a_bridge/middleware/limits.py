@@ -10,12 +10,12 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
+from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service, refused_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -64,7 +64,7 @@ class _Limits:
         finally:
             self._calls.give_back(name)
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    def stream(self, call: Call[Req, Res], /) -> Events:
         try:
             self._check(call.request)
             name = self._streams.take(call)
@@ -108,10 +108,10 @@ class _Allowance:
             del self._running[name]
 
 
-class _Counted(AsyncGenerator[Res, None]):
+class _Counted(Events):
     """A stream that gives its place back when it is closed. Its events pass without a frame of their own."""
 
-    def __init__(self, events: AsyncGenerator[Res, None], allowance: _Allowance, name: str) -> None:
+    def __init__(self, events: Events, allowance: _Allowance, name: str) -> None:
         self._events = events
         self._allowance: _Allowance | None = allowance
         self._name = name

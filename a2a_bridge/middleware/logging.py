@@ -6,13 +6,14 @@ No content, ever: nothing that a caller or an agent has written, apart from task
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from time import perf_counter
 from typing import Any
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -55,19 +56,19 @@ class _AccessLog:
             line.write()
         return response
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    def stream(self, call: Call[Req, Res], /) -> Events:
         if not _log.isEnabledFor(logging.INFO):
             return self._service.stream(call)
         return self._logged(call)
 
-    async def _logged(self, call: Call[Req, Res]) -> AsyncGenerator[Res, None]:
+    async def _logged(self, call: Call[Req, Res]) -> Events:
         line = _Line(call, self._clock)
         count = 0
         try:
             async with aclosing(self._service.stream(call)) as events:
                 async for event in events:
                     count += 1
-                    line.saw(event)
+                    line.saw(event.message)
                     yield event
             line.outcome = "ok"
         except Exception as error:

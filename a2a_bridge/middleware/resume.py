@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import cast
 
 from a2a_bridge.core.call import Call
+from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD, Req, Res
 from a2a_bridge.core.resume import offer_resume
 from a2a_bridge.core.service import Service
@@ -24,5 +24,5 @@ class OffersResume:
             return cast("Res", offer_resume(response))
         return response
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    def stream(self, call: Call[Req, Res], /) -> Events:
         return self._service.stream(call)

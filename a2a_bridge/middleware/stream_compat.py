@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import Iterable
 from contextlib import aclosing
 from typing import Any, cast
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import asked_after
@@ -82,41 +83,42 @@ class _OlderCallers:
                 return cast("Res", await self._first_config(call))
         return await self._service.unary(call)
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    def stream(self, call: Call[Req, Res], /) -> Events:
         origin = call.context.origin
         bindings = self._older.get(origin.version)
         if bindings is None:
             return self._service.stream(call)
         is_final = bindings.get(origin.binding, by_state)
-        return cast("AsyncGenerator[Res, None]", self._ending_final(call, is_final))
+        return self._ending_final(call, is_final)
 
-    async def _ending_final(
-        self, call: Call[Any, Any], is_final: Finality
-    ) -> AsyncGenerator[hub.StreamResponse, None]:
+    async def _ending_final(self, call: Call[Any, Any], is_final: Finality) -> Events:
         known = _LastKnown(call.request)
         resumed = call.operation is ops.SUBSCRIBE_TO_TASK and bool(asked_after(call.context))
         replayed = resumed
         subscribed = call.operation is ops.SUBSCRIBE_TO_TASK
         async with aclosing(self._service.stream(call)) as events:
             async for event in events:
-                which = known.note(event)
+                message = event.message
+                which = known.note(message)
                 resumed = False
-                if which == "task" and not subscribed and synthesised(event.task) == SNAPSHOT:
+                if which == "task" and not subscribed and synthesised(message.task) == SNAPSHOT:
                     continue
-                if which == "status_update" and event.status_update.status.state in TERMINAL:
+                if which == "status_update" and message.status_update.status.state in TERMINAL:
                     yield _final(event, is_final)
                     return
-                if which == "status_update" and is_final(event.status_update):
-                    if not replayed or await self._is_current(call, event.status_update):
+                if which == "status_update" and is_final(message.status_update):
+                    if not replayed or await self._is_current(call, message.status_update):
                         yield event
                         return
-                    passed = hub.StreamResponse(status_update=event.status_update)
+                    # A copy: the event is shared with other readers.
+                    passed = hub.StreamResponse(status_update=message.status_update)
                     say_final(passed.status_update, False)
-                    event = passed  # noqa: PLW2901  shared with other readers
+                    yield Event(passed, event.id)
+                    continue
                 yield event
         # Whoever has seen the last event has seen that it is final: after it there is nothing to say.
         if known.spoke_of_task and not resumed:
-            yield hub.StreamResponse(status_update=await self._closing(call, known, is_final))
+            yield Event(hub.StreamResponse(status_update=await self._closing(call, known, is_final)))
 
     async def _closing(
         self, call: Call[Any, Any], known: _LastKnown, is_final: Finality
@@ -191,14 +193,14 @@ class _OlderCallers:
         raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
 
 
-def _final(event: hub.StreamResponse, is_final: Finality) -> hub.StreamResponse:
+def _final(event: Event, is_final: Finality) -> Event:
     """A terminal status as one that says that it is final: a copy where it does not, because it has other readers."""
-    if is_final(event.status_update):
+    if is_final(event.message.status_update):
         return event
-    said = hub.StreamResponse(status_update=without_final(event.status_update))
+    said = hub.StreamResponse(status_update=without_final(event.message.status_update))
     if not is_final(said.status_update):
         say_final(said.status_update, True)
-    return said
+    return Event(said, event.id)
 
 
 class _LastKnown:

@@ -8,7 +8,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from time import time
@@ -16,6 +16,7 @@ from typing import Any
 
 from a2a_bridge.codec import JsonObject
 from a2a_bridge.core.call import Call
+from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.peers import UNKNOWN, USER_AGENT, caller
@@ -145,7 +146,7 @@ class _Counted:
             self._table.count(call, failed=failed)
         return response
 
-    async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    async def stream(self, call: Call[Req, Res], /) -> Events:
         failed = True
         try:
             async with aclosing(self._service.stream(call)) as events:

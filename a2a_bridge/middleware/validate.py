@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from a2a_bridge.codec import missing_required
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import missing_members
+from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service, refused_stream
 from a2a_bridge.dialects import KNOWN, Dialect, older_versions
@@ -41,7 +42,7 @@ class _Validate:
             raise missing_members(missing)
         return await self._service.unary(call)
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    def stream(self, call: Call[Req, Res], /) -> Events:
         missing = self._missing(call)
         if missing:
             return refused_stream(missing_members(missing))

@@ -23,8 +23,9 @@ from google.protobuf.message import Message
 
 from a2a_bridge.bindings import Binding, DialOptions, Host, HostOptions, ListenAddress
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import EVENT_PARAMETER, LAST_EVENT_PARAMETER, Call, CallContext
+from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.dialects.residue import KEY
@@ -333,7 +334,7 @@ class BindingContract(ServiceContract):
         probe.on_unary = answering(full(hub.Task))
         call = Call(ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest), CallContext())
         async with asyncio.timeout(4 * PATIENCE), aclosing(near.stream(call)) as events:
-            assert await anext(events) == event
+            assert (await anext(events)).message == event
             # Each call gives the producer its turns; a server that buffers would finish meanwhile.
             for _ in range(300):
                 await invoke(near, ops.GET_TASK, hub.GetTaskRequest(id="t"))
@@ -341,7 +342,7 @@ class BindingContract(ServiceContract):
             read = 1
             async for got in events:
                 read += 1
-                assert len(got.message.parts) == 1
+                assert len(got.message.message.parts) == 1
         assert read == produced == STREAM_BYTES // EVENT_BYTES
 
     async def test_a_fast_producer_starves_nobody(self, near: Service, probe: Probe) -> None:
@@ -419,22 +420,22 @@ class BindingContract(ServiceContract):
     async def test_events_go_with_their_ids(self, near: Service, probe: Probe, epoch: str) -> None:
         sent = [f"{epoch}{number}" for number in range(8, 12)]
 
-        async def stream(call: Call[Any, Any]) -> AsyncGenerator[Any, None]:
+        async def stream(_: Call[Any, Any]) -> Events:
             for id_ in sent:
-                call.context.reply[EVENT_PARAMETER] = id_
-                yield full(hub.StreamResponse)
+                yield Event(full(hub.StreamResponse), id_)
 
         probe.on_stream = stream
         call = Call(ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest), CallContext())
         async with asyncio.timeout(PATIENCE), aclosing(near.stream(call)) as events:
-            got = [call.context.reply.get(EVENT_PARAMETER) async for _ in events]
-        assert got == (sent if self.numbered else [None] * len(sent))
+            got = [event.id async for event in events]
+        assert got == (sent if self.numbered else [""] * len(sent))
 
     async def test_a_stream_without_ids_shows_none(self, near: Service, probe: Probe) -> None:
         probe.on_stream = yielding(full(hub.StreamResponse), full(hub.StreamResponse))
-        context = CallContext()
-        await invoke(near, ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest), context)
-        assert EVENT_PARAMETER not in context.reply
+        call = Call(ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest), CallContext())
+        async with asyncio.timeout(PATIENCE), aclosing(near.stream(call)) as events:
+            assert [event.id async for event in events] == ["", ""]
+        assert call.context.reply == {}
 
     async def test_a_subscription_says_after_which_event(self, near: Service, probe: Probe) -> None:
         if not self.numbered:

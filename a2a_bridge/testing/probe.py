@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 from a2a_bridge.core.call import Call
+from a2a_bridge.core.event import Event, Events
 
 OnUnary = Callable[[Call[Any, Any]], Awaitable[Any]]
 OnStream = Callable[[Call[Any, Any]], AsyncGenerator[Any, None]]
@@ -15,6 +16,8 @@ OnStream = Callable[[Call[Any, Any]], AsyncGenerator[Any, None]]
 
 class Probe:
     """Set `on_unary` and `on_stream` to what calls should do; `answering` and `yielding` make simple ones.
+
+    `on_stream` yields events, or messages where no ids are needed.
 
     calls: every call in order of arrival. cancelled: how many ended by cancellation or by being closed early.
     """
@@ -43,12 +46,12 @@ class Probe:
             self._running -= 1
             self._tell()
 
-    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+    async def stream(self, call: Call[Any, Any], /) -> Events:
         self._enter(call)
         try:
             async with aclosing(self.on_stream(call)) as events:
                 async for event in events:
-                    yield event
+                    yield event if isinstance(event, Event) else Event(event)
         except (asyncio.CancelledError, GeneratorExit):
             self.cancelled += 1
             raise

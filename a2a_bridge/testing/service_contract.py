@@ -60,7 +60,7 @@ async def invoke(
     *,
     got: list[Any] | None = None,
 ) -> Any:
-    """Makes a call of either sort; the answer, or the list of events, which `got` has also after an error."""
+    """Makes a call of either sort; the answer, or the list of messages, which `got` has also after an error."""
     call = Call(operation, request, context or CallContext())
     events = [] if got is None else got
     async with asyncio.timeout(PATIENCE):
@@ -68,7 +68,7 @@ async def invoke(
             return await service.unary(call)
         async with aclosing(service.stream(call)) as stream:
             async for event in stream:
-                events.append(event)
+                events.append(event.message)
     return events
 
 
@@ -171,7 +171,7 @@ class ServiceContract:
         probe.on_stream = holding(first)
         call = Call(ops.SEND_STREAMING_MESSAGE, full(hub.SendMessageRequest), CallContext())
         async with asyncio.timeout(PATIENCE), aclosing(near.stream(call)) as events:
-            assert await anext(events) == first
+            assert (await anext(events)).message == first
 
     @pytest.mark.parametrize("task_id", AWKWARD_IDS)
     async def test_any_id_arrives(self, near: Service, probe: Probe, task_id: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ import uvicorn
 
 from a2a_bridge.bindings import DialOptions, HostOptions, asgi_host, find, grpc_attach
 from a2a_bridge.core.call import Call
+from a2a_bridge.core.event import Events
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -37,7 +38,7 @@ class Switch:
     async def unary(self, call: Call[Any, Any], /) -> Any:
         return await self.target.unary(call)
 
-    def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+    def stream(self, call: Call[Any, Any], /) -> Events:
         return self.target.stream(call)
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.event import Events
 from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
 
 CALL: Call[Any, Any] = Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), CallContext())
+MESSAGES = [hub.StreamResponse(task=hub.Task(id=name)) for name in "ab"]
 
 
 def marking(name: str, notes: list[str]) -> Middleware:
@@ -27,7 +28,7 @@ def marking(name: str, notes: list[str]) -> Middleware:
             notes.append(f"{name} out")
             return answer
 
-        async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+        async def stream(self, call: Call[Any, Any], /) -> Events:
             notes.append(f"{name} in")
             async for event in self._service.stream(call):
                 yield event
@@ -41,10 +42,10 @@ async def test_the_first_listed_acts_first(streaming: bool) -> None:
     notes: list[str] = []
     probe = Probe()
     probe.on_unary = answering("answer")
-    probe.on_stream = yielding("a", "b")
+    probe.on_stream = yielding(*MESSAGES)
     service = compose(probe, marking("one", notes), marking("two", notes))
     if streaming:
-        assert [event async for event in service.stream(CALL)] == ["a", "b"]
+        assert [event.message async for event in service.stream(CALL)] == MESSAGES
     else:
         assert await service.unary(CALL) == "answer"
     assert notes == ["one in", "two in", "two out", "one out"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 import pytest
 
@@ -12,6 +12,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import METHODS, A2AService, Client, service_of
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.hosting import Engine
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import EchoAgent
@@ -64,7 +65,8 @@ def test_methods_take_and_give_what_their_operation_does(operation: ops.Operatio
     assert hints["context"] is CallContext
     given = hints["return"]
     if isinstance(operation, ops.Streaming):
-        assert given == AsyncGenerator[operation.response, None]
+        assert operation.response is hub.StreamResponse
+        assert given == Events
         assert not inspect.iscoroutinefunction(method)
     else:
         assert given is operation.response
@@ -82,7 +84,7 @@ class Recorder:
     def __getattr__(self, name: str) -> Any:
         def streaming(request: Any, context: CallContext) -> Any:
             async def events() -> AsyncGenerator[Any, None]:
-                yield name, request, context
+                yield Event(cast("Any", (name, request, context)))
 
             return events()
 

@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 from a2a_bridge import connect
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cards import interface
+from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client
-from a2a_bridge.core.call import EVENT_PARAMETER, LAST_EVENT_PARAMETER, RESUME_PARAMETER, CallContext
+from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Event
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.durability.serving import Served
 from tests.interop.sdk_client import sdk_client
@@ -49,21 +51,22 @@ class Caller:
     async def stream(
         self, text: str, message_id: str, *, task_id: str = "", webhook: str = ""
     ) -> AsyncGenerator[Shown, None]:
-        context = CallContext()
         asked = request(text, message_id, task_id, webhook=webhook)
-        async with aclosing(self.client.send_streaming_message(asked, context)) as events:
+        call = Call(ops.SEND_STREAMING_MESSAGE, asked, CallContext())
+        async with aclosing(self.client.service.stream(call)) as events:
             async for event in events:
-                yield Shown(event, self._number(context))
+                yield Shown(event.message, self._number(event))
 
     async def subscribe(self, task_id: str, after: int | None = None) -> AsyncGenerator[Shown, None]:
         """after: resumes after the event of that number; begins with a snapshot else. Raises LookupError at a gap."""
         context = CallContext(parameters={} if after is None else {LAST_EVENT_PARAMETER: str(after)})
         asked = hub.SubscribeToTaskRequest(id=task_id)
-        async with aclosing(self.client.subscribe_to_task(asked, context)) as events:
+        call = Call(ops.SUBSCRIBE_TO_TASK, asked, context)
+        async with aclosing(self.client.service.stream(call)) as events:
             async for event in events:
-                if after is not None and RESUME_PARAMETER in context.reply:
+                if after is not None and event.gap:
                     raise LookupError(f"events of {task_id} after {after} are not kept")
-                yield Shown(event, self._number(context))
+                yield Shown(event.message, self._number(event))
 
     async def get(self, task_id: str) -> hub.Task:
         return await self.client.get_task(hub.GetTaskRequest(id=task_id))
@@ -76,11 +79,8 @@ class Caller:
         asked = hub.ListTasksRequest(status=state, page_size=size, include_artifacts=True)
         return list((await self.client.list_tasks(asked)).tasks)
 
-    def _number(self, context: CallContext) -> int:
-        if not self.numbers:
-            return 0
-        found = context.reply.get(EVENT_PARAMETER, "")
-        return int(found.rpartition("-")[2]) if found else 0
+    def _number(self, event: Event) -> int:
+        return int(event.id.rpartition("-")[2]) if self.numbers and event.id else 0
 
 
 def request(

@@ -14,6 +14,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import Reason
+from a2a_bridge.core.event import messages_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.strategies import json_values, messages
 from tests.equivalence.raw import RawHttp, rpc
@@ -70,7 +71,7 @@ async def outcomes(running: Stack, operation: Any, request: Any) -> dict[str, An
         if isinstance(operation, ops.Unary):
             await talk.ask("answer", running.ways[binding].unary(call))
         else:
-            await talk.watch("event", running.ways[binding].stream(call))
+            await talk.watch("event", messages_of(running.ways[binding].stream(call)))
         found[binding] = talk.lines
     return found
 

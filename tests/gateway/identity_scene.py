@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from typing import Any
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Origin, Principal
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params, task_not_found
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from tests.patience import PATIENCE
@@ -62,7 +62,7 @@ class Agent:
             return hub.ListTaskPushNotificationConfigsResponse(configs=found[: request.page_size or None])
         return Empty()
 
-    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+    async def stream(self, call: Call[Any, Any], /) -> Events:
         self.calls.append(call)
         try:
             await asyncio.wait_for(self.gate.wait(), PATIENCE)
@@ -73,7 +73,7 @@ class Agent:
             else:
                 task = self._task_for(call.request.message)
             for event in self.events(task) if self.events is not None else [hub.StreamResponse(task=task)]:
-                yield event
+                yield Event(event)
         finally:
             self.closed += 1
 

@@ -8,8 +8,10 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import EVENT_PARAMETER, LAST_EVENT_PARAMETER, Call, CallContext, Principal
+from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext, Principal
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.event import Events
+from a2a_bridge.core.resume import gap_of
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects.marks import Finality
 from a2a_bridge.gateway import ReplayOptions, Sharing
@@ -51,7 +53,7 @@ class Shaky:
         self.gets += 1
         return await self.service.unary(call)
 
-    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+    async def stream(self, call: Call[Any, Any], /) -> Events:
         self.streams.append(call)
         if self.refused:
             self.refused -= 1
@@ -67,7 +69,6 @@ class Shaky:
                     if left is not None:
                         left -= 1
                         if not left:
-                            call.context.reply.pop(EVENT_PARAMETER, None)
                             raise broken()
         finally:
             self._count(-1)
@@ -129,8 +130,9 @@ async def numbered(service: Service, call: Call[Any, Any]) -> AsyncGenerator[See
     async with asyncio.timeout(PATIENCE), aclosing(service.stream(call)) as events:
         async for event in events:
             copy = hub.StreamResponse()
-            copy.CopyFrom(event)
-            yield call.context.reply.pop(EVENT_PARAMETER, ""), copy
+            copy.CopyFrom(event.message)
+            assert event.gap or gap_of(copy) is None
+            yield event.id, copy
 
 
 async def read(service: Service, call: Call[Any, Any], most: int | None = None) -> list[Seen]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.gateway.contexts import Contexts
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.raw_echo import chained, task_of
@@ -36,10 +36,10 @@ class Agent:
         self.heard.append(call.request.message.context_id)
         return hub.SendMessageResponse(task=self.task(call.request.message.task_id))
 
-    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+    async def stream(self, call: Call[Any, Any], /) -> Events:
         self.heard.append(call.request.message.context_id)
         update = hub.TaskStatusUpdateEvent(task_id=call.request.message.task_id or "t", context_id="c")
-        yield hub.StreamResponse(status_update=update)
+        yield Event(hub.StreamResponse(status_update=update))
 
 
 def call(task: str = "", context: str = "", who: str = "", *, streaming: bool = False) -> Call[Any, Any]:

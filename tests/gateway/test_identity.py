@@ -35,7 +35,7 @@ def callers(service: Any) -> LegacyCallers:
 
 async def events_of(service: Any, call: Call[Any, Any]) -> list[hub.StreamResponse]:
     async with asyncio.timeout(PATIENCE), aclosing(service.stream(call)) as events:
-        return [event async for event in events]
+        return [event.message async for event in events]
 
 
 def updates(*states: hub.TaskState) -> Any:

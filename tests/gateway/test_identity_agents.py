@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason, task_not_found
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.dialects import V1_0, v0_1
 from a2a_bridge.gateway.identity_agents import LegacyAgent, agents
 from a2a_bridge.gateway.legacy import dialling
@@ -42,17 +43,17 @@ class Old:
             return hub.TaskPushNotificationConfig(task_id=call.request.task_id, id="v0.1", url="http://h")
         return self._known(call.request.id)
 
-    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+    async def stream(self, call: Call[Any, Any], /) -> Events:
         self.calls.append(call)
         if call.operation is ops.SUBSCRIBE_TO_TASK:
             task = self._known(call.request.id)
         else:
             task = self._begun(call.request.message)
         artifact = hub.Artifact(artifact_id="index-0")
-        yield hub.StreamResponse(
-            artifact_update=hub.TaskArtifactUpdateEvent(task_id=task.id, artifact=artifact)
-        )
-        yield hub.StreamResponse(status_update=hub.TaskStatusUpdateEvent(task_id=task.id, status=task.status))
+        piece = hub.TaskArtifactUpdateEvent(task_id=task.id, artifact=artifact)
+        yield Event(hub.StreamResponse(artifact_update=piece))
+        update = hub.TaskStatusUpdateEvent(task_id=task.id, status=task.status)
+        yield Event(hub.StreamResponse(status_update=update))
 
     def _begun(self, message: hub.Message) -> hub.Task:
         assert message.task_id
@@ -82,7 +83,7 @@ def client(agent: Old, most: int = 10) -> LegacyAgent:
 
 async def events_of(service: LegacyAgent, call: Call[Any, Any]) -> list[hub.StreamResponse]:
     async with asyncio.timeout(PATIENCE), aclosing(service.stream(call)) as events:
-        return [event async for event in events]
+        return [event.message async for event in events]
 
 
 def contexts(events: list[hub.StreamResponse]) -> set[str]:

@@ -72,7 +72,7 @@ async def answering(*events: Any) -> AsyncIterator[str]:
 async def test_events_of_0_3_from_an_agent_of_1_0(caplog: pytest.LogCaptureFixture) -> None:
     async with answering(*LANGGRAPH) as url, connect(interface("JSONRPC", url)) as peer:
         for _ in range(2):
-            events = [event async for event in peer.events(request_of(("hi",)))]
+            events = [event.message async for event in peer.events(request_of(("hi",)))]
             assert [event.WhichOneof("payload") for event in events] == [
                 "task",
                 "status_update",

@@ -78,7 +78,7 @@ class Agent:
         call = Call(operation, request, CallContext(origin=Origin("JSONRPC", version)))
         service = compose(agent_of(self.probe).service, stream_compat([OLD]))
         async with asyncio.timeout(PATIENCE), aclosing(service.stream(call)) as events:
-            return [event async for event in events]
+            return [event.message async for event in events]
 
 
 FOLLOW_UP = hub.SendMessageRequest(message={"task_id": "t"})

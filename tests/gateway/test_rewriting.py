@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from a2a_bridge.cards import interface
 from a2a_bridge.codec import decoder, encoder, missing_required
 from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD, GET_TASK
 from a2a_bridge.dialects import KNOWN, V1_0, Dialect
 from a2a_bridge.gateway import (
@@ -85,8 +85,8 @@ class Upstream:
     async def unary(self, call: Call[Any, Any], /) -> Any:
         return signed_card() if call.operation is GET_EXTENDED_AGENT_CARD else hub.Task(id="t")
 
-    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
-        yield hub.StreamResponse()
+    async def stream(self, call: Call[Any, Any], /) -> Events:
+        yield Event(hub.StreamResponse())
 
 
 async def test_the_extended_card_leads_to_the_gateway_too() -> None:

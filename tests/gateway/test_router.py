@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import GET_TASK, SUBSCRIBE_TO_TASK
 from a2a_bridge.gateway import Route, Router
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -22,9 +22,9 @@ class Recorder:
         self.calls.append(call)
         return hub.Task()
 
-    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+    async def stream(self, call: Call[Any, Any], /) -> Events:
         self.calls.append(call)
-        yield hub.StreamResponse()
+        yield Event(hub.StreamResponse())
 
 
 def call_for(tenant: str, *, stream: bool = False) -> Call[Any, Any]:

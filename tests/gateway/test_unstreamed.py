@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.gateway.unstreamed import Unstreamed
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.raw_echo import chained, task_of
@@ -31,10 +31,10 @@ class Agent:
             raise self.sent
         return hub.SendMessageResponse(task=hub.Task(id="t"))
 
-    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+    async def stream(self, call: Call[Any, Any], /) -> Events:
         self.asked.append(call.operation.name)
         for _ in range(self.after):
-            yield hub.StreamResponse(task=hub.Task(id="t"))
+            yield Event(hub.StreamResponse(task=hub.Task(id="t")))
         raise self.refusal
 
 
@@ -44,7 +44,7 @@ def streaming() -> Call[Any, Any]:
 
 
 async def read(service: Unstreamed) -> list[str]:
-    return [event.task.id async for event in service.stream(streaming())]
+    return [event.message.task.id async for event in service.stream(streaming())]
 
 
 def refusal(reason: Reason = Reason.UNSUPPORTED_OPERATION) -> A2AError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -14,6 +14,7 @@ from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import GET_TASK, SEND_STREAMING_MESSAGE
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.gateway import Failover, Upstream, dialled, failed_to_connect
@@ -57,13 +58,13 @@ class Agent:
             raise self.failure
         return hub.Task(id=self.name)
 
-    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+    async def stream(self, call: Call[Any, Any], /) -> Events:
         self.calls.append(call)
         try:
             for number in range(3):
                 if self.failure is not None and number == self.after:
                     raise self.failure
-                yield hub.StreamResponse(task=hub.Task(id=f"{self.name}{number}"))
+                yield Event(hub.StreamResponse(task=hub.Task(id=f"{self.name}{number}")))
         finally:
             self.closed_streams += 1
 
@@ -87,9 +88,9 @@ def candidates(*agents: Agent) -> list[Candidate]:
     return [Candidate(interface("JSONRPC", agent.name), V1_0) for agent in agents]
 
 
-async def ids(events: AsyncGenerator[Any, None]) -> list[str]:
+async def ids(events: Events) -> list[str]:
     async with aclosing(events):
-        return [event.task.id async for event in events]
+        return [event.message.task.id async for event in events]
 
 
 async def test_nothing_is_dialled_before_the_first_call_and_once_for_all_calls() -> None:
@@ -217,7 +218,7 @@ async def test_a_stream_that_has_begun_does_not_begin_again_elsewhere() -> None:
     breaking, other = Agent("breaking", no_connection(), after=1), Agent("other")
     async with dialled(candidates(breaking, other), OPTIONS, dial=agents_by_url(breaking, other)) as service:
         events = service.stream(streaming())
-        assert (await anext(events)).task.id == "breaking0"
+        assert (await anext(events)).message.task.id == "breaking0"
         with pytest.raises(A2AError):
             await anext(events)
     assert other.calls == []

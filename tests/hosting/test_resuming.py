@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from a2a_bridge.core.call import (
-    EVENT_PARAMETER,
     LAST_EVENT_PARAMETER,
-    RESUME_PARAMETER,
     CallContext,
 )
-from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.errors import Reason
 from a2a_bridge.core.resume import gap_of
 from a2a_bridge.hosting import Event, Run
 from a2a_bridge.hosting.stores import MemoryStore
@@ -46,23 +44,26 @@ def after(event_id: str, context: CallContext | None = None) -> CallContext:
     return context.replace(parameters={LAST_EVENT_PARAMETER: event_id}, reply={})
 
 
-async def told(events: Any, context: CallContext) -> list[tuple[str | None, Any]]:
+async def told(events: Any) -> list[tuple[str, Any]]:
     """All events in short, each with its id."""
     async with aclosing(events), asyncio.timeout(PATIENCE):
         return [
-            (context.reply.pop(EVENT_PARAMETER, None), shape(getattr(event, event.WhichOneof("payload"))))
+            (event.id, shape(getattr(event.message, event.message.WhichOneof("payload"))))
             async for event in events
         ]
 
 
-async def streamed(talk: Talk, text: str, **members: Any) -> list[tuple[str | None, Any]]:
-    context = CallContext()
-    return await told(talk.client.send_streaming_message(request(text, **members), context), context)
+def subscription(talk: Talk, task_id: str, context: CallContext) -> Any:
+    """The events of a subscription."""
+    return talk.engine.subscribe_to_task(hub.SubscribeToTaskRequest(id=task_id), context)
 
 
-async def resumed(talk: Talk, task_id: str, event_id: str) -> list[tuple[str | None, Any]]:
-    context = after(event_id)
-    return await told(talk.client.subscribe_to_task(hub.SubscribeToTaskRequest(id=task_id), context), context)
+async def streamed(talk: Talk, text: str, **members: Any) -> list[tuple[str, Any]]:
+    return await told(talk.engine.send_streaming_message(request(text, **members), CallContext()))
+
+
+async def resumed(talk: Talk, task_id: str, event_id: str) -> list[tuple[str, Any]]:
+    return await told(subscription(talk, task_id, after(event_id)))
 
 
 async def test_events_have_numbers() -> None:
@@ -73,7 +74,7 @@ async def test_events_have_numbers() -> None:
 @pytest.mark.parametrize("agent", [EchoAgent, ScriptedAgent])
 async def test_a_direct_answer_has_none(agent: type[EchoAgent]) -> None:
     ((event_id, event),) = await streamed(Talk(agent()), "hello")
-    assert (event_id, event) == (None, ("message", "hello"))
+    assert (event_id, event) == ("", ("message", "hello"))
 
 
 @pytest.mark.parametrize("cut", range(7))
@@ -81,11 +82,9 @@ async def test_a_task_that_has_ended_gives_the_rest(cut: int) -> None:
     talk = Talk(ScriptedAgent())
     await streamed(talk, "chunks 3")
     (task,) = (await talk.list()).tasks
-    context = after(str(cut))
-    asked = hub.SubscribeToTaskRequest(id=task.id)
-    rest = await told(talk.client.subscribe_to_task(asked, context), context)
-    assert rest == list(zip("123456", WHOLE, strict=True))[cut:]
-    assert RESUME_PARAMETER not in context.reply
+    assert await resumed(talk, task.id, str(cut)) == list(zip("123456", WHOLE, strict=True))[cut:]
+    async with aclosing(subscription(talk, task.id, after(str(cut)))) as events:
+        assert not any([event.gap async for event in events])
 
 
 async def test_a_live_task_is_gone_on_with() -> None:
@@ -112,14 +111,12 @@ async def test_a_live_task_is_gone_on_with() -> None:
 async def test_a_snapshot_has_the_number_of_what_it_holds() -> None:
     talk = Talk(ScriptedAgent())
     task = await talk.send("input")
-    context = CallContext()
-    events = talk.client.subscribe_to_task(hub.SubscribeToTaskRequest(id=task.id), context)
+    events = subscription(talk, task.id, CallContext())
     async with aclosing(events):
-        await anext(events)
-        assert context.reply.pop(EVENT_PARAMETER) == "3"
+        assert (await anext(events)).id == "3"
         followed = asyncio.create_task(streamed(talk, "x", task_id=task.id, message_id="m-2"))
-        assert (await anext(events)).status_update.status.state == WORKING
-        assert context.reply.pop(EVENT_PARAMETER) == "4"
+        event = await anext(events)
+        assert (event.id, event.message.status_update.status.state) == ("4", WORKING)
     assert await followed == [("3", ("task", INPUT)), ("4", WORKING), ("5", "x"), ("6", COMPLETED)]
     assert await resumed(talk, task.id, "3") == (await followed)[1:]
     # A question that was answered since ends no stream.
@@ -132,22 +129,21 @@ async def test_what_is_not_known_is_a_gap(asked: str, text: str) -> None:
     talk = Talk(ScriptedAgent())
     await streamed(talk, text)
     (task,) = (await talk.list()).tasks
-    context = after(asked)
-    events = talk.client.subscribe_to_task(hub.SubscribeToTaskRequest(id=task.id), context)
+    events = subscription(talk, task.id, after(asked))
     async with aclosing(events), asyncio.timeout(PATIENCE):
         first = await anext(events)
         last = "6" if text == "chunks 3" else "3"
-        assert context.reply == {EVENT_PARAMETER: last, RESUME_PARAMETER: "gap"}
-        mark = gap_of(first)
+        assert (first.id, first.gap) == (last, True)
+        mark = gap_of(first.message)
         assert mark is not None
-        assert (mark.after, mark.id, first.task.status.state) == (asked, last, task.status.state)
+        assert (mark.after, mark.id, first.message.task.status.state) == (asked, last, task.status.state)
         if text == "chunks 3":
             assert [one async for one in events] == []
             return
         following = asyncio.ensure_future(anext(events))
         await talk.send("x", task_id=task.id, message_id="m-2")
-        assert (await following).status_update.status.state == WORKING
-        assert context.reply[EVENT_PARAMETER] == "4"
+        event = await following
+        assert (event.id, event.message.status_update.status.state) == ("4", WORKING)
 
 
 async def test_what_is_kept_no_more_is_a_gap() -> None:
@@ -155,12 +151,9 @@ async def test_what_is_kept_no_more_is_a_gap() -> None:
     events = await streamed(talk, "chunks 100")
     assert len(events) == 103
     (task,) = (await talk.list()).tasks
-    context = after("5")
-    asked = hub.SubscribeToTaskRequest(id=task.id)
-    assert await told(talk.client.subscribe_to_task(asked, context), context) == [
-        ("103", ("task", COMPLETED))
-    ]
-    assert context.reply[RESUME_PARAMETER] == "gap"
+    async with aclosing(subscription(talk, task.id, after("5"))) as subscribed:
+        (snapshot,) = [event async for event in subscribed]
+    assert (snapshot.id, snapshot.gap, snapshot.message.task.status.state) == ("103", True, COMPLETED)
     assert await resumed(talk, task.id, "98") == events[98:]
 
 
@@ -182,21 +175,5 @@ async def test_a_foreign_task_cannot_be_gone_on_with() -> None:
     for who, task_id in ((BOB, task.id), (None, task.id), (ALICE, "none")):
         context = after("1", who)
         with refused(Reason.TASK_NOT_FOUND):
-            await told(
-                talk.client.subscribe_to_task(hub.SubscribeToTaskRequest(id=task_id), context), context
-            )
+            await told(subscription(talk, task_id, context))
         assert context.reply == {}
-
-
-async def test_an_error_leaves_no_id_behind() -> None:
-    talk = Talk(ScriptedAgent())
-    task = await talk.send("input")
-    context = CallContext()
-    events = talk.client.subscribe_to_task(hub.SubscribeToTaskRequest(id=task.id), context)
-    await anext(events)
-    reading = asyncio.ensure_future(anext(events))
-    await asyncio.sleep(0)
-    await talk.close()
-    with pytest.raises(A2AError):
-        await reading
-    assert EVENT_PARAMETER not in context.reply

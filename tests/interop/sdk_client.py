@@ -6,7 +6,7 @@ some bindings, metadata on gRPC) is not invented here.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -24,6 +24,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import METHODS
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.dialects import carrying
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
@@ -85,14 +86,14 @@ class SdkService:
             raise error_of(error) from error
         return Empty() if answer is None else _opened(answer, call.operation)
 
-    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+    async def stream(self, call: Call[Any, Any], /) -> Events:
         client = self._streaming
         method = client.send_message if call.operation is ops.SEND_STREAMING_MESSAGE else client.subscribe
         events: Any = method(_sealed(call), context=_context(call))
         try:
             async with aclosing(events):
                 async for event in events:
-                    yield _opened(event, call.operation)
+                    yield Event(_opened(event, call.operation))
         except (SdkError, *_LEAKING) as error:
             raise error_of(error) from error
 

@@ -11,6 +11,7 @@ from a2a_bridge import Agent, Run, connect, interface, serve
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.core.call import Call, Principal
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
 from a2a_bridge.peer import Peer
@@ -60,7 +61,7 @@ class _Named:
     async def unary(self, call: Call[Req, Res], /) -> Res:
         return await self._service.unary(self._of(call))
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    def stream(self, call: Call[Req, Res], /) -> Events:
         return self._service.stream(self._of(call))
 
 

@@ -30,12 +30,12 @@ def subscribe(context: CallContext | None = None, task_id: str = "t-1") -> Call[
 
 
 async def ask(service: Service, call: Call[Any, Any]) -> Any:
-    """Makes a call of either sort: the answer, or the list of events."""
+    """Makes a call of either sort: the answer, or the list of messages of the events."""
     async with asyncio.timeout(PATIENCE):
         if not isinstance(call.operation, ops.Streaming):
             return await service.unary(call)
         async with aclosing(service.stream(call)) as events:
-            return [event async for event in events]
+            return [event.message async for event in events]
 
 
 def refusal(error: Any) -> tuple[Any, list[str]]:

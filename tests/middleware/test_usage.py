@@ -120,7 +120,7 @@ async def test_failures_are_counted_and_passed_on(probe: Probe) -> None:
 async def test_a_caller_that_hangs_up_on_a_stream_has_not_failed(probe: Probe) -> None:
     table = Usage()
     async with aclosing(usage(table)(probe).stream(subscribe(caller("a")))) as events:
-        assert await anext(events) == TASK
+        assert (await anext(events)).message == TASK
     assert [(one.calls, one.errors) for one in table] == [(1, 0)]
 
 

@@ -223,7 +223,7 @@ class ServiceCaller:
         try:
             async with aclosing(self._service.stream(self._call(operation, params))) as events:
                 async for event in events:
-                    yield self._tree(operation, event)
+                    yield self._tree(operation, event.message)
         except A2AError as error:
             raise Refused(error.reason.name, error.message) from error
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.core.call import EVENT_PARAMETER, CallContext, Origin, Principal
+from a2a_bridge.core.call import CallContext, Origin, Principal
 from a2a_bridge.core.errors import A2AError, Reason, Violation
 from a2a_bridge.hosting import Agent, Run
 from a2a_bridge.hosting.stores import StoreOptions, open_store
@@ -143,12 +143,11 @@ async def test_the_ids_of_events_are_those_of_the_log(beside: Any) -> None:
     steps = Steps()
     one, two = await beside(steps.agent()), await beside(steps.agent())
     task_id = await _begun(one, steps)
-    context = CallContext()
     numbers = []
     async with asyncio.timeout(PATIENCE):
         asked = request("more", message_id="m-2", task_id=task_id)
-        async for _ in two.client.send_streaming_message(asked, context):
-            numbers.append(context.reply[EVENT_PARAMETER])
+        async for event in two.engine.send_streaming_message(asked, CallContext()):
+            numbers.append(event.id)
             steps.gate.open()
     assert numbers == ["2", "3", "4", "5"]
 

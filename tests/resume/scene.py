@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, find
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import EVENT_PARAMETER, LAST_EVENT_PARAMETER, Call, CallContext
+from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import KNOWN, V1_0, Dialect, Kind
 from a2a_bridge.following import Following, followed
@@ -32,6 +33,7 @@ class Seen:
 
     id: str
     event: bytes
+    gap: bool = field(default=False, compare=False)
 
     @property
     def content(self) -> hub.StreamResponse:
@@ -85,13 +87,16 @@ def subscribing(task_id: str, after: str = "", *, extensions: str = "") -> Subsc
     return Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id=task_id), context)
 
 
+def seen_of(event: Event) -> Seen:
+    """An event as it is compared."""
+    return Seen(event.id, event.message.SerializeToString(deterministic=True), event.gap)
+
+
 async def numbered(service: Service, call: Subscribing) -> AsyncGenerator[Seen, None]:
     """The events of a call with their ids."""
     async with aclosing(service.stream(call)) as events:
         async for event in events:
-            yield Seen(
-                call.context.reply.get(EVENT_PARAMETER, ""), event.SerializeToString(deterministic=True)
-            )
+            yield seen_of(event)
 
 
 async def read(service: Service, call: Subscribing) -> list[Seen]:
@@ -105,9 +110,7 @@ async def numbered_on(service: Service, task_id: str, after: str) -> AsyncGenera
     call = subscribing(task_id, after)
     async with aclosing(followed(service, call, AGAIN)) as events:
         async for event in events:
-            yield Seen(
-                call.context.reply.get(EVENT_PARAMETER, ""), event.SerializeToString(deterministic=True)
-            )
+            yield seen_of(event)
 
 
 async def read_on(service: Service, task_id: str, after: str) -> list[Seen]:

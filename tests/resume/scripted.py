@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import EVENT_PARAMETER, RESUME_PARAMETER, Call
+from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.lifecycle import advance
 from a2a_bridge.core.messages import TERMINAL
-from a2a_bridge.core.resume import GAP, asked_after, event_id, mark_gap, number_of
+from a2a_bridge.core.resume import asked_after, event_id, mark_gap, number_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 TASK, CONTEXT = "task-1", "context-1"
@@ -98,9 +98,8 @@ class Log:
             return self.task()
         raise A2AError(Reason.UNSUPPORTED_OPERATION)
 
-    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+    async def stream(self, call: Call[Any, Any], /) -> Events:
         self.calls.append(call)
-        reply = call.context.reply
         number = 0
         if call.operation is ops.SUBSCRIBE_TO_TASK:
             asked = asked_after(call.context) if self.numbered else ""
@@ -112,23 +111,19 @@ class Log:
             if not asked or gap:
                 task = self.task()
                 if gap:
-                    reply[RESUME_PARAMETER] = GAP
                     mark_gap(task, asked, self.id(number))
-                self._number(reply, number)
-                yield hub.StreamResponse(task=task)
+                yield self._event(hub.StreamResponse(task=task), number, gap)
                 number -= self.behind
         while True:
             while number < len(self.events):
                 number += 1
-                self._number(reply, number)
-                yield self.events[number - 1]
+                yield self._event(self.events[number - 1], number)
             if self.ended:
                 return
             await self._changed.wait()
 
-    def _number(self, reply: dict[str, str], number: int) -> None:
-        if self.numbered:
-            reply[EVENT_PARAMETER] = self.id(number)
+    def _event(self, message: hub.StreamResponse, number: int, gap: bool = False) -> Event:
+        return Event(message, self.id(number) if self.numbered else "", gap)
 
 
 class Anew(Log):
@@ -137,9 +132,8 @@ class Anew(Log):
     def __init__(self, *events: hub.StreamResponse) -> None:
         super().__init__(*events, numbered=False)
 
-    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+    async def stream(self, call: Call[Any, Any], /) -> Events:
         ids = itertools.count()
         async with aclosing(super().stream(call)) as events:
             async for event in events:
-                call.context.reply[EVENT_PARAMETER] = str(next(ids))
-                yield event
+                yield Event(event.message, str(next(ids)))

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import RESUME_PARAMETER
-from a2a_bridge.core.resume import GAP, gap_of
+from a2a_bridge.core.resume import gap_of
 from a2a_bridge.dialects import V1_0, Dialect, by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.patience import PATIENCE
@@ -107,7 +106,7 @@ async def test_what_this_gateway_never_gave_is_a_gap(front: str) -> None:
         call = subscribing(TASK, "gother-3")
         async with asyncio.timeout(PATIENCE), aclosing(numbered(bridge.service, call)) as stream:
             snapshot = await anext(stream)
-            assert call.context.reply[RESUME_PARAMETER] == GAP
+            assert snapshot.gap
             mark = gap_of(snapshot.content)
             assert mark is not None
             assert (mark.after, mark.id) == ("gother-3", snapshot.id)

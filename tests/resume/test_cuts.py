@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.lifecycle import advance
 from a2a_bridge.core.resume import gap_of, offers_resume
 from a2a_bridge.dialects import KNOWN, V1_0, Dialect
@@ -20,7 +19,7 @@ from a2a_bridge.hosting.stores import MemoryStore, open_store
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.hosting.stores.sql.janitor import Janitor
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer
+from a2a_bridge.peer import Peer, request_of
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.resume.cutting import PATIENCE
 from tests.resume.hosted import EVENTS, answered_question, begun, ended, log_of, sending, served
@@ -34,6 +33,7 @@ from tests.resume.scene import (
     read,
     read_on,
     read_until_cut,
+    seen_of,
     subscribing,
 )
 
@@ -108,15 +108,15 @@ async def test_cut_after_every_event_and_followed(kind: str, binding: str, tmp_p
     async with opened(kind, tmp_path) as store, served(store) as scene, scene.dial(binding, V1_0) as service:
         card = scene.server.card
         assert offers_resume(card)
-        peer, cutter, context = Peer(service, card), scene.cutter(binding), CallContext()
+        peer, cutter = Peer(service, card), scene.cutter(binding)
         seen: list[Seen] = []
         cutter.hold_after(1)
         async with (
             asyncio.timeout(PATIENCE),
-            aclosing(peer.stream("go", follow=AGAIN, context=context)) as events,
+            aclosing(peer.events(request_of(["go"]), AGAIN)) as events,
         ):
             async for event in events:
-                seen.append(Seen(context.reply["a2a-event-id"], event.SerializeToString(deterministic=True)))
+                seen.append(seen_of(event))
                 cutter.cut()
                 cutter.hold_after(1)
         cutter.cut()

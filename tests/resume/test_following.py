@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import EVENT_PARAMETER, LAST_EVENT_PARAMETER, CallContext
+from a2a_bridge.core.call import LAST_EVENT_PARAMETER
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.event import Event
 from a2a_bridge.core.resume import RESUME_URI, gap_of
 from a2a_bridge.following import Following
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer
+from a2a_bridge.peer import Peer, request_of
 from a2a_bridge.testing.probe import Probe
 from tests.resume.cutting import PATIENCE, Cutter
 from tests.resume.scene import BINDINGS, through_a_cutter
@@ -64,13 +65,12 @@ async def test_numbers_of_connections_are_no_ids(binding: str) -> None:
 @bindings
 async def test_a_stream_that_breaks_after_each_event_is_one_stream(binding: str) -> None:
     log = Log(*whole(4))
-    context = CallContext()
     seen = []
     async with cut_off(log, binding) as (peer, cutter):
         cutter.hold_after(1)
-        async with aclosing(peer.stream("go", follow=AT_ONCE, context=context)) as events:
+        async with aclosing(peer.events(request_of(["go"]), AT_ONCE)) as events:
             async for event in events:
-                seen.append((context.reply[EVENT_PARAMETER], event))
+                seen.append((event.id, event.message))
                 cutter.cut()
                 cutter.hold_after(1)
     assert seen == [(str(number), event) for number, event in enumerate(log.events, 1)]
@@ -149,8 +149,7 @@ async def test_attempts_that_bring_nothing_are_bounded() -> None:
         nonlocal tried
         tried += 1
         if call.operation is ops.SEND_STREAMING_MESSAGE:
-            call.context.reply[EVENT_PARAMETER] = "1"
-            yield begun()
+            yield Event(begun(), "1")
         raise down
 
     probe.on_stream = once_and_never_again

@@ -14,6 +14,7 @@ from a2a_bridge.bindings import DialOptions, HostOptions, find
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import EVENT_PARAMETER, RESUME_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Event
 from a2a_bridge.core.resume import RESUME_URI, offer_resume
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.middleware.extensions import extensions
@@ -57,11 +58,9 @@ async def test_server_sent_events_have_ids(binding: str) -> None:
 @http
 async def test_an_event_without_an_id_has_no_such_line(binding: str) -> None:
     async def script(call: Any) -> AsyncGenerator[Any, None]:
-        call.context.reply[EVENT_PARAMETER] = "41"
-        yield begun()
-        yield begun()  # for which nothing was set: it was made up on the way
-        call.context.reply[EVENT_PARAMETER] = "run_1-42"
-        yield begun()
+        yield Event(begun(), "41")
+        yield Event(begun())  # made up on the way
+        yield Event(begun(), "run_1-42")
 
     probe = Probe()
     probe.on_stream = script
@@ -87,8 +86,7 @@ async def test_an_id_that_is_none_never_reaches_the_wire(
     binding: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def script(call: Any) -> AsyncGenerator[Any, None]:
-        call.context.reply[EVENT_PARAMETER] = "1\ndata: forged"
-        yield begun()
+        yield Event(begun(), "1\ndata: forged")
 
     probe = Probe()
     probe.on_stream = script
@@ -97,21 +95,6 @@ async def test_an_id_that_is_none_never_reaches_the_wire(
     assert answer.reason == "INTERNAL_ERROR"
     assert b"forged" not in answer.body
     assert "cannot be the id of an event" in caplog.text
-
-
-@http
-async def test_an_error_carries_no_id(binding: str) -> None:
-    async def script(call: Any) -> AsyncGenerator[Any, None]:
-        call.context.reply[EVENT_PARAMETER] = "1"
-        raise A2AError(Reason.TASK_NOT_FOUND)
-        yield
-
-    probe = Probe()
-    probe.on_stream = script
-    async with hosting(probe) as host:
-        answer = await ask(host, subscription(binding))
-    assert answer.reason == "TASK_NOT_FOUND"
-    assert EVENT_PARAMETER not in answer.headers
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
@@ -160,9 +143,7 @@ async def test_grpc_says_nothing_where_there_are_no_ids() -> None:
 
 async def test_an_error_after_ids_has_none_in_its_trailers() -> None:
     async def script(call: Any) -> AsyncGenerator[Any, None]:
-        call.context.reply[EVENT_PARAMETER] = "1"
-        yield begun()
-        call.context.reply[EVENT_PARAMETER] = "2"
+        yield Event(begun(), "1")
         raise A2AError(Reason.UNAVAILABLE, retry_after=2.0)
 
     probe = Probe()

@@ -51,17 +51,17 @@ async def test_the_newest_client(binding: str) -> None:
         assert [one.uri for one in card.capabilities.extensions] == [RESUME_URI]
         async with sdk_client(card, binding) as service:
             async with aclosing(service.stream(sending())) as stream:
-                streamed = [event async for event in stream]
+                streamed = [event.message async for event in stream]
             assert [event.WhichOneof("payload") for event in streamed] == [
                 kind.replace("-", "_") for kind in KINDS
             ]
             scene.steps.hold_after(3)
             task_id = await begun(service)
             async with aclosing(service.stream(subscribing(task_id))) as stream:
-                snapshot = (await anext(stream)).task
+                snapshot = (await anext(stream)).message.task
                 assert RESUME_URI not in snapshot.metadata.fields
                 scene.steps.allow(EVENTS)
-                states = [event.status_update.status.state async for event in stream]
+                states = [event.message.status_update.status.state async for event in stream]
                 assert states[-1] in TERMINAL
             # Who sends the header by hand resumes: it is no more than a service parameter.
             call: Call[Any, Any] = subscribing(task_id, "2")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from a2a_bridge.bindings import find
-from a2a_bridge.core.call import EVENT_PARAMETER, RESUME_PARAMETER
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.resume import GAP, RESUME_URI, GapMark, gap_of, mark_gap
+from a2a_bridge.core.event import Event
+from a2a_bridge.core.resume import RESUME_URI, GapMark, gap_of, mark_gap
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -104,7 +104,7 @@ async def test_a_gap_is_said_twice_and_a_snapshot_stands_for_it(binding: str, af
     call = subscribing(TASK, after)
     async with through_a_cutter(log, binding) as (service, _):
         (only,) = await read(service, call)
-    assert call.context.reply[RESUME_PARAMETER] == GAP
+    assert only.gap
     assert only.id == str(len(log.events))
     assert gap_of(only.content) == GapMark(after, only.id)
     assert only.content.task.status.state == hub.TASK_STATE_COMPLETED
@@ -128,14 +128,11 @@ async def test_a_gap_in_the_middle_says_where_the_counting_goes_on(binding: str)
 
     async def lossy(call: Any) -> Any:
         for number in (1, 2):
-            call.context.reply[EVENT_PARAMETER] = str(number)
-            yield events[number - 1]
+            yield Event(events[number - 1], str(number))
         snapshot = hub.Task(id=TASK, context_id="c", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
         mark_gap(snapshot, "2", "7")
-        call.context.reply[EVENT_PARAMETER] = "7"
-        yield hub.StreamResponse(task=snapshot)
-        call.context.reply[EVENT_PARAMETER] = "8"
-        yield events[7]
+        yield Event(hub.StreamResponse(task=snapshot), "7", gap=True)
+        yield Event(events[7], "8")
 
     probe = Probe()
     probe.on_stream = lossy
@@ -145,16 +142,13 @@ async def test_a_gap_in_the_middle_says_where_the_counting_goes_on(binding: str)
     assert gap_of(seen[2].content) == GapMark("2", "7")
 
 
-@pytest.mark.parametrize("second", [None, "5", "b-2"])
-async def test_callers_that_count_are_not_left_with_wrong_numbers(second: str | None) -> None:
+@pytest.mark.parametrize("second", ["", "5", "b-2"])
+async def test_callers_that_count_are_not_left_with_wrong_numbers(second: str) -> None:
     events = whole(6)
 
     async def skipping(call: Any) -> Any:
-        call.context.reply[EVENT_PARAMETER] = "1"
-        yield events[0]
-        if second is not None:
-            call.context.reply[EVENT_PARAMETER] = second
-        yield events[1]
+        yield Event(events[0], "1")
+        yield Event(events[1], second)
 
     probe = Probe()
     probe.on_stream = skipping

@@ -6,12 +6,12 @@ Requests and answers cross over as ProtoJSON of 1.0; the SDK turns them into its
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.dialects import JSONRPC, V1_0, carrying
 from tests.peers.processes import PeerClient, PeerError
 
@@ -39,14 +39,14 @@ class LineService:
             raise _refusal(error) from error
         return row.decode_response(_opened(result))
 
-    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+    async def stream(self, call: Call[Any, Any], /) -> Events:
         row = _ROWS[call.operation]
         params = _sealed(row.encode_request(call.request))
         events = self._client.stream(self._binding, row.address, params, url=self._url)
         try:
             async with aclosing(events):
                 async for event in events:
-                    yield row.decode_response(_opened(event))
+                    yield Event(row.decode_response(_opened(event)))
         except PeerError as error:
             raise _refusal(error) from error
 

@@ -13,6 +13,7 @@ import orjson
 from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.codec import dumps
 from a2a_bridge.core.call import Call
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -67,17 +68,17 @@ class Scripted:
             answer.status.state = hub.TASK_STATE_COMPLETED
         return answer
 
-    async def stream(self, call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+    async def stream(self, call: Call[Any, Any], /) -> Events:
         self.calls.append(call)
         try:
             if self.on_stream is None:
                 for text in ("one", "two", "three"):
-                    yield update(text)
+                    yield Event(update(text))
                 return
             events = self.on_stream(call)
             try:
                 async for event in events:
-                    yield event
+                    yield event if isinstance(event, Event) else Event(event)
             finally:
                 await events.aclose()
         finally:

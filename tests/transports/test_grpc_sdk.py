@@ -185,7 +185,7 @@ async def test_we_call_generated_servers(operation: Any) -> None:
     async with serving(servicer) as address, dialling(address) as client:
         got: Any
         if streaming:
-            got = [event async for event in client.service.stream(call)]
+            got = [event.message async for event in client.service.stream(call)]
         else:
             got = await client.service.unary(call)
     assert got == answer

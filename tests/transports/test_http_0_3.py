@@ -178,7 +178,7 @@ async def test_clients_find_the_verb_that_an_agent_takes(works: str, status: str
     async with peering(answer) as peer, dialling(peer.url, "HTTP+JSON", dialect=V0_3) as near:
         for _ in range(2):
             call = Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id="t"), CallContext())
-            assert [one.task.id async for one in near.stream(call)] == ["t"]
+            assert [one.message.task.id async for one in near.stream(call)] == ["t"]
         verbs = [first.split()[0] for first, _, _ in peer.requests]
     assert verbs == (["GET", "GET"] if works == "GET" else ["GET", "POST", "POST"])
 

@@ -206,7 +206,7 @@ async def test_closing_a_stream_cancels_upstream(kind: str) -> None:
     service = Scripted(on_stream=script)
     async with hosting(service) as host, dialling(f"http://{host.address}", kind) as near:
         stream = near.stream(Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id="7"), CallContext()))
-        assert said(await anext(stream)) == "one"
+        assert said((await anext(stream)).message) == "one"
         await stream.aclose()
         async with asyncio.timeout(PATIENCE):
             await service.closed.wait()

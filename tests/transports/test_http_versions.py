@@ -247,7 +247,7 @@ async def test_an_error_inside_an_old_stream(binding: Spelling) -> None:
         url = f"http://{host.address}"
         async with dialling(url, binding.kind, dialect=OLD) as near:
             got = near.stream(Call(ops.SEND_STREAMING_MESSAGE, _message(), CallContext()))
-            assert await anext(got) == update("one")
+            assert (await anext(got)).message == update("one")
             with pytest.raises(A2AError) as caught:
                 await anext(got)
             assert (caught.value.reason, caught.value.message) == (Reason.UNAVAILABLE, "later")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from a2a_bridge.ext import (
-    EVENT_PARAMETER,
     LAST_EVENT_PARAMETER,
     A2AError,
     Blame,
@@ -18,6 +17,8 @@ from a2a_bridge.ext import (
     Dialect,
     DialOptions,
     ErrorReply,
+    Event,
+    Events,
     Form,
     JsonSyntaxError,
     Reason,
@@ -73,13 +74,13 @@ class _Client:
     async def unary(self, call: Call[Req, Res], /) -> Res:
         async with aclosing(self._items(call, self._options.timeout)) as items:
             async for item in items:
-                return cast("Res", item)
+                return cast("Res", item.message)
         raise _broken("the agent ended the call without an answer")
 
-    def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    def stream(self, call: Call[Req, Res], /) -> Events:
         return self._items(call, None)
 
-    async def _items(self, call: Call[Any, Any], limit: float | None) -> AsyncGenerator[Any, None]:
+    async def _items(self, call: Call[Any, Any], limit: float | None) -> Events:
         deadline = _earlier(call.context.deadline, limit)
         row = self._form.row(call.operation)
         if row is None:
@@ -103,11 +104,11 @@ class _Client:
                     body = await self._body(reader)
                 told = _tree(body)
                 if "item" in told:
-                    if isinstance(id_ := told.get("id"), str) and is_id(id_):
-                        call.context.reply[EVENT_PARAMETER] = id_
-                    else:
-                        call.context.reply.pop(EVENT_PARAMETER, None)
-                    yield row.decode_response(told["item"])
+                    id_ = told.get("id")
+                    message = row.decode_response(told["item"])
+                    yield Event(
+                        message, id_ if isinstance(id_, str) and is_id(id_) else "", told.get("gap") is True
+                    )
                 elif "error" in told:
                     raise self._form.decode_error(ErrorReply(200, told["error"]))
                 elif "parameters" in told:

@@ -13,7 +13,6 @@ from contextlib import aclosing
 from typing import Any
 
 from a2a_bridge.ext import (
-    EVENT_PARAMETER,
     A2AError,
     Blame,
     Call,
@@ -172,11 +171,13 @@ class Connection:
                     event = step.result()
                     if event is None:
                         break
-                    # Taken at once: the service says another one before the next event.
-                    id_ = call.context.reply.pop(EVENT_PARAMETER, None)
                     first = _reply(call.context.reply) if sent == 0 else b""
-                    item = {"item": row.encode_response(event)}
-                    await self._send(first + frame(item if id_ is None else {**item, "id": id_}))
+                    item = {"item": row.encode_response(event.message)}
+                    if event.id:
+                        item["id"] = event.id
+                    if event.gap:
+                        item["gap"] = True
+                    await self._send(first + frame(item))
                     sent += 1
                     if sent % TURN == 0:
                         await asyncio.sleep(0)

@@ -241,7 +241,7 @@ class _Served:
             try:
                 async for event in reply.source:
                     data = reply.encode(event)
-                    await out.write(data if isinstance(data, bytes) else await data)
+                    await out.write(data if isinstance(data, bytes) else await data, event.gap)
                     sent += 1
                     if sent % TURN == 0:
                         await asyncio.sleep(0)
@@ -279,11 +279,11 @@ class _Events:
         self._last = self._loop.time()
         self.started = False
 
-    async def write(self, data: bytes) -> None:
-        """Sends bytes, and the head before the first ones. Raises A2AError for a head that cannot be sent."""
+    async def write(self, data: bytes, gap: bool = False) -> None:
+        """Sends bytes, and the head before the first ones, which says whether they begin with a gap. Raises A2AError for a head that cannot be sent."""
         async with self._lock:
             if not self.started:
-                headers = list(_encoded(self._reply.headers()))
+                headers = list(_encoded(self._reply.headers(gap)))
                 self.started = True
                 await self._put({"type": "http.response.start", "status": 200, "headers": headers})
             if data:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import ASIDE_PARAMETER, EVENT_PARAMETER, Call, CallContext, relayable
+from a2a_bridge.core.call import ASIDE_PARAMETER, Call, CallContext, relayable
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import LAST_EVENT_ID, asked_after
 from a2a_bridge.dialects import Dialect, Form, Kind, Row, is_older
@@ -179,15 +179,8 @@ class ClientSide:
         finally:
             in_work.add(-len(data))
 
-    def numbered(self, context: CallContext, id_: str) -> None:
-        """Tells the id of the event that is yielded next; empty for one that has none."""
-        if id_:
-            context.reply[EVENT_PARAMETER] = id_
-        else:
-            context.reply.pop(EVENT_PARAMETER, None)
-
     def answered(self, call: Call[Any, Any], headers: Mapping[str, str]) -> None:
-        """Takes over what an answer says in its headers, without what other bindings cannot pass on."""
+        """Copies the response parameters from the headers of an answer, without what other bindings cannot pass on."""
         found = response_parameters(headers, self.dialect)
         if found:
             found, lossy = relayable(found)

@@ -30,10 +30,10 @@ class EventWriter:
     """One stream on one aiohttp connection."""
 
     def __init__(
-        self, request: web.BaseRequest, head: Callable[[], bytes], keep_alive: float, *, chunked: bool
+        self, request: web.BaseRequest, head: Callable[[bool], bytes], keep_alive: float, *, chunked: bool
     ) -> None:
         self._request = request
-        self._head: Callable[[], bytes] | None = head
+        self._head: Callable[[bool], bytes] | None = head
         self._out = b""
         self._chunked = chunked
         self._loop = asyncio.get_running_loop()
@@ -58,7 +58,7 @@ class EventWriter:
                 if not isinstance(data, bytes):
                     data = await data
                 if self._head is not None:
-                    self._size += self._start()
+                    self._size += self._start(event.gap)
                 parts.append(data)
                 self._size += len(data)
                 if not self._corked:
@@ -94,11 +94,11 @@ class EventWriter:
         """Stops the timer."""
         self._timer.cancel()
 
-    def _start(self) -> int:
+    def _start(self, gap: bool = False) -> int:
         head = self._head
         if head is None:
             return 0
-        self._out = head()
+        self._out = head(gap)
         self._head = None
         return len(self._out)
 

@@ -9,12 +9,13 @@ Rules:
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.dialects import HTTP_JSON, KNOWN
 
 #: hashable, so that a host can keep the serialized form of the few heads that recur
@@ -82,15 +83,16 @@ class Failure(NamedTuple):
 
 @dataclass(slots=True)
 class StreamReply:
-    """A response of events. The host closes `source` in every case.
+    """A response of events. The host closes `source` in every case."""
 
-    headers: asked for when the first event is there, because only then the agent's parameters are known.
-    encode: one event as bytes of the event stream, to be awaited where the event is long. fail: what an exception of `source` or `encode` becomes.
-    """
-
-    source: AsyncGenerator[Any, None]
-    encode: Callable[[Any], bytes | Awaitable[bytes]]
-    headers: Callable[[], Headers]
+    #: the events
+    source: Events
+    #: makes the bytes of one event in the stream; to be awaited where the event is long
+    encode: Callable[[Event], bytes | Awaitable[bytes]]
+    #: makes the headers when the first event is there, because the agent's parameters are not known before. The
+    #: argument says whether the stream begins with a gap
+    headers: Callable[[bool], Headers]
+    #: makes of an exception of `source` or `encode` what the client gets
     fail: Callable[[BaseException], Failure]
 
 

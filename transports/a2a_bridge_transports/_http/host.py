@@ -215,13 +215,13 @@ class HttpHost(Mounts):
         if not chunked:
             exchange.close = True
 
-        def begin() -> bytes:
+        def begin(gap: bool) -> bytes:
             # Said with the head, or else a client may use the connection again at the moment when it is closed.
             exchange.close = exchange.close or self.draining
             framing = b"Transfer-Encoding: chunked\r\n" if chunked else b""
             return b"".join(
                 (
-                    head(200, reply.headers()),
+                    head(200, reply.headers(gap)),
                     date(),
                     framing,
                     _connection(request, exchange),

@@ -24,6 +24,7 @@ from a2a_bridge.core.call import (
     Joined,
 )
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
+from a2a_bridge.core.resume import GAP
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, merged
 from a2a_bridge_transports._http.exchange import Headers, Refusal
@@ -250,16 +251,20 @@ def _as_older(headers: dict[str, str], dialect: Dialect) -> None:
 
 
 def response_parameters(headers: Mapping[str, str], dialect: Dialect) -> dict[str, str]:
-    """What a peer's response says to the caller: the extensions it activated (spec 3.2.6), under either name, whether
-    a resumed stream has a gap, and what no message has a place for.
+    """The response parameters in a peer's headers: the extensions it activated (spec 3.2.6), under either name, the
+    number of tasks left out of a list, and what no message has a place for.
     """
     found = {}
     extensions = [value for name in (EXTENSIONS_PARAMETER, OLDER_EXTENSIONS) if (value := headers.get(name))]
     if extensions:
         found[EXTENSIONS_PARAMETER] = merged(extensions) if len(extensions) > 1 else extensions[0]
-    for name in (RESUME_PARAMETER, LEFT_OUT_PARAMETER):
-        if said := headers.get(name):
-            found[name] = said
+    if said := headers.get(LEFT_OUT_PARAMETER):
+        found[LEFT_OUT_PARAMETER] = said
     if dialect.declares and (beside := headers.get(ASIDE_PARAMETER)):
         found[ASIDE_PARAMETER] = beside
     return found
+
+
+def begins_with_gap(headers: Mapping[str, str]) -> bool:
+    """Whether the first event of a stream stands for events that are lost."""
+    return headers.get(RESUME_PARAMETER) == GAP

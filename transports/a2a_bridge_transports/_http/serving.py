@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,14 +20,15 @@ from typing import Any, Generic, TypeVar
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
     ASIDE_PARAMETER,
-    EVENT_PARAMETER,
+    RESUME_PARAMETER,
     SPELLING_PARAMETER,
     Call,
     CallContext,
     Origin,
 )
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
-from a2a_bridge.core.resume import asked_after
+from a2a_bridge.core.event import Event, Events
+from a2a_bridge.core.resume import GAP, asked_after
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect, Form, Kind, newest_first
 from a2a_bridge.dialects.carrying import opened_aside, sealed_aside
@@ -44,8 +45,8 @@ from a2a_bridge_transports._http.parameters import (
 
 Index = TypeVar("Index")
 
-#: members of `reply` that are no headers: between service and binding, or told at each event
-_HIDDEN = (SPELLING_PARAMETER, EVENT_PARAMETER, ASIDE_PARAMETER)
+#: members of `reply` that are no headers: they are between service and binding
+_HIDDEN = (SPELLING_PARAMETER, ASIDE_PARAMETER)
 
 
 @dataclass(slots=True)
@@ -137,7 +138,7 @@ class ServerSide(Generic[Index]):
             _origin(self._kind, table.dialect.version, request.peer, request.base_url()),
         )
 
-    def begun(self, call: Call[Any, Any]) -> AsyncGenerator[Any, None]:
+    def begun(self, call: Call[Any, Any]) -> Events:
         """The events of a streaming call. Raises INVALID_PARAMS for a position to resume at that can be none."""
         if call.operation is ops.SUBSCRIBE_TO_TASK:
             asked_after(call.context)
@@ -169,16 +170,21 @@ class ServerSide(Generic[Index]):
         context: CallContext | None,
         name: str,
         about: Any = None,
+        *,
+        gap: bool = False,
     ) -> Headers:
         """The response parameters as headers. Raises INTERNAL_ERROR for what cannot be one.
 
-        about: the request that this answers, where something may be said beside the answer.
+        about: the request that this answers, where something may be said beside the answer. gap: the answer is a
+        stream that begins with a gap.
         """
-        if context is None or not context.reply:
+        if context is None or not (context.reply or gap):
             return ()
         reply = {name: value for name, value in context.reply.items() if name not in _HIDDEN}
         if not table.older and about is not None and (text := context.reply.get(ASIDE_PARAMETER)):
             reply[ASIDE_PARAMETER] = sealed_aside(text, about)
+        if gap:
+            reply[RESUME_PARAMETER] = GAP
         try:
             return reply_headers(reply, extension_names(request.headers, table.dialect.extensions))
         except ValueError as error:
@@ -186,18 +192,19 @@ class ServerSide(Generic[Index]):
             raise internal_error() from None
 
 
-async def _with_short_tasks(events: AsyncGenerator[Any, None], longest: int) -> AsyncGenerator[Any, None]:
+async def _with_short_tasks(events: Events, longest: int) -> Events:
     """The events for a caller that drops long lines: without the history of a task that makes its line too long.
 
     A JSON line is at most about twice as long as the message in protobuf.
     """
     async with aclosing(events) as source:
         async for event in source:
-            if event.HasField("task") and event.task.history and event.ByteSize() > longest // 2:
-                short = type(event)()
-                short.CopyFrom(event)
+            message = event.message
+            if message.HasField("task") and message.task.history and message.ByteSize() > longest // 2:
+                short = type(message)()
+                short.CopyFrom(message)
                 short.task.ClearField("history")
-                yield short
+                yield Event(short, event.id, event.gap)
             else:
                 yield event
 

@@ -44,12 +44,12 @@ def one_line(data: bytes) -> bytes:
     return data
 
 
-def encode(data: bytes, name: bytes = b"", id: str | None = None) -> bytes:  # noqa: A002  the format's word
+def encode(data: bytes, name: bytes = b"", id: str = "") -> bytes:  # noqa: A002  the format's word
     """An event with a type and an id of its own or without. `data` is compact JSON, which has no line ends.
 
     Raises ValueError for an id that is none (see core.resume).
     """
-    if id is None:
+    if not id:
         line = b"data: " + one_line(data) + b"\n\n"
     elif is_id(id):
         line = b"id: %b\ndata: %b\n\n" % (id.encode(), one_line(data))

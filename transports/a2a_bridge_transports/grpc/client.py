@@ -6,9 +6,10 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -19,7 +20,6 @@ from a2a_bridge.bindings import DialOptions, TlsFiles
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
     ASIDE_PARAMETER,
-    EVENT_PARAMETER,
     EXTENSIONS_PARAMETER,
     LAST_EVENT_PARAMETER,
     VERSION_PARAMETER,
@@ -28,6 +28,7 @@ from a2a_bridge.core.call import (
     relayable,
 )
 from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.resume import asked_after, counted_on, gap_of
 from a2a_bridge.core.service import Service
@@ -45,6 +46,7 @@ from a2a_bridge_transports.grpc.vigil import Vigil
 from a2a_bridge_transports.grpc.wire import (
     Metadata,
     Pairs,
+    begins_with_gap,
     broken,
     error_reply,
     first_event,
@@ -177,7 +179,7 @@ class _Client:
             return cast("Res", _read(row, call, answer))
         return cast("Res", await self._large(row, call, answer))
 
-    async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    async def stream(self, call: Call[Req, Res], /) -> Events:
         rpc, row = await self._start(call, None)
         decode, read, eof, vigil = row.decode_response, rpc.read, grpc.aio.EOF, self._vigil
         vigil.watch(rpc)
@@ -188,20 +190,28 @@ class _Client:
                 received = (
                     await rpc.trailing_metadata()
                 )  # the end may overtake the headers of an empty stream
-            numbers = None
+            ids: Iterator[str] | None = None
+            gap = False
             if received:
                 self._take(call, received)
-                first = first_event(received)
-                numbers = _Numbers(call.context.reply, first) if first else None
+                gap = begins_with_gap(received)
+                if first := first_event(received):
+                    ids = chain((first,), islice(counted_on(first), 1, None))
             while answer is not eof:
                 vigil.heard = time.monotonic()
                 if len(answer) <= SMALL:
-                    event = decode(opened_response(answer, row.address))
+                    message = decode(opened_response(answer, row.address))
                 else:
-                    event = await self._large(row, call, answer)
-                if numbers is not None:
-                    numbers.tell(event)
-                yield event
+                    message = await self._large(row, call, answer)
+                id_ = next(ids, "") if ids is not None else ""
+                if message.HasField("task") and (mark := gap_of(message)) is not None:
+                    gap = True
+                    if ids is not None and mark.id and mark.id != id_:
+                        # The snapshot stands for events that are lost: the ids count on from its own.
+                        id_ = mark.id
+                        ids = islice(counted_on(id_), 1, None)
+                yield Event(message, id_, gap)
+                gap = False
                 answer = await read()
         except grpc.aio.AioRpcError as error:
             self._fail(error, call)
@@ -319,31 +329,6 @@ def _read(row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
         if listed is None:
             raise
         return without(listed, error, call.context.reply)
-
-
-class _Numbers:
-    """Puts the ids of a stream's events into `reply`: the first as it was told, the others counted on from it."""
-
-    __slots__ = ("_first", "_ids", "_reply")
-
-    def __init__(self, reply: dict[str, str], first: str) -> None:
-        self._reply = reply
-        self._ids = counted_on(first)
-        self._first = first
-
-    def tell(self, event: Any) -> None:
-        """Tells the id of the event that is yielded next."""
-        first, self._first = self._first, ""
-        id_ = next(self._ids, first)
-        mark = gap_of(event)
-        if mark is not None and mark.id and mark.id != id_:
-            id_ = mark.id  # a snapshot that stands for events that are lost: it counts on from there
-            self._ids = counted_on(id_)
-            next(self._ids, None)
-        if id_:
-            self._reply[EVENT_PARAMETER] = id_
-        else:
-            self._reply.pop(EVENT_PARAMETER, None)
 
 
 def _constant(dialect: Dialect, parameters: Mapping[str, str]) -> dict[str, str]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
 from a2a_bridge.bindings import Resolve
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
 
@@ -60,7 +61,7 @@ class Redialled:
             self._learn(error)
             raise
 
-    async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    async def stream(self, call: Call[Req, Res], /) -> Events:
         client = await self._current()
         try:
             async with aclosing(client.stream(call)) as events:

@@ -24,13 +24,15 @@ from a2a_bridge.core.call import (
     ASIDE_PARAMETER,
     EVENT_PARAMETER,
     NO_PARAMETERS,
+    RESUME_PARAMETER,
     VERSION_PARAMETER,
     Call,
     CallContext,
     Origin,
 )
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error, request_too_large
-from a2a_bridge.core.resume import RESUME_URI, asked_after, counted_on, gap_of
+from a2a_bridge.core.event import Event
+from a2a_bridge.core.resume import GAP, RESUME_URI, asked_after, counted_on, gap_of
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row, newest_first
 from a2a_bridge.dialects.carrying import opened_aside, opened_request, sealed_aside, sealed_response
@@ -224,28 +226,29 @@ class _Side:
             request = await self._request(row, wire, call_context)
             if operation is ops.SUBSCRIBE_TO_TASK:
                 asked_after(call_context)
-            reply, write = call_context.reply, context.write
+            write = context.write
             started = False
-            numbers: _Numbers | None = None
+            check: _IdCheck | None = None
             async with aclosing(answer(Call(operation, request, call_context))) as events:
                 async for event in events:
                     if not started:
                         started = True
+                        reply = _first_metadata(call_context.reply, event)
                         if reply:
                             await context.send_initial_metadata(self._metadata(context, reply))
-                            if EVENT_PARAMETER in reply:
-                                numbers = _Numbers(call_context)
-                    if numbers is not None:
-                        numbers.check(event)
+                        if event.id and (RESUME_URI in call_context.extensions or asked_after(call_context)):
+                            check = _IdCheck(event.id)
+                    elif check is not None:
+                        check(event)
                     try:
-                        data = briefly(write_event, event)
+                        data = briefly(write_event, event.message)
                     except LengthyError:
-                        data = await written_apart(write_event, event)
+                        data = await written_apart(write_event, event.message)
                     # Waits until the transport took it, which is the backpressure, and gives way to others.
                     await write(data)
-            if reply and not started:
+            if call_context.reply and not started:
                 # A client of grpcio that sees the end of an empty stream before its headers drops the headers.
-                metadata = self._metadata(context, reply)
+                metadata = self._metadata(context, call_context.reply)
                 context.set_trailing_metadata(metadata)
                 await context.send_initial_metadata(metadata)
 
@@ -334,8 +337,6 @@ class _Side:
         encode = self.form.encoder(declared=bool(said.strip()))
         try:
             status, text, trailers = status_of(error, encode)
-            if EVENT_PARAMETER in reply:  # of an event that never came
-                reply = {name: value for name, value in reply.items() if name != EVENT_PARAMETER}
             # In the trailers, because the initial metadata may be gone already.
             trailers += self._metadata(context, reply) if reply else ()
         except Exception:
@@ -378,28 +379,38 @@ def _seal_aside(context: CallContext, request: Any) -> None:
         context.reply[ASIDE_PARAMETER] = sealed_aside(text, request)
 
 
-class _Numbers:
-    """Takes the ids of a stream out of `reply`. The caller is told the first one only and counts on from it; where
-    that would go wrong, a caller that counts is better off with a stream that breaks here.
+def _first_metadata(reply: dict[str, str], event: Event) -> dict[str, str]:
+    """The response parameters of a stream: those of the service, the id of the first event, and whether it is a gap."""
+    if not event.id and not event.gap:
+        return reply
+    told = dict(reply)
+    if event.id:
+        told[EVENT_PARAMETER] = event.id
+    if event.gap:
+        told[RESUME_PARAMETER] = GAP
+    return told
+
+
+class _IdCheck:
+    """Checks the ids of a stream after the first one. Only the first id is sent and the caller counts on from it, so
+    a stream whose ids do not count on has to break.
     """
 
-    __slots__ = ("_counted", "_expected", "_reply")
+    __slots__ = ("_expected",)
 
-    def __init__(self, context: CallContext) -> None:
-        self._reply = context.reply
-        self._counted = RESUME_URI in context.extensions or bool(asked_after(context))
-        self._expected = counted_on(self._reply[EVENT_PARAMETER])
+    def __init__(self, first: str) -> None:
+        self._expected = counted_on(first)
+        next(self._expected, None)
 
-    def check(self, event: Any) -> None:
-        """Looks at the id of one event. Raises UNAVAILABLE where it is not the next one."""
-        id_ = self._reply.pop(EVENT_PARAMETER, None)
-        if not self._counted or id_ == next(self._expected, id_):
+    def __call__(self, event: Event) -> None:
+        """Raises UNAVAILABLE where the id is not the next one and the event does not say its own id in a mark."""
+        if event.id == next(self._expected, event.id):
             return
-        mark = gap_of(event)
-        if mark is None or id_ is None or mark.id != id_:
+        mark = gap_of(event.message)
+        if mark is None or not event.id or mark.id != event.id:
             text = "the numbering of the events was interrupted; subscribe again to go on"
             raise A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=0.0)
-        self._expected = counted_on(id_)
+        self._expected = counted_on(event.id)
         next(self._expected, None)
 
 

@@ -27,7 +27,7 @@ from a2a_bridge.core.call import (
 )
 from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason, Violation
 from a2a_bridge.core.operations import Operation
-from a2a_bridge.core.resume import is_id
+from a2a_bridge.core.resume import GAP, is_id
 from a2a_bridge.dialects import Dialect, ErrorReply
 from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, extension_names, merged
 
@@ -49,7 +49,7 @@ _SCHEMES = {"http": (False, 80), "grpc": (False, 80), "https": (True, 443), "grp
 #: where `host:port` without a scheme means TLS
 _TLS_PORT = 443
 
-_SAID_BY_OLDER = (EXTENSIONS_PARAMETER, RESUME_PARAMETER, LEFT_OUT_PARAMETER)
+_SAID_BY_OLDER = (EXTENSIONS_PARAMETER, LEFT_OUT_PARAMETER)
 _SAID = (*_SAID_BY_OLDER, ASIDE_PARAMETER)
 
 Pairs = tuple[tuple[str, str], ...]
@@ -72,8 +72,8 @@ def parameters_of(metadata: Metadata) -> dict[str, str]:
 
 
 def reply_parameters(metadata: Metadata, dialect: Dialect) -> dict[str, str]:
-    """What a peer's metadata says to the caller: the extensions it activated (spec 3.2.6), whether a resumed stream has
-    a gap, and what no message has a place for. All else is between us and the peer, or a proxy before it, whose
+    """The response parameters in a peer's metadata: the extensions it activated (spec 3.2.6), the number of tasks left
+    out of a list, and what no message has a place for. All else is between us and the peer, or a proxy before it, whose
     `date` would be no parameter of an HTTP answer.
     """
     found = parameters_of(metadata)
@@ -87,6 +87,11 @@ def first_event(metadata: Metadata) -> str:
         if name == EVENT_PARAMETER and isinstance(value, str) and is_id(value):
             return value
     return ""
+
+
+def begins_with_gap(metadata: Metadata) -> bool:
+    """Whether the first event of a stream stands for events that are lost, as its initial metadata says."""
+    return any(name == RESUME_PARAMETER and value == GAP for name, value in metadata or ())
 
 
 def reply_metadata(reply: Mapping[str, str], asked: Metadata, dialect: Dialect) -> Pairs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any, cast
@@ -13,13 +13,16 @@ from a2a_bridge.bindings import DialOptions
 from a2a_bridge.codec import Json, JsonSyntaxError
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.resume import is_gap
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, ErrorReply, Row
 from a2a_bridge.dialects.carrying import dumps, loads
 from a2a_bridge.offload import SMALL, run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
+from a2a_bridge_transports._http.parameters import begins_with_gap
 from a2a_bridge_transports._http.session import (
     Exchanger,
     checked,
@@ -76,7 +79,7 @@ class HttpJsonClient(ClientSide):
             raise await self._failure(row, fetched.status, fetched.headers, fetched.body)
         return await self._whole(row, call, fetched.body)
 
-    async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    async def stream(self, call: Call[Req, Res], /) -> Events:
         row = self.row(call)
         targets = await run(self._targets, row, call)
         for number, (target, body) in enumerate(targets, 1):
@@ -93,7 +96,7 @@ class HttpJsonClient(ClientSide):
 
     async def _stream(
         self, row: Row[Any, Any], call: Call[Any, Res], target: wire.Target, body: bytes | None
-    ) -> AsyncGenerator[Res, None]:
+    ) -> Events:
         headers = self.headers(call)
         if row.says is not None:
             headers |= row.says
@@ -111,8 +114,9 @@ class HttpJsonClient(ClientSide):
                     raise _WrongMethod(error)
                 raise error
             if response.content_type != "text/event-stream":
-                yield cast("Res", await self._whole(row, call, await self.exchanger.whole(response)))
+                yield Event(await self._whole(row, call, await self.exchanger.whole(response)))
                 return
+            gap = begins_with_gap(response.headers)
             async with aclosing(self.exchanger.events(response)) as groups:
                 async for group in groups:
                     for event in group:
@@ -121,8 +125,8 @@ class HttpJsonClient(ClientSide):
                             answer = self._event(row, call, event.type, data)
                         else:
                             answer = await self.large(data, self._event, row, call, event.type, data)
-                        self.numbered(call.context, event.id)
-                        yield cast("Res", answer)
+                        yield Event(answer, event.id, gap or is_gap(answer))
+                        gap = False
 
     def _event(self, row: Row[Any, Any], call: Call[Any, Any], kind: str, data: bytes) -> Any:
         tree = _tree(data)

@@ -9,8 +9,9 @@ from typing import Any
 from a2a_bridge.codec import Json, JsonSyntaxError
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.codec.meter import LengthyError, briefly
-from a2a_bridge.core.call import EVENT_PARAMETER, Call, CallContext
+from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, Form, Row
 from a2a_bridge.dialects.carrying import dumps, loads
@@ -122,16 +123,14 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         row: Row[Any, Any],
         call: Call[Any, Any],
     ) -> StreamReply:
-        reply = call.context.reply
         name = row.operation.name
 
-        def encode(event: Any) -> bytes | Awaitable[bytes]:
-            number = reply.pop(EVENT_PARAMETER, None) if reply else None
-            write = partial(_event, row, number)
+        def encode(event: Event) -> bytes | Awaitable[bytes]:
+            write = partial(_event, row, event.id)
             try:
-                return briefly(write, event)
+                return briefly(write, event.message)
             except LengthyError:
-                return written_apart(write, event)
+                return written_apart(write, event.message)
 
         def fail(error: BaseException) -> Failure:
             refused = self._error(request, table, call.context, self.failure(request, error, name))
@@ -140,7 +139,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         return StreamReply(
             self.begun(call),
             encode,
-            lambda: EVENT_STREAM + self.reply_headers(request, table, call.context, name),
+            lambda gap: EVENT_STREAM + self.reply_headers(request, table, call.context, name, gap=gap),
             fail,
         )
 
@@ -167,8 +166,8 @@ def _written(row: Row[Any, Any], reply: dict[str, str], answer: Any) -> bytes:
     return dumps(tree if row.recall_response is None else row.recall_response(tree, reply))
 
 
-def _event(row: Row[Any, Any], number: str | None, event: Any) -> bytes:
-    return sse.encode(dumps(row.encode_response(event)), b"", number)
+def _event(row: Row[Any, Any], id_: str, message: Any) -> bytes:
+    return sse.encode(dumps(row.encode_response(message)), b"", id_)
 
 
 def _media(request: Request, table: Table[wire.Routes]) -> Headers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any, cast
@@ -12,7 +12,9 @@ from a2a_bridge.bindings import DialOptions
 from a2a_bridge.codec import Json, JsonSyntaxError
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.resume import is_gap
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, ErrorReply, Row
 from a2a_bridge.dialects.carrying import loads
@@ -20,6 +22,7 @@ from a2a_bridge.offload import SMALL, run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
+from a2a_bridge_transports._http.parameters import begins_with_gap
 from a2a_bridge_transports._http.session import (
     Exchanger,
     checked,
@@ -60,7 +63,7 @@ class JsonRpcClient(ClientSide):
         self.answered(call, fetched.headers)
         return await self._whole(row, call, id_, fetched.status, fetched.headers, fetched.body)
 
-    async def stream(self, call: Call[Req, Res], /) -> AsyncGenerator[Res, None]:
+    async def stream(self, call: Call[Req, Res], /) -> Events:
         row = self.row(call)
         id_, headers, body = await run(self._request, row, call)
         headers["Accept"] = "text/event-stream, application/json"
@@ -70,8 +73,9 @@ class JsonRpcClient(ClientSide):
             self.answered(call, response.headers)
             if response.content_type != "text/event-stream":
                 data = await self.exchanger.whole(response)
-                yield cast("Res", await self._whole(row, call, id_, response.status, response.headers, data))
+                yield Event(await self._whole(row, call, id_, response.status, response.headers, data))
                 return
+            gap = begins_with_gap(response.headers)
             async with aclosing(self.exchanger.events(response)) as groups:
                 async for group in groups:
                     for event in group:
@@ -80,8 +84,8 @@ class JsonRpcClient(ClientSide):
                             answer = read(row, call, id_, response.status, data)
                         else:
                             answer = await self.large(data, read, row, call, id_, response.status, data)
-                        self.numbered(call.context, event.id)
-                        yield cast("Res", answer)
+                        yield Event(answer, event.id, gap or is_gap(answer))
+                        gap = False
 
     async def _whole(
         self, row: Row[str, Any], call: Call[Any, Any], id_: int, status: int, headers: Any, data: bytes

@@ -10,8 +10,9 @@ from urllib.parse import unquote
 from a2a_bridge.codec import Json, missing_required
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.codec.meter import LengthyError, briefly
-from a2a_bridge.core.call import EVENT_PARAMETER, SPELLING_PARAMETER, Call, CallContext
+from a2a_bridge.core.call import SPELLING_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params, missing_members
+from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, Form, Row
 from a2a_bridge.dialects.carrying import dumps
@@ -58,8 +59,8 @@ def _result(token: bytes, row: Row[str, Any], reply: dict[str, str], answer: Any
     return wire.result(token, tree)
 
 
-def _event(token: bytes, row: Row[str, Any], number: str | None, event: Any) -> bytes:
-    return sse.encode(wire.result(token, row.encode_response(event)), b"", number)
+def _event(token: bytes, row: Row[str, Any], id_: str, message: Any) -> bytes:
+    return sse.encode(wire.result(token, row.encode_response(message)), b"", id_)
 
 
 def _wants_an_event(parameters: Mapping[str, str], older: bool) -> bool:
@@ -176,18 +177,15 @@ class JsonRpcServer(ServerSide[Rows]):
         reply = call.context.reply
         name = row.operation.name
 
-        def encode(event: Any) -> bytes | Awaitable[bytes]:
+        def encode(event: Event) -> bytes | Awaitable[bytes]:
             nonlocal table, row
-            number = None
-            if reply:
-                number = reply.pop(EVENT_PARAMETER, None)
-                if SPELLING_PARAMETER in reply:
-                    table, row = self._respelled(table, row, call.context)
-            write = partial(_event, token, row, number)
+            if reply and SPELLING_PARAMETER in reply:
+                table, row = self._respelled(table, row, call.context)
+            write = partial(_event, token, row, event.id)
             try:
-                return briefly(write, event)
+                return briefly(write, event.message)
             except LengthyError:
-                return written_apart(write, event)
+                return written_apart(write, event.message)
 
         def fail(error: BaseException) -> Failure:
             failed = self.failure(request, error, name)
@@ -198,7 +196,7 @@ class JsonRpcServer(ServerSide[Rows]):
         return StreamReply(
             self.begun(call),
             encode,
-            lambda: EVENT_STREAM + self.reply_headers(request, table, call.context, name),
+            lambda gap: EVENT_STREAM + self.reply_headers(request, table, call.context, name, gap=gap),
             fail,
         )
 
