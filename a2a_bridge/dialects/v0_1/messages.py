@@ -315,4 +315,6 @@ def _without_stashes(value: Any) -> Any:
         return {name: _without_stashes(one) for name, one in value.items() if name != STASH}
     if isinstance(value, float) and value - value == 0:
         return number(value)  # as it comes back
+    if type(value) is int and abs(value) < 2**64:
+        return number(float(value))  # integers that no double holds come back as the nearest one
     return value
