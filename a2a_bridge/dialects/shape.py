@@ -116,6 +116,12 @@ def inline(cls: type[Message], *members: Member) -> Inline:
     return shape
 
 
+def table_of(shape: Shape | Inline) -> tuple[tuple[Member, ...], str]:
+    """The members of a compiled shape and the value of its `kind`, for generators of code and docs."""
+    compiler = _COMPILERS[shape]
+    return compiler.members, compiler.kind
+
+
 class _Compiler:
     """Writes the functions of one shape when the first of them is called, so that imports stay quick."""
 

@@ -15,8 +15,11 @@ ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 #: Folders with Python source of ours.
 SOURCES = ("a2a_bridge", "transports", "proto", "tests", "benchmarks", "examples")
-#: What proto/generate.py writes.
-GENERATED = {ROOT / "a2a_bridge" / "pb" / f"{name}.py" for name in ("lf_a2a_v1", "google_rpc")}
+#: What proto/generate.py and proto/models.py write.
+GENERATED = {
+    *(ROOT / "a2a_bridge" / "pb" / f"{name}.py" for name in ("lf_a2a_v1", "google_rpc")),
+    *(ROOT / "a2a_bridge" / "dialects" / name / "models.py" for name in ("v0_3", "v0_2_5")),
+}
 
 
 def pyproject() -> dict[str, Any]:

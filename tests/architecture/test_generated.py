@@ -1,4 +1,4 @@
-"""The committed protobuf modules are what proto/ says, and drift is noticed."""
+"""The committed protobuf modules and models are what proto/ says, and drift is noticed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,30 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GENERATE = ROOT / "proto" / "generate.py"
+MODELS = ROOT / "proto" / "models.py"
+DIALECTS = ROOT / "a2a_bridge" / "dialects"
 COMMITTED = ROOT / "a2a_bridge" / "pb"
 
 
 def test_committed_modules_are_current() -> None:
     done = run(sys.executable, GENERATE, "--check")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_committed_models_are_current() -> None:
+    done = run(sys.executable, MODELS, "--check")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_change_of_the_models_is_named(tmp_path: Path) -> None:
+    for version in ("v0_3", "v0_2_5"):
+        shutil.copytree(DIALECTS / version, tmp_path / version)
+    models = tmp_path / "v0_2_5" / "models.py"
+    models.write_text(models.read_text().replace("id: Text", "id: Flag"))
+    done = run(sys.executable, MODELS, "--check", tmp_path)
+    assert done.returncode == 1
+    assert "committed/v0_2_5" in done.stderr
+    assert "committed/v0_3" not in done.stderr
 
 
 @pytest.mark.parametrize("name", ["descriptors.binpb", "lf_a2a_v1.py", "lf_a2a_v1.pyi", "google_rpc.py"])

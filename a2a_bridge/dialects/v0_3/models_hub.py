@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, overload
+from functools import cache
+from typing import Any
 
 from pydantic import BaseModel, RootModel
 
@@ -17,26 +18,6 @@ from a2a_bridge.core.errors import Reason, Violation
 from a2a_bridge.dialects import residue
 from a2a_bridge.dialects.dialect import ErrorReply
 from a2a_bridge.dialects.v0_3 import card, errors, parts, push_configs, requests, shapes
-from a2a_bridge.dialects.v0_3.models_card import AgentCard
-from a2a_bridge.dialects.v0_3.models_data import (
-    Artifact,
-    DataPart,
-    FilePart,
-    Message,
-    Part,
-    SendResult,
-    StreamResult,
-    Task,
-    TaskArtifactUpdateEvent,
-    TaskStatusUpdateEvent,
-    TextPart,
-)
-from a2a_bridge.dialects.v0_3.models_errors import A2AError, AnyError
-from a2a_bridge.dialects.v0_3.models_params import (
-    MessageSendParams,
-    TaskPushNotificationConfig,
-    TaskQueryParams,
-)
 from a2a_bridge.dialects.v0_3.models_shape import A2ABaseModel, read, write
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -58,95 +39,38 @@ DECODERS: Mapping[str, Callable[[Any], Any]] = {
     "TaskPushNotificationConfig": push_configs.decode_push_config,
 }
 
-#: message of the hub -> the writer of its tree, and the type to read that as
-ENCODERS: Mapping[type, tuple[Callable[[Any], Any], Any]] = {
-    hub.Part: (parts.encode_part, Part),
-    hub.Message: (shapes.encode_message, Message),
-    hub.Artifact: (shapes.encode_artifact, Artifact),
-    hub.Task: (shapes.encode_task, Task),
+#: message of the hub -> the writer of its tree, and the name of the type to read that as
+ENCODERS: Mapping[type, tuple[Callable[[Any], Any], str]] = {
+    hub.Part: (parts.encode_part, "Part"),
+    hub.Message: (shapes.encode_message, "Message"),
+    hub.Artifact: (shapes.encode_artifact, "Artifact"),
+    hub.Task: (shapes.encode_task, "Task"),
     hub.TaskStatusUpdateEvent: (
         lambda update: shapes.encode_event(hub.StreamResponse(status_update=update)),
-        TaskStatusUpdateEvent,
+        "TaskStatusUpdateEvent",
     ),
     hub.TaskArtifactUpdateEvent: (
         lambda update: shapes.encode_event(hub.StreamResponse(artifact_update=update)),
-        TaskArtifactUpdateEvent,
+        "TaskArtifactUpdateEvent",
     ),
-    hub.StreamResponse: (shapes.encode_event, RootModel[StreamResult]),
-    hub.SendMessageResponse: (shapes.encode_result, RootModel[SendResult]),
-    hub.AgentCard: (card.encode_card, AgentCard),
-    hub.SendMessageRequest: (_ROWS["message/send"].encode_request, MessageSendParams),
-    hub.GetTaskRequest: (_ROWS["tasks/get"].encode_request, TaskQueryParams),
-    hub.TaskPushNotificationConfig: (push_configs.encode_push_config, TaskPushNotificationConfig),
-    core.A2AError: (lambda error: errors.encode_jsonrpc(error).body, RootModel[AnyError]),
+    hub.StreamResponse: (shapes.encode_event, "StreamResult"),
+    hub.SendMessageResponse: (shapes.encode_result, "SendResult"),
+    hub.AgentCard: (card.encode_card, "AgentCard"),
+    hub.SendMessageRequest: (_ROWS["message/send"].encode_request, "MessageSendParams"),
+    hub.GetTaskRequest: (_ROWS["tasks/get"].encode_request, "TaskQueryParams"),
+    hub.TaskPushNotificationConfig: (push_configs.encode_push_config, "TaskPushNotificationConfig"),
+    core.A2AError: (lambda error: errors.encode_jsonrpc(error).body, "AnyError"),
 }
 
 
-@overload
-def decode(model: Part | TextPart | FilePart | DataPart) -> hub.Part: ...
-@overload
-def decode(model: Message) -> hub.Message: ...
-@overload
-def decode(model: Artifact) -> hub.Artifact: ...
-@overload
-def decode(model: Task) -> hub.Task: ...
-@overload
-def decode(model: TaskStatusUpdateEvent) -> hub.TaskStatusUpdateEvent: ...
-@overload
-def decode(model: TaskArtifactUpdateEvent) -> hub.TaskArtifactUpdateEvent: ...
-@overload
-def decode(model: AgentCard) -> hub.AgentCard: ...
-@overload
-def decode(model: MessageSendParams) -> hub.SendMessageRequest: ...
-@overload
-def decode(model: TaskQueryParams) -> hub.GetTaskRequest: ...
-@overload
-def decode(model: TaskPushNotificationConfig) -> hub.TaskPushNotificationConfig: ...
-@overload
-def decode(model: A2AError | AnyError) -> core.A2AError: ...
-def decode(model: BaseModel) -> Any:
-    """A model as what the hub has for it; an error as the exception to raise.
-
-    Raises A2AError INVALID_PARAMS for what no JSON can say, such as a `metadata` that holds a date, and TypeError for
-    models that stand for nothing in the hub.
-    """
+def decode_model(model: BaseModel) -> Any:
+    """A model as what the hub has for it. Raises as `models.decode` does."""
     return decode_by(DECODERS, model)
 
 
-@overload
-def encode(message: hub.Part) -> Part: ...
-@overload
-def encode(message: hub.Message) -> Message: ...
-@overload
-def encode(message: hub.Artifact) -> Artifact: ...
-@overload
-def encode(message: hub.Task) -> Task: ...
-@overload
-def encode(message: hub.TaskStatusUpdateEvent) -> TaskStatusUpdateEvent: ...
-@overload
-def encode(message: hub.TaskArtifactUpdateEvent) -> TaskArtifactUpdateEvent: ...
-@overload
-def encode(
-    message: hub.StreamResponse,
-) -> Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent: ...
-@overload
-def encode(message: hub.SendMessageResponse) -> Task | Message: ...
-@overload
-def encode(message: hub.AgentCard) -> AgentCard: ...
-@overload
-def encode(message: hub.SendMessageRequest) -> MessageSendParams: ...
-@overload
-def encode(message: hub.GetTaskRequest) -> TaskQueryParams: ...
-@overload
-def encode(message: hub.TaskPushNotificationConfig) -> TaskPushNotificationConfig: ...
-@overload
-def encode(message: core.A2AError) -> AnyError: ...
-def encode(message: Any) -> Any:
-    """What the hub has as a model of 0.3, and an exception as the error to answer with.
-
-    Raises A2AError INVALID_PARAMS for what JSON cannot say, such as NaN, and TypeError for messages without a model.
-    """
-    return encode_by(ENCODERS, message)
+def encode_message(message: Any, types: Mapping[str, Any]) -> Any:
+    """What the hub has as one of these types. Raises as `models.encode` does."""
+    return encode_by(ENCODERS, message, types)
 
 
 def decode_by(decoders: Mapping[str, Callable[[Any], Any]], model: BaseModel) -> Any:
@@ -171,17 +95,25 @@ def decode_by(decoders: Mapping[str, Callable[[Any], Any]], model: BaseModel) ->
         raise core.invalid_params("", f"the {found} {problem}") from None
 
 
-def encode_by(encoders: Mapping[type, tuple[Callable[[Any], Any], Any]], message: Any) -> Any:
+def encode_by(
+    encoders: Mapping[type, tuple[Callable[[Any], Any], str]], message: Any, types: Mapping[str, Any]
+) -> Any:
     """A message as the model that is meant for it."""
     found = encoders.get(type(message))
     if found is None:
         raise TypeError(f"{type(message).__name__} has no model")
-    write_tree, model = found
+    write_tree, name = found
+    model = types[name] if isinstance(types[name], type) else _root(types[name])
     try:
         made = _read(model, write_tree, message)
     except EncodeError as error:
         raise core.invalid_params(error.path, error.problem) from None
-    return made.root if isinstance(made, RootModel) and not isinstance(made, Part) else made
+    return made.root if isinstance(made, RootModel) and name != "Part" else made
+
+
+@cache
+def _root(union: Any) -> type[BaseModel]:
+    return RootModel[union]
 
 
 def _read(model: Any, write_tree: Callable[[Any], Any], message: Any) -> Any:

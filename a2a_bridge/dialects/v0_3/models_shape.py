@@ -214,12 +214,13 @@ def tag(name: str) -> Tag:
 
 
 def by(
-    choose: Callable[[Mapping[str, Any]], str], expected: str, about: str = "", known: Iterable[str] = ()
+    find: Callable[[Mapping[str, Any]], str], branches: Mapping[str, str], expected: str, about: str = ""
 ) -> Discriminator:
     """What decides between the branches of a union.
 
-    choose: an object -> the name of the branch, "" for none. expected: what to say when there is none.
-    about: the member that names the branch; where it is there and wrong, its `known` values are told instead.
+    find: an object -> a value, such as that of its `kind`, "" for none. branches: value -> class; `*` is any other value.
+    expected: the problem when there is none. about: the member with the value; where it is there and wrong, the problem
+    lists the values instead.
     """
 
     def decide(value: Any) -> str | None:
@@ -227,17 +228,95 @@ def by(
             # The same type of another version bears the same name; a user's own subclass does not.
             ours = (cls.__name__ for cls in type(value).__mro__ if cls.__module__.startswith(_DIALECTS))
             return _TAG + next(ours, "")
-        name = choose(value) if isinstance(value, Mapping) else ""
+        found = find(value) if isinstance(value, Mapping) else None
+        name = None if found is None else branches.get(found, branches.get("*"))
         return _TAG + name if name else None
 
     # One text for both cases: a context would make the annotation unhashable.
-    texts = f"{expected}{_TAG}is none of {', '.join(known)}"
+    known = "all that methods answer" if about == "result" else ", ".join(branches)
+    texts = f"{expected}{_TAG}is none of {known}"
     return Discriminator(decide, custom_error_type=_UNION + about, custom_error_message=texts)
 
 
 def has(tree: Mapping[str, Any], *names: str) -> bool:
     """Whether all these members are there; null is not there."""
     return all(tree.get(name) is not None for name in names)
+
+
+def _text(tree: Mapping[str, Any], name: str) -> str:
+    value = tree.get(name)
+    return value if isinstance(value, str) else ""
+
+
+# What decides between the branches of unions: an object -> the value in the table of types
+
+
+def part_kind(tree: Mapping[str, Any]) -> str:
+    """The kind of a part. Examples of the specification write `type`, or nothing at all."""
+    name = "type" if tree.get("kind") is None else "kind"
+    if tree.get(name) is not None:
+        return _text(tree, name)
+    return next((kind for kind in ("text", "file", "data") if kind in tree), "")
+
+
+def file_content(tree: Mapping[str, Any]) -> str:
+    """The member with the content of a file."""
+    return next((name for name in ("bytes", "uri") if has(tree, name)), "")
+
+
+def result_kind(tree: Mapping[str, Any]) -> str:
+    """The `kind` of a result; without one, the kind that its members suggest."""
+    if tree.get("kind") is not None:
+        return _text(tree, "kind")
+    if has(tree, "status", "contextId", "id"):
+        return "task"
+    if has(tree, "role", "parts"):
+        return "message"
+    if has(tree, "artifact", "taskId"):
+        return "artifact-update"
+    return "status-update" if has(tree, "status", "taskId") else ""
+
+
+def scheme_type(tree: Mapping[str, Any]) -> str:
+    """The `type` of a security scheme."""
+    return _text(tree, "type")
+
+
+def method_of(tree: Mapping[str, Any]) -> str:
+    """The `method` of a request."""
+    return _text(tree, "method")
+
+
+def error_code(tree: Mapping[str, Any]) -> str:
+    """The `code` of an error."""
+    code = tree.get("code")
+    return str(code) if type(code) is int else ""
+
+
+def config_params(tree: Mapping[str, Any]) -> str:
+    """Whether params name a push notification config."""
+    return "named" if has(tree, "pushNotificationConfigId") else ""
+
+
+def answer(tree: Mapping[str, Any]) -> str:
+    """Whether a response is an error."""
+    return "error" if has(tree, "error") else ""
+
+
+def response_result(tree: Mapping[str, Any]) -> str:
+    """What the result of a response looks like."""
+    if has(tree, "error"):
+        return "error"
+    result = tree.get("result")
+    if isinstance(result, list):
+        return "list"
+    if not isinstance(result, Mapping):
+        return "null" if result is None and "result" in tree else ""
+    if has(result, "pushNotificationConfig"):
+        return "config"
+    if has(result, "skills", "capabilities"):
+        return "card"
+    return "event" if result_kind(result).endswith("-update") else "message"
 
 
 # Errors
