@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from typing import Any
 
 from a2a_bridge.core.call import CallContext, left_out
@@ -21,9 +22,8 @@ from a2a_bridge.core.resume import asked_after, event_id, number_of
 from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.clock import Clock, SystemClock
 from a2a_bridge.hosting.decorator import Agent
+from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.event_checks import ExecutorError, direct_answer
-from a2a_bridge.hosting.execution import EngineContext, Execution, log
-from a2a_bridge.hosting.executions import Executions, NotOwnerError
 from a2a_bridge.hosting.idempotency import AlreadySentError, Idempotency
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.options import DEFAULT, EngineOptions
@@ -36,12 +36,16 @@ from a2a_bridge.hosting.refusals import broken, closing, not_cancelable
 from a2a_bridge.hosting.remote_tasks import BEGUN, RemoteTasks
 from a2a_bridge.hosting.replica_calls import ReplicaCalls
 from a2a_bridge.hosting.run import Run
+from a2a_bridge.hosting.run_registry import NotOwnerError, RunRegistry
+from a2a_bridge.hosting.run_timer import TOO_LONG, too_late
 from a2a_bridge.hosting.sending import Accepted, Sending, check_names
 from a2a_bridge.hosting.stores.memory import MemoryStore
-from a2a_bridge.hosting.timeouts import TOO_LONG, too_late
+from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.hosting.views import AT_REST, QueuePosition, cut_history, history_limit, with_history
 from a2a_bridge.hosting.working_copy import OwnershipLostError, Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
+
+log = logging.getLogger("a2a_bridge.hosting")
 
 _PAGE = 50
 _LARGEST_PAGE = 100
@@ -81,13 +85,13 @@ class Engine:
         self.get_task_push_notification_config = self._push.get_task_push_notification_config
         self.list_task_push_notification_configs = self._push.list_task_push_notification_configs
         self.delete_task_push_notification_config = self._push.delete_task_push_notification_config
-        self._executions = Executions(self._context)
+        self._runs = RunRegistry(self._context)
         self._readers = EventReaders(self._store, self._shown)
-        self._sending = Sending(agent, self._context, self._executions, self._readers, self._push)
+        self._sending = Sending(agent, self._context, self._runs, self._readers, self._push)
         self._idempotency = None
         self._reply = None
         if options.idempotent_sends:
-            self._idempotency = Idempotency(self._store, self._sending, self._readers)
+            self._idempotency = Idempotency(self._store, self._sending, self._readers, options.patience)
         else:
             self._reply = getattr(agent.executor, "reply", None)
         self._recovery = Recovery(self._store, self._sending.recover)
@@ -100,7 +104,7 @@ class Engine:
     @property
     def live(self) -> int:
         """How many tasks something happens to at this moment."""
-        return len(self._executions)
+        return len(self._runs)
 
     async def start(self) -> None:
         """Begins to take over what nobody alive works on. Without it nothing of an earlier process goes on.
@@ -204,13 +208,13 @@ class Engine:
                 yield Event(hub.StreamResponse(message=answer.message))
                 return
             if snapshot is not None:
-                await accepted.execution.settled()
+                await accepted.task_run.settled()
                 cut_history(snapshot.task, limit)
                 asked = accepted.asked
                 yield Event(hub.StreamResponse(task=snapshot.task), event_id(snapshot.last))
                 if asked:
                     return
-            async for event in reading.events(accepted.ticket):
+            async for event in reading.events(accepted.send):
                 yield event if limit is None else with_history(event, limit)
         finally:
             reading.close()
@@ -231,9 +235,9 @@ class Engine:
             return known.shown, BEGUN
         if accepted.reading is not None:
             accepted.reading.close()
-        await accepted.execution.settled()
+        await accepted.task_run.settled()
         shown = accepted.snapshot
-        return shown if shown is not None else await accepted.execution.copy.shown(), accepted.ticket
+        return shown if shown is not None else await accepted.task_run.shown(), accepted.send
 
     async def _direct(
         self, reply: Any, request: hub.SendMessageRequest, context: CallContext
@@ -259,16 +263,16 @@ class Engine:
             return await self._sending.work_on(request, context, wants)
         if request.message.task_id and self._remote_tasks is not None:
             # Whoever works on the task notes the message, too.
-            await self._executions.look(scope_of(request, context), request.message.task_id)
+            await self._runs.require_owner(scope_of(request, context), request.message.task_id)
         return await self._idempotency.work_on(request, context, wants)
 
     async def _answer(
         self, accepted: Accepted, request: hub.SendMessageRequest, context: CallContext
     ) -> hub.SendMessageResponse | None:
         try:
-            answer = await accepted.ticket.answer
+            answer = await accepted.send.answer
         except asyncio.CancelledError:
-            accepted.execution.abandon(accepted.ticket)
+            accepted.task_run.abandon(accepted.send)
             raise
         if self._idempotency is not None and answer is not None and answer.HasField("message"):
             await self._idempotency.stored(request, context)
@@ -354,14 +358,14 @@ class Engine:
         """The same, unless another replica works on the task: then it raises NotOwnerError."""
         if self._closing:
             raise closing()
-        execution = await self._executions.enter(
+        task_run = await self._runs.enter(
             scope_of(request, context), request.id, lambda one: not_cancelable(one.task_id)
         )
         try:
-            run = Run(for_agent(request), context, execution.task_id, execution.context_id)
-            return await execution.cancel(run)
+            run = Run(for_agent(request), context, task_run.task_id, task_run.context_id)
+            return await task_run.cancel(run)
         finally:
-            execution.leave()
+            task_run.leave()
 
     async def subscribe_to_task(self, request: hub.SubscribeToTaskRequest, context: CallContext, /) -> Events:
         """Spec 3.1.6. A snapshot, then every event until the task ends or asks for input.
@@ -395,16 +399,11 @@ class Engine:
 
     async def _shown(self, scope: Scope, task_id: str) -> Shown:
         """A copy of a task, and the number of its last event. Raises TASK_NOT_FOUND."""
-        live = self._executions.get(scope, task_id)
+        live = self._runs.get(scope, task_id)
         # While the store does not work, what it has is all that may be shown. What is not held yet may be another's.
-        if (
-            live is not None
-            and live.task is not None
-            and live.copy.writer is not None
-            and not (live.copy.pending and self._store.refusal())
-        ):
+        if live is not None and live.held and not (live.pending and self._store.refusal()):
             try:
-                return await live.copy.shown()
+                return await live.shown()
             except OwnershipLostError:
                 log.debug("task %s has moved while it was read", task_id)
         stored = await self._store.get(scope, task_id)
@@ -437,38 +436,37 @@ class Engine:
         """
         self._closing = True
         await self._recovery.close()
-        waited = (one for one in self._executions if not self._others_go_on(one))
+        waited = (one for one in self._runs if not self._others_go_on(one))
         producers = [one.producer for one in waited if one.producer is not None]
         if producers and grace > 0:
             await asyncio.wait(producers, timeout=grace)
-        self._executions.closed = True
-        left = list(self._executions)
-        await asyncio.gather(*(execution.stop() for execution in left))
+        left = self._runs.close()
+        await asyncio.gather(*(run.stop() for run in left))
         if self._idempotency is not None:
             await self._idempotency.close(self._options.patience)
         await self._written(left)
         self._readers.end(closing())
 
-    def _others_go_on(self, execution: Execution) -> bool:
-        task = execution.task
+    def _others_go_on(self, run: TaskRun) -> bool:
+        task = run.task
         return (
             self._store.remote is not None
             and self._context.resumes
             and task is not None
             and goes_on(task)
-            and not execution.awaited
-            and not self._readers.read(execution.task_id)
+            and not run.awaited
+            and not self._readers.read(run.task_id)
         )
 
-    async def _written(self, executions: list[Execution]) -> None:
+    async def _written(self, runs: list[TaskRun]) -> None:
         """Returns when the store has everything, or does not work for too long."""
-        waiting = [asyncio.ensure_future(one.copy.settled()) for one in executions if one.copy.pending]
+        waiting = [asyncio.ensure_future(one.flushed()) for one in runs if one.pending]
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=self._options.patience)
             for one in late:
                 one.cancel()
             for error in await asyncio.gather(*waiting, return_exceptions=True):
-                if isinstance(error, Exception) and not isinstance(error, OwnershipLostError):
+                if isinstance(error, Exception):
                     log.error("the end of a task could not be stored: %s", error)
 
     def _require_streaming(self) -> None:

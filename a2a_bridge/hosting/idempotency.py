@@ -18,11 +18,11 @@ import logging
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
 from a2a_bridge.hosting.agent_view import for_agent
-from a2a_bridge.hosting.executions import NotOwnerError
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.pending_send import Wants
 from a2a_bridge.hosting.ports import Scope, Sent, Store, scope_of
 from a2a_bridge.hosting.reading import EventReaders
+from a2a_bridge.hosting.run_registry import NotOwnerError
 from a2a_bridge.hosting.sending import Accepted, Sending
 from a2a_bridge.hosting.working_copy import Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -54,10 +54,11 @@ class _First:
 class Idempotency:
     """Keeps messages from being worked on twice."""
 
-    def __init__(self, store: Store, sending: Sending, readers: EventReaders) -> None:
+    def __init__(self, store: Store, sending: Sending, readers: EventReaders, patience: float) -> None:
         self._store = store
         self._sending = sending
         self._readers = readers
+        self._patience = patience
         self._firsts: dict[_Key, _First] = {}
         self._storing: set[asyncio.Task[None]] = set()
 
@@ -75,16 +76,15 @@ class Idempotency:
             if first.digest != digest:
                 raise used_before()
             accepted = await asyncio.shield(first.accepted)
-            if not accepted.ticket.ended and not accepted.execution.vain:
+            if not accepted.send.finished and not accepted.task_run.aborted:
                 return self._join(accepted, wants)
             # Its work is over, or ends. What came of it is in the store in a moment.
             await self._over(first, accepted)
 
     async def _over(self, first: _First, accepted: Accepted) -> None:
         """Returns when what came of a message is stored. Raises UNAVAILABLE when its run is deaf to being ended."""
-        patience = accepted.execution.engine.options.patience
-        await asyncio.wait({first.stored}, timeout=None if accepted.ticket.ended else patience)
-        if not accepted.ticket.ended:
+        await asyncio.wait({first.stored}, timeout=None if accepted.send.finished else self._patience)
+        if not accepted.send.finished:
             raise try_again()
 
     async def stored(self, request: hub.SendMessageRequest, context: CallContext) -> None:
@@ -94,15 +94,14 @@ class Idempotency:
             await asyncio.shield(first.stored)
 
     def _join(self, accepted: Accepted, wants: Wants) -> Accepted:
-        execution = accepted.execution
+        task_run = accepted.task_run
         snapshot, reading = None, None
         if wants is Wants.STREAM:
-            if execution.task is not None:
-                snapshot = Shown(execution.copy.snapshot(), execution.copy.last)
-            reading = self._readers.begin(
-                execution.scope, execution.task_id, 0 if snapshot is None else snapshot.last
-            )
-        return Accepted(execution, execution.attach(accepted.ticket, wants), snapshot, reading)
+            if task_run.task is not None:
+                snapshot = task_run.snapshot()
+            after = 0 if snapshot is None else snapshot.last
+            reading = self._readers.begin(task_run.scope, task_run.task_id, after)
+        return Accepted(task_run, task_run.attach(accepted.send, wants), snapshot, reading)
 
     async def _first(
         self,
@@ -129,9 +128,6 @@ class Idempotency:
             finally:  # whoever is cancelled may be cancelled again
                 self._failed(key, first, error)
             raise
-        accepted.ticket.over = asyncio.get_running_loop().create_future()
-        if accepted.ticket.ended:
-            accepted.ticket.end()
         first.accepted.set_result(accepted)
         storing = asyncio.create_task(self._store_outcome(key, first, accepted), name="a2a repeat")
         self._storing.add(storing)
@@ -150,13 +146,12 @@ class Idempotency:
 
     async def _store_outcome(self, key: _Key, first: _First, accepted: Accepted) -> None:
         """Waits for the end of the work, and keeps what the store does not know yet."""
-        ticket = accepted.ticket
+        send = accepted.send
         try:
-            if ticket.over is not None:
-                await ticket.over
-            if ticket.said is not None and accepted.execution.task is None:
-                await self._store.sends.answered(*key, ticket.said.SerializeToString())
-            elif accepted.execution.task is None:
+            await send.wait_finished()
+            if send.said is not None and accepted.task_run.task is None:
+                await self._store.sends.answered(*key, send.said.SerializeToString())
+            elif accepted.task_run.task is None:
                 await self._forget(key)
         except A2AError as error:
             log.warning("the answer to a message could not be kept for those who send it again: %s", error)

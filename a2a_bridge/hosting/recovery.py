@@ -11,19 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import INTERRUPTED, RUNNING
-from a2a_bridge.hosting.agent_view import for_agent
-from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.ports import Scope, Store
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
-
-if TYPE_CHECKING:
-    from a2a_bridge.hosting.execution import Execution
 
 log = logging.getLogger("a2a_bridge.hosting")
 
@@ -32,8 +26,6 @@ _PORTION = 10_000
 _AT_ONCE = 32
 #: seconds after which to try again when something went wrong
 _AGAIN = 5.0
-
-LEFT_BEHIND = "the agent's process ended before it finished the task"
 
 
 class Recovery:
@@ -134,21 +126,6 @@ class Recovery:
         except Exception:
             log.exception("task %s was left behind and cannot be taken over", task_id)
             return False
-
-
-def take_up(execution: Execution) -> None:
-    """Sees to it that a task that was left at work goes on, or fails."""
-    task = execution.task
-    if task is None or execution.producer is not None or execution.ending is not None:
-        return
-    if execution.engine.resumes and goes_on(task) and not execution.stopping:
-        run = resumed(execution.scope, task)
-        run.request = for_agent(run.request)
-        ticket = PendingSend(run, run.message, Wants.OUTCOME, resumes=True)
-        ticket.answer.cancel()  # nobody waits for it
-        execution.submit(ticket)
-    elif task.status.state in RUNNING:
-        execution.fail(LEFT_BEHIND)
 
 
 def goes_on(task: hub.Task) -> bool:

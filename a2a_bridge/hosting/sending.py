@@ -9,24 +9,23 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 from typing import NamedTuple
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.decorator import Agent
-from a2a_bridge.hosting.execution import EngineContext, Execution
-from a2a_bridge.hosting.executions import Executions, NotOwnerError
+from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.modes import deliverable, overlap
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.ports import Scope, scope_of
 from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.reading import EventReader, EventReaders
-from a2a_bridge.hosting.recovery import take_up
 from a2a_bridge.hosting.refusals import already_ended, history_full, too_many_tasks, too_many_waiting
 from a2a_bridge.hosting.run import Run
+from a2a_bridge.hosting.run_registry import NotOwnerError, RunRegistry
+from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.hosting.working_copy import Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -42,18 +41,18 @@ class Accepted(NamedTuple):
     reading: of what follows, for a stream: whoever gets it closes it.
     """
 
-    execution: Execution
-    ticket: PendingSend
+    task_run: TaskRun
+    send: PendingSend
     snapshot: Shown | None = None
     reading: EventReader | None = None
 
     @property
     def asked(self) -> bool:
         """Whether the snapshot holds the question with which the message's run ends its streams."""
-        begun, snapshot = self.ticket.begun_at, self.snapshot
+        begun, snapshot = self.send.begun_at, self.snapshot
         if begun is None or snapshot is None or snapshot.task.status.state != hub.TASK_STATE_INPUT_REQUIRED:
             return False
-        return begun < self.execution.asked_at <= snapshot.last
+        return begun < self.task_run.asked_at <= snapshot.last
 
 
 def check_names(request: hub.SendMessageRequest, context: CallContext) -> None:
@@ -78,13 +77,13 @@ class Sending:
         self,
         agent: Agent,
         engine: EngineContext,
-        executions: Executions,
+        runs: RunRegistry,
         readers: EventReaders,
         push: PushConfigs,
     ) -> None:
         self._output_modes = deliverable(agent.card)
         self._engine = engine
-        self._executions = executions
+        self._runs = runs
         self._readers = readers
         self._push = push
 
@@ -118,71 +117,51 @@ class Sending:
         config = None
         if request.configuration.HasField("task_push_notification_config"):
             config = await self._push.inline(scope, request, context, task_id)
-        execution = self._executions.begin(scope, task_id, request.message.context_id or new_id())
-        run = Run(for_agent(request), context, task_id, execution.context_id)
-        ticket = PendingSend(run, request.message, wants, config)
+        task_run = self._runs.begin(scope, task_id, request.message.context_id or new_id())
+        run = Run(for_agent(request), context, task_id, task_run.context_id)
+        send = PendingSend(run, request.message, wants, config)
         reading = self._readers.begin(scope, task_id, 0) if wants is Wants.STREAM else None
-        execution.submit(ticket)
-        return Accepted(execution, ticket, None, reading)
+        task_run.submit(send)
+        return Accepted(task_run, send, None, reading)
 
     async def _go_on(self, request: hub.SendMessageRequest, context: CallContext, wants: Wants) -> Accepted:
         message = request.message
         scope = scope_of(request, context)
-        execution = await self._executions.enter(
-            scope, message.task_id, lambda one: _elsewhere(one, message) or already_ended(one.task_id)
+        task_run = await self._runs.enter(
+            scope, message.task_id, lambda one: _wrong_context(one, message) or already_ended(one.task_id)
         )
         try:
-            await self._admit(execution, message)
-            await self._join(execution, request, context)
-            run = Run(for_agent(request), context, execution.task_id, execution.context_id)
-            ticket = PendingSend(run, message, wants)
+            await self._admit(task_run, message)
+
+            async def prepare() -> None:
+                config = await self._push.inline(scope, request, context, task_run.task_id)
+                if config is not None:
+                    await self._engine.store.push_configs.put(scope, config)
+
+            await task_run.join(message, prepare)
+            run = Run(for_agent(request), context, task_run.task_id, task_run.context_id)
+            send = PendingSend(run, message, wants)
             snapshot, reading = None, None
             if wants is Wants.STREAM:
-                snapshot = Shown(execution.copy.snapshot(), execution.copy.last)
-                reading = self._readers.begin(scope, execution.task_id, snapshot.last)
-            execution.submit(ticket)
-            return Accepted(execution, ticket, snapshot, reading)
+                snapshot = task_run.snapshot()
+                reading = self._readers.begin(scope, task_run.task_id, snapshot.last)
+            task_run.submit(send)
+            return Accepted(task_run, send, snapshot, reading)
         finally:
-            execution.leave()
+            task_run.leave()
 
-    async def _join(
-        self, execution: Execution, request: hub.SendMessageRequest, context: CallContext
-    ) -> None:
-        """Puts a message, and the config that came with it, where they belong. Begins to count it at once."""
-        execution.joining += 1
-        try:
-            execution.unwritten += 1
-            try:
-                config = await self._push.inline(execution.scope, request, context, execution.task_id)
-                if config is not None:
-                    await self._engine.store.push_configs.put(execution.scope, config)
-            finally:
-                execution.unwritten -= 1
-            await execution.join(request.message)
-        finally:
-            execution.joining -= 1
-
-    async def _admit(self, execution: Execution, message: hub.Message) -> None:
-        """Raises what speaks against a further message."""
+    async def _admit(self, task_run: TaskRun, message: hub.Message) -> None:
+        """Raises the reason why a further message is refused."""
         options = self._engine.options
-        wrong = _elsewhere(execution, message)
+        wrong = _wrong_context(task_run, message)
         if wrong is not None:
             raise wrong
-        while execution.at_work and execution.producer is None and execution.ending is not None:
-            await asyncio.wait({execution.ending})  # nobody works on it, and it may be refused
-        if execution.at_work:
-            take_up(execution)
-        if execution.ended:
-            await execution.settled()
-            raise already_ended(execution.task_id)
-        begins = execution.producer is None  # the first of them, at once
-        if len(execution.waiting) + execution.joining - begins >= options.queue > 0:
+        await task_run.ready()
+        if task_run.backlog >= options.queue > 0:
             raise too_many_waiting()
-        if execution.task is not None:
-            length = len(execution.task.history) + execution.unwritten
-            if length >= options.history > 0:
-                raise history_full(options.history)
-        if execution.producer is None and self._executions.crowded(execution):
+        if task_run.messages >= options.history > 0:
+            raise history_full(options.history)
+        if task_run.producer is None and self._runs.crowded(task_run):
             raise too_many_tasks(options.tasks)
         full = self._engine.store.memory.refusal()
         if full is not None:
@@ -191,7 +170,7 @@ class Sending:
     async def recover(self, scope: Scope, task_id: str) -> bool:
         """Takes over a task that a dead process left; whether it did. Raises UNAVAILABLE when that is not known."""
         try:
-            execution = await self._executions.enter(scope, task_id, lambda one: already_ended(one.task_id))
+            task_run = await self._runs.enter(scope, task_id, lambda one: already_ended(one.task_id))
         except NotOwnerError:
             return False
         except A2AError as error:
@@ -199,14 +178,14 @@ class Sending:
                 raise
             return False
         try:
-            take_up(execution)
+            task_run.resume_or_fail()
         finally:
-            execution.leave()
+            task_run.leave()
         return True
 
 
-def _elsewhere(execution: Execution, message: hub.Message) -> A2AError | None:
-    """What speaks against a message that names another context than its task's."""
-    if message.context_id in ("", execution.context_id):
+def _wrong_context(task_run: TaskRun, message: hub.Message) -> A2AError | None:
+    """The error for a message that names another context than its task's."""
+    if message.context_id in ("", task_run.context_id):
         return None
     return invalid_params("message.contextId", "is not the context of this task")

@@ -10,8 +10,8 @@ import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Event, Run
-from a2a_bridge.hosting.cancelling import STOPPED
 from a2a_bridge.hosting.ports import Scope
+from a2a_bridge.hosting.task_run import STOPPED_TEXT as STOPPED
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.hosting.scene import (
@@ -396,7 +396,7 @@ async def test_a_run_that_the_cancellation_breaks_off_is_canceled() -> None:
 
     async def cancel(run: Run) -> AsyncIterator[Event]:
         connection.set_exception(ConnectionError("closed"))
-        while talk.engine._executions.get(Scope("", ""), run.task_id).producer is not None:  # noqa: ASYNC110
+        while talk.engine._runs.get(Scope("", ""), run.task_id).producer is not None:  # noqa: ASYNC110
             await asyncio.sleep(0)
         yield run.artifact("cleaned up")
 

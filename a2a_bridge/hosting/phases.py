@@ -1,0 +1,78 @@
+"""The phases of a task's run: which phase may follow which.
+
+Rules:
+1. All transitions are in TRANSITIONS; docs and tests read the same table.
+2. LOST and OVER are final for the executor: it never runs again in this process.
+3. A phase says what the task run does now. The state of the A2A task is independent of it (see `core.lifecycle`).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    """What a task run does at present. The values are for logs and error messages."""
+
+    #: no run is active; the next message starts one
+    IDLE = "idle"
+    #: the executor works on a message
+    WORKING = "working"
+    #: the same, while the push config that came with the message is stored; the sender cannot abandon it now
+    REGISTERING = "registering"
+    #: the executor's `cancel` runs, beside its `execute` or alone; it may refuse
+    CANCELING = "canceling"
+    #: the run was stopped for good: by a cancellation, a timeout, the engine's close, or because all senders left
+    ENDING = "ending"
+    #: the task is left at work, with its lease, for another process to resume
+    HANDED_OVER = "handed over"
+    #: another process owns the task; the waiting senders get what it makes of the task
+    LOST = "lost"
+    #: the lease is released and nothing happens any more
+    OVER = "over"
+
+
+#: phase -> the phases that may follow it
+TRANSITIONS: dict[Phase, frozenset[Phase]] = {
+    Phase.IDLE: frozenset({Phase.WORKING, Phase.CANCELING, Phase.ENDING, Phase.LOST, Phase.OVER}),
+    Phase.WORKING: frozenset({Phase.IDLE, Phase.REGISTERING, Phase.CANCELING, Phase.ENDING, Phase.LOST}),
+    Phase.REGISTERING: frozenset({Phase.WORKING, Phase.ENDING}),
+    Phase.CANCELING: frozenset({Phase.IDLE, Phase.WORKING, Phase.ENDING, Phase.LOST}),
+    Phase.ENDING: frozenset({Phase.HANDED_OVER, Phase.LOST, Phase.OVER}),
+    Phase.HANDED_OVER: frozenset({Phase.LOST, Phase.OVER}),
+    Phase.LOST: frozenset({Phase.OVER}),
+    Phase.OVER: frozenset(),
+}
+
+#: phases in which no run starts any more
+STOPPED = frozenset({Phase.ENDING, Phase.HANDED_OVER, Phase.LOST, Phase.OVER})
+
+
+class IllegalPhaseError(RuntimeError):
+    """A transition that the table does not have: a defect of the engine."""
+
+    def __init__(self, before: Phase, after: Phase) -> None:
+        super().__init__(f"a task run cannot go from {before} to {after}")
+
+
+class RunPhase:
+    """The phase of one task run."""
+
+    #: the present phase: read by the parts of a task run, changed by `to` only
+    now: Phase = Phase.IDLE
+
+    @property
+    def stopped(self) -> bool:
+        """True if no run starts any more."""
+        return self.now in STOPPED
+
+    def to(self, phase: Phase) -> None:
+        """Raises IllegalPhaseError for a transition that the table does not have."""
+        if phase not in TRANSITIONS[self.now]:
+            raise IllegalPhaseError(self.now, phase)
+        self.now = phase
+
+    def to_ending(self) -> None:
+        """No run starts any more, unless that is so already."""
+        if self.now not in STOPPED:
+            self.to(Phase.ENDING)

@@ -1,0 +1,162 @@
+"""The live task runs of one engine: finds, makes and forgets them, and limits their number.
+
+Rules:
+1. A task has one task run, from the moment that somebody is about to change the task until it is idle.
+2. A task that another live replica holds has none here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from a2a_bridge.core.errors import A2AError, Blame, Reason, task_not_found
+from a2a_bridge.hosting.engine_context import EngineContext
+from a2a_bridge.hosting.ports import Scope, VersionConflictError
+from a2a_bridge.hosting.pressure import Pressure
+from a2a_bridge.hosting.refusals import changed_hands, closing, too_many_tasks
+from a2a_bridge.hosting.task_run import TaskRun
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: lookups of a task whose owner changes meanwhile
+_LOOKS = 3
+
+
+class NotOwnerError(A2AError):
+    """Another live replica works on the task, or on the message. To callers: UNAVAILABLE."""
+
+    def __init__(self, holder: str, task: hub.Task | None = None) -> None:
+        text = "the task is worked on by another replica"
+        super().__init__(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
+        #: the replica that works on it
+        self.holder = holder
+        #: the task as it was when this was found; None for a message that has not led to a task yet
+        self.task = task
+
+
+class RunRegistry:
+    """All live task runs."""
+
+    def __init__(self, engine: EngineContext) -> None:
+        self._engine = engine
+        self._live: dict[str, TaskRun] = {}
+        self._pressure = Pressure(engine.store.memory, self)
+        #: the number of live task runs by scope
+        self._at_work: dict[Scope, int] = {}
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def __iter__(self) -> Iterator[TaskRun]:
+        return iter(list(self._live.values()))
+
+    def close(self) -> list[TaskRun]:
+        """Refuses further task runs. Returns the live ones, for the caller to stop."""
+        self._closed = True
+        return list(self._live.values())
+
+    def get(self, scope: Scope, task_id: str) -> TaskRun | None:
+        """The live run of a task, if there is one within the scope."""
+        run = self._live.get(task_id)
+        return run if run is not None and run.scope == scope else None
+
+    def begin(self, scope: Scope, task_id: str, context_id: str) -> TaskRun:
+        """A run for a new task.
+
+        Raises RESOURCE_EXHAUSTED when the scope has too many at work or the process holds too much, and UNAVAILABLE.
+        """
+        if self._closed:
+            raise closing()
+        full = self._engine.store.memory.refusal()
+        if full is not None:
+            raise full
+        most = self._engine.options.tasks
+        at_work = self._at_work.get(scope, 0)
+        if at_work >= most > 0:
+            raise too_many_tasks(most)
+        run = TaskRun(self._engine, scope, task_id, context_id, self._on_idle, self._pressure)
+        self._at_work[scope] = at_work + 1
+        self._live[task_id] = run
+        return run
+
+    def crowded(self, run: TaskRun) -> bool:
+        """True if the run's scope has more tasks at work than its limit, so that no further run may start."""
+        return self._at_work.get(run.scope, 0) > self._engine.options.tasks > 0
+
+    async def enter(self, scope: Scope, task_id: str, ended: Callable[[TaskRun], A2AError]) -> TaskRun:
+        """The run of a task, with the lease; the caller has to `leave` it.
+
+        Raises TASK_NOT_FOUND, the result of `ended` for a task that has ended, NotOwnerError, and UNAVAILABLE.
+        """
+        refusal = self._engine.store.refusal()
+        for _ in range(_LOOKS):
+            run = await self._found(scope, task_id)
+            if run.ended:
+                await run.settled()
+                raise ended(run)
+            if refusal is not None:
+                raise refusal
+            if self._closed:
+                raise closing()
+            self._add(run)
+            try:
+                await run.visit()
+            except VersionConflictError:
+                self._drop(run)
+            except BaseException:
+                self._drop(run)
+                raise
+            else:
+                return run
+        raise changed_hands()
+
+    async def require_owner(self, scope: Scope, task_id: str) -> None:
+        """Raises NotOwnerError when another live replica works on the task."""
+        if self.get(scope, task_id) is None:
+            stored = await self._engine.store.get(scope, task_id)
+            if stored is not None and stored.holder and self.get(scope, task_id) is None:
+                raise NotOwnerError(stored.holder, stored.task)
+
+    async def _found(self, scope: Scope, task_id: str) -> TaskRun:
+        """The live run of a task, or one for what is stored. Raises TASK_NOT_FOUND, NotOwnerError."""
+        run = self.get(scope, task_id)
+        if run is not None and run.task is not None and not run.lost:
+            return run
+        stored = await self._engine.store.get(scope, task_id)
+        # It may have become live in the meantime.
+        run = self.get(scope, task_id)
+        if stored is not None and (run is None or run.lost):
+            if stored.holder:
+                raise NotOwnerError(stored.holder, stored.task)
+            context_id = stored.task.context_id
+            return TaskRun(self._engine, scope, task_id, context_id, self._on_idle, self._pressure, stored)
+        if run is None or run.task is None or run.lost:
+            raise task_not_found(task_id)
+        return run
+
+    def _drop(self, run: TaskRun) -> None:
+        """Forgets a run that did not get the lease on its task."""
+        if not run.opening:
+            self._remove(run)
+        run.leave()
+
+    def _on_idle(self, run: TaskRun) -> None:
+        if self._remove(run):
+            run.detach()
+
+    def _add(self, run: TaskRun) -> None:
+        if run.task_id not in self._live:
+            self._at_work[run.scope] = self._at_work.get(run.scope, 0) + 1
+        self._live[run.task_id] = run
+
+    def _remove(self, run: TaskRun) -> bool:
+        """Forgets a run. False if it is not registered."""
+        if self._live.get(run.task_id) is not run:
+            return False
+        del self._live[run.task_id]
+        left = self._at_work[run.scope] - 1
+        if left:
+            self._at_work[run.scope] = left
+        else:
+            del self._at_work[run.scope]
+        return True

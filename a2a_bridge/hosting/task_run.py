@@ -1,0 +1,574 @@
+"""The run of one task: queues its messages, drives the executor, and ends by cancellation, timeout, close or loss.
+
+Rules:
+1. One run at a time works on a task; further messages are queued. Once the A2A task exists, no sender's departure ends it.
+2. `_phase` says what happens; `phases` has the transitions. At most one asyncio task ends the runs (`_ender`).
+3. Nothing waits for a write except answers, and runs when the store has no room.
+4. A run is given time to stop, and the executor's `cancel` time to clean up. Executors that ignore their cancellation
+   keep running; a task that has ended takes none of their events.
+5. A task run is idle once the store has everything; then it releases the lease on the task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any
+
+from a2a_bridge.core.errors import A2AError, task_not_found
+from a2a_bridge.core.messages import RUNNING
+from a2a_bridge.hosting.agent_view import for_agent, task_for_agent
+from a2a_bridge.hosting.engine_context import EngineContext
+from a2a_bridge.hosting.executor import Event
+from a2a_bridge.hosting.executor_driver import UNFINISHED, ExecutorDriver
+from a2a_bridge.hosting.lost_task import answer_from_store
+from a2a_bridge.hosting.pending_send import Answers, PendingSend, Wants
+from a2a_bridge.hosting.phases import Phase, RunPhase
+from a2a_bridge.hosting.ports import Scope, Stored, VersionConflictError
+from a2a_bridge.hosting.pressure import Pressure
+from a2a_bridge.hosting.recovery import goes_on, resumed
+from a2a_bridge.hosting.refusals import already_ended, changed_hands, closing, not_cancelable
+from a2a_bridge.hosting.run import Run
+from a2a_bridge.hosting.run_timer import too_late
+from a2a_bridge.hosting.task_events import TaskEvents
+from a2a_bridge.hosting.working_copy import OwnershipLostError, Shown, WorkingCopy
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+log = logging.getLogger("a2a_bridge.hosting")
+
+#: seconds after which an idle task run that waits for its store asks it again
+_AGAIN = 1.0
+
+STOPPED_TEXT = "the agent was stopped before it finished the task"
+LEFT_BEHIND = "the agent's process ended before it finished the task"
+
+
+class TaskRun:
+    """One task while messages wait for it, an executor works on it, or something ends it."""
+
+    def __init__(
+        self,
+        engine: EngineContext,
+        scope: Scope,
+        task_id: str,
+        context_id: str,
+        on_idle: Callable[[TaskRun], None],
+        pressure: Pressure,
+        stored: Stored | None = None,
+    ) -> None:
+        """on_idle: called when nothing happens any more. stored: the task, if it exists already."""
+        self.scope = scope
+        self.task_id = task_id
+        self.context_id = context_id
+        self._engine = engine
+        self._on_idle = on_idle
+        self._copy = WorkingCopy(engine.store, scope, task_id, self._lost, stored, push=engine.push)
+        self._answers = Answers(self._copy)
+        self._events = TaskEvents(context_id, self._copy, self._answers, engine.clock)
+        self._phase = RunPhase()
+        self._driver = ExecutorDriver(
+            engine,
+            scope,
+            self._phase,
+            self._copy,
+            self._answers,
+            self._events,
+            pressure,
+            self,
+            self._timed_out,
+        )
+        #: the asyncio task in which the runs live; None while no run is active
+        self._producer: asyncio.Task[None] | None = None
+        #: the asyncio task that ends the runs: a cancellation, a timeout, memory pressure
+        self._ender: asyncio.Task[None] | None = None
+        #: the asyncio task that answers the senders after a loss
+        self._rescue: asyncio.Task[None] | None = None
+        self._queue: deque[PendingSend] = deque()
+        self._current: PendingSend | None = None
+        #: callers that are about to do something with the task
+        self._visits = 0
+        #: messages that were admitted and are not queued yet
+        self._joining = 0
+        #: those of them that the history does not have yet
+        self._unwritten = 0
+        #: True while the store is to tell when everything is durable
+        self._flushing = False
+        #: True if the task begins here: a task that the store does not have never existed
+        self._begins = stored is None
+
+    # ------------------------------------------------------------------ questions
+
+    @property
+    def phase(self) -> Phase:
+        """What happens at present."""
+        return self._phase.now
+
+    @property
+    def task(self) -> hub.Task | None:
+        """The working copy; None until the first event. Read it before the next await, and copy what is kept."""
+        return self._copy.task
+
+    @property
+    def ended(self) -> bool:
+        """True if the task is in a terminal state."""
+        return self._copy.ended
+
+    @property
+    def at_work(self) -> bool:
+        """True if the task is in a state in which an executor has to work on it."""
+        task = self._copy.task
+        return task is not None and task.status.state in RUNNING
+
+    @property
+    def awaited(self) -> bool:
+        """True if any sender waits for an answer."""
+        return self._answers.awaited
+
+    @property
+    def producer(self) -> asyncio.Task[None] | None:
+        """The asyncio task of the present run, to wait for; None while no run is active."""
+        return self._producer
+
+    @property
+    def lost(self) -> bool:
+        """True if another process owns the task."""
+        return self._copy.lost
+
+    @property
+    def held(self) -> bool:
+        """True if the task exists and this process owns it."""
+        return self._copy.task is not None and self._copy.writer is not None
+
+    @property
+    def pending(self) -> bool:
+        """True if the store does not have everything yet."""
+        return self._copy.pending
+
+    @property
+    def opening(self) -> bool:
+        """True while the lease on a stored task is being acquired."""
+        return self._copy.opening
+
+    @property
+    def aborted(self) -> bool:
+        """True if the runs were stopped before a task was created."""
+        return self._phase.stopped and not (self._copy.task is not None and self._copy.writable)
+
+    @property
+    def asked_at(self) -> int:
+        """The number of the last event here that left the task waiting for input; 0 if there was none."""
+        return self._events.asked_at
+
+    @property
+    def backlog(self) -> int:
+        """Messages that are queued or were admitted, without the one that can start at once."""
+        return len(self._queue) + self._joining - (self._producer is None)
+
+    @property
+    def messages(self) -> int:
+        """Messages in the task's history, with those that were admitted."""
+        return self._unwritten + (0 if self._copy.task is None else len(self._copy.task.history))
+
+    @property
+    def running(self) -> bool:
+        """True if a run is active and nothing ends it."""
+        return (
+            self._current is not None
+            and self._ender is None
+            and not self._phase.stopped
+            and not self._copy.ended
+        )
+
+    @property
+    def size(self) -> int:
+        """Octets of the task."""
+        return 0 if self._copy.task is None else self._copy.task.ByteSize()
+
+    def snapshot(self) -> Shown:
+        """A copy of the task, perhaps with changes that are not durable yet."""
+        return Shown(self._copy.snapshot(), self._copy.last)
+
+    async def shown(self) -> Shown:
+        """A durable copy of the task. Raises OwnershipLostError, A2AError UNAVAILABLE."""
+        return await self._copy.shown()
+
+    async def settled(self) -> None:
+        """Returns when all that is known of the task may be shown. Raises A2AError UNAVAILABLE."""
+        try:
+            await self._copy.settled()
+        except OwnershipLostError:
+            raise changed_hands() from None
+
+    async def flushed(self) -> None:
+        """Returns when all changes are durable, or the task is another process's. Raises A2AError UNAVAILABLE."""
+        try:
+            await self._copy.settled()
+        except OwnershipLostError:
+            return
+
+    # ------------------------------------------------------------------ callers
+
+    async def visit(self) -> None:
+        """Acquires the lease on the task, and keeps the run from becoming idle until `leave`.
+
+        Raises VersionConflictError, A2AError UNAVAILABLE; `leave` has to be called then, too.
+        """
+        self._visits += 1
+        await self._copy.hold(self._check_idle)
+
+    def leave(self) -> None:
+        """Ends a visit."""
+        self._visits -= 1
+        self._check_idle()
+
+    async def ready(self) -> None:
+        """Returns when the task can take a message: one that was left at work is resumed or fails first.
+
+        Raises UNSUPPORTED_OPERATION for a task that has ended, A2AError UNAVAILABLE.
+        """
+        while self.at_work and self._producer is None and self._ender is not None:
+            await asyncio.wait({self._ender})  # no run is active, and the cancellation may be refused
+        if self.at_work:
+            self.resume_or_fail()
+        if self.ended:
+            await self.settled()
+            raise already_ended(self.task_id)
+
+    async def join(self, message: hub.Message, prepare: Callable[[], Awaitable[None]]) -> None:
+        """Puts a further message into the history of the task (whose ids it is given), durably.
+
+        prepare: stores what has to precede it. The message counts against the limits from the first moment.
+        Raises UNSUPPORTED_OPERATION, A2AError UNAVAILABLE, and what `prepare` raises.
+        """
+        self._joining += 1
+        try:
+            self._unwritten += 1
+            try:
+                await prepare()
+            finally:
+                self._unwritten -= 1
+            if self.ended:
+                await self.settled()
+                raise already_ended(self.task_id)
+            try:
+                await self._copy.join(message)
+            except VersionConflictError:
+                raise changed_hands() from None
+        finally:
+            self._joining -= 1
+
+    def submit(self, send: PendingSend) -> None:
+        """Queues a message for the executor. The run may be over when this returns."""
+        self._answers.add(send)
+        self._queue.append(send)
+        if send.wants is not Wants.OUTCOME and self._copy.task is not None:
+            self._answers.settle(send)
+        self._start_next()
+
+    def attach(self, first: PendingSend, wants: Wants) -> PendingSend:
+        """A further sender of a message whose run is not over."""
+        send = first.attach(wants)
+        self._answers.add_to(send)
+        return send
+
+    def abandon(self, send: PendingSend) -> None:
+        """The sender of a message has left. A run without a task and without senders is stopped."""
+        alone = all(one is send or one.answer.done() for one in send.all())
+        if (
+            self._copy.task is None
+            and self._phase.now is Phase.WORKING
+            and alone
+            and self._producer is not None
+        ):
+            self._phase.to(Phase.ENDING)
+            self._producer.cancel()
+        send.drop()
+
+    def resume_or_fail(self) -> None:
+        """Resumes a task that was left at work and has no run, or fails it."""
+        task = self._copy.task
+        if task is None or self._producer is not None or self._ender is not None:
+            return
+        if self._engine.resumes and goes_on(task) and self._phase.now is Phase.IDLE:
+            run = resumed(self.scope, task)
+            run.request = for_agent(run.request)
+            send = PendingSend(run, run.message, Wants.OUTCOME, resumes=True)
+            send.answer.cancel()  # it has no sender
+            self.submit(send)
+        else:
+            self._events.fail_unfinished(LEFT_BEHIND)
+
+    # ------------------------------------------------------------------ runs
+
+    def _start_next(self, *, never: bool = False) -> None:
+        """Starts the queued messages, or turns them away. never: their turn cannot come."""
+        if not self._queue or self._producer is not None:
+            return
+        if never or self._phase.stopped or self._copy.ended:
+            self._turn_away()
+        elif self._ender is None:
+            self._phase.to(Phase.WORKING)
+            producer = self._producer = _spawn(self._work(), f"a2a task {self.task_id}")
+            if producer.done():  # it started eagerly (see _EAGER) and never suspended
+                self._work_done(producer)
+            else:
+                producer.add_done_callback(self._work_done)
+
+    async def _work(self) -> None:
+        try:
+            while self._queue and self._phase.now is Phase.WORKING:
+                send = self._queue.popleft()
+                if self._copy.task is None:
+                    if send.answer.cancelled() and all(one.answer.cancelled() for one in send.all()):
+                        send.finish()
+                        continue  # all senders have left, and nothing has begun
+                elif self.ended:
+                    for one in send.all():
+                        self._answers.deliver(one, already_ended(self.task_id))
+                    send.finish()
+                    continue
+                self._current = send
+                send.begin(self._copy.last)
+                await self._driver.perform(send)
+                self._current = None
+                send.finish()
+        except OwnershipLostError:
+            log.debug("task %s has another owner; its run has ended", self.task_id)
+
+    def _work_done(self, producer: asyncio.Task[None]) -> None:
+        # Not at the end of `_work`: a cancellation may keep that from ever starting.
+        if self._current is not None:
+            self._current.finish()
+            self._current = None
+        self._producer = None
+        if self._phase.now is Phase.WORKING:
+            self._phase.to(Phase.IDLE)
+        if self._queue:
+            self._start_next(never=producer.cancelled())
+        self._check_idle()
+
+    def _turn_away(self) -> None:
+        """Answers queued messages whose turn will not come."""
+        queue, self._queue = self._queue, deque()
+        answered_later = self._rescue is not None or (self._ender is not None and not self._ender.done())
+        for send in queue:
+            send.finish()
+            for one in send.all():
+                if self.ended:
+                    self._answers.deliver(one, already_ended(self.task_id))
+                elif not answered_later:
+                    one.settle(changed_hands() if self._copy.lost else closing())
+
+    # ------------------------------------------------------------------ ends: timeout, memory
+
+    def _timed_out(self, send: PendingSend, text: str, valid: Callable[[], bool]) -> None:
+        if self._phase.stopped or not valid():
+            return
+        if self._ender is not None:  # a cancellation, which the executor may refuse
+            self._ender.add_done_callback(lambda _: self._timed_out(send, text, valid))
+            return
+        log.warning("task %s: %s", self.task_id, text)
+        self._end(self._break_off(send, too_late(text)))
+
+    async def break_off(self, error: A2AError) -> None:
+        """Ends the present run with an error. Only while `running`. Raises A2AError UNAVAILABLE."""
+        send = self._current
+        if send is not None and self._ender is None:
+            await asyncio.shield(self._end(self._break_off(send, error)))
+            await self.flushed()
+
+    async def _break_off(self, send: PendingSend, error: A2AError) -> None:
+        """Stops a run. Its task fails with the error's text; where there is no task, the senders get the error."""
+        send.run.cancel()
+        self._phase.to_ending()
+        await self._stop_producer()
+        if self._copy.task is None:
+            self._copy.shut()
+            send.said = None
+            self._answers.give_up(error)
+            send.finish()  # the run may ignore its cancellation; a repeated message need not wait for it
+        else:
+            self._events.fail(error.message)
+
+    def _end(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Runs what ends the runs. Only while `_ender` is None."""
+        self._ender = asyncio.create_task(work, name=f"a2a end {self.task_id}")
+        self._ender.add_done_callback(self._end_done)
+        return self._ender
+
+    def _end_done(self, done: asyncio.Task[None]) -> None:
+        self._ender = None
+        if not done.cancelled():
+            done.exception()  # retrieved here, because there may be no waiter
+        self._start_next(never=done.cancelled())
+        self._check_idle()
+
+    async def _stop_producer(self) -> None:
+        """Cancels the run and waits for its end, for `patience` seconds."""
+        producer = self._producer
+        if producer is None or producer.done():
+            return
+        producer.cancel()
+        _, running = await asyncio.wait({producer}, timeout=self._engine.options.patience)
+        if running:
+            log.error("the executor of task %s ignores its cancellation", self.task_id)
+
+    # ------------------------------------------------------------------ ends: cancellation
+
+    async def cancel(self, run: Run) -> hub.Task:
+        """Cancels the task. Concurrent callers get the same answer.
+
+        Raises TASK_NOT_CANCELABLE if the task ends otherwise, and what the executor's `cancel` raises.
+        """
+        try:
+            await asyncio.shield(self._ender or self._end(self._cancel(run)))
+            task = (await self._copy.shown()).task
+        except OwnershipLostError:
+            log.debug("task %s was ended by its new owner while it was being canceled", self.task_id)
+            stored = await self._engine.store.get(self.scope, self.task_id)
+            if stored is None:
+                raise task_not_found(self.task_id) from None
+            task = stored.task
+        if task.status.state != hub.TASK_STATE_CANCELED:
+            raise not_cancelable(task.id)
+        return task
+
+    async def _cancel(self, run: Run) -> None:
+        if self._current is not None:
+            self._current.run.cancel()
+        run.cancel()
+        run.task = task_for_agent(self._copy.snapshot())
+        clean_up: Callable[[Run], AsyncIterator[Event]] | None
+        clean_up = getattr(self._engine.executor, "cancel", None)
+        if clean_up is not None and not self._phase.stopped:
+            producer = self._producer
+            self._phase.to(Phase.CANCELING)
+            try:
+                await self._driver.clean_up(clean_up, run)
+            except BaseException as error:
+                if isinstance(error, A2AError) and producer is not None and producer.done():
+                    self._events.fail_unfinished(UNFINISHED)  # it ended because of the refused cancellation
+                if self._phase.now is Phase.CANCELING:
+                    self._phase.to(Phase.IDLE if self._producer is None else Phase.WORKING)
+                raise
+        self._phase.to_ending()
+        await self._stop_producer()
+        if self._copy.lost:
+            raise OwnershipLostError
+        if not self.ended:
+            self._events.set_state(hub.TASK_STATE_CANCELED)
+
+    # ------------------------------------------------------------------ ends: the engine's close
+
+    async def stop(self) -> None:
+        """Ends the run because the engine closes.
+
+        An unfinished task fails, unless another process can resume it: then it keeps its state and its lease, which
+        ends with this process.
+        """
+        self._visits += 1  # it must not release its lease in between
+        try:
+            await self._stop()
+        finally:
+            self.leave()
+        if self._rescue is not None:
+            self._rescue.cancel()
+
+    async def _stop(self) -> None:
+        if self._ender is not None:
+            await asyncio.wait({self._ender}, timeout=self._engine.options.patience)
+        self._phase.to_ending()
+        resumes = self._engine.resumes and self._current is not None
+        await self._stop_producer()
+        task = self._copy.task
+        if task is None or self._copy.lost or self._copy.writer is None:
+            # There is no task to end, or it is another process's, or may become so.
+            self._copy.shut()
+            self._answers.give_up(closing())
+            return
+        self._answers.give_up(closing(), only_queued=True)
+        if resumes and not self.ended and goes_on(task):
+            self._phase.to(Phase.HANDED_OVER)
+            self._copy.shut()
+            self._answers.give_up(closing())
+        elif task.status.state in RUNNING:
+            self._events.fail(STOPPED_TEXT)
+        else:
+            self._answers.give_up(closing())  # senders whose run has begun and left no new state
+
+    # ------------------------------------------------------------------ idleness
+
+    def _check_idle(self) -> None:
+        """Reports when nothing happens any more."""
+        if self._is_busy():
+            return
+        if self.at_work and self._copy.writable:
+            # Its earlier owner died, and the callers that acquired it here did not start a run.
+            self.resume_or_fail()
+            if self._is_busy():
+                return
+        if self._copy.lost or not self._copy.pending:
+            self._on_idle(self)
+        elif not self._flushing:
+            self._flushing = True
+            self._copy.when_settled(self._flush_done)
+
+    def _is_busy(self) -> bool:
+        if self._producer is not None or self._ender is not None or self._visits or self._rescue is not None:
+            return True
+        return self._copy.opening
+
+    def _flush_done(self, error: Exception | None) -> None:
+        if error is None or isinstance(error, OwnershipLostError):
+            self._flushing = False
+            self._check_idle()
+        else:
+            log.warning("task %s waits for its store", self.task_id)
+            self._engine.clock.call_later(_AGAIN, lambda: self._flush_done(None))
+
+    def detach(self) -> None:
+        """Nothing happens any more: releases the lease.
+
+        A task that is at work or handed over keeps it, so that other processes find an orphan once this one is gone.
+        """
+        release = self._phase.now is not Phase.HANDED_OVER and not self.at_work
+        self._phase.to(Phase.OVER)
+        self._copy.part(release=release)
+
+    # ------------------------------------------------------------------ loss of the lease
+
+    def _lost(self) -> None:
+        log.warning("task %s was changed by another process; its run here ends", self.task_id)
+        if self._phase.now is not Phase.LOST:
+            self._phase.to(Phase.LOST)
+        if self._producer is not None:
+            self._producer.cancel()
+        self._rescue = asyncio.create_task(
+            answer_from_store(
+                self._engine.store, self.scope, self.task_id, self._answers, begins=self._begins
+            ),
+            name=f"a2a lost {self.task_id}",
+        )
+        self._rescue.add_done_callback(self._rescued)
+
+    def _rescued(self, done: asyncio.Task[None]) -> None:
+        self._rescue = None
+        if done.cancelled():
+            self._answers.give_up(closing())
+        elif (error := done.exception()) is not None:
+            if not isinstance(error, A2AError):
+                log.error("the senders of task %s could not be answered", self.task_id, exc_info=error)
+                error = changed_hands()
+            self._answers.give_up(error)
+        self._check_idle()
+
+
+#: from Python 3.12 on an asyncio task can run at once, up to its first suspension
+_EAGER: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
+
+
+def _spawn(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    return asyncio.Task(work, loop=asyncio.get_running_loop(), name=name, **_EAGER)
