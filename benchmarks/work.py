@@ -101,8 +101,10 @@ def send_json(text: str) -> dict[str, Any]:
 
 
 def send_legacy(text: str) -> dict[str, Any]:
+    """A request as the official client of 0.3 sends it: it always says whether it waits."""
     parts = [{"kind": "text", "text": text}]
-    return {"message": {"kind": "message", "messageId": MESSAGE_ID, "role": "user", "parts": parts}}
+    message = {"kind": "message", "messageId": MESSAGE_ID, "role": "user", "parts": parts}
+    return {"message": message, "configuration": {"blocking": True}}
 
 
 def octets(value: Any) -> bytes:
