@@ -1,4 +1,4 @@
-"""The command tree of `a2a-bridge`. What a command does is in the module of its name."""
+"""The command tree of `a2a-bridge`. Each command is in the module of its name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DISTRIBUTION = "a2a-transport-bridge"
 
 app = typer.Typer(
     name="a2a-bridge",
-    help="Speak A2A over JSON-RPC, gRPC and HTTP+JSON, whatever the other side speaks.",
+    help="Serve, bridge and call A2A agents over JSON-RPC, gRPC and HTTP+JSON, in every protocol version.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -51,17 +51,17 @@ def root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Holds the flags that stand before a command."""
+    """The flags before a command."""
     read_secrets()
 
 
 def main() -> None:
     """The entry point of the command `a2a-bridge`."""
-    # gRPC's C core reports every connection that ends on stderr, which is for people here.
+    # The C core of gRPC reports every closed connection on stderr, which is for messages to the user here.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         app()
     except BrokenPipeError:
-        # Whoever read our output has gone; Python would complain once more when it flushes at exit.
+        # The reader of our output has closed it; without this, Python reports it again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(141) from None

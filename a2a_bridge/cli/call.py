@@ -35,7 +35,7 @@ from a2a_bridge.cli.options import (
 
 
 def _from_stdin() -> str:
-    """What standard input holds, without the line end that ends it. Raises typer.BadParameter."""
+    """Standard input without its last line end. Raises typer.BadParameter."""
     octets = sys.stdin.buffer.read()
     try:
         text = octets.decode()
@@ -50,34 +50,32 @@ def call(
     target: Annotated[
         str, typer.Argument(help="URL, :PORT, host:port (gRPC), card file, file.py[:agent] or module:agent.")
     ],
-    text: Annotated[str, typer.Argument(help="What to say; - reads it from standard input.")],
+    text: Annotated[str, typer.Argument(help="Text of the message; - reads standard input.")],
     *,
-    stream: Annotated[bool, typer.Option("--stream", help="Print what happens while it happens.")] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Print events as they arrive.")] = False,
     follow: Annotated[
         bool,
-        typer.Option("--follow", help="Like --stream, and go on when the connection breaks."),
+        typer.Option("--follow", help="Like --stream, and resume after a broken connection."),
     ] = False,
     binding: Annotated[
         str,
         typer.Option(
             metavar="JSONRPC|GRPC|HTTP+JSON|all",
             envvar=PREFIX + "BINDING",
-            help="The binding to use; all calls every interface of the card and compares the answers.",
+            help="Binding to use; all: call every interface of the card and compare the answers.",
         ),
     ] = "",
     a2a_version: A2aVersion = "",
     peer: PeerName = "",
     base64_files: Base64Files = FileSpelling.AUTO,
     exact: Exact = False,
-    task: Annotated[str, typer.Option(metavar="ID", help="The task to continue.")] = "",
-    context: Annotated[str, typer.Option(metavar="ID", help="The context to continue.")] = "",
-    immediate: Annotated[
-        bool, typer.Option("--immediate", help="Do not wait until the task is done.")
-    ] = False,
+    task: Annotated[str, typer.Option(metavar="ID", help="Task to continue.")] = "",
+    context: Annotated[str, typer.Option(metavar="ID", help="Context to continue.")] = "",
+    immediate: Annotated[bool, typer.Option("--immediate", help="Return before the task is done.")] = False,
     bridge_key: BridgeKey = "",
     timeout: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=0.001, envvar=PREFIX + "TIMEOUT", help="How long it may take."),
+        typer.Option(metavar="SECONDS", min=0.001, envvar=PREFIX + "TIMEOUT", help="Time limit of the call."),
     ] = None,
     credentials_for: CredentialsFor = None,
     trust_card_urls: TrustCardUrls = False,
@@ -89,13 +87,13 @@ def call(
     connect_timeout: ConnectTimeout = 10.0,
     header: Header = None,
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Show the real frames on stderr; credentials are masked.")
+        bool, typer.Option("-v", "--verbose", help="Print the frames on stderr, with credentials redacted.")
     ] = False,
     output: OutputFormat = Output.TEXT,
 ) -> None:
     """Send TEXT to the agent at TARGET and print its answer.
 
-    Such as:
+    For example:
 
       a2a-bridge call :8080 "hello"
 
@@ -103,7 +101,7 @@ def call(
 
       a2a-bridge call https://agent.example "hello" --binding all -o json
     """
-    # What follows loads protobuf and the transports, which --help and --version do without.
+    # These imports load protobuf and the transports, which --help and --version do not need.
     from a2a_bridge.bindings import names
     from a2a_bridge.cli.connect import version_of
     from a2a_bridge.cli.message import CallOptions, Outgoing
@@ -112,15 +110,15 @@ def call(
 
     use_bridge_key(bridge_key)
     if text == "cancel" or target == "cancel":
-        # Who types this means the verb of the protocol, and an agent would take it for something to work on.
+        # The user means the operation of the protocol; an agent would treat the word as a new message.
         raise typer.BadParameter(
-            "no verb here cancels a task; to send this word as a message, give it on standard input: "
+            "the command cannot cancel tasks; to send this word as a message, use standard input: "
             "echo cancel | a2a-bridge call TARGET -",
             param_hint="TEXT",
         )
     known = (*names(), "all")
     if binding and binding not in known:
-        raise typer.BadParameter(f"{binding!r} is none of {', '.join(known)}", param_hint="--binding")
+        raise typer.BadParameter(f"{binding!r} is not one of {', '.join(known)}", param_hint="--binding")
     said = Outgoing(
         text=_from_stdin() if text == "-" else text, task=task, context=context, immediate=immediate
     )

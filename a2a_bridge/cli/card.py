@@ -1,4 +1,4 @@
-"""`a2a-bridge card`: fetches an agent's card and shows it."""
+"""`a2a-bridge card`: fetches and shows an agent card."""
 
 from __future__ import annotations
 
@@ -34,11 +34,9 @@ def card(
     target: Annotated[str, typer.Argument(help="URL, :PORT, host:port (gRPC) or card file.")],
     *,
     extended: Annotated[
-        bool, typer.Option("--extended", help="Ask the agent for its extended card, with your credentials.")
+        bool, typer.Option("--extended", help="Show the extended card, with your credentials.")
     ] = False,
-    binding: Annotated[
-        str, typer.Option(metavar="BINDING", help="The binding to ask over, with --extended.")
-    ] = "",
+    binding: Annotated[str, typer.Option(metavar="BINDING", help="Binding for --extended.")] = "",
     exact: Exact = False,
     credentials_for: CredentialsFor = None,
     trust_card_urls: TrustCardUrls = False,
@@ -53,7 +51,7 @@ def card(
 ) -> None:
     """Show the agent card of TARGET.
 
-    Such as:
+    For example:
 
       a2a-bridge card https://agent.example
 
@@ -91,7 +89,7 @@ async def _fetch(target: Target, extended: bool, binding: str, options: DialOpti
 
 
 def _lines(card: hub.AgentCard) -> list[str]:
-    """The card as people read it: what it is, how to reach it, what it can do, what it asks for."""
+    """The card as text: description, interfaces, skills and security."""
     lines = [f"{card.name}  {card.version}".rstrip(), f"  {card.description}", ""]
     lines += [
         f"  {one.protocol_binding:<10} {one.protocol_version:<4} {one.url}"

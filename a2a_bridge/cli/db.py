@@ -1,4 +1,4 @@
-"""`a2a-bridge db`: gives a store the tables of this version, or says whether it has them. It changes no content."""
+"""`a2a-bridge db`: upgrades or checks the tables of a store. Tasks are not changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="db",
-    help="Look after the tables of a store: bring them up to date, or check them.",
+    help="Upgrade or check the tables of a store.",
     no_args_is_help=True,
 )
 
@@ -26,16 +26,16 @@ StoreUrl = Annotated[
         metavar="URL",
         envvar=PREFIX + "STORE",
         show_default=False,
-        help="The store: sqlite:///PATH or postgresql://….",
+        help="Store: sqlite:///PATH or postgresql://….",
     ),
 ]
 
 
 @app.command()
 def upgrade(store: StoreUrl, *, output: OutputFormat = Output.TEXT) -> None:
-    """Bring the tables of a store up to date. A SQLite file that is not there yet is made.
+    """Upgrade the tables of a store. A missing SQLite file is created.
 
-    Such as:
+    For example:
 
       a2a-bridge db upgrade postgresql://bridge@db.internal/tasks
     """
@@ -55,12 +55,12 @@ def upgrade(store: StoreUrl, *, output: OutputFormat = Output.TEXT) -> None:
 
 @app.command()
 def check(store: StoreUrl, *, output: OutputFormat = Output.TEXT) -> None:
-    """Say whether a store has the tables of this version, and whether all it holds is what was written.
+    """Check that a store has the tables of this version, and that its content is undamaged.
 
     It reads the whole database, and may be used while a process works with it. The exit code is 1 when something is
     wrong.
 
-    Such as:
+    For example:
 
       a2a-bridge db check sqlite:///.a2a-bridge/Echo.db
     """
@@ -85,7 +85,7 @@ def check(store: StoreUrl, *, output: OutputFormat = Output.TEXT) -> None:
 
 @contextmanager
 def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
-    """One transaction. To change tables of a SQLite file nobody else may work with it."""
+    """One transaction. To change the tables of a SQLite file, no other process may use it."""
     from a2a_bridge.cli.output import fail, not_opened
     from a2a_bridge.hosting.stores import StoreOpenError
     from a2a_bridge.hosting.stores.sql.database import parse
@@ -106,14 +106,14 @@ def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
             with connection.begin():
                 yield connection
     except StoreOpenError as error:
-        # Here the URL is an argument.
+        # This command takes the URL as an argument.
         raise not_opened(error, error.remedy.removeprefix("--store ")) from None
 
 
 def _of_something_else() -> typer.Exit:
     from a2a_bridge.cli.output import fail
 
-    return fail(Exit.USAGE, "the database holds tables of something else", "a database of its own")
+    return fail(Exit.USAGE, "the database has tables of another program", "a separate database")
 
 
 def _newer(found: str) -> typer.Exit:

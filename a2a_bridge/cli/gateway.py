@@ -1,4 +1,4 @@
-"""`a2a-bridge gateway`: puts every binding in front of an agent that somebody else runs."""
+"""`a2a-bridge gateway`: serves a remote agent over every binding and version."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def gateway(
     card: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", envvar=PREFIX + "CARD", help="The agent's card, if it shows none itself."
+            metavar="FILE", envvar=PREFIX + "CARD", help="Card of the agent, if the agent serves none."
         ),
     ] = None,
     binding: Annotated[
@@ -99,7 +99,7 @@ def gateway(
         typer.Option(
             metavar="BINDING",
             envvar=PREFIX + "BINDING",
-            help="The binding to use upstream; the card's first else.",
+            help="Binding to use with the agent; default: the first of the card.",
         ),
     ] = "",
     a2a_version: A2aVersion = "",
@@ -111,7 +111,7 @@ def gateway(
         typer.Option(
             metavar="URL",
             envvar=PREFIX + "PUSH_RELAY",
-            help="Pass on push notifications in the version of their receivers; URL is how the agent reaches this gateway.",
+            help="Relay push notifications in the version of their receivers; URL: this gateway as the agent reaches it.",
         ),
     ] = "",
     store: GatewayStore = "",
@@ -147,7 +147,7 @@ def gateway(
     header: Header = None,
     forward: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="One more header of the caller to pass on; may be repeated."),
+        typer.Option(metavar="NAME", help="Pass on this header of the caller too; may be repeated."),
     ] = None,
     credentials_for: CredentialsFor = None,
     trust_card_urls: TrustCardUrls = False,
@@ -163,11 +163,11 @@ def gateway(
     loop: Loop = LoopKind.AUTO,
     log_level: Level = LogLevel.WARNING,
 ) -> None:
-    """Bridge the agent at UPSTREAM: serve it over JSON-RPC, HTTP+JSON and gRPC, until SIGINT or SIGTERM.
+    """Serve the agent at UPSTREAM over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.
 
-    When it is ready it prints one line: ready http=http://HOST:PORT grpc=HOST:PORT
+    The command prints one line when it is ready: ready http=http://HOST:PORT grpc=HOST:PORT
 
-    Such as:
+    For example:
 
       a2a-bridge gateway http://localhost:9999
 
@@ -209,13 +209,11 @@ def gateway(
         push_relay=push_relay,
     )
     if store and not push_relay and store != os.environ.get(PREFIX + "STORE"):
-        # The variable may be there for `serve`; who says the flag expects something to be kept.
-        raise typer.BadParameter(
-            "needs --push-relay; nothing else of a gateway is kept", param_hint="--store"
-        )
+        # The variable may be set for `serve`. The flag shows that the user expects a store.
+        raise typer.BadParameter("needs --push-relay; a gateway stores nothing else", param_hint="--store")
     if push_signing_key and (not push_relay or store in ("", MEMORY)):
         raise typer.BadParameter(
-            f"needs --push-relay and a --store other than {MEMORY}; without one nothing is signed",
+            f"needs --push-relay and a --store other than {MEMORY}; a gateway signs nothing without one",
             param_hint="--push-signing-key",
         )
     use_bridge_key(bridge_key)
@@ -234,7 +232,7 @@ def gateway(
     )
     known = DialOptions()
     options = DialOptions(
-        # The caller's deadline decides how long a call may take; a blocking send has no usual length.
+        # The deadline of the caller limits a call; a blocking send has no usual duration.
         timeout=None,
         connect_timeout=connect_timeout,
         silence_timeout=silence_timeout,

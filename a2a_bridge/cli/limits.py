@@ -1,4 +1,4 @@
-"""The flags of limits on what callers can make grow, and their defaults. docs/limits.md has all limits."""
+"""The flags of the limits, and their defaults. docs/limits.md lists all limits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from a2a_bridge.cli.options import PREFIX
 
 MaxBody = Annotated[
     int,
-    typer.Option(metavar="BYTES", min=1, envvar=PREFIX + "MAX_BODY", help="The largest request."),
+    typer.Option(metavar="BYTES", min=1, envvar=PREFIX + "MAX_BODY", help="Largest request."),
 ]
 MaxConnections = Annotated[
     int,
@@ -18,7 +18,7 @@ MaxConnections = Annotated[
         metavar="N",
         min=0,
         envvar=PREFIX + "MAX_CONNECTIONS",
-        help="Most open connections of each listener; 0 for no limit.",
+        help="Open connections of each listener; 0: no limit.",
     ),
 ]
 MaxConnectionStreams = Annotated[
@@ -27,7 +27,7 @@ MaxConnectionStreams = Annotated[
         metavar="N",
         min=1,
         envvar=PREFIX + "MAX_CONNECTION_STREAMS",
-        help="Most open streams of one gRPC connection; unary calls count.",
+        help="Open streams of one gRPC connection, unary calls included.",
     ),
 ]
 MaxValues = Annotated[
@@ -36,14 +36,12 @@ MaxValues = Annotated[
         metavar="N",
         min=0,
         envvar=PREFIX + "MAX_VALUES",
-        help="Most JSON values of a request, or as much in protobuf; 0 for no limit.",
+        help="JSON values in a request, or their equivalent in protobuf; 0: no limit.",
     ),
 ]
 MaxParts = Annotated[
     int,
-    typer.Option(
-        metavar="N", min=0, envvar=PREFIX + "MAX_PARTS", help="Most parts of a message; 0 for no limit."
-    ),
+    typer.Option(metavar="N", min=0, envvar=PREFIX + "MAX_PARTS", help="Parts of a message; 0: no limit."),
 ]
 MaxCalls = Annotated[
     int,
@@ -51,7 +49,7 @@ MaxCalls = Annotated[
         metavar="N",
         min=0,
         envvar=PREFIX + "MAX_CALLS",
-        help="Most unary calls at once of one principal; 0 for no limit.",
+        help="Concurrent unary calls of one principal; 0: no limit.",
     ),
 ]
 MaxStreams = Annotated[
@@ -60,7 +58,7 @@ MaxStreams = Annotated[
         metavar="N",
         min=0,
         envvar=PREFIX + "MAX_STREAMS",
-        help="Most open streams of one principal; 0 for no limit.",
+        help="Open streams of one principal; 0: no limit.",
     ),
 ]
 MaxTasks = Annotated[
@@ -69,7 +67,7 @@ MaxTasks = Annotated[
         metavar="N",
         min=0,
         envvar=PREFIX + "MAX_TASKS",
-        help="Most tasks of one principal that are worked on at once; 0 for no limit.",
+        help="Running tasks of one principal; 0: no limit.",
     ),
 ]
 MaxHistory = Annotated[
@@ -78,7 +76,7 @@ MaxHistory = Annotated[
         metavar="N",
         min=0,
         envvar=PREFIX + "MAX_HISTORY",
-        help="Most messages of a task before it takes no further one; 0 for no limit.",
+        help="Messages of one task; further ones are refused; 0: no limit.",
     ),
 ]
 MaxMemory = Annotated[
@@ -87,7 +85,7 @@ MaxMemory = Annotated[
         metavar="BYTES",
         min=0,
         envvar=PREFIX + "MAX_MEMORY",
-        help="Most bytes of tasks, events, requests and answers in memory; 0 for no limit.",
+        help="Memory for tasks, events, requests and answers; 0: no limit.",
     ),
 ]
 #: the defaults of HostOptions, Limits, EngineOptions and StoreOptions, which are not imported for --version; a test compares

@@ -1,7 +1,7 @@
-"""The flags that several commands share, each with its environment variable. Not their meaning to a command.
+"""The flags that several commands share, each with its environment variable.
 
-Every flag `--some-name` can be given as `A2A_BRIDGE_SOME_NAME`. This module is read for `--version` too and
-imports nothing but Typer.
+Every flag `--some-name` can also be set as `A2A_BRIDGE_SOME_NAME`. `--version` loads this module too, so it imports
+nothing but Typer.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from a2a_bridge.dialects import Dialect
 
 PREFIX = "A2A_BRIDGE_"
-#: how variables begin that hold a header to send, and end that name a file with the value
+#: prefix of variables that hold a header to send; suffix of variables that name a file with the value
 _HEADER, _FILE = PREFIX + "HEADER_", "_FILE"
-#: variables that may hold a secret, which a file can hold instead
+#: variables with a secret, which can be read from a file instead
 _SECRETS = frozenset({PREFIX + "STORE", PREFIX + "STORE_KEY", PREFIX + "KEY"})
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 
@@ -43,14 +43,14 @@ class Exit(IntEnum):
 
 
 class Output(str, Enum):  # noqa: UP042  Typer shows the members of a str Enum as choices
-    """How data is printed."""
+    """The format of data on stdout."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class LoopKind(str, Enum):  # noqa: UP042
-    """Which event loop runs."""
+    """The event loop."""
 
     AUTO = "auto"
     ASYNCIO = "asyncio"
@@ -58,7 +58,7 @@ class LoopKind(str, Enum):  # noqa: UP042
 
 
 class FileSpelling(str, Enum):  # noqa: UP042
-    """Whether an agent of 0.x gets base64 text where a2a.v1 has the bytes of a file."""
+    """Whether an agent of 0.x gets base64 text where a2a.v1 has bytes."""
 
     AUTO = "auto"
     ALWAYS = "always"
@@ -66,12 +66,12 @@ class FileSpelling(str, Enum):  # noqa: UP042
 
     @property
     def base64(self) -> bool | None:
-        """The same as DialOptions takes it."""
+        """The value for DialOptions."""
         return None if self is FileSpelling.AUTO else self is FileSpelling.ALWAYS
 
 
 class LogLevel(str, Enum):  # noqa: UP042
-    """How much is said on stderr."""
+    """The level of the log on stderr."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -84,27 +84,27 @@ Http = Annotated[
     typer.Option(
         metavar="HOST:PORT",
         envvar=PREFIX + "HTTP",
-        help="Where JSON-RPC and HTTP+JSON listen; port 0 picks one.",
+        help="Listen here for JSON-RPC and HTTP+JSON; port 0 takes a free port.",
     ),
 ]
 Grpc = Annotated[
     str,
-    typer.Option(metavar="HOST:PORT", envvar=PREFIX + "GRPC", help="Where gRPC listens; port 0 picks one."),
+    typer.Option(
+        metavar="HOST:PORT", envvar=PREFIX + "GRPC", help="Listen here for gRPC; port 0 takes a free port."
+    ),
 ]
 NoHttp = Annotated[bool, typer.Option("--no-http", envvar=PREFIX + "NO_HTTP", help="Do not listen for HTTP.")]
 NoGrpc = Annotated[bool, typer.Option("--no-grpc", envvar=PREFIX + "NO_GRPC", help="Do not listen for gRPC.")]
 PublicUrl = Annotated[
     str,
-    typer.Option(
-        metavar="URL", envvar=PREFIX + "PUBLIC_URL", help="The URL the card shows, as seen from outside."
-    ),
+    typer.Option(metavar="URL", envvar=PREFIX + "PUBLIC_URL", help="The public URL, for the card."),
 ]
 PublicGrpc = Annotated[
     str,
     typer.Option(
         metavar="HOST:PORT",
         envvar=PREFIX + "PUBLIC_GRPC",
-        help="The gRPC address the card shows, as seen from outside.",
+        help="The public gRPC address, for the card.",
     ),
 ]
 Advertise = Annotated[
@@ -112,7 +112,7 @@ Advertise = Annotated[
     typer.Option(
         metavar="BINDING,…",
         envvar=PREFIX + "ADVERTISE",
-        help="The bindings that the card lists, of JSONRPC, HTTP+JSON and GRPC; all that are served else.",
+        help="Bindings to list in the card (JSONRPC, HTTP+JSON, GRPC); default: all.",
     ),
 ]
 CardVersions = Annotated[
@@ -120,7 +120,7 @@ CardVersions = Annotated[
     typer.Option(
         metavar="VERSION,…",
         envvar=PREFIX + "CARD_VERSIONS",
-        help="The versions that the card is for; all that are served else, in one document.",
+        help="Protocol versions of the card; default: all served versions in one document.",
     ),
 ]
 ForwardedAllowIps = Annotated[
@@ -128,7 +128,7 @@ ForwardedAllowIps = Annotated[
     typer.Option(
         metavar="IP,…",
         envvar=PREFIX + "FORWARDED_ALLOW_IPS",
-        help="Proxies whose forwarded headers are believed; * for any.",
+        help="Trust forwarded headers from these proxies; * for any.",
     ),
 ]
 Grace = Annotated[
@@ -138,11 +138,11 @@ Grace = Annotated[
         metavar="SECONDS",
         min=0,
         envvar=PREFIX + "TIMEOUT_GRACEFUL_SHUTDOWN",
-        help="How long running calls may take to finish after SIGTERM.",
+        help="Time for running calls to finish after SIGTERM.",
     ),
 ]
 Level = Annotated[
-    LogLevel, typer.Option("--log-level", envvar=PREFIX + "LOG_LEVEL", help="How much is said on stderr.")
+    LogLevel, typer.Option("--log-level", envvar=PREFIX + "LOG_LEVEL", help="Log level on stderr.")
 ]
 Header = Annotated[
     list[str] | None,
@@ -150,16 +150,16 @@ Header = Annotated[
         "-H",
         "--header",
         metavar="'NAME: VALUE'|'NAME: @FILE'",
-        help="A header (gRPC: metadata) to send; may be repeated.",
+        help="Send this header (gRPC: metadata); may be repeated.",
     ),
 ]
 OutputFormat = Annotated[
-    Output, typer.Option("-o", "--output", envvar=PREFIX + "OUTPUT", help="How data is printed on stdout.")
+    Output, typer.Option("-o", "--output", envvar=PREFIX + "OUTPUT", help="Output format on stdout.")
 ]
 ConnectTimeout = Annotated[
     float,
     typer.Option(
-        metavar="SECONDS", min=0.001, envvar=PREFIX + "CONNECT_TIMEOUT", help="How long connecting may take."
+        metavar="SECONDS", min=0.001, envvar=PREFIX + "CONNECT_TIMEOUT", help="Time limit for connecting."
     ),
 ]
 
@@ -169,7 +169,7 @@ A2aVersion = Annotated[
         "--a2a-version",
         metavar="VERSION",
         envvar=PREFIX + "A2A_VERSION",
-        help="The protocol version to speak to the agent; the card's first else.",
+        help="Protocol version to use with the agent; default: the first of the card.",
     ),
 ]
 Versions = Annotated[
@@ -177,7 +177,7 @@ Versions = Annotated[
     typer.Option(
         metavar="VERSION,…",
         envvar=PREFIX + "VERSIONS",
-        help="The protocol versions to serve: any of 1.0, 0.3, 0.2.5 and 0.1.",
+        help="Protocol versions to serve: 1.0, 0.3, 0.2.5, 0.1, and those of installed extensions.",
     ),
 ]
 Exact = Annotated[
@@ -185,17 +185,17 @@ Exact = Annotated[
     typer.Option(
         "--exact",
         envvar=PREFIX + "EXACT",
-        help="Take the card of this very path, never that of its origin.",
+        help="Use the card at this path only, not the one at the root of the host.",
     ),
 ]
-#: 0.1 has to be asked for: it needs memory of its callers' ids
+#: without 0.1, which needs memory for the ids of its callers
 ALL_VERSIONS = "1.0,0.3,0.2.5"
 LenientVersions = Annotated[
     bool,
     typer.Option(
         "--lenient-versions",
         envvar=PREFIX + "LENIENT_VERSIONS",
-        help="Serve a caller whose method belongs to another version than it says.",
+        help="Accept methods of another version than the one the caller declares.",
     ),
 ]
 PeerName = Annotated[
@@ -204,7 +204,7 @@ PeerName = Annotated[
         "--peer",
         metavar="NAME",
         envvar=PREFIX + "PEER",
-        help="The agent's implementation, where its card does not show it; see `peers`.",
+        help="The SDK of the agent, if it is not recognised; see `peers`.",
     ),
 ]
 Base64Files = Annotated[
@@ -212,7 +212,7 @@ Base64Files = Annotated[
     typer.Option(
         "--base64-files",
         envvar=PREFIX + "BASE64_FILES",
-        help="Whether files go to agents of 0.x as base64 text over gRPC and HTTP+JSON; auto is as --peer says.",
+        help="Send files as base64 text to agents of 0.x over gRPC and HTTP+JSON; auto: as --peer says.",
     ),
 ]
 BridgeKey = Annotated[
@@ -221,7 +221,7 @@ BridgeKey = Annotated[
         "--bridge-key",
         metavar="KEY|@FILE",
         envvar=PREFIX + "KEY",
-        help="The key that bridges share to carry what one version has no place for.",
+        help="Shared key of chained bridges; protects content that a version between them cannot express.",
     ),
 ]
 CredentialsFor = Annotated[
@@ -229,7 +229,7 @@ CredentialsFor = Annotated[
     typer.Option(
         metavar="ORIGIN",
         envvar=PREFIX + "CREDENTIALS_FOR",
-        help="Send -H to this origin of the card, too, and dial it although it may be inside; may be repeated.",
+        help="Send -H to this origin of the card too, and allow it to be a private address; may be repeated.",
     ),
 ]
 TrustCardUrls = Annotated[
@@ -237,7 +237,7 @@ TrustCardUrls = Annotated[
     typer.Option(
         "--trust-card-urls",
         envvar=PREFIX + "TRUST_CARD_URLS",
-        help="Dial the card's URLs as they are, also inner ones and those that do not answer.",
+        help="Use the URLs of the card as they are, private addresses included.",
     ),
 ]
 Cacert = Annotated[
@@ -245,18 +245,16 @@ Cacert = Annotated[
     typer.Option(
         metavar="FILE",
         envvar=PREFIX + "CACERT",
-        help="Trust the authorities in this PEM file instead of the system's.",
+        help="PEM file of trusted certificate authorities; default: those of the system.",
     ),
 ]
 Insecure = Annotated[
     bool,
-    typer.Option("--insecure", envvar=PREFIX + "INSECURE", help="Do not check certificates (HTTP only)."),
+    typer.Option("--insecure", envvar=PREFIX + "INSECURE", help="Do not verify certificates (HTTP only)."),
 ]
 Cert = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE", envvar=PREFIX + "CERT", help="Show this client certificate (PEM, with its chain)."
-    ),
+    typer.Option(metavar="FILE", envvar=PREFIX + "CERT", help="Client certificate (PEM, with its chain)."),
 ]
 Key = Annotated[
     Path | None,
@@ -265,7 +263,7 @@ Key = Annotated[
         "--cert-key",
         metavar="FILE",
         envvar=PREFIX + "CERT_KEY",
-        help="The key of --cert, if it does not stand in the same file.",
+        help="Private key of --cert, if it is not in the same file.",
     ),
 ]
 GrpcTls = Annotated[
@@ -273,7 +271,7 @@ GrpcTls = Annotated[
     typer.Option(
         "--grpc-tls/--grpc-plaintext",
         envvar=PREFIX + "GRPC_TLS",
-        help="Speak gRPC to the agent over TLS, or not; by the scheme else, and port 443 means TLS.",
+        help="Use TLS for gRPC to the agent, or not; default: by the scheme, and TLS for port 443.",
     ),
 ]
 UsageFile = Annotated[
@@ -281,7 +279,7 @@ UsageFile = Annotated[
     typer.Option(
         metavar="FILE",
         envvar=PREFIX + "USAGE_FILE",
-        help="Keep counts of callers in this file, across restarts; see `usage`.",
+        help="Keep call counts in this file across restarts; see `usage`.",
     ),
 ]
 Store = Annotated[
@@ -289,7 +287,7 @@ Store = Annotated[
     typer.Option(
         metavar="URL",
         envvar=PREFIX + "STORE",
-        help="Where tasks are kept: sqlite:///PATH, postgresql://…, or memory:// for nowhere.",
+        help="Task store: sqlite:///PATH, postgresql://…, or memory:// (lost at exit).",
     ),
 ]
 GatewayStore = Annotated[
@@ -298,7 +296,7 @@ GatewayStore = Annotated[
         "--store",
         metavar="URL",
         envvar=PREFIX + "STORE",
-        help="Where notifications are kept that --push-relay passes on: sqlite:///PATH or postgresql://…; else nowhere.",
+        help="Store for the notifications of --push-relay: sqlite:///PATH or postgresql://…; default: memory.",
     ),
 ]
 StoreKey = Annotated[
@@ -306,7 +304,7 @@ StoreKey = Annotated[
     typer.Option(
         metavar="KEY,…|@FILE",
         envvar=PREFIX + "STORE_KEY",
-        help="Keys that credentials in the store are sealed with, the newest first.",
+        help="Keys that encrypt credentials in the store, newest first.",
     ),
 ]
 KeepTasks = Annotated[
@@ -315,7 +313,7 @@ KeepTasks = Annotated[
         metavar="DAYS",
         min=0,
         envvar=PREFIX + "KEEP_TASKS",
-        help="How long tasks are kept after they ended; 0 for ever.",
+        help="Delete tasks this long after their end; 0: never.",
     ),
 ]
 KeepEvents = Annotated[
@@ -324,7 +322,7 @@ KeepEvents = Annotated[
         metavar="DAYS",
         min=0,
         envvar=PREFIX + "KEEP_EVENTS",
-        help="How long the events of a task that has ended can be asked for.",
+        help="Keep the events of a task this long after its end, for streams that resume.",
     ),
 ]
 Lease = Annotated[
@@ -333,7 +331,7 @@ Lease = Annotated[
         metavar="SECONDS",
         min=1,
         envvar=PREFIX + "LEASE",
-        help="With PostgreSQL: after this long without a sign of life, others take a server's tasks over.",
+        help="PostgreSQL: other replicas take over the tasks of a server that is silent for this long.",
     ),
 ]
 Push = Annotated[
@@ -341,7 +339,7 @@ Push = Annotated[
     typer.Option(
         "--push/--no-push",
         envvar=PREFIX + "PUSH",
-        help="Post push notifications of an agent that declares them.",
+        help="Send push notifications, if the agent declares them.",
     ),
 ]
 PushAllow = Annotated[
@@ -349,7 +347,7 @@ PushAllow = Annotated[
     typer.Option(
         metavar="HOST|NETWORK",
         envvar=PREFIX + "PUSH_ALLOW",
-        help="Post to this host or network, too, although it may be inside yours; may be repeated.",
+        help="Allow webhooks at this private host or network; may be repeated.",
     ),
 ]
 PushSigningKey = Annotated[
@@ -357,19 +355,19 @@ PushSigningKey = Annotated[
     typer.Option(
         metavar="FILE",
         envvar=PREFIX + "PUSH_SIGNING_KEY",
-        help="Sign push notifications with this private key (PEM or JWK); may be repeated, the first one signs.",
+        help="Private key (PEM or JWK) that signs push notifications; may be repeated, the first one signs.",
     ),
 ]
 UsageListen = Annotated[
     str,
     typer.Option(
-        metavar="HOST:PORT", envvar=PREFIX + "USAGE_LISTEN", help="Show counts of callers here; see `usage`."
+        metavar="HOST:PORT", envvar=PREFIX + "USAGE_LISTEN", help="Serve call counts here; see `usage`."
     ),
 ]
 RunTimeout = Annotated[
     float,
     typer.Option(
-        metavar="SECONDS", min=0, envvar=PREFIX + "RUN_TIMEOUT", help="How long one run may work; 0 for ever."
+        metavar="SECONDS", min=0, envvar=PREFIX + "RUN_TIMEOUT", help="Time limit of one run; 0: none."
     ),
 ]
 SilenceTimeout = Annotated[
@@ -378,7 +376,7 @@ SilenceTimeout = Annotated[
         metavar="SECONDS",
         min=0,
         envvar=PREFIX + "SILENCE_TIMEOUT",
-        help="How long a run may work without yielding anything; 0 for ever.",
+        help="Time limit for a run without output; 0: none.",
     ),
 ]
 AgentSilence = Annotated[
@@ -388,7 +386,7 @@ AgentSilence = Annotated[
         metavar="SECONDS",
         min=0,
         envvar=PREFIX + "SILENCE_TIMEOUT",
-        help="How long the agent may give no answer and no event to a call; 0 for ever.",
+        help="Time limit for a call without an answer or event of the agent; 0: none.",
     ),
 ]
 IdempotentSends = Annotated[
@@ -396,7 +394,7 @@ IdempotentSends = Annotated[
     typer.Option(
         "--idempotent-sends",
         envvar=PREFIX + "IDEMPOTENT_SENDS",
-        help="Answer a message that is sent again as the first time, and work on it once.",
+        help="Process a message that is sent twice only once, with the same answer.",
     ),
 ]
 DrainWindow = Annotated[
@@ -405,14 +403,12 @@ DrainWindow = Annotated[
         metavar="SECONDS",
         min=0,
         envvar=PREFIX + "DRAIN_WINDOW",
-        help="How long listeners stay open after SIGTERM, while readiness fails and answers end their connections.",
+        help="After SIGTERM, keep listening this long with failing readiness, so that clients move away.",
     ),
 ]
 Loop = Annotated[
     LoopKind,
-    typer.Option(
-        "--loop", envvar=PREFIX + "LOOP", help="The event loop; auto is uvloop where that is installed."
-    ),
+    typer.Option("--loop", envvar=PREFIX + "LOOP", help="Event loop; auto: uvloop if installed."),
 ]
 Linger = Annotated[
     float,
@@ -420,7 +416,7 @@ Linger = Annotated[
         metavar="SECONDS",
         min=0,
         envvar=PREFIX + "LINGER",
-        help="How long the stream of an agent that cannot resume goes on when nobody reads it.",
+        help="Keep the stream of an agent that cannot resume open this long without readers.",
     ),
 ]
 Revalidate = Annotated[
@@ -429,7 +425,7 @@ Revalidate = Annotated[
         metavar="SECONDS",
         min=0,
         envvar=PREFIX + "REVALIDATE",
-        help="How long it counts that the agent accepted a caller, before that caller joins a stream; 0 asks each time.",
+        help="Cache the agent's permission for a caller to join a stream this long; 0: ask each time.",
     ),
 ]
 ReplayMemory = Annotated[
@@ -438,26 +434,26 @@ ReplayMemory = Annotated[
         metavar="BYTES",
         min=0,
         envvar=PREFIX + "REPLAY_MEMORY",
-        help="What streams of the agent are kept in, to be resumed and shared; 0 keeps none.",
+        help="Memory for events of streams, for readers that resume or join; 0: keep none.",
     ),
 ]
-#: those of ReplayOptions
+#: the defaults of ReplayOptions
 LINGER, REPLAY_MEMORY, REVALIDATE = 30.0, 67108864, 60.0
 
 
 def known_dialect(text: str, flag: str) -> Dialect:
-    """The dialect of a version that a flag names. Raises typer.BadParameter."""
-    from a2a_bridge.dialects import KNOWN, by_version  # what loads protobuf is not loaded for --version
+    """The dialect of a version. Raises typer.BadParameter."""
+    from a2a_bridge.dialects import KNOWN, by_version  # loads protobuf, which --version does not need
 
     dialect = by_version(text)
     if dialect is None:
         known = ", ".join(one.version for one in KNOWN)
-        raise typer.BadParameter(f"{text!r} is none of {known}", param_hint=flag)
+        raise typer.BadParameter(f"{text!r} is not one of {known}", param_hint=flag)
     return dialect
 
 
 def known_peer(name: str, flag: str = "--peer") -> str:
-    """The name of a peer profile that exists, or "". Raises typer.BadParameter."""
+    """The name of an existing peer profile, or "". Raises typer.BadParameter."""
     from a2a_bridge.peers import named
 
     try:
@@ -468,7 +464,9 @@ def known_peer(name: str, flag: str = "--peer") -> str:
 
 
 def tls_files(cacert: Path | None, cert: Path | None, key: Path | None, *, insecure: bool) -> TlsFiles | None:
-    """What `--cacert`, `--cert`, `--cert-key` and `--insecure` say; None for nothing. Raises typer.BadParameter."""
+    """The TLS files of `--cacert`, `--cert`, `--cert-key` and `--insecure`; None without them. Raises
+    typer.BadParameter.
+    """
     from a2a_bridge.bindings import TlsFiles
 
     if cacert is None and cert is None and key is None and not insecure:
@@ -485,7 +483,7 @@ def tls_files(cacert: Path | None, cert: Path | None, key: Path | None, *, insec
 
 
 def use_bridge_key(text: str) -> None:
-    """Sets the key of `--bridge-key`, if it was given. Raises typer.BadParameter."""
+    """Sets the key of `--bridge-key`, if given. Raises typer.BadParameter."""
     from a2a_bridge.dialects.carrying import use_key
 
     try:
@@ -511,8 +509,8 @@ def listen_address(text: str, flag: str) -> tuple[str, int]:
 
 
 def parameters(headers: list[str] | None) -> dict[str, str]:
-    """Service parameters from `-H` flags and A2A_BRIDGE_HEADER_* variables; several flags of one name are joined, and
-    outweigh the variable. A value `@FILE` is what the file holds. Raises typer.BadParameter.
+    """Service parameters from `-H` flags and A2A_BRIDGE_HEADER_* variables. Flags of one name are joined and override
+    the variable. `@FILE` stands for the content of a file. Raises typer.BadParameter.
     """
     found: dict[str, str] = {}
     for header in headers or ():
@@ -527,15 +525,15 @@ def parameters(headers: list[str] | None) -> dict[str, str]:
         if variable.startswith(_HEADER) and not variable.endswith(_FILE):
             name = variable.removeprefix(_HEADER).lower().replace("_", "-")
             if not _is_header_name(name):
-                raise typer.BadParameter("its name is no header's", param_hint=variable)
+                raise typer.BadParameter("its name is not that of a header", param_hint=variable)
             if name not in found:
                 found[name] = _header_value(value, variable)
     return found
 
 
 def read_secrets() -> None:
-    """Sets each variable whose value is in a file: A2A_BRIDGE_STORE_KEY from A2A_BRIDGE_STORE_KEY_FILE, say. Raises
-    typer.BadParameter for one that is given twice, or whose file cannot be read.
+    """Sets variables from files, such as A2A_BRIDGE_STORE_KEY from A2A_BRIDGE_STORE_KEY_FILE. Raises
+    typer.BadParameter for a variable that is set as well, and for a file that cannot be read.
     """
     for variable in list(os.environ):
         secret = variable.removesuffix(_FILE)
@@ -559,7 +557,7 @@ def _header_value(value: str, source: str) -> str:
 
 
 def _file_text(path: str, source: str) -> str:
-    """What a file with a secret holds, without the white space around it. Raises typer.BadParameter."""
+    """The content of a file with a secret, without white space around it. Raises typer.BadParameter."""
     try:
         return Path(path).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""`a2a-bridge peers`: the peer profiles, and what is known of each."""
+"""`a2a-bridge peers`: the peer profiles and their quirks."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def peers(
     as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
     output: OutputFormat = Output.TEXT,
 ) -> None:
-    """List the peer profiles: implementations of A2A that are recognised, and their quirks with the evidence.
+    """List the peer profiles: the recognised implementations of A2A, and their quirks with the evidence.
 
-    Such as:
+    For example:
 
       a2a-bridge peers
 

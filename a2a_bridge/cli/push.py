@@ -1,4 +1,4 @@
-"""`a2a-bridge push`: what waits to be delivered, what was given up, and giving it another chance. It delivers nothing.
+"""`a2a-bridge push`: lists pending notifications and dead letters, and queues dead letters again. No delivery.
 
 It works on the database beside the servers that use it, which notice within seconds.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="push",
-    help="Look after push notifications: what waits, what was given up, and sending it again.",
+    help="List push notifications and dead letters, and send dead letters again.",
     no_args_is_help=True,
 )
 
@@ -32,7 +32,7 @@ StoreUrl = Annotated[
         "--store",
         metavar="URL",
         envvar=PREFIX + "STORE",
-        help="The store of the server: sqlite:///PATH or postgresql://….",
+        help="Store of the server: sqlite:///PATH or postgresql://….",
     ),
 ]
 
@@ -42,16 +42,16 @@ def list_(
     *,
     store: StoreUrl,
     store_key: StoreKey = "",
-    dead: Annotated[bool, typer.Option("--dead", help="Only what was given up.")] = False,
-    waiting: Annotated[bool, typer.Option("--waiting", help="Only what will be sent.")] = False,
+    dead: Annotated[bool, typer.Option("--dead", help="Only dead letters.")] = False,
+    waiting: Annotated[bool, typer.Option("--waiting", help="Only pending notifications.")] = False,
     task: Annotated[str, typer.Option(metavar="ID", help="Only of this task.")] = "",
-    limit: Annotated[int, typer.Option(min=1, metavar="COUNT", help="At most so many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, metavar="COUNT", help="Largest number of rows.")] = 100,
     after: Annotated[int, typer.Option(min=0, metavar="NUMBER", help="Only after this number.")] = 0,
     output: OutputFormat = Output.TEXT,
 ) -> None:
-    """Show the notifications that wait, and the dead letters: those that were given up.
+    """Show pending notifications and dead letters (notifications whose delivery failed for good).
 
-    Such as:
+    For example:
 
       a2a-bridge push list --store sqlite:///.a2a-bridge/Echo.db --dead
     """
@@ -80,11 +80,11 @@ def retry(
     every: Annotated[bool, typer.Option("--all", help="All dead letters.")] = False,
     output: OutputFormat = Output.TEXT,
 ) -> None:
-    """Send dead letters again, in their old order, as if they had never been tried.
+    """Queue dead letters again, in their original order, with a fresh number of attempts.
 
     The exit code is 1 when a number is none of a dead letter.
 
-    Such as:
+    For example:
 
       a2a-bridge push retry --store sqlite:///.a2a-bridge/Echo.db 17 18
 
@@ -102,13 +102,13 @@ def retry(
     else:
         data(f"{count} to be sent again")
     if numbers and count < len(set(numbers)):
-        talk(f"{len(set(numbers)) - count} of these numbers are no dead letters")
+        talk(f"{len(set(numbers)) - count} of these numbers are not dead letters")
         raise typer.Exit(Exit.TASK_FAILED)
 
 
 @app.command()
 def key() -> None:
-    """Make a key for `--store-key`, which seals the credentials in a store."""
+    """Generate a key for `--store-key`, which encrypts the credentials in a store."""
     from a2a_bridge.cli.output import data, fail
     from a2a_bridge.core.extras import MissingExtraError
     from a2a_bridge.push.vault import new_key
@@ -121,7 +121,7 @@ def key() -> None:
 
 @contextmanager
 def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
-    """A transaction beside whoever else uses the store."""
+    """A transaction; other processes may use the store at the same time."""
     from a2a_bridge.cli.output import fail, not_opened
     from a2a_bridge.hosting.stores import StoreOpenError
     from a2a_bridge.hosting.stores.sql.database import parse, shown
@@ -135,7 +135,7 @@ def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
         with reached(url) as database, database.connect(writes=writes) as connection, connection.begin():
             if revision(connection) != HEAD:
                 upgrade = f"a2a-bridge db upgrade {shown(url)}"
-                raise fail(Exit.USAGE, "the store has not the tables of this version", upgrade)
+                raise fail(Exit.USAGE, "the store does not have the tables of this version", upgrade)
             yield connection
     except StoreOpenError as error:
         raise not_opened(error) from None

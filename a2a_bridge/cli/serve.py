@@ -1,4 +1,4 @@
-"""`a2a-bridge serve`: runs an agent from the user's Python code over every binding."""
+"""`a2a-bridge serve`: serves an agent from Python code over every binding."""
 
 from __future__ import annotations
 
@@ -111,13 +111,13 @@ def serve(
     loop: Loop = LoopKind.AUTO,
     log_level: Level = LogLevel.WARNING,
 ) -> None:
-    """Serve an agent over JSON-RPC, HTTP+JSON and gRPC, until SIGINT or SIGTERM.
+    """Serve an agent over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.
 
-    When it is ready it prints one line: ready http=http://HOST:PORT grpc=HOST:PORT
+    The command prints one line when it is ready: ready http=http://HOST:PORT grpc=HOST:PORT
 
-    Tasks are kept in .a2a-bridge/NAME.db below the working directory, unless --store says otherwise.
+    Tasks are stored in .a2a-bridge/NAME.db in the working directory; see --store.
 
-    Such as:
+    For example:
 
       a2a-bridge serve weather.py
 
@@ -164,7 +164,7 @@ def serve(
         if not parsed.is_code:
             raise fail(
                 Exit.USAGE,
-                f"{target} is {parsed.sort.value}, and serve wants Python code",
+                f"{target} is {parsed.sort.value}; serve needs Python code",
                 f"a2a-bridge gateway {target}",
             )
         agent = load(parsed)

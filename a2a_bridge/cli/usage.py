@@ -1,4 +1,4 @@
-"""`a2a-bridge usage`: who still calls what, so that an owner knows when an old cell can be switched off."""
+"""`a2a-bridge usage`: call counts by version and binding, which show when an old version can be switched off."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ def usage(
     binding: Annotated[str, typer.Option(metavar="BINDING", help="Only callers over this binding.")] = "",
     since: Annotated[
         str,
-        typer.Option(metavar="AGE", help="Only what was called within this time: 90s, 15m, 12h, 30d, 8w."),
+        typer.Option(metavar="AGE", help="Only calls within this time: 90s, 15m, 12h, 30d, 8w."),
     ] = "",
     peer: Annotated[
         str, typer.Option("--peer", metavar="NAME", help="Only callers with this peer profile.")
     ] = "",
     by_operation: Annotated[
-        bool, typer.Option("--by-operation", help="One line for each operation, instead of each caller.")
+        bool, typer.Option("--by-operation", help="One line per operation instead of per caller.")
     ] = False,
     connect_timeout: ConnectTimeout = 10.0,
     header: Header = None,
     output: OutputFormat = Output.TEXT,
 ) -> None:
-    """Show who calls a gateway or an agent: callers by version and binding, and when they last did.
+    """Show the callers of a gateway or an agent by version and binding, with the time of their last call.
 
-    Such as:
+    For example:
 
       a2a-bridge usage usage.json
 

@@ -365,7 +365,7 @@ async def test_a_verb_of_the_protocol_is_not_sent_as_a_message(probe: Probe, wor
     async with agent(probe) as server:
         done = await command("call", *(url(server) if word == "URL" else word for word in words))
     assert done.code == 2
-    assert "cancels a task" in " ".join(done.err.replace("│", " ").split())
+    assert "cannot cancel tasks" in " ".join(done.err.replace("│", " ").split())
     assert not probe.calls
 
 

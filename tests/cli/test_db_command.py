@@ -74,4 +74,4 @@ def test_a_database_of_something_else_is_left_alone(url: str, tmp_path: Path) ->
     for command in ("check", "upgrade"):
         code, _, err = run(command, url)
         assert code == 2
-        assert "something else" in err
+        assert "tables of another program" in err
