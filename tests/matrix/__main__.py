@@ -18,6 +18,7 @@ from tests.peers.conversations import CONVERSATIONS
 from tests.peers.faults import FAULTS
 from tests.peers.processes import agents as peer_agents
 from tests.peers.processes import clients as peer_clients
+from tests.requirements import summary
 
 SAME, EXCUSED, WRONG, EXCLUDED = "●", "○", "✗", "·"
 #: agent -> client -> what became of the cell
@@ -100,6 +101,9 @@ def main() -> int:
     over = idle(results) if (clients, agents) == (CLIENTS, AGENTS) else []
     for line in over:
         print(f"\nno longer true: {line}")
+    print()
+    for line in summary():
+        print(line)
     count = sum(len(row) for row in results.values())
     print(
         f"\n{count} cells, {len(CONVERSATIONS)} conversations, {len(wrong)} wrong, "
