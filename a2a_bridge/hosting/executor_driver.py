@@ -191,9 +191,7 @@ class ExecutorDriver:
                 self._repeat_question(send)
             for one in send.all():
                 self._answers.settle(one)
-        elif (
-            self._phase.now is Phase.WORKING
-        ):  # in other phases, the cause of the end decides the task's state
+        elif self._phase.now is Phase.WORKING:  # in other phases, the cause of the end decides the state
             self._events.fail(UNFINISHED)
 
     def _repeat_question(self, send: PendingSend) -> None:
@@ -207,13 +205,17 @@ class ExecutorDriver:
             self._events.set_state(hub.TASK_STATE_INPUT_REQUIRED)
 
     def _failed(self, send: PendingSend, text: str, error: A2AError) -> None:
-        if self._copy.task is None:
+        task = self._copy.task
+        if task is None:
             for one in send.all():
                 one.said = None  # what preceded the failure is no answer
                 one.settle(error)
-        # In the phase CANCELING the cancellation decides: it may have caused the failure.
-        elif self._phase.now is Phase.WORKING and not self._copy.ended:
-            self._events.fail(text)
+        elif self._phase.now is Phase.WORKING:
+            if not self._copy.ended:
+                self._events.fail(text)
+        elif self._phase.now is Phase.CANCELING and task.status.state not in RUNNING:
+            for one in send.all():  # a refused cancellation leaves the task as it is
+                self._answers.settle(one)
 
     async def clean_up(self, clean_up: Callable[[Run], AsyncIterator[Event]], run: Run) -> None:
         """Runs the executor's `cancel`, for `cancel_timeout` seconds. Raises its A2AError, and OwnershipLostError."""
