@@ -23,7 +23,6 @@ from benchmarks.measure import (
     codec_rows,
     load_row,
     memory_row,
-    residue_rows,
     share_row,
     values_rows,
 )
@@ -35,7 +34,6 @@ from benchmarks.work import WORK
 MEMORY = (("open SSE stream", "JSONRPC", 0.4), ("open gRPC stream", "GRPC", None))
 CODEC = "codec"
 RESUME, LIST = "SQLite resume", "ListTasks"
-RESIDUES = "residues"
 VALUES = "values"
 #: cores in use by others that a measurement bears
 QUIET = 0.2
@@ -46,7 +44,7 @@ def arguments() -> argparse.Namespace:
         [work.title for work in WORK]
         + [one.title for one in COMPARISONS]
         + [title for title, _, _ in MEMORY]
-        + [RESUME, LIST, CODEC, RESIDUES, VALUES]
+        + [RESUME, LIST, CODEC, VALUES]
     )
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, epilog="rows: " + ", ".join(titles)
@@ -150,9 +148,6 @@ def measure(only: list[str], plan: Plan, progress: Console) -> list[dict[str, An
         if wanted(CODEC):
             status.update("codec")
             rows += codec_rows()
-        if wanted(RESIDUES):
-            status.update("residues")
-            rows += residue_rows()
         if wanted(VALUES):
             status.update("values")
             rows += values_rows()

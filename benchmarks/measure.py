@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
-from benchmarks import agent, codec, residue, values
+from benchmarks import agent, codec, values
 from benchmarks.databases import Databases, with_tables
 from benchmarks.probe import ask, framed_size, grpc_messages, http_answer
 from benchmarks.processes import BenchmarkError, Child, Cores, Server
@@ -243,20 +243,3 @@ def codec_rows() -> list[dict[str, Any]]:
 def values_rows() -> list[dict[str, Any]]:
     """What many small values cost, accepted and refused, and how long they hold the loop. It uses real sockets."""
     return [{"suite": "values", **row} for row in values.rows()]
-
-
-def residue_rows() -> list[dict[str, Any]]:
-    """The codec of 0.3 with residues against the same without, in microseconds, without any socket."""
-    return [
-        {
-            "suite": "residue",
-            "title": row["title"],
-            "unit": "us",
-            "ours": row["ours_us"],
-            "sdk": row["plain_us"],
-            "ratio": row["ratio"],
-            "target": row["target"],
-            "reached": row["reached"],
-        }
-        for row in residue.rows()
-    ]

@@ -77,7 +77,7 @@ def cells(row: dict[str, Any]) -> list[str]:
         return [row["title"], "", "failed", *[""] * 6]
     if "skipped" in row:
         return [row["title"], "", "skipped", *[""] * 6]
-    at_most = row["suite"] in ("cpu", "memory", "residue", "values") or row["unit"] == "ms"
+    at_most = row["suite"] in ("cpu", "memory", "values") or row["unit"] == "ms"
     target = row["target"]
     reached = row["reached"]
     floor = "memory" if row["suite"] == "store" else "bare"
