@@ -42,8 +42,13 @@ RESPONSES = [
     for operation in UNARY
     for index in range(len(samples(operation.response)))
 ]
-#: two of every kind of operation would show nothing new: errors do not depend on the request
-SAMPLE_UNARY: list[ops.Operation[Any, Any]] = [ops.SEND_MESSAGE, ops.GET_TASK]
+#: each error over one unary and one streaming operation, each of which has several errors: they do not depend on each other
+_SAMPLES: list[list[ops.Operation[Any, Any]]] = [[ops.SEND_MESSAGE, ops.GET_TASK], STREAMING]
+ERRORS = [
+    pytest.param(sent, sample[number % 2], id=f"{reason.name}-{sample[number % 2].name}")
+    for sample in _SAMPLES
+    for number, (reason, sent) in enumerate(zip(Reason, every_error(), strict=True))
+]
 AWKWARD_IDS = ["a/b", "a:b", "a:cancel", "50%", "%2F", "a b", "é✓", "a+b", "a?b#c", "..", "a;b,c", '"', "\\"]
 
 
@@ -183,8 +188,7 @@ class ServiceContract:
             await invoke(near, ops.GET_PUSH_CONFIG, request)
             assert self.certain(probe.last.request) == self.certain(request)
 
-    @pytest.mark.parametrize("operation", SAMPLE_UNARY + STREAMING, ids=names(SAMPLE_UNARY + STREAMING))
-    @pytest.mark.parametrize("sent", every_error(), ids=names(list(Reason)))
+    @pytest.mark.parametrize(("sent", "operation"), ERRORS)
     async def test_errors_arrive_whole(
         self, near: Service, probe: Probe, operation: Any, sent: A2AError
     ) -> None:
