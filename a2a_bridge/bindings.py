@@ -1,4 +1,4 @@
-"""What a transport is to the rest: two verbs, `mount` and `dial`, found by name. Not a transport itself.
+"""The interface of transports: `mount` a server side, `dial` a client side. Transports are found by name.
 
 A binding lives in a folder of `a2a_bridge_transports` named after its kind (`JSONRPC` → `jsonrpc`, `HTTP+JSON` →
 `http_json`), or in another distribution behind an entry point of group `a2a_bridge.bindings`. Either way the
@@ -41,58 +41,54 @@ class ListenAddress:
 
 @dataclass(frozen=True, slots=True)
 class HostOptions:
-    """Limits and habits of a listening host. Sizes in bytes, times in seconds.
+    """Options of a listening host. Sizes in bytes, times in seconds."""
 
-    max_body: largest request; a larger one is REQUEST_TOO_LARGE.
-    max_values: JSON values, or as much in protobuf, that a request may hold; more are REQUEST_TOO_LARGE. 0: any number.
-    max_header: largest header block or metadata.
-    header_timeout: how long a connection may take to send a request's headers.
-    keep_alive: silence on a stream after which a keep-alive goes out.
-    lenient_versions: an address or method name that one version has outweighs what the caller declared or did not.
-    trust_forwarded: peers whose forwarded headers (Forwarded, X-Forwarded-*) are believed; "*" for any.
-    cors: value of Access-Control-Allow-Origin on documents such as the card; empty for none.
-    refusal: why no new work can be taken just now, None while it can; asked by whoever asks whether this is ready.
-    max_connections: open connections of the listener; further ones are closed at once. 0 for no limit.
-    max_connection_streams: open streams of one gRPC connection. A client waits before it opens a further one.
-    drain_window: how long the listener stays open once draining has begun. The readiness probe fails from then on, and
-        answers end their connections, so that clients turn to others in time. None: half a second, and only as long
-        as connections are open.
-    status: figures for `/readyz?verbose`, by name.
-    jsonrpc_paths: further paths at which the first JSON-RPC mount answers, such as those that clients know of an agent
-        that a gateway stands before.
-    """
-
+    #: largest request; a larger one is REQUEST_TOO_LARGE
     max_body: int = 16 * MIB
+    #: JSON values in a request, or their equivalent in protobuf; more are REQUEST_TOO_LARGE. 0: no limit
     max_values: int = REQUEST_VALUES
+    #: largest header block or metadata
     max_header: int = 16 * 1024
+    #: time limit for the headers of a request
     header_timeout: float = 20.0
+    #: silence on a stream after which a keep-alive is sent
     keep_alive: float = 15.0
+    #: accept a method or path of another version than the declared one
     lenient_versions: bool = False
+    #: proxies whose headers Forwarded and X-Forwarded-* are trusted; "*" for any
     trust_forwarded: tuple[str, ...] = ()
+    #: Access-Control-Allow-Origin of documents such as the card; empty: no such header
     cors: str = "*"
     tls: Any = None
     backlog: int = 1024
+    #: why the server takes no new work, None while it does; readiness probes ask this
     refusal: Callable[[], A2AError | None] | None = None
+    #: open connections of the listener; further ones are closed at once. 0: no limit
     max_connections: int = 10_000
+    #: open streams of one gRPC connection; clients wait before they open a further one
     max_connection_streams: int = 1000
+    #: how long the listener stays open after draining has begun. Readiness fails and responses close their
+    #: connections meanwhile, so that clients move away. None: half a second, and only while connections are open
     drain_window: float | None = None
+    #: figures for `/readyz?verbose`, by name
     status: Callable[[], Mapping[str, int]] | None = None
+    #: further paths of the first JSON-RPC mount, such as those of the agent behind a gateway
     jsonrpc_paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Something that crossed the rim of a client side, as it was on the wire; for people to look at.
+    """A piece of traffic of a client side as it was on the wire, for diagnosis."""
 
-    sent: towards the agent. head: request line, status line, gRPC path or gRPC status; empty for what belongs
-    to the frame before. headers: HTTP headers, metadata or trailers. body: bytes, of a stream one event or
-    chunk. message: the same as a message, where the bytes are not readable.
-    """
-
+    #: True for a frame to the agent
     sent: bool
+    #: request line, status line, gRPC path or gRPC status; empty for a continuation of the previous frame
     head: str = ""
+    #: HTTP headers, metadata or trailers
     headers: tuple[tuple[str, str], ...] = ()
+    #: the bytes; of a stream, one event or chunk
     body: bytes = b""
+    #: the same as a message, where the bytes are not readable
     message: Any = None
 
 
@@ -102,19 +98,19 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """What a client side trusts and shows over TLS, as PEM files. Whether it speaks TLS is for the URL to say."""
+    """PEM files for the TLS of a client side. The URL decides whether TLS is used."""
 
-    #: certificates of authorities that are trusted in place of the system's; empty for those
+    #: trusted certificate authorities; empty: those of the system
     ca: str = ""
-    #: the client's certificate, with its chain; empty for none
+    #: the client certificate, with its chain; empty: none
     certificate: str = ""
-    #: the key of that certificate; empty when it stands in the same file
+    #: the private key; empty: in the file of the certificate
     key: str = ""
-    #: whether the other side's certificate is checked; gRPC always does
+    #: whether the server certificate is verified; gRPC always verifies it
     verify: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """The same for Python's ssl. Raises OSError (ssl.SSLError included) for files that cannot be used."""
+        """The SSL context. Raises OSError (ssl.SSLError included) for unusable files."""
         context = ssl.create_default_context(cafile=self.ca or None)
         if self.certificate:
             context.load_cert_chain(self.certificate, self.key or None)
@@ -124,57 +120,51 @@ class TlsFiles:
         return context
 
 
-#: parameters that say nothing of who calls
+#: parameters without information about the caller
 IMPERSONAL = frozenset({"a2a-extensions", "traceparent", "tracestate", "baggage", ASIDE_PARAMETER})
 
 
 @dataclass(frozen=True, slots=True)
 class DialOptions:
-    """Limits and habits of a client side. Sizes in bytes, times in seconds.
+    """Options of a client side. Sizes in bytes, times in seconds."""
 
-    timeout: deadline of a unary call whose context has none; None for no limit. Streams have no default.
-    connect_timeout: how long making a connection may take.
-    idle_timeout: silence on a stream after which the peer counts as dead; keep-alives are no silence.
-    silence_timeout: how long an agent may give no answer, or no next event, before the call is DEADLINE_EXCEEDED;
-        keep-alives are silence. 0 for ever.
-    parameters: service parameters for every call (credentials, say), lower-case names.
-    forward: names of parameters of the caller's context that travel on to the peer. One of them is between
-        bridges only (ASIDE_PARAMETER) and goes to 1.0 peers alone.
-    max_message: largest response or event.
-    max_values: JSON values, or as much in protobuf, that a response or event may hold. 0: any number.
-    tls: None decides by the URL; True/False force it; or an ssl.SSLContext / grpc credentials; TlsFiles are used where
-        the URL decides for TLS.
-    grpc_tls: whether gRPC is spoken over TLS, whatever the URL says; None: by its scheme, without one on port 443.
-    peer: the profile of the agent, or its name, where the card does not show it (see a2a_bridge.peers).
-    base64_files: whether the agent wants base64 text where the bytes of a file belong, over gRPC and HTTP+JSON of 0.x.
-        None: as its profile says; base64 text for an agent without one, but files that came that way keep their spelling.
-    named: the URL that the operator named, whose card is followed: interfaces at other hosts get no `parameters` and of
-        `forward` only IMPERSONAL, and may be refused (see gateway.destinations). Empty where the interfaces themselves
-        were named.
-    credentials_for: further origins, as URLs or `host:port`, that get all of them.
-    trust_card_urls: the card's URLs are dialled as they are, also where they lead inwards or do not answer.
-    resolve: asked for the addresses to connect to, without a proxy; None asks the system.
-    exact: a URL whose own path shows no card has none; else the card of its origin is taken.
-    tap: is shown every frame, credentials included; must not raise.
-    """
-
+    #: deadline of a unary call whose context has none; None: no limit. Streams have no default deadline
     timeout: float | None = 60.0
+    #: time limit for connecting
     connect_timeout: float = 10.0
+    #: silence on a stream after which the peer counts as dead; keep-alives are not silence
     idle_timeout: float = 120.0
+    #: time without an answer or event after which a call is DEADLINE_EXCEEDED; keep-alives do not count. 0: no limit
     silence_timeout: float = 0
+    #: service parameters of every call, such as credentials; lower-case names
     parameters: Mapping[str, str] = field(default_factory=dict)
+    #: names of parameters that travel on from the caller to the agent
     forward: frozenset[str] = IMPERSONAL | {"authorization"}
+    #: largest response or event
     max_message: int = 64 * MIB
+    #: JSON values in a response or event, or their equivalent in protobuf. 0: no limit
     max_values: int = ANSWER_VALUES
+    #: None: by the URL; True or False; an ssl.SSLContext or grpc credentials; TlsFiles, used where the URL asks for TLS
     tls: Any = None
+    #: whether gRPC uses TLS; None: by the scheme, and without one on port 443
     grpc_tls: bool | None = None
+    #: profile of the agent, or its name, if the agent is not recognised (see a2a_bridge.peers)
     peer: Profile | str = ""
+    #: whether files go to agents of 0.x as base64 text over gRPC and HTTP+JSON. None: as the profile says, base64 text
+    #: for an unknown agent; files that arrived in one form keep it
     base64_files: bool | None = None
+    #: URL that the operator named, from which the card came. Interfaces at other hosts get no `parameters`, only
+    #: IMPERSONAL of `forward`, and may be refused (see gateway.destinations). Empty: the interfaces were named
     named: str = ""
+    #: further origins (URLs or `host:port`) that get all parameters
     credentials_for: frozenset[str] = frozenset()
+    #: use the card's URLs as they are, private addresses included
     trust_card_urls: bool = False
+    #: resolves hosts to addresses, without a proxy; None: the system's resolver
     resolve: Resolve | None = None
+    #: use the card at the given path only, not the one at the root of the host
     exact: bool = False
+    #: is called with every frame, credentials included; must not raise
     tap: Callable[[Frame], None] | None = None
 
     @property
@@ -190,24 +180,24 @@ class DialOptions:
         return self.profile.quirks.file_bytes
 
     def recognised(self, profile: Profile) -> DialOptions:
-        """The options for an agent that showed a profile; one that was named outweighs it."""
+        """These options with a recognised profile; a configured one has priority."""
         return self if self.peer or profile is UNKNOWN else replace(self, peer=profile)
 
 
 class Host(Protocol):
-    """One listening socket and what is mounted on it."""
+    """One listening socket and its mounts."""
 
     @property
     def address(self) -> ListenAddress:
-        """Where it listens; the real port once started."""
+        """The listening address; with the real port after `start`."""
         ...
 
     async def start(self) -> None:
-        """Opens the socket. Raises OSError when the address is taken or not ours."""
+        """Opens the socket. Raises OSError when the address is in use or not local."""
         ...
 
     async def drain(self, grace: float) -> None:
-        """Takes no new work, lets what runs finish for `grace` seconds, tells the rest UNAVAILABLE, closes."""
+        """Refuses new work, lets running calls finish for `grace` seconds, ends the rest as UNAVAILABLE, closes."""
         ...
 
 
@@ -223,17 +213,17 @@ Receive = Callable[[str, Mapping[str, str], bytes], Awaitable[int]]
 
 
 class DocumentHost(Host, Protocol):
-    """A host that can also serve documents and take posts: every HTTP host."""
+    """A host that also serves documents and receives posts: every HTTP host."""
 
     def publish(self, path: str, document: Document, variant: Variant | None = None) -> None:
         """Serves `document` at an absolute path with ETag, Cache-Control and conditional requests.
 
-        variant: what to serve to requests with a query or A2A-Version; the same document when it is None.
+        variant: the document for requests with a query or A2A-Version; None: the same.
         """
         ...
 
     def receive(self, path: str, receive: Receive) -> None:
-        """Hands every POST below an absolute path to `receive`; the answer is its status without a body."""
+        """Calls `receive` for every POST below an absolute path; the response is its status without a body."""
         ...
 
 
@@ -244,7 +234,7 @@ class Binding(Protocol, Generic[HostT]):
     """One transport."""
 
     kind: Kind[Any, Any]
-    #: bindings of one family share a host: "http" or "grpc", or a name of one's own
+    #: bindings of one family share a host: "http", "grpc", or another name
     family: str
 
     def host(self, address: ListenAddress, options: HostOptions) -> HostT:
@@ -254,23 +244,23 @@ class Binding(Protocol, Generic[HostT]):
     def mount(self, host: HostT, path: str, service: Service, dialects: Sequence[Dialect]) -> None:
         """Attaches a server side at `path` ("" for the root; bindings without paths ignore it).
 
-        Only dialects that have a form for this kind are served, and may share addresses: see dialects.detect.
-        May be called before `start` only.
+        Only dialects with a form for this kind are served; they may share addresses, see dialects.detect. To be
+        called before `start` only.
         """
         ...
 
     def dial(
         self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
     ) -> AbstractAsyncContextManager[Service]:
-        """A client side. Entering it does not connect yet; a failed connection is A2AError UNAVAILABLE with
-        `metadata["phase"] == "connect"`, which tells that the agent has not seen the call.
+        """A client side. Entering it does not connect; a failed connection is A2AError UNAVAILABLE with
+        `metadata["phase"] == "connect"`: the agent has not seen the call.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """An HTTP response that was read whole. Header names are lower-case."""
+    """A complete HTTP response. Header names are lower-case."""
 
     status: int
     headers: Mapping[str, str]
@@ -319,7 +309,7 @@ def names() -> list[str]:
 
 
 def asgi_host(options: HostOptions, close: Callable[[float], Awaitable[None]] | None = None) -> DocumentHost:
-    """A host that listens nowhere and is an ASGI application instead. `close`: called when a lifespan ends."""
+    """A host that is an ASGI application instead of a listener. `close`: called at the end of the lifespan."""
     module = importlib.import_module(f"{PACKAGE}._http.asgi")
     return cast("DocumentHost", module.AsgiHost(options, close=close))
 
@@ -332,7 +322,7 @@ def grpc_attach(
     reflection: bool,
     refusal: Callable[[], A2AError | None] | None = None,
 ) -> None:
-    """Adds the gRPC service of every known version to a grpc.aio server that somebody else runs.
+    """Adds the gRPC service of every known version to a grpc.aio server of the application.
 
     refusal: see HostOptions; for the health service.
     """
@@ -350,8 +340,7 @@ def http_fetch(options: DialOptions) -> AbstractAsyncContextManager[Fetch]:
 def http_post(options: DialOptions, resolve: Resolve | None = None) -> AbstractAsyncContextManager[Post]:
     """A Post over the HTTP session of the transports, for webhooks. It follows no redirect.
 
-    resolve: says for every host, addresses included, where it may be connected to; then no proxy is used, and
-    responses have no body.
+    resolve: resolves every host, literal addresses included; then no proxy is used, and responses have no body.
     """
     session = importlib.import_module(f"{PACKAGE}._http.session")
     return cast("AbstractAsyncContextManager[Post]", session.poster(options, resolve))

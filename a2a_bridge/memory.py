@@ -1,11 +1,11 @@
-"""The memory that a hosted agent or a gateway takes, in one account. Holders count themselves; nothing is held here.
+"""One account of the memory of a hosted agent or a gateway. Holders report their own sizes.
 
 Rules:
-1. Sizes are those of serialized messages, which are known anyway: an estimate, and somewhat less than the process takes.
-   Large requests and answers that are in work count, too, in every account.
-2. Above the limit idle things go first, from where most of them are: they are in the store, or not needed any more.
-3. The rest is in use. New work is refused while it takes more than 7/8 of the limit, so that the work under way has room to
-   end. Above the limit runs wait or end; see `pressure`.
+1. Sizes are those of serialized messages: an estimate, below the memory of the process. Large requests and responses in
+   work count in every account.
+2. Above the limit, idle data is freed first, from the largest holder: it is in the store, or no longer needed.
+3. The rest is in use. New work is refused above 7/8 of the limit, so that running work can finish. Above the limit runs
+   wait or fail; see `pressure`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from typing import Any, Protocol
 
 from a2a_bridge.core.errors import A2AError, Reason
 
-#: bytes that have to become free before the allocator is asked to give memory back; seconds until then, and from one
-#: time to the next
+#: freed bytes after which the allocator returns memory to the system; delay and minimal interval in seconds
 _MUCH, _SOON, _PAUSE = 32 << 20, 1.0, 5.0
 
 
 class InWork:
-    """Bytes of large documents that this process works on: requests until they are answered, answers until they are sent.
+    """Bytes of large documents in work: requests until they are answered, responses until they are sent.
 
     Servers and clients count them; every account includes them.
     """
@@ -33,7 +32,7 @@ class InWork:
         self.held = 0
 
     def add(self, size: int) -> None:
-        """Notes that so many bytes more are in work; fewer where it is negative."""
+        """Adds a number of bytes, which may be negative."""
         self.held += size
 
 
@@ -41,15 +40,15 @@ in_work = InWork()
 
 
 class Idle(Protocol):
-    """Something that holds what nobody uses at present."""
+    """A holder of data that is not in use."""
 
     @property
     def idle(self) -> int:
-        """How many bytes that is."""
+        """Bytes of this data."""
         ...
 
     def give_up(self, wanted: int, /) -> None:
-        """Frees at least so many bytes of it, as far as there are so many, and says so to the account."""
+        """Frees at least `wanted` bytes, or all, and reports that to the account."""
         ...
 
 
@@ -62,17 +61,17 @@ class MemoryAccount:
         self._admits = limit - limit // 8
         self.used = 0
         self._idle: list[Idle] = []
-        #: bytes that became free since the allocator was asked last
+        #: bytes freed since the allocator was called last
         self._freed = 0
         self._trimmed = -_PAUSE
         self._trimming: asyncio.TimerHandle | None = None
 
     def holds(self, idle: Idle) -> None:
-        """Asks `idle` to give up things when there is too much."""
+        """Registers a holder of idle data."""
         self._idle.append(idle)
 
     def add(self, size: int) -> None:
-        """Notes that so many bytes more are held; fewer where it is negative."""
+        """Adds a number of bytes, which may be negative."""
         self.used += size
         if size > 0:
             if self._taken > self.limit > 0:
@@ -83,21 +82,21 @@ class MemoryAccount:
             self._trim_later()
 
     def refusal(self) -> A2AError | None:
-        """Why no new work can be taken: RESOURCE_EXHAUSTED; None while it can."""
+        """RESOURCE_EXHAUSTED while new work is refused, else None."""
         if self._taken <= self._admits or not self.limit:
             return None
         self._shrink(self._admits)
         if self._taken <= self._admits:
             return None
-        text = "the server holds as much as it may in memory; try again"
+        text = "the server has reached its memory limit; try again"
         return A2AError(Reason.RESOURCE_EXHAUSTED, text, retry_after=1.0)
 
     @property
     def exceeded(self) -> bool:
-        """Whether what is in use takes more than the limit."""
+        """Whether the data in use exceeds the limit."""
         if self._taken <= self.limit or not self.limit:
             return False
-        self._shrink(self.limit)  # something may have become idle since
+        self._shrink(self.limit)  # data may have become idle since
         return self._taken > self.limit
 
     @property
@@ -116,7 +115,7 @@ class MemoryAccount:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            return  # whoever closes the store when the loop has ended
+            return  # the store is closed after the end of the loop
         wait = max(_SOON, self._trimmed + _PAUSE - loop.time())
         self._trimming = loop.call_later(wait, self._trim)
 
@@ -135,7 +134,7 @@ def _idle_of(one: Idle) -> int:
 
 @cache
 def _trimmer() -> Any:
-    """What gives free memory back to the system, where the C library has that: glibc keeps it otherwise."""
+    """The function of glibc that returns free memory to the system; None on other systems."""
     if not sys.platform.startswith("linux"):
         return None
     return getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -1,11 +1,10 @@
-"""Reading and writing of large documents in threads, so that the event loop is never held for long. For bindings.
+"""Decodes and encodes large documents in threads, so that the event loop is not blocked. For bindings.
 
 Rules:
-1. Small documents stay on the loop and pay nothing: a document of SMALL octets cannot hold enough to matter.
-2. What is read is counted before (codec.budget) and refused when it holds too many values. What is written is counted
-   on the way (codec.meter).
-3. The threads are few and shared by all servers and clients of the process. More of them would not be faster, because
-   Python runs one at a time, and the loop would wait longer for its turn.
+1. Small documents stay on the loop: SMALL octets cannot hold enough values to block it.
+2. Values are counted before decoding (codec.budget), and too many are refused. Encoding counts on the way (codec.meter).
+3. All servers and clients of the process share a few threads. More would not be faster: Python runs one at a time, and
+   the loop would wait longer.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 T = TypeVar("T")
 
 SMALL = 16 * 1024
-"""Octets of a document that is read on the loop unseen. It holds at most half as many values."""
+"""Largest document, in octets, that is decoded on the loop without a count; it holds at most half as many values."""
 LARGE = 1024 * 1024
-"""Octets of a document that is read in a thread, however few values it holds."""
+"""Documents above this size, in octets, are decoded in a thread regardless of their values."""
 THREADS = 2
 
 _threads = ThreadPoolExecutor(THREADS, "a2a-bridge-codec")
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """What a function returns that may take long. Raises what it raises."""
+    """Calls a long-running function in a thread."""
     return await asyncio.get_running_loop().run_in_executor(_threads, function, *arguments)
 
 
 async def admitted(body: bytes, most: int, cls: type[Message] | None = None) -> bool:
-    """Whether a document belongs in a thread. cls: the message in protobuf bytes; None for JSON.
+    """Whether a document is decoded in a thread. cls: the message in protobuf bytes; None for JSON.
 
-    most: values that it may hold; 0 for no limit. Raises REQUEST_TOO_LARGE.
+    most: largest number of values; 0: no limit. Raises REQUEST_TOO_LARGE.
     """
     if len(body) <= SMALL:
         return False
@@ -55,7 +54,7 @@ async def admitted(body: bytes, most: int, cls: type[Message] | None = None) -> 
 
 
 async def admitted_answer(body: bytes, most: int, cls: type[Message] | None = None) -> bool:
-    """As `admitted`, for what an agent answers. Raises INVALID_AGENT_RESPONSE."""
+    """As `admitted`, for the response of an agent. Raises INVALID_AGENT_RESPONSE."""
     try:
         return await admitted(body, most, cls)
     except A2AError:
@@ -66,7 +65,7 @@ async def admitted_answer(body: bytes, most: int, cls: type[Message] | None = No
 
 
 async def run(write: Callable[..., T], *arguments: Any) -> T:
-    """What `write` returns: at once, or from a thread when it meets a message that is long. It may begin twice."""
+    """Encodes on the loop, or in a thread for a long message. `write` may be started twice."""
     try:
         return briefly(write, *arguments)
     except LengthyError:
@@ -74,14 +73,14 @@ async def run(write: Callable[..., T], *arguments: Any) -> T:
 
 
 async def written_apart(write: Callable[[Any], T], message: Message) -> T:
-    """What `write` makes of a long message in a thread. It gets a copy, because others may change the message."""
+    """Encodes a long message in a thread, from a copy, because the message may change meanwhile."""
     copy = type(message)()
     copy.CopyFrom(message)
     return await in_thread(write, copy)
 
 
 def too_many_values(most: int) -> A2AError:
-    """REQUEST_TOO_LARGE that says how many values a request may hold."""
+    """REQUEST_TOO_LARGE with the limit on values."""
     text = f"the request holds more than {most} values"
     return A2AError(Reason.REQUEST_TOO_LARGE, text, metadata={"maxValues": str(most)})
 

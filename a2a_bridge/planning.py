@@ -1,4 +1,4 @@
-"""Where declared interfaces go: which listener, path and version, and under which options. It opens nothing."""
+"""From declared interfaces to listeners, paths and versions, and the options of a server. No sockets are opened here."""
 
 from __future__ import annotations
 
@@ -22,43 +22,48 @@ from a2a_bridge.push import PushOptions
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """How to serve.
+    """The options of a server: of a hosted agent or of a gateway."""
 
-    http, grpc: where interfaces listen whose declaration names no host. public_url, public_grpc: what
-    the card says instead of the listening addresses. grace: seconds running calls get when the server is
-    left. middleware: further middleware, innermost, listed from the outside in. grpc_tls: server
-    credentials for gRPC, which cannot use the `host.tls` that HTTP takes. usage: counts callers, if given.
-    grpc_urls: how the card writes gRPC addresses. advertise, card_versions: the bindings and the versions that the card
-    lists; empty for all that are served. push: post notifications to the webhooks of hosted tasks,
-    where the card declares them; push_options says where they may lead. push_relay: base URL by which the
-    agent behind a gateway reaches the gateway, which then posts on what the agent posts, in the version of whoever
-    registered; empty leaves it to the agent. list_tasks_memory: for how many tasks a gateway answers ListTasks where
-    the agent cannot; 0 refuses it. store: where a hosted agent keeps its tasks: a URL (see
-    `a2a_bridge.hosting.stores.open_store`), or a store that whoever gives it opens and closes; in memory unless given.
-    store_options: how a store is opened that a URL names. engine: how a hosted agent's tasks are treated.
-    limits: what one principal may have. replay: what a gateway keeps of streams so that they can be resumed and shared.
-    """
-
+    #: address of HTTP interfaces whose declaration has no host
     http: ListenAddress = field(default_factory=ListenAddress)
+    #: address of gRPC interfaces whose declaration has no host
     grpc: ListenAddress = field(default_factory=ListenAddress)
     host: HostOptions = field(default_factory=HostOptions)
+    #: URL in the card in place of the listening address
     public_url: str = ""
+    #: gRPC address in the card in place of the listening address
     public_grpc: str = ""
+    #: seconds for running calls to finish at the end
     grace: float = 10.0
+    #: further middleware, innermost, outermost of them first
     middleware: tuple[Middleware, ...] = ()
+    #: server credentials of gRPC, which cannot use `host.tls`
     grpc_tls: Any = None
+    #: counts calls by caller, if set
     usage: Usage | None = None
+    #: the form of gRPC addresses in the card
     grpc_urls: GrpcUrls = "both-in-0.x"
+    #: bindings that the card lists; empty: all
     advertise: tuple[str, ...] = ()
+    #: versions that the card lists; empty: all
     card_versions: tuple[str, ...] = ()
+    #: whether a hosted agent that declares push notifications sends them
     push: bool = True
+    #: where notifications may go, and how often delivery is tried
     push_options: PushOptions = field(default_factory=PushOptions)
+    #: base URL of this gateway for the agent, which posts notifications there; the gateway relays them in the version of
+    #: their receivers. Empty: no relay, the agent posts to the receivers itself
     push_relay: str = ""
+    #: number of tasks for which a gateway answers ListTasks in place of an agent that cannot; 0: none
     list_tasks_memory: int = REMEMBERED
+    #: the task store: a URL (see `open_store`), or an open store, which the application closes; None: in memory
     store: Store | str | None = None
+    #: options of a store that is opened by its URL
     store_options: StoreOptions = field(default_factory=StoreOptions)
     engine: EngineOptions = field(default_factory=EngineOptions)
+    #: limits of one principal
     limits: Limits = field(default_factory=Limits)
+    #: what a gateway keeps of streams, for readers that resume or join
     replay: ReplayOptions = field(default_factory=ReplayOptions)
 
     def host_of(self, family: str) -> HostOptions:
@@ -68,21 +73,21 @@ class ServeOptions:
         return self.host
 
 
-#: the versions that are served unless told otherwise; 0.1 has to be asked for, since it needs memory of its callers' ids
+#: versions that are served by default: without 0.1, which needs memory for the ids of its callers
 VERSIONS = ("1.0", "0.3", "0.2.5")
 
-#: what is mounted when nothing is declared: JSON-RPC at `/`, HTTP+JSON at the root paths, and gRPC, in each version
+#: default interfaces: JSON-RPC at `/`, HTTP+JSON at the root paths, and gRPC, in each version
 EVERYTHING = tuple(
     interface(binding, version=version)
     for version in VERSIONS
     for binding in ("JSONRPC", "HTTP+JSON", "GRPC")
 )
-#: the same without gRPC, for hosts that speak HTTP only
+#: the same without gRPC, for hosts with HTTP only
 EVERYTHING_HTTP = tuple(one for one in EVERYTHING if one.protocol_binding != "GRPC")
 
 
 def placed(declared: hub.AgentInterface, options: ServeOptions) -> Mounted:
-    """Where a declared interface goes. Raises LookupError or ValueError for one that cannot be served."""
+    """The listener, path and version of a declared interface. Raises LookupError or ValueError for an invalid one."""
     binding = find(declared.protocol_binding)
     dialect = by_version(declared.protocol_version)
     if dialect is None or dialect.form(binding.kind) is None:
@@ -100,7 +105,7 @@ def placed(declared: hub.AgentInterface, options: ServeOptions) -> Mounted:
 
 
 def jsonrpc_paths(card: hub.AgentCard) -> tuple[str, ...]:
-    """Where clients of an agent know its JSON-RPC, by its own card: they may only change the host when they move."""
+    """The paths of JSON-RPC in an agent's own card. A client that moves to a gateway may change the host only."""
     found: dict[str, None] = {}
     for one in card.supported_interfaces:
         try:

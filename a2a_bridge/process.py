@@ -1,4 +1,4 @@
-"""An agent as the whole purpose of a process: event loop, ready line, signals, draining. It mounts nothing itself."""
+"""Runs an agent as a program: event loop, ready line, signals, draining."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from a2a_bridge.runtime import Server, serve_agent
 
 logger = logging.getLogger(__name__)
 
-#: "auto" is uvloop where it is installed
+#: "auto": uvloop if installed
 LoopName = Literal["auto", "asyncio", "uvloop"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-#: seconds that closing may take beyond the grace; then the process ends as it is
+#: seconds after the grace after which the process exits, closed or not
 _LAST = 10.0
 
 
@@ -35,13 +35,12 @@ def run(
     *,
     loop: LoopName = "auto",
 ) -> None:
-    """Serves a hosted agent until SIGINT or SIGTERM, then drains; a second signal ends the process at once. Whatever
-    the agent does, the process ends 10 seconds after the grace.
+    """Serves a hosted agent until SIGINT or SIGTERM, then drains; a second signal exits at once. The process exits 10
+    seconds after the grace at the latest.
 
-    For a program whose main thread does nothing else. Prints the ready line of `a2a-bridge serve` when the sockets
-    listen. interfaces: as for `serve`. options: their `grace` bounds draining; when there are none, HTTP listens on
-    127.0.0.1:8080 and gRPC on 127.0.0.1:50051. Raises what `serve` raises, and MissingExtraError for a loop that is not
-    installed.
+    To be called in the main thread. Prints the ready line of `a2a-bridge serve` when the sockets listen. interfaces: as
+    for `serve`. options: `grace` limits draining; by default HTTP listens on 127.0.0.1:8080 and gRPC on
+    127.0.0.1:50051. Raises the errors of `serve`, and MissingExtraError for a loop that is not installed.
     """
     options = options or ServeOptions(
         http=ListenAddress("127.0.0.1", 8080), grpc=ListenAddress("127.0.0.1", 50051)
@@ -50,7 +49,7 @@ def run(
     async def main() -> None:
         with stop_signals(options.grace) as stop:
             async with serve_agent(agent, interfaces, options) as server:
-                print(ready_line(server), flush=True)  # noqa: T201  programs that start this one wait for the line
+                print(ready_line(server), flush=True)  # noqa: T201  parent processes wait for this line
                 await stop.wait()
 
     with asyncio.Runner(loop_factory=loop_factory(loop)) as runner:
@@ -58,7 +57,7 @@ def run(
 
 
 def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes the event loop of a LoopName; None for asyncio's own. Raises MissingExtraError."""
+    """The factory of an event loop; None for that of asyncio. Raises MissingExtraError."""
     factory = None
     if name != "asyncio":
         try:
@@ -72,7 +71,7 @@ def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def ready_line(server: Server) -> str:
-    """`ready http=http://HOST:PORT grpc=HOST:PORT`, without what is not served."""
+    """`ready http=http://HOST:PORT grpc=HOST:PORT`, with the served families only."""
     parts = ["ready"]
     if server.http is not None:
         parts.append(f"http=http://{server.http}")
@@ -83,10 +82,10 @@ def ready_line(server: Server) -> str:
 
 @contextmanager
 def stop_signals(grace: float) -> Iterator[asyncio.Event]:
-    """An event that the first signal sets. The second one exits as an unhandled one would.
+    """An event that the first signal sets. The second signal exits with its default code.
 
-    A process that still runs some time after the grace, in seconds, ends with code 1: code of an agent may block the
-    event loop, which then hears of no signal.
+    grace: in seconds. A process that still runs some time after it exits with code 1: an agent may block the event loop,
+    so that signals are not handled.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -107,7 +106,7 @@ def stop_signals(grace: float) -> Iterator[asyncio.Event]:
     for number in _SIGNALS:
         try:
             loop.add_signal_handler(number, on_signal, number)
-            signal.signal(number, watch)  # beside the loop, which is woken all the same
+            signal.signal(number, watch)  # in addition to the handler of the loop
         except NotImplementedError:  # Windows
             previous[number] = signal.signal(
                 number, lambda caught, _: loop.call_soon_threadsafe(on_signal, caught)
@@ -124,7 +123,7 @@ def stop_signals(grace: float) -> Iterator[asyncio.Event]:
 
 
 def _end(grace: float) -> None:
-    # Not by the log, whose lock may be held by what does not end.
-    text = f"a2a-bridge: not closed {grace + _LAST:g} s after the signal; tasks under way are orphans now\n"
+    # Not with the log: a blocked thread may hold its lock.
+    text = f"a2a-bridge: not closed {grace + _LAST:g} s after the signal; running tasks are orphans now\n"
     os.write(2, text.encode())
     os._exit(1)

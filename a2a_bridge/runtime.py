@@ -1,9 +1,9 @@
 """The composition root: puts hosts, bindings, services and cards together. It implements none of them.
 
 Rules:
-1. Interfaces drive everything: what is declared is mounted, and the card lists exactly that.
+1. Declared interfaces are mounted, and the card lists exactly these.
 2. Transports are reached by name only (`bindings.find`), so this module imports none of them.
-3. Every service that is served gets the same middleware, whoever answers behind it.
+3. Every served service gets the same middleware, hosted agent and gateway alike.
 """
 
 from __future__ import annotations
@@ -89,10 +89,9 @@ _log = logging.getLogger(__name__)
 
 
 class Remembered:
-    """What one server knows of its older callers: what they registered and the names they gave. Nothing of it
-    outlives the process.
+    """What one server remembers of callers of 0.x, in memory: their push registrations and their names of tasks.
 
-    registers: whether it has to know what they registered, because what answers does not keep that with the rest.
+    registers: whether registrations are remembered here, because the service does not store them.
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class Remembered:
 class Server:
     """A running server.
 
-    http, grpc: where it listens, None for a family that is not served.
+    http, grpc: the first listener of each family; None without one.
     """
 
     def __init__(
@@ -135,13 +134,13 @@ class Server:
         return self._advertisement.card()
 
     async def drain(self, grace: float) -> None:
-        """Takes no new work; what runs gets `grace` seconds, the rest is told UNAVAILABLE. May be repeated."""
+        """Refuses new work; running calls get `grace` seconds, the rest ends as UNAVAILABLE. May be repeated."""
         if self._drained:
             return
         self._drained = True
         end = monotonic() + grace
         await asyncio.gather(*(host.drain(grace) for host in self._hosts.values()))
-        # Tasks that go on without callers get what is left of the same grace.
+        # Tasks without callers get the rest of the same grace.
         await self._close(max(0.0, end - monotonic()))
 
 
@@ -154,10 +153,10 @@ def guarded(
     *,
     elsewhere: bool = False,
 ) -> Service:
-    """A service behind the middleware that every served one gets: checks that no binding should repeat.
+    """A service behind the middleware of every server.
 
-    dialects: the versions it is served in; what older callers need is there only with them. remembered: what is
-    known of those callers, where others have to know it too. elsewhere: see `validate`.
+    dialects: the served versions; middleware for 0.x is added only with them. remembered: the memory of callers of
+    0.x, if it is shared. elsewhere: see `validate`.
     """
     rounded.on_first = _log_rounding
     bounds = options.limits
@@ -177,7 +176,7 @@ def guarded(
         validate(elsewhere=elsewhere),
         extensions(card),
         *options.middleware,
-        # Inside the middleware of options, which may be what knows who calls.
+        # Inside the middleware of the options, which may authenticate the caller.
         limits(calls=bounds.calls, streams=bounds.streams, parts=bounds.parts),
     )
 
@@ -218,10 +217,10 @@ async def serve_gateway(
     options: ServeOptions | None = None,
     dial_options: DialOptions | None = None,
 ) -> AsyncIterator[Server]:
-    """Serves an agent that runs elsewhere. `candidates`: its interfaces to dial, best first."""
+    """Serves a remote agent. `candidates`: its interfaces to dial, best first."""
     options = options or ServeOptions()
     dial_options = dial_options or DialOptions(timeout=None)
-    # Names are easily guessed, and the agent may know its callers although we do not.
+    # Task names are easy to guess, and the agent may know its callers although the gateway does not.
     remembered = Remembered(declared_dialects(interfaces), visible_to)
     dialling = _dialling(options.list_tasks_memory)
     names = remembered.legacy.names
@@ -249,7 +248,7 @@ async def serve_gateway(
 
 
 def _dialling(remembered: int = REMEMBERED) -> Dial:
-    """How agents of any version are dialled, so that all of them answer like 1.0."""
+    """Dials agents of any version so that all behave like 1.0."""
     return polyfilled(remembered=remembered, dial=legacy.dialling(dial))
 
 
@@ -268,11 +267,10 @@ async def serve_service(
 ) -> AsyncIterator[Server]:
     """Serves any service on the declared interfaces; see `serve_agent`.
 
-    close: called with the grace after the hosts are drained. rewrites_card: `card`, and extended
-    cards that pass through, are of an agent elsewhere: they get our addresses and lose their signatures.
-    remembered: what is known of older callers, where a sender of notifications has to know it too. receivers: what
-    is posted below these paths of the first HTTP listener goes there. Raises ValueError when there is none.
-    documents: what the first HTTP listener shows at these paths, where there is one.
+    close: called with the grace after the hosts are drained. rewrites_card: the card, and extended cards that pass
+    through, come from a remote agent: they get our addresses and lose their signatures. remembered: the memory of
+    callers of 0.x, if it is shared. receivers: handlers of POST requests below these paths of the first HTTP
+    listener; without one: ValueError. documents: documents at these paths of the first HTTP listener, if any.
     """
     options = options or ServeOptions()
     paths = jsonrpc_paths(card)
@@ -283,7 +281,7 @@ async def serve_service(
         raise ValueError("no interfaces are declared, so there is nothing to serve")
     plan = [placed(one, options) for one in interfaces]
     for one in interfaces:
-        # Serving it in the clear would be worse than not serving it.
+        # An error is better than plain text in place of TLS.
         if one.url.lower().startswith("https://") and options.host.tls is None:
             raise ValueError(f"{one.url!r} needs TLS, and HostOptions.tls is not set")
     hosts: dict[tuple[str, ListenAddress], Host] = {}
@@ -341,9 +339,8 @@ def asgi(
 ) -> Any:
     """An agent as an ASGI 3 application: the HTTP bindings and the card, to be mounted anywhere.
 
-    It needs no lifespan and no start: everything is made on the first request. Addresses in the card
-    follow the mount path and trusted forwarded headers, in an extended card that names none too. Only the
-    paths of `interfaces` count.
+    It needs no lifespan and no start: the first request starts the engine. Addresses in the card follow the mount path
+    and trusted forwarded headers, also in an extended card without addresses. Only the paths of `interfaces` count.
     """
     one = build_agent_app(agent, options or ServeOptions())
     options = one.options
@@ -373,8 +370,8 @@ def asgi(
 
 
 def _addressed(advertisement: Advertisement, *, only_missing: bool = True) -> Middleware:
-    """Gives extended cards the interfaces of the public one, as the caller would have been shown them."""
-    # With several listeners a call may come by another one than the card, whose base URL says nothing here.
+    """Middleware that gives extended cards the interfaces of the public card, as this caller sees them."""
+    # With several listeners, the base URL of a call may belong to another listener than the card's.
     alone = len({one.address for one in advertisement.mounted if one.family == "http"}) == 1
 
     def interfaces(context: CallContext) -> Iterable[hub.AgentInterface]:
@@ -396,9 +393,9 @@ def add_to_server(
     health: bool = False,
     reflection: bool = False,
 ) -> Engine:
-    """Adds an agent's gRPC service to a grpc.aio server that the caller starts and stops.
+    """Adds an agent's gRPC service to a grpc.aio server that the application starts and stops.
 
-    Where that server is reached is not known here, so an extended card shows the interfaces it was given.
+    The address of that server is not known here, so an extended card keeps its own interfaces.
     health, reflection: add these services too. Returns the engine; await its `close(grace)` after the
     server has stopped to let running tasks finish.
     """
@@ -479,4 +476,4 @@ def _log_rounding(path: str) -> None:
 
 
 async def _nothing(grace: float) -> None:
-    """Closes what needs no closing."""
+    """The close function of a service without one."""

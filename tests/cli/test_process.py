@@ -139,7 +139,7 @@ async def test_an_agent_that_blocks_the_event_loop_keeps_no_process_from_ending(
             _, said = await process.communicate()
         await sending
         assert process.returncode == 1
-        assert b"tasks under way are orphans now" in said
+        assert b"running tasks are orphans now" in said
     finally:
         if process.returncode is None:
             process.kill()
