@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import monotonic
+from typing import Any
 
 from a2a_bridge.bindings import Document
 from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.event import Events
+from a2a_bridge.core.event import Event, Events, HandedOver, opened
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import offer_resume
 from a2a_bridge.core.service import Service
@@ -104,13 +106,11 @@ class _StartsLazily:
         return await self._one.service.unary(call)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
-        return self._one.service.stream(call) if self._done else self._late(call)
+        return self._one.service.stream(call) if self._done else HandedOver(partial(self._late, call))
 
-    async def _late(self, call: Call[Req, Res]) -> Events:
+    async def _late(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
         await self._start()
-        async with aclosing(self._one.service.stream(call)) as events:
-            async for event in events:
-                yield event
+        return await opened(self._one.service.stream(call))
 
 
 def open_store_of(options: ServeOptions) -> AbstractAsyncContextManager[Store | None]:

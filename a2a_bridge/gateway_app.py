@@ -18,9 +18,9 @@ from a2a_bridge.bindings import DialOptions, Document, Receive, http_post
 from a2a_bridge.cards import Candidate
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects.marks import finality
-from a2a_bridge.gateway import Dial, Route, Router, Sharing, dialled
+from a2a_bridge.gateway import Dial, Route, Router, StreamSharing, dialled
 from a2a_bridge.gateway.contexts import Contexts
-from a2a_bridge.gateway.depot import Depot
+from a2a_bridge.gateway.relay_store import RelayStore
 from a2a_bridge.gateway.silence import SilenceLimit
 from a2a_bridge.gateway.unstreamed import Unstreamed
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
@@ -75,7 +75,7 @@ async def gateway_app(
         dialect = first.dialect
         is_final = finality(dialect, first.interface.protocol_binding) if dialect.final_events else None
         limit = dial_options.silence_timeout
-        sharing = Sharing(
+        sharing = StreamSharing(
             Unstreamed(SilenceLimit(upstream, limit) if limit else upstream),
             options.replay,
             forward=dial_options.forward,
@@ -107,12 +107,12 @@ async def _relay(
     resolver = WebhookResolver(options.push_options.guard())
     stack.callback(resolver.close)
     post = await stack.enter_async_context(http_post(DialOptions(timeout=_PUSH_TIMEOUT), resolver.resolve))
-    depot = None
+    relay_store = None
     documents: dict[str, Document] = {}
     close: Callable[[float], Awaitable[None]] = _nothing
     if store is not None and store.durable:
-        depot = Depot(store.push_configs, store.outbox)
-        await depot.open()
+        relay_store = RelayStore(store.push_configs, store.outbox)
+        await relay_store.open()
         sending = await stack.enter_async_context(
             push_service(
                 store.outbox,
@@ -129,7 +129,7 @@ async def _relay(
         Webhook(post),
         options.push_relay,
         check=resolver.check,
-        depot=depot,
+        store=relay_store,
         agent_version=version,
         names=names,
     )

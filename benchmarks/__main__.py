@@ -29,6 +29,7 @@ from benchmarks.measure import (
 from benchmarks.processes import BenchmarkError, cores
 from benchmarks.tools import MISSING, missing
 from benchmarks.work import WORK
+from tests import calls_per_event
 
 # title, binding, our share of the SDK's memory that we mean to stay under
 MEMORY = (("open SSE stream", "JSONRPC", 0.4), ("open gRPC stream", "GRPC", None))
@@ -92,6 +93,8 @@ def main() -> int:
         return 2
     found = report.document(rows, plan, busy)
     report.show(found, console)
+    if not options.only:
+        calls_per_event.main()
     complete = not options.quick and not options.only
     failed = [row for row in rows if "error" in row]
     output = options.output or (report.LATEST if complete and not failed else None)

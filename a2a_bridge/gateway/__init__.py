@@ -8,9 +8,9 @@ from a2a_bridge.gateway.cards import (
     without_lacking,
 )
 from a2a_bridge.gateway.polyfill import REMEMBERED, polyfilled
-from a2a_bridge.gateway.replay import ReplayOptions
+from a2a_bridge.gateway.replay_buffer import ReplayOptions
 from a2a_bridge.gateway.router import Route, Router
-from a2a_bridge.gateway.shared import Sharing
+from a2a_bridge.gateway.stream_sharing import StreamSharing
 from a2a_bridge.gateway.upstream import Dial, Failover, Health, Upstream, dialled, failed_to_connect
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
     "ReplayOptions",
     "Route",
     "Router",
-    "Sharing",
+    "StreamSharing",
     "Upstream",
     "dialled",
     "failed_to_connect",

@@ -16,13 +16,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from contextlib import aclosing
+from functools import partial
 from typing import Any, cast
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.core.event import Events
+from a2a_bridge.core.event import Event, Events, HandedOver, opened
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope
@@ -65,17 +65,13 @@ class Contexts:
     def stream(self, call: Call[Req, Res], /) -> Events:
         if call.operation is not ops.SEND_STREAMING_MESSAGE:
             return self._service.stream(call)
-        return self._stream(call)
+        return HandedOver(partial(self._open_stream, call))
 
-    async def _stream(self, call: Call[Any, Any]) -> Events:
-        completed = await self._completed(call)
-        async with aclosing(self._service.stream(completed)) as events:
-            begun = False
-            async for event in events:
-                if not begun:
-                    begun = True
-                    self._note_event(call, event.message)
-                yield event
+    async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
+        stream = await opened(self._service.stream(await self._completed(call)))
+        if stream is not None:
+            self._note_event(call, stream[0].message)
+        return stream
 
     async def _completed(self, call: Call[Any, Any]) -> Call[Any, Any]:
         """The call with the context of its message's task, as far as that is left out and can be known."""

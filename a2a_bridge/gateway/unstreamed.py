@@ -13,13 +13,13 @@ that it streams).
 from __future__ import annotations
 
 import logging
-from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Event, Events
+from a2a_bridge.core.event import Event, Events, HandedOver, no_events, opened
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -40,31 +40,26 @@ class Unstreamed:
     def stream(self, call: Call[Req, Res], /) -> Events:
         if call.operation is not ops.SEND_STREAMING_MESSAGE:
             return self._service.stream(call)
-        return self._stream(call)
+        return HandedOver(partial(self._open_stream, call))
 
-    async def _stream(self, call: Call[Any, Any]) -> Events:
+    async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
+        if not self._streams:
+            return await self._sent(call), no_events()
+        try:
+            return await opened(self._service.stream(call))
+        except A2AError as error:
+            if not _refuses_streams(error):
+                raise
+            refusal = error.message
+        answer = await self._sent(call)
+        # Not before: an agent that refuses the message itself says nothing about streams.
         if self._streams:
-            begun = False
-            try:
-                async with aclosing(self._service.stream(call)) as events:
-                    async for event in events:
-                        begun = True
-                        yield event
-            except A2AError as error:
-                if begun or not _refuses_streams(error):
-                    raise
-                refusal = error.message
-            else:
-                return
-            answer = await self._sent(call)
-            # Not before: an agent that refuses the message itself says nothing about streams.
-            if self._streams:
-                text = "the agent declares streaming and refuses it (%s); its streams are answered from SendMessage"
-                logger.warning(text, refusal)
-            self._streams = False
-            yield answer
-            return
-        yield await self._sent(call)
+            text = (
+                "the agent declares streaming and refuses it (%s); its streams are answered from SendMessage"
+            )
+            logger.warning(text, refusal)
+        self._streams = False
+        return answer, no_events()
 
     async def _sent(self, call: Call[Any, Any]) -> Event:
         request = call.request

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from a2a_bridge.bindings import IMPERSONAL, DialOptions, find
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Events
+from a2a_bridge.core.event import Event, Events, HandedOver, opened
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
 
@@ -101,20 +102,22 @@ class Upstream:
             self._note(None)
         return response
 
-    async def stream(self, call: Call[Req, Res], /) -> Events:
+    def stream(self, call: Call[Any, Any], /) -> Events:
+        return HandedOver(partial(self._open_stream, call))
+
+    async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
         if self._service is None:
             await self.open()
         service = cast("Service", self._service)
         _withdraw(call)
-        async with aclosing(service.stream(call)) as events:
-            try:
-                async for event in events:
-                    if self.health.reachable is not True:
-                        self._note(None)
-                    yield event
-            except A2AError as error:
-                self._note(error)
-                raise
+        try:
+            stream = await opened(service.stream(call))
+        except A2AError as error:
+            self._note(error)
+            raise
+        if self.health.reachable is not True:
+            self._note(None)
+        return stream
 
     async def open(self) -> None:
         """Makes the client side, which does not connect yet. Raises UNAVAILABLE when its binding refuses that."""
@@ -185,21 +188,18 @@ class Failover:
                 failures.append(error)
         raise self._unreachable(failures)
 
-    async def stream(self, call: Call[Req, Res], /) -> Events:
+    def stream(self, call: Call[Any, Any], /) -> Events:
+        return HandedOver(partial(self._open_stream, call))
+
+    async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
         failures = []
         for upstream in self._order():
-            async with aclosing(upstream.stream(call)) as events:
-                begun = False
-                try:
-                    async for event in events:
-                        begun = True
-                        yield event
-                except A2AError as error:
-                    if begun or not failed_to_connect(error):
-                        raise
-                    failures.append(error)
-                else:
-                    return
+            try:
+                return await opened(upstream.stream(call))
+            except A2AError as error:
+                if not failed_to_connect(error):
+                    raise
+                failures.append(error)
         raise self._unreachable(failures)
 
     async def open(self) -> None:

@@ -4,7 +4,7 @@ Without it a config goes to the agent as it is, and the agent posts in its own v
 1. The agent is given an address of ours and a token of ours, both random; it never sees the caller's token and
    credentials. It may send our token under any of the names in use, or as the Bearer token it was given as well. A
    notification without it is refused.
-2. The answer to the agent is the receiver's: acknowledged only when the receiver has acknowledged. With a depot it is
+2. The answer to the agent is the receiver's: acknowledged only when the receiver has acknowledged. With a store it is
    acknowledged once the notification is durable there; without, nothing is kept.
 3. Callers see their own configs: what is ours in an answer is replaced by what they said, and never by what a
    caller with other credentials said, whatever the agent answers.
@@ -19,20 +19,20 @@ import logging
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, invalid_params
-from a2a_bridge.core.event import Events
+from a2a_bridge.core.event import Event, Events, HandedOver, opened
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import older_versions
-from a2a_bridge.gateway.depot import Depot, Kept
 from a2a_bridge.gateway.index import visible_to
+from a2a_bridge.gateway.relay_store import Kept, RelayStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.notification import (
     TOKEN_HEADERS,
@@ -69,8 +69,8 @@ _Name = tuple[Scope, str, str]
 
 @dataclass(slots=True, eq=False)
 class _Relayed:
-    """What a caller registered. key: what is the same when it is repeated, where no depot tells. token: ours. service,
-    context: to ask for the task as that caller, which nobody can who learned of the config from a depot. named: as what
+    """What a caller registered. key: what is the same when it is repeated, without a store. token: ours. service,
+    context: to ask for the task as that caller, which nobody can who learned of the config from a store. named: as what
     the agent has shown it last.
     """
 
@@ -94,8 +94,8 @@ class Relay:
     """The relay of a gateway: `wrap` is its middleware, `receive` takes what agents post below PATH.
 
     webhook: posts what is not kept. public_url: where agents reach this gateway; may be set when that is known. check:
-    which configs are refused. depot: where configs and notifications outlive this process; opened already. most: how
-    many configs are remembered here; beyond that the one that was used longest ago is forgotten, and without a depot
+    which configs are refused. store: where configs and notifications outlive this process; opened already. most: how
+    many configs are remembered here; beyond that the one that was used longest ago is forgotten, and without a store
     what comes for it is answered with 404. at_once: how many notifications may be on their way; more are answered with
     503. agent_version: in which agents post, where that cannot be told from what they post. names: how versions in
     which callers name their tasks know them.
@@ -107,7 +107,7 @@ class Relay:
         public_url: str,
         *,
         check: Check = _harmless,
-        depot: Depot | None = None,
+        store: RelayStore | None = None,
         most: int = 10_000,
         at_once: int = 256,
         agent_version: str = "",
@@ -116,7 +116,7 @@ class Relay:
         self._webhook = webhook
         self.public_url = public_url
         self._check = check
-        self._depot = depot
+        self._store = store
         self._most = most
         self._free = at_once
         self._agent_version = agent_version
@@ -159,11 +159,11 @@ class Relay:
         own.CopyFrom(config)
         kept = Kept(scope, version if version in self._older else "", own)
         key = None
-        if self._depot is not None:
-            relay_id = self._depot.address(kept)
-            token = self._depot.token(relay_id)
+        if self._store is not None:
+            relay_id = self._store.address(kept)
+            token = self._store.token(relay_id)
             # Each time: another gateway may have forgotten it since.
-            await self._depot.keep(relay_id, kept)
+            await self._store.keep(relay_id, kept)
         else:
             key = scope, version, config.SerializeToString(deterministic=True)
             relay_id, token = self._ids.get(key) or secrets.token_urlsafe(24), secrets.token_urlsafe(24)
@@ -224,9 +224,9 @@ class Relay:
         scope = visible_to(call.request, call.context)
         relay_id = self._shown.get((scope, task_id, config_id), "")
         known = self._relayed.get(relay_id)
-        if self._depot is None or not task_id or not config_id:
+        if self._store is None or not task_id or not config_id:
             return relay_id, known
-        # Another gateway on that depot may have set it since it was shown here: the agent knows.
+        # Another gateway on that store may have set it since it was shown here: the agent knows.
         request = hub.GetTaskPushNotificationConfigRequest(
             task_id=task_id, id=config_id, tenant=call.request.tenant
         )
@@ -245,8 +245,8 @@ class Relay:
         """Forgets a config, and what waits for it."""
         if relay_id in self._relayed:
             self._drop(relay_id)
-        if self._depot is not None:
-            await self._depot.forget(relay_id)
+        if self._store is not None:
+            await self._store.forget(relay_id)
 
     async def _of(self, config: hub.TaskPushNotificationConfig) -> _Relayed | None:
         """What was registered for a config of the agent's; None for one that is not ours."""
@@ -255,13 +255,13 @@ class Relay:
 
     async def _recalled(self, relay_id: str) -> _Relayed | None:
         relayed = self._relayed.get(relay_id)
-        if relayed is not None or self._depot is None:
+        if relayed is not None or self._store is None:
             return relayed
-        kept = await self._depot.recall(relay_id)
+        kept = await self._store.recall(relay_id)
         registered = self._relayed.get(relay_id)
         if registered is not None or kept is None:
             return registered  # meanwhile, by somebody who knows more of it
-        relayed = _Relayed(None, kept, self._depot.token(relay_id))
+        relayed = _Relayed(None, kept, self._store.token(relay_id))
         self._remember(relay_id, relayed)
         return relayed
 
@@ -325,12 +325,12 @@ class Relay:
         kept = relayed.kept
         task = await self._task(relayed, event)
         named = named_in(self._names, kept.version, kept.scope)
-        if self._depot is None:
+        if self._store is None:
             return await self._webhook.send(notification(kept.config, event, task, kept.version, named))
         # Whoever delivers it knows neither the task nor its names.
         if task is not None:
             event = hub.StreamResponse(task=task)
-        await self._depot.post(relay_id, kept, event if named is None else named(event))
+        await self._store.post(relay_id, kept, event if named is None else named(event))
         return True
 
     async def _task(self, relayed: _Relayed, event: hub.StreamResponse) -> hub.Task | None:
@@ -401,12 +401,10 @@ class _Relaying:
     def stream(self, call: Call[Req, Res], /) -> Events:
         if call.operation is not ops.SEND_STREAMING_MESSAGE or not _has_config(call):
             return self._service.stream(call)
-        return self._stream(call)
+        return HandedOver(partial(self._open_stream, call))
 
-    async def _stream(self, call: Call[Req, Res]) -> Events:
-        async with aclosing(self._service.stream(await self._inline(call))) as events:
-            async for event in events:
-                yield event
+    async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
+        return await opened(self._service.stream(await self._inline(call)))
 
     async def _inline(self, call: Call[Req, Res]) -> Call[Req, Res]:
         """The call with the config inside its message replaced by ours. Raises INVALID_PARAMS."""

@@ -4,7 +4,7 @@ Rules:
 1. A 0.x stream ends with an event that says `final`: nothing follows it, and where none came one is made up, with
    the status known last and a mark (see `dialects.marks`). A terminal status is final even if its agent left that out
    (Go 2 over gRPC of 0.3), so that it is not told twice. In a stream that is resumed a request for input is final only if
-   the task still waits for that input.
+   the task still waits for that input. A snapshot in the middle of a stream (a gap) becomes updates.
 2. A snapshot that a bridge made up for 1.0 callers is dropped again, and its status counts; but not when it begins a
    subscription, which tells what happened before.
 3. Getting a push config without an id means the first one, or the one whose id is the task's (what agents of the
@@ -96,11 +96,23 @@ class _OlderCallers:
         resumed = call.operation is ops.SUBSCRIBE_TO_TASK and bool(asked_after(call.context))
         replayed = resumed
         subscribed = call.operation is ops.SUBSCRIBE_TO_TASK
+        begun = False
         async with aclosing(self._service.stream(call)) as events:
             async for event in events:
                 message = event.message
                 which = known.note(message)
                 resumed = False
+                if event.gap and begun and which == "task":
+                    # Clients of 0.x refuse a second task in one stream.
+                    *artifacts, status = _as_updates(event)
+                    for artifact in artifacts:
+                        yield artifact
+                    if is_final(status.message.status_update):
+                        yield _final(status, is_final)
+                        return
+                    yield status
+                    continue
+                begun = True
                 if which == "task" and not subscribed and synthesised(message.task) == SNAPSHOT:
                     continue
                 if which == "status_update" and message.status_update.status.state in TERMINAL:
@@ -191,6 +203,18 @@ class _OlderCallers:
                 return whole
         text = f"the agent has more than {PAGES} pages of push notification configs"
         raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+
+
+def _as_updates(event: Event) -> list[Event]:
+    """A snapshot as updates: each artifact as a whole, then the status, which has the id."""
+    task = event.message.task
+    found = []
+    for artifact in task.artifacts:
+        update = hub.TaskArtifactUpdateEvent(task_id=task.id, context_id=task.context_id, artifact=artifact)
+        found.append(Event(hub.StreamResponse(artifact_update=update)))
+    status = hub.TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=task.status)
+    found.append(Event(hub.StreamResponse(status_update=status), event.id))
+    return found
 
 
 def _final(event: Event, is_final: Finality) -> Event:

@@ -11,10 +11,11 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext, Principal
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Events
-from a2a_bridge.core.resume import gap_of
+from a2a_bridge.core.lifecycle import advance
+from a2a_bridge.core.resume import RESUME_URI, gap_of
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects.marks import Finality
-from a2a_bridge.gateway import ReplayOptions, Sharing
+from a2a_bridge.gateway import ReplayOptions, StreamSharing
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.patience import PATIENCE
 from tests.resume.scripted import TASK
@@ -93,10 +94,10 @@ async def sharing(
     forward: Iterable[str] = ("authorization",),
     resumes: bool = True,
     is_final: Finality | None = None,
-) -> AsyncIterator[Sharing]:
+) -> AsyncIterator[StreamSharing]:
     """What a gateway keeps, and nothing is left of it afterwards."""
     before = asyncio.all_tasks()
-    made = Sharing(service, options, forward=forward, resumes=resumes, is_final=is_final)
+    made = StreamSharing(service, options, forward=forward, resumes=resumes, is_final=is_final)
     try:
         yield made
     finally:
@@ -157,3 +158,24 @@ async def into(seen: list[Seen], stream: AsyncGenerator[Seen, None]) -> None:
 def contents(seen: Iterable[Seen]) -> list[hub.StreamResponse]:
     """The events alone."""
     return [event for _, event in seen]
+
+
+def folded(events: Iterable[hub.StreamResponse]) -> hub.Task:
+    """The task that events add up to. A snapshot that stands for lost events counts as the task."""
+    task = hub.Task()
+    for event in events:
+        which = event.WhichOneof("payload")
+        if which == "task":
+            task.CopyFrom(event.task)
+            if RESUME_URI in task.metadata.fields:
+                del task.metadata.fields[RESUME_URI]
+            if not task.metadata.fields:
+                task.ClearField("metadata")
+        else:
+            advance(task, getattr(event, which or ""))
+    return task
+
+
+def gaps(events: Iterable[hub.StreamResponse]) -> int:
+    """How many of the events are snapshots that stand for lost ones."""
+    return sum(gap_of(event) is not None for event in events)

@@ -9,7 +9,7 @@ import pytest
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.gateway import Sharing
+from a2a_bridge.gateway import StreamSharing
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe
@@ -27,7 +27,7 @@ async def test_what_is_kept_counts_and_goes_before_messages_are_refused() -> Non
     probe = Probe()
     probe.on_stream = lambda call: Log(*events, numbered=False).stream(call)
     probe.on_unary = answered
-    sharing = Sharing(probe, QUICK, memory=memory)
+    sharing = StreamSharing(probe, QUICK, memory=memory)
     for owner in "abc":
         assert len(await read(sharing, sending(context(owner=owner)))) == len(events)
         assert 0 < memory.used == sharing.held <= memory.limit

@@ -16,7 +16,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Reason, task_not_found
 from a2a_bridge.core.scope import Scope
-from a2a_bridge.gateway.depot import Depot, Kept
+from a2a_bridge.gateway.relay_store import Kept, RelayStore
 from a2a_bridge.gateway.webhooks import LARGEST, PATH, Relay
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.stores import open_store
@@ -70,15 +70,17 @@ class Gateway:
     """A relay on a store, as one process has it."""
 
     relay: Relay
-    depot: Depot
+    relay_store: RelayStore
     store: Store
     agent: Agent
 
     async def beside(self) -> Gateway:
         """Another gateway on the same store."""
-        depot = Depot(self.store.push_configs, self.store.outbox)
-        await depot.open()
-        return Gateway(Relay(self.relay._webhook, BASE, depot=depot), depot, self.store, self.agent)
+        relay_store = RelayStore(self.store.push_configs, self.store.outbox)
+        await relay_store.open()
+        return Gateway(
+            Relay(self.relay._webhook, BASE, store=relay_store), relay_store, self.store, self.agent
+        )
 
     async def call(self, operation: Any, request: Any, *, version: str = "1.0", who: str = "ann") -> Any:
         context = CallContext(
@@ -101,11 +103,11 @@ async def gateway(
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store(f"sqlite:///{folder / 'gateway.db'}"))
         post = await stack.enter_async_context(http_post(DialOptions(timeout=5)))
-        depot = Depot(store.push_configs, store.outbox)
-        await depot.open()
+        relay_store = RelayStore(store.push_configs, store.outbox)
+        await relay_store.open()
         if delivers:
             await stack.enter_async_context(push_service(store.outbox, store.task_at, ALLOWED))
-        yield Gateway(Relay(Webhook(post), BASE, depot=depot, **options), depot, store, agent)
+        yield Gateway(Relay(Webhook(post), BASE, store=relay_store, **options), relay_store, store, agent)
 
 
 def note(state: str = "TASK_STATE_COMPLETED") -> bytes:
@@ -216,14 +218,14 @@ class Blind:
 
 async def test_gateways_that_start_together_give_the_same_addresses(tmp_path: Path) -> None:
     async with open_store(f"sqlite:///{tmp_path / 'x.db'}") as store:
-        depots = [
-            Depot(store.push_configs, store.outbox),
-            Depot(Blind(store), store.outbox),  # type: ignore[arg-type]
-            Depot(store.push_configs, store.outbox),
+        stores = [
+            RelayStore(store.push_configs, store.outbox),
+            RelayStore(Blind(store), store.outbox),  # type: ignore[arg-type]
+            RelayStore(store.push_configs, store.outbox),
         ]
-        for depot in depots:
-            await depot.open()
-        assert len({depot.token("x") for depot in depots}) == 1
+        for relay_store in stores:
+            await relay_store.open()
+        assert len({relay_store.token("x") for relay_store in stores}) == 1
 
 
 async def test_a_config_that_another_gateway_deleted_is_kept_when_it_comes_again(tmp_path: Path) -> None:
@@ -362,13 +364,13 @@ async def test_so_many_configs_are_kept(tmp_path: Path) -> None:
             Kept(Scope(), "", hub.TaskPushNotificationConfig(url=f"https://x.example/{number}"))
             for number in range(130)
         ]
-        addresses = [f"00{number}" for number in range(130)]  # all on one shelf
+        addresses = [f"00{number}" for number in range(130)]  # all in one group
         for address, what in zip(addresses, kept, strict=True):
-            await one.depot.keep(address, what)
-        assert await one.depot.recall(addresses[0]) is None
-        assert await one.depot.recall(addresses[29]) is None
-        assert await one.depot.recall(addresses[30]) == kept[30]
-        assert await one.depot.recall(addresses[-1]) == kept[-1]
+            await one.relay_store.keep(address, what)
+        assert await one.relay_store.recall(addresses[0]) is None
+        assert await one.relay_store.recall(addresses[29]) is None
+        assert await one.relay_store.recall(addresses[30]) == kept[30]
+        assert await one.relay_store.recall(addresses[-1]) == kept[-1]
 
 
 @pytest.mark.parametrize("inline", [False, True])
@@ -398,7 +400,7 @@ async def test_a_store_that_does_not_work_is_told_to_the_agent(tmp_path: Path) -
         async def refusing(*_: Any) -> None:
             raise A2AError(Reason.UNAVAILABLE, "the store does not work")
 
-        one.depot._outbox.post = refusing  # type: ignore[method-assign]
+        one.relay_store._outbox.post = refusing  # type: ignore[method-assign]
         with pytest.raises(A2AError) as caught:
             await one.post(agent.configs["t", "p"])
         assert caught.value.reason is Reason.UNAVAILABLE

@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Event
 from a2a_bridge.core.lifecycle import advance
-from a2a_bridge.gateway.replay import Log, ReplayOptions
+from a2a_bridge.gateway.replay_buffer import ReplayBuffer, ReplayOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.resume.scripted import TASK, became, begun, chunk
 
 OPTIONS = ReplayOptions(events=40, size=1 << 20, window=16)
 
 
-def log(options: ReplayOptions = OPTIONS, **members: object) -> Log:
-    return Log(TASK, begun().task, options, epoch="e", **members)  # type: ignore[arg-type]
+def log(options: ReplayOptions = OPTIONS, **members: object) -> ReplayBuffer:
+    return ReplayBuffer(TASK, begun().task, options, epoch="e", **members)  # type: ignore[arg-type]
 
 
 def test_log_and_task_tell_the_whole_however_little_is_kept() -> None:
@@ -24,7 +25,7 @@ def test_log_and_task_tell_the_whole_however_little_is_kept() -> None:
     first = made.task
     for number in range(300):
         event = chunk(str(number)) if number % 7 else became(hub.TASK_STATE_WORKING)
-        made.append(event)
+        made.append(Event(event))
         advance(expected, getattr(event, event.WhichOneof("payload") or ""))
         assert made.last == number + 1
         assert len(made.events) <= 40 + 16
@@ -36,7 +37,7 @@ def test_log_and_task_tell_the_whole_however_little_is_kept() -> None:
 
 def test_ids_name_places() -> None:
     made = log(base=5)
-    made.append(chunk("a"))
+    made.append(Event(chunk("a")))
     assert (made.id(5), made.id(6)) == ("e-5", "e-6")
     assert [made.place(f"e-{number}") for number in (4, 5, 6, 7)] == [None, 5, 6, None]
     assert made.place("5") is None
@@ -46,7 +47,7 @@ def test_ids_name_places() -> None:
 def test_a_large_event_makes_room_for_itself() -> None:
     made = log(ReplayOptions(size=100_000))
     for _ in range(5):
-        made.append(chunk("x" * 90_000))
+        made.append(Event(chunk("x" * 90_000)))
         assert made.size < 100_000 + 2 * 100_000 + made.task_size
     assert len(made.events) <= 2
     whole = made.snapshot()
@@ -57,7 +58,7 @@ def test_a_large_event_makes_room_for_itself() -> None:
 def test_a_task_beyond_its_bound_is_forgotten() -> None:
     made = log(ReplayOptions(size=10_000, task_size=100_000))
     for _ in range(300):
-        made.append(chunk("x" * 1000))
+        made.append(Event(chunk("x" * 1000)))
     assert made.task is None
     assert made.snapshot() is None
     assert not made.whole
@@ -69,7 +70,9 @@ def test_what_is_not_of_the_task_makes_it_useless(stray: str) -> None:
     event = chunk("x")
     event.artifact_update.task_id = "other"
     made = log()
-    made.append(event if stray == "another task" else hub.StreamResponse(message=hub.Message(message_id="m")))
+    made.append(
+        Event(event if stray == "another task" else hub.StreamResponse(message=hub.Message(message_id="m")))
+    )
     assert not made.regular
     assert made.snapshot() is None
 
@@ -78,14 +81,14 @@ async def test_what_a_reader_has_not_read_is_not_dropped() -> None:
     made = log()
     reader = made.reader(made.last)
     for number in range(100):
-        made.append(chunk(str(number)))
+        made.append(Event(chunk(str(number))))
     assert made.full
     got = []
     while len(got) < 100:
-        events = await reader.take()
+        events = reader.ready()
         reader.position += len(events)
         got += events
-    assert [one.artifact_update.artifact.parts[0].text for one in got] == [str(n) for n in range(100)]
+    assert [one.message.artifact_update.artifact.parts[0].text for one in got] == [str(n) for n in range(100)]
     assert not made.full
 
 
@@ -94,13 +97,13 @@ async def test_readers_end_with_the_feed_once_they_have_read_it_all() -> None:
     for error in (None, A2AError(Reason.INTERNAL_ERROR)):
         made.live = True
         reader = made.reader(made.last)
-        made.append(chunk("a"))
+        made.append(Event(chunk("a")))
         made.stop(error)
-        assert len(await reader.take()) == 1
+        assert len(reader.ready()) == 1
         reader.position += 1
         if error is None:
-            assert await reader.take() == []
+            assert reader.ready() == []
         else:
             with pytest.raises(A2AError):
-                await reader.take()
+                reader.ready()
         made.leave(reader)

@@ -1,4 +1,4 @@
-"""A stream of the agent that breaks is taken up again, and readers notice nothing but time."""
+"""A stream of the agent that breaks is subscribed to again: after the last event, or with a gap where the agent cannot resume."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ import pytest
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.operations import GET_TASK, SUBSCRIBE_TO_TASK
-from a2a_bridge.dialects.marks import SNAPSHOT, synthesise
-from a2a_bridge.gateway import feed
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, yielding
 from tests.gateway.sharing_scene import (
@@ -25,6 +23,8 @@ from tests.gateway.sharing_scene import (
     broken,
     contents,
     context,
+    folded,
+    gaps,
     into,
     numbered,
     read,
@@ -32,7 +32,7 @@ from tests.gateway.sharing_scene import (
     sharing,
     subscribing,
 )
-from tests.resume.scripted import TASK, Log, became, begun, chunk, whole
+from tests.resume.scripted import Log, became, begun, whole
 
 numberings = pytest.mark.parametrize("own", [True, False], ids=["agent's ids", "our ids"])
 
@@ -45,176 +45,20 @@ async def test_broken_after_each_event_of_a_task_that_goes_on(own: bool) -> None
         agent = Shaky(log, place)
         async with sharing(agent) as service, aclosing(numbered(service, sending())) as stream:
             seen = [await anext(stream) for _ in range(place)]
-            await agent.until_open(1, begun=2)
-            log.add(*events[place:])
-            seen += [one async for one in stream]
-        assert contents(seen) == events
-        assert len({id_ for id_, _ in seen}) == len(events)
-        assert len(agent.streams) == 2
-
-
-@numberings
-async def test_broken_after_each_event_of_a_task_that_went_on_meanwhile(own: bool) -> None:
-    """Nothing is lost and nothing comes twice, though chunks that nobody heard may come in one piece."""
-    events = whole(4)
-    for place in range(1, len(events)):
-        log = Log(*events[:-1], numbered=own)
-        agent = Shaky(log, place)
-        async with sharing(agent) as service, aclosing(numbered(service, sending())) as stream:
-            seen = [await anext(stream) for _ in range(len(events) - 1)] if own else []
-            while not own and sum(len(one.artifact_update.artifact.parts) for _, one in seen) < 4:
+            if own:
+                reading = asyncio.create_task(rest(stream))
+                await agent.until_open(1, begun=2)
+            else:
                 seen.append(await anext(stream))
-            log.add(events[-1])
-            seen += [one async for one in stream]
-        if own:
-            assert contents(seen) == events
-        assert contents(seen)[:place] == events[:place]
-        assert said(seen) == [f"part {number}. " for number in range(4)]
-        assert [one.status_update.status.state for _, one in seen if one.HasField("status_update")] == [
-            hub.TASK_STATE_WORKING,
-            hub.TASK_STATE_COMPLETED,
-        ]
-
-
-@pytest.mark.parametrize("texts", ["abcd", "aaaa", "abab", "abbb"])
-async def test_events_that_the_snapshot_has_told_do_not_come_twice(
-    texts: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An agent collects events for a subscriber before it looks at the task that it shows first."""
-    monkeypatch.setattr(feed, "_SAVING", 0)
-    events = [
-        begun(),
-        became(hub.TASK_STATE_WORKING),
-        *map(chunk, texts),
-        became(hub.TASK_STATE_COMPLETED),
-    ]
-    for place in range(1, len(events) - 1):
-        for behind in range(len(events) - place):
-            for more in (["n"], []):
-                log = Log(*events[:-1], numbered=False, behind=behind)
-                async with sharing(Shaky(log, place)) as service:
-                    seen: list[Any] = []
-                    reading = asyncio.create_task(into(seen, numbered(service, sending())))
-                    async with asyncio.timeout(PATIENCE):
-                        while said(seen) != [*texts]:  # noqa: ASYNC110  nobody tells when a reader has read
-                            await asyncio.sleep(0)
-                    log.add(*map(chunk, more), events[-1])
-                    await reading
-                assert said(seen) == [*texts, *more]
-                assert [
-                    one.status_update.status.state for _, one in seen if one.HasField("status_update")
-                ] == [
-                    hub.TASK_STATE_WORKING,
-                    hub.TASK_STATE_COMPLETED,
-                ]
-
-
-class Ending(Log):
-    """Its streams end with an event that is no end, although the task has ended."""
-
-    last = chunk("last")
-
-    async def unary(self, call: Any, /) -> Any:
-        task = await super().unary(call)
-        task.status.state = hub.TASK_STATE_COMPLETED
-        return task
-
-    async def stream(self, call: Any, /) -> Any:
-        async with aclosing(super().stream(call)) as events:
-            async for event in events:
-                yield event
-                if event.message == self.last:
-                    return
-
-
-async def test_a_task_that_is_too_large_to_know_does_not_just_end() -> None:
-    log = Ending(begun(), numbered=False)
-    agent = Shaky(log, 1)
-    async with (
-        sharing(agent, replace(QUICK, task_size=500, events=1)) as service,
-        aclosing(numbered(service, sending())) as stream,
-    ):
-        await anext(stream)
-        await agent.until_open(1, begun=2)
-        for one in (*[chunk("x" * 50_000)] * 3, Ending.last):
-            log.add(one)
-            assert (await anext(stream))[1] == one
-        with pytest.raises(A2AError) as caught:
-            await anext(stream)
-    assert caught.value.reason is Reason.UNAVAILABLE
-
-
-class Unhurried(Log):
-    """An older agent, whose stream the dialect begins with a snapshot; it takes its time to tell of its task."""
-
-    async def unary(self, call: Any, /) -> Any:
-        loop = asyncio.get_running_loop()
-        late = loop.create_future()
-        loop.call_later(4 * QUIET, late.set_result, None)
-        await late
-        return await super().unary(call)
-
-    async def stream(self, call: Any, /) -> Any:
-        async with aclosing(super().stream(call)) as events:
-            async for event in events:
-                if call.operation is SUBSCRIBE_TO_TASK and event.message.HasField("task"):
-                    synthesise(event.message.task, SNAPSHOT)
-                yield event
-
-
-#: seconds in which an agent has to say something, here
-QUIET = 0.05
-
-
-async def test_an_agent_that_takes_its_time_to_tell_whether_a_piece_is_new(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(feed, "_QUIET", QUIET)
-    events = [begun(), chunk("a"), chunk("b")]
-    log = Unhurried(*events, numbered=False, behind=1)
-    async with sharing(Shaky(log, 2)) as service, aclosing(numbered(service, sending())) as stream:
-        seen = [await anext(stream) for _ in range(3)]
-        log.add(chunk("c"))
-        seen.append(await anext(stream))
-        log.add(became(hub.TASK_STATE_COMPLETED))
-        seen += await rest(stream)
-    assert said(seen) == ["a", "b", "c"]
-
-
-async def test_a_piece_that_may_be_new_is_told() -> None:
-    """What looks like the last piece of the snapshot, but stands behind it in the task."""
-    log = Log(begun(), chunk("x"), numbered=False)
-    agent = Shaky(log, 1)
-    async with sharing(agent) as service, aclosing(numbered(service, sending())) as stream:
-        seen = [await anext(stream), await anext(stream)]
-        await agent.until_open(1, begun=2)
-        log.add(chunk("x"))
-        seen.append(await anext(stream))
-        log.add(chunk("x"), became(hub.TASK_STATE_COMPLETED))
-        seen += await rest(stream)
-    assert said(seen) == ["x", "x", "x"]
-
-
-class Lagging(Log):
-    """It shows what happens before it saves it: not in the first look at the task since."""
-
-    saved = 2
-
-    async def unary(self, call: Any, /) -> Any:
-        task = Log(*self.events[: self.saved]).task()
-        self.saved = len(self.events)
-        return task
-
-
-async def test_a_piece_that_is_shown_before_it_is_saved_is_told() -> None:
-    log = Lagging(begun(), chunk("x"), numbered=False)
-    agent = Shaky(log, 1)
-    async with sharing(agent) as service, aclosing(numbered(service, sending())) as stream:
-        seen = [await anext(stream), await anext(stream)]
-        await agent.until_open(1, begun=2)
-        log.add(chunk("x"), became(hub.TASK_STATE_COMPLETED))
-        seen += await rest(stream)
-    assert said(seen) == ["x", "x"]
+                assert gaps([seen[-1][1]]) == 1
+                reading = asyncio.create_task(rest(stream))
+            log.add(*events[place:])
+            seen += await reading
+        told = contents(seen)
+        assert [one for one in told if gaps([one]) == 0] == events
+        assert gaps(told) == (0 if own else 1)
+        assert len({id_ for id_, _ in seen}) == len(seen)
+        assert len(agent.streams) == 2
 
 
 @numberings
@@ -226,13 +70,60 @@ async def test_broken_after_each_event_of_a_task_that_ended_meanwhile(own: bool)
         async with sharing(agent) as service:
             seen = await read(service, sending())
             assert contents(seen)[:place] == events[:place]
-            assert said(seen) == [f"part {number}. " for number in range(4)]
-            assert seen[-1][1].status_update.status.state == hub.TASK_STATE_COMPLETED
-            assert not own or contents(seen) == events
-            assert agent.gets == (0 if own else 1)
+            assert folded(contents(seen)) == log.task()
+            if own:
+                assert contents(seen) == events
+                continue
+            # One gap, and the task after it.
+            assert (gaps(contents(seen)), len(seen)) == (1, place + 1)
+            assert agent.gets == 1
             # It stays resumable, too.
             for number, (id_, _) in enumerate(seen):
                 assert await read(service, subscribing(id_)) == seen[number + 1 :]
+
+
+@pytest.mark.parametrize("place", [1, 3, 5])
+async def test_the_reader_of_an_agents_stream_leaves_and_another_one_goes_on(place: int) -> None:
+    """Callers read the streams of agents that resume; the agent's stream ends with the caller that waits for it."""
+    events = whole(4)
+    log = Log(*events[:place])
+    agent = Shaky(log)
+    async with sharing(agent) as service, aclosing(numbered(service, sending())) as first:
+        for _ in range(place):
+            await anext(first)
+        waiting = asyncio.create_task(anext(first))
+        await asyncio.sleep(0)
+        async with aclosing(numbered(service, subscribing())) as second:
+            assert (await anext(second))[1].task == log.task()
+            reading = asyncio.create_task(rest(second))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait({waiting})
+            await agent.until_open(1, begun=2)
+            log.add(*events[place:])
+            assert contents(await reading) == events[place:]
+    assert len(agent.streams) == 2
+
+
+async def test_the_stream_of_one_reader_costs_no_task() -> None:
+    log = Log(*whole(4)[:3])
+    async with sharing(Shaky(log)) as service:
+        before = asyncio.all_tasks()
+        async with aclosing(numbered(service, sending())) as stream:
+            for _ in range(3):
+                await anext(stream)
+                assert asyncio.all_tasks() == before
+
+
+async def test_a_slow_reader_does_not_hold_back_a_fast_one() -> None:
+    events = whole(6)
+    log = Log(*events)
+    agent = Shaky(log)
+    async with sharing(agent) as service, aclosing(numbered(service, sending())) as slow:
+        await anext(slow)
+        assert contents(await read(service, subscribing("1"))) == events[1:]
+        assert contents(await rest(slow)) == events[1:]
+    assert len(agent.streams) == 1
 
 
 @numberings
@@ -249,7 +140,11 @@ async def test_all_readers_are_kept(own: bool) -> None:
         log.add(*events[3:])
         found = await asyncio.gather(*(rest(reader) for reader in readers))
         assert [each[-3:] for each in found] == [found[0][-3:]] * 3
-        assert found[0][-1][1] == events[-1]
+        last = found[0][-1][1]
+        assert (last.task.status.state if gaps([last]) else last) == (
+            hub.TASK_STATE_COMPLETED if gaps([last]) else events[-1]
+        )
+        assert own or gaps(contents(found[0])) == 1
         assert len(agent.streams) == 2
 
 
@@ -264,10 +159,13 @@ async def test_an_agent_that_is_away_for_a_while(own: bool) -> None:
             seen = [await anext(stream)]
             agent.refused = QUICK.attempts - 1
             seen += [await anext(stream) for _ in range(3)]
+            reading = asyncio.create_task(rest(stream))
             await agent.until_open(1, begun=1 + QUICK.attempts)
             log.add(*events[4:])
-            seen += [one async for one in stream]
-    assert contents(seen) == events
+            seen += await reading
+    told = contents(seen)
+    assert [one for one in told if gaps([one]) == 0] == events
+    assert gaps(told) == (0 if own else 1)
     assert len(agent.streams) == 1 + QUICK.attempts
 
 
@@ -289,8 +187,7 @@ async def test_an_agent_that_stays_away_is_the_first_error(own: bool) -> None:
         agent.refused = 0
         log.add(*events[4:])
         seen += await read(service, subscribing(seen[-1][0]))
-        assert contents(seen)[-1] == events[-1]
-        assert said(seen) == [f"part {number}. " for number in range(4)]
+        assert folded(contents(seen)) == log.task()
 
 
 async def test_a_stream_that_breaks_again_and_again_without_an_event_ends() -> None:
@@ -300,7 +197,8 @@ async def test_a_stream_that_breaks_again_and_again_without_an_event_ends() -> N
         seen: list[Seen] = []
         with pytest.raises(A2AError):
             await into(seen, numbered(service, sending()))
-    assert contents(seen) == log.events
+    assert contents(seen)[:-1] == log.events
+    assert gaps(contents(seen)) == 1
     assert len(agent.streams) == 1 + QUICK.attempts
 
 
@@ -322,7 +220,8 @@ async def test_what_is_told_to_each_new_subscriber_is_no_progress() -> None:
         seen: list[Seen] = []
         with pytest.raises(A2AError):
             await into(seen, numbered(service, sending()))
-    assert len(agent.streams) == len(seen) == 1 + QUICK.attempts
+    assert len(agent.streams) == 1 + QUICK.attempts
+    assert gaps(contents(seen)) == QUICK.attempts
 
 
 async def test_what_subscriptions_begin_with_waits_for_readers_too() -> None:
@@ -330,13 +229,15 @@ async def test_what_subscriptions_begin_with_waits_for_readers_too() -> None:
     options = replace(QUICK, attempts=100, window=4)
     async with sharing(agent, options) as service, aclosing(numbered(service, sending())) as stream:
         await anext(stream)
-        await agent.until_open(1, begun=1 + options.window)
+        # Each subscription adds a gap and a status.
+        began = 1 + options.window // 2
+        await agent.until_open(1, begun=began)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
-                await agent.until_open(1, begun=2 + options.window)
+                await agent.until_open(1, begun=1 + began)
         for _ in range(options.window):
             await anext(stream)
-        await agent.until_open(1, begun=2 + options.window)
+        await agent.until_open(1, begun=1 + began)
 
 
 @pytest.mark.parametrize("reason", [Reason.TASK_NOT_FOUND, Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED])
@@ -453,37 +354,13 @@ async def test_the_deadline_of_the_first_caller_is_not_that_of_others() -> None:
         first = numbered(service, sending(hurried))
         await anext(first)
         second = numbered(service, subscribing())
-        await anext(second)
+        seen = await anext(second)
         joined.set()
         log.add(*events[3:])
-        assert (await rest(second))[-1][1] == events[-1]
+        assert folded(contents([seen, *await rest(second)])) == log.task()
         assert probe.calls[-1].context.deadline is None
         await first.aclose()
 
 
-async def test_what_an_agent_said_meanwhile_is_told() -> None:
-    said_first = hub.Message(message_id="a", role=hub.ROLE_AGENT, parts=[hub.Part(text="one")])
-    working = became(hub.TASK_STATE_WORKING)
-    working.status_update.status.message.CopyFrom(said_first)
-    again = became(hub.TASK_STATE_WORKING)
-    again.status_update.status.message.message_id = "b"
-    again.status_update.status.message.role = hub.ROLE_AGENT
-    events = [begun(), chunk("x"), working, again, became(hub.TASK_STATE_COMPLETED)]
-    log = Log(*events, numbered=False)
-    async with sharing(Shaky(log, 2)) as service:
-        seen = contents(await read(service, sending()))
-    assert [one.status_update.status.message.message_id for one in seen[2:]] == ["a", "b", ""]
-
-
 async def rest(stream: Any) -> list[Any]:
     return [one async for one in stream]
-
-
-def said(seen: list[Any]) -> list[str]:
-    """The parts of the artifact as a reader puts them together."""
-    task = hub.Task(id=TASK)
-    for _, event in seen:
-        if event.HasField("artifact_update"):
-            assert event.artifact_update.append or not task.artifacts
-            task.artifacts.add().CopyFrom(event.artifact_update.artifact)
-    return [part.text for artifact in task.artifacts for part in artifact.parts]

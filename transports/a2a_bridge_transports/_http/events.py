@@ -65,7 +65,8 @@ class EventWriter:
                     self._corked = True
                     self._begun = loop.time()
                     loop.call_soon(self._uncork)
-                    if self._waiting() > MOST_WAITING:
+                    transport = self._request.transport
+                    if transport is not None and transport.get_write_buffer_size() > MOST_WAITING:
                         # A producer that awaits between events never fills a batch, but it fills this.
                         self._flush()
                         await self._request.writer.drain()
@@ -101,11 +102,6 @@ class EventWriter:
         self._out = head(gap)
         self._head = None
         return len(self._out)
-
-    def _waiting(self) -> int:
-        """Bytes that the connection has not taken yet."""
-        transport = self._request.transport
-        return 0 if transport is None else transport.get_write_buffer_size()
 
     def _uncork(self) -> None:
         self._corked = False

@@ -49,10 +49,13 @@ def encode(data: bytes, name: bytes = b"", id: str = "") -> bytes:  # noqa: A002
 
     Raises ValueError for an id that is none (see core.resume).
     """
+    if not data.isascii():
+        data = one_line(data)
     if not id:
-        line = b"data: " + one_line(data) + b"\n\n"
-    elif is_id(id):
-        line = b"id: %b\ndata: %b\n\n" % (id.encode(), one_line(data))
+        line = b"data: " + data + b"\n\n"
+    # Most ids are plain numbers, which need no call.
+    elif (id.isascii() and id.isalnum() and len(id) <= 64) or is_id(id):
+        line = b"id: %b\ndata: %b\n\n" % (id.encode(), data)
     else:
         raise ValueError(f"{id[:80]!r} cannot be the id of an event")
     return b"event: " + name + b"\n" + line if name else line

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from a2a_bridge.bindings import Resolve
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Events
+from a2a_bridge.core.event import Event, Events, HandedOver, opened
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
 
@@ -61,12 +61,13 @@ class Redialled:
             self._learn(error)
             raise
 
-    async def stream(self, call: Call[Req, Res], /) -> Events:
+    def stream(self, call: Call[Any, Any], /) -> Events:
+        return HandedOver(partial(self._open_stream, call))
+
+    async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
         client = await self._current()
         try:
-            async with aclosing(client.stream(call)) as events:
-                async for event in events:
-                    yield event
+            return await opened(client.stream(call))
         except A2AError as error:
             self._learn(error)
             raise

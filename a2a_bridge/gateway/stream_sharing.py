@@ -1,16 +1,16 @@
-"""Streams of a gateway that can be shared and resumed: one stream of the agent per task and caller, many readers.
+"""Middleware that shares and resumes the streams of a gateway: one stream of the agent per task and caller, many readers.
 
-It stands right before the agent. Rules:
-1. A stream belongs to those who send what its first caller sent of what travels on and says who calls: tenant,
-   principal, credentials. Others never share it.
-   Who joins later than `revalidate` seconds after the agent has accepted a request of theirs about the task waits until
-   the agent has accepted another one: the credentials may have been revoked.
-2. A stream of a message, of a task that has ended, or of anything that is not one task, passes as it is.
-3. A caller that leaves does not end the agent's stream for others. The last that leaves ends it, at once where the
-   agent can resume it, else after a time in which the caller may come back.
-4. Ids are the agent's where its card offers to go on after them; what this gateway does not have is then asked of the
-   agent. Else they are ours, and unknown ones are a gap: a marked snapshot stands for what is lost. Some agents number
-   the events of each connection anew, which says nothing to anybody else.
+It is the last service before the agent. Rules:
+1. A stream is shared by callers with the same tenant, principal and forwarded credentials only. A caller that joins
+   later than `revalidate` seconds after the agent accepted a request of these callers about the task waits until the
+   agent accepts another one: the credentials may have been revoked.
+2. A stream of a message, of a task that has ended, or of anything that is not one task passes unchanged.
+3. A caller that leaves does not end the agent's stream for others. The last one that leaves ends it: at once if the agent
+   can resume it, else after a time in which the caller may come back.
+4. Ids are the agent's if its card offers to resume after them; the agent is then asked for events that are not here. Else
+   ids are ours, and an unknown one is a gap: a marked snapshot stands for the lost events. (Some agents number the events
+   of each connection from the beginning; such ids are ignored.)
+5. A break is a gap too if the agent cannot resume. What it said meanwhile is not reconstructed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import RUNNING, TERMINAL, task_id_of
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.resume import RESUME_URI, asked_after, counted_on, gap_of, is_gap, mark_gap
+from a2a_bridge.core.resume import RESUME_URI, asked_after, counted_on, gap_of, mark_gap
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service, refused_stream
 from a2a_bridge.dialects import older_versions
@@ -47,10 +47,10 @@ from a2a_bridge.dialects.marks import (
     synthesise,
     synthesised,
 )
-from a2a_bridge.gateway.feed import ended_early
 from a2a_bridge.gateway.index import visible_to
-from a2a_bridge.gateway.replay import Reader, ReplayOptions
-from a2a_bridge.gateway.shelf import Beginning, Key, Shelf, Stream
+from a2a_bridge.gateway.replay_buffer import BufferReader, ReplayOptions, unmark
+from a2a_bridge.gateway.stream_reader import ended_early, interrupted
+from a2a_bridge.gateway.stream_registry import Beginning, Key, Stream, StreamRegistry
 from a2a_bridge.gateway.streams import task_before
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -68,14 +68,14 @@ class _Opened:
     id: str = ""
     source: Events | None = None
     stream: Stream | None = None
-    reader: Reader | None = None
+    reader: BufferReader | None = None
     resumed: bool = False
     task: hub.StreamResponse | None = None
     task_id: str = ""
     gap: bool = False
 
 
-class Sharing:
+class StreamSharing:
     """A service whose streams of tasks are shared and resumed. Implements Service.
 
     forward: names of the parameters that travel on. is_final: which status event ends a stream, for an agent of a
@@ -103,24 +103,24 @@ class Sharing:
         self._resumes = resumes
         self._older_callers = older_versions()
         self._revalidate = options.revalidate
-        self._shelf = Shelf(service, options, self._memory, resumes=resumes, is_final=is_final)
+        self._streams = StreamRegistry(service, options, self._memory, resumes=resumes, is_final=is_final)
         #: subscriptions that the agent has not answered yet
         self._opening: dict[Key, asyncio.Event] = {}
 
     def __len__(self) -> int:
-        return len(self._shelf)
+        return len(self._streams)
 
     @property
     def held(self) -> int:
         """Bytes that all that is kept takes, roughly."""
-        return self._shelf.held
+        return self._streams.held
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         if call.operation is ops.SEND_MESSAGE and (full := self._memory.refusal()) is not None:
             raise full
         response = await self._service.unary(call)
         if call.operation is ops.CANCEL_TASK and isinstance(response, hub.Task):
-            self._shelf.over(response)
+            self._streams.over(response)
         return response
 
     def stream(self, call: Call[Req, Res], /) -> Events:
@@ -134,7 +134,7 @@ class Sharing:
 
     async def aclose(self) -> None:
         """Hangs up on all streams."""
-        await self._shelf.aclose()
+        await self._streams.aclose()
 
     # ------------------------------------------------------------------ what a caller reads
 
@@ -156,30 +156,70 @@ class Sharing:
                     yield await self._how_it_ended(call, task_id_of(last))
             if opened.stream is None or opened.reader is None:
                 return
-            reader, log = opened.reader, opened.stream.log
-            id_of = log.id
+            stream, reader = opened.stream, opened.reader
+            buffer, feed = stream.buffer, stream.reader
             closes = self._older and call.context.origin.version not in self._older_callers
             while True:
-                events = await reader.take()
-                if not events:
-                    if not opened.resumed or log.ended:
-                        return
-                    if log.rested and opened.id != log.id(log.last) and not await opened.stream.feed.moved():
-                        return
-                    opened.resumed = False
-                    opened.stream.feed.context = self._travelling(call.context)
-                    opened.stream.feed.start()
-                    continue
-                for message in events:
+                events = reader.ready()
+                for event in events:
                     reader.position += 1
-                    if closes and synthesised(message.status_update) == CLOSING:
+                    if closes and synthesised(event.message.status_update) == CLOSING:
                         return
-                    yield Event(message, id_of(reader.position), is_gap(message))
+                    yield event
+                if events:
+                    continue
+                if not buffer.live:
+                    if not await self._goes_on(call, opened, stream):
+                        return
+                elif feed.reading is not None or not feed.direct:
+                    await buffer.news()
+                else:
+                    feed.reading = reader
+                    try:
+                        if feed.source is None:
+                            await feed.recover(interrupted())
+                            continue
+                        # The quick path: no task, and no frame between the agent's stream and this one.
+                        async for event in feed.source:
+                            feed.take(event)
+                            reader.position += 1
+                            feed.reading = None
+                            yield event
+                            if feed.reading is not None or reader.position != buffer.base + len(
+                                buffer.events
+                            ):
+                                break  # other readers were quicker
+                            feed.reading = reader
+                        else:
+                            await feed.recover(None)
+                    except A2AError as failure:
+                        await feed.recover(failure)
+                    except BaseException:
+                        if feed.reading is reader:
+                            feed.source = None  # closed in the middle of a read
+                        raise
+                    finally:
+                        if feed.reading is reader:
+                            feed.reading = None
         finally:
             if opened.source is not None:
                 await opened.source.aclose()
             if opened.stream is not None and opened.reader is not None:
-                self._shelf.leave(opened.stream, opened.reader)
+                self._streams.leave(opened.stream, opened.reader)
+                if opened.stream.reader.direct and not opened.stream.buffer.readers:
+                    await opened.stream.reader.aclose()
+
+    async def _goes_on(self, call: Call[Any, Any], opened: _Opened, stream: Stream) -> bool:
+        """Whether a stream that the agent ended goes on for a caller that resumed it: the task may have moved since."""
+        buffer = stream.buffer
+        if not opened.resumed or buffer.ended or buffer.live:
+            return buffer.live
+        if buffer.rested and opened.id != buffer.id(buffer.last) and not await stream.reader.moved():
+            return False
+        opened.resumed = False
+        stream.reader.context = self._travelling(call.context)
+        stream.reader.start()
+        return True
 
     def _ended_early(self, last: hub.StreamResponse) -> bool:
         """Whether a stream that is passed on as it is was closed in mid-work; see rule 3 of `feed`."""
@@ -214,12 +254,12 @@ class Sharing:
         if first.HasField("task"):
             # What this caller did not want to see of the history, others may.
             complete = not request.configuration.HasField("history_length")
-            beginning = Beginning(first.task, id_, whole=complete, history=complete)
+            beginning = Beginning(first.task, id_, whole=complete)
         else:
             new = not request.message.task_id
             task = await self._task_before(call, first)
             known = _empty(first) if task is None else task
-            beginning = Beginning(known, id_, first, whole=new or task is not None, history=new)
+            beginning = Beginning(known, id_, first, whole=new or task is not None)
             return self._kept(call, task_id, beginning, first, source, reply, task)
         return self._kept(call, task_id, beginning, first, source, reply)
 
@@ -232,7 +272,7 @@ class Sharing:
         at_once = not after and not self._older
         while at_once and (opening := self._opening.get(key)) is not None:
             await opening.wait()
-        stream = self._shelf.find(key)
+        stream = self._streams.find(key)
         if stream is not None:
             await self._accept(call, stream)
         joined = self._known(call, key, after)
@@ -249,21 +289,21 @@ class Sharing:
 
     def _known(self, call: Call[Any, Any], key: Key, after: str) -> _Opened | None:
         """A place in a stream that is kept, if it has what is asked for."""
-        stream = self._shelf.find(key)
+        stream = self._streams.find(key)
         if stream is not None:
-            place = stream.log.place(after) if after else None
-            if place is not None:
+            place = stream.buffer.place(after) if after else None
+            if place is not None and (stream.buffer.live or stream.buffer.ended or not stream.theirs):
                 return self._joined(call, stream, place, _Opened(id=after, resumed=True))
             wanted = not after or self._unknown_to_agent(after)
-            snapshot = stream.log.snapshot() if wanted and _joinable(stream) else None
+            snapshot = stream.buffer.snapshot() if wanted and _joinable(stream) else None
             if snapshot is not None:
-                id_ = stream.log.id(stream.log.last)
+                id_ = stream.buffer.id(stream.buffer.last)
                 if after:
                     mark_gap(snapshot, after, id_)
                 elif self._older:
                     synthesise(snapshot, SNAPSHOT)
                 opened = _Opened(hub.StreamResponse(task=snapshot), id_, gap=bool(after))
-                return self._joined(call, stream, stream.log.last, opened)
+                return self._joined(call, stream, stream.buffer.last, opened)
         return None
 
     async def _accept(self, call: Call[Any, Any], stream: Stream) -> None:
@@ -299,12 +339,12 @@ class Sharing:
         if task_id_of(first) != task_id or first.HasField("message"):
             return _Opened(first, id_, source, gap=event.gap)
         if after and not ours and id_ and id_ == _following(after) and not event.gap:
-            beginning = Beginning(None, id_, first, whole=False, history=False)
+            beginning = Beginning(None, id_, first, whole=False)
             return self._kept(call, task_id, beginning, first, source, reply)
         if not first.HasField("task"):
             task = await self._task_before(call, first)
             known = _empty(first) if task is None else task
-            beginning = Beginning(known, id_, first, whole=task is not None, history=False)
+            beginning = Beginning(known, id_, first, whole=task is not None)
             opened = self._kept(call, task_id, beginning, first, source, reply, task)
             opened.gap = bool(after)
             return opened
@@ -360,7 +400,7 @@ class Sharing:
 
     def _unknown_to_agent(self, id_: str) -> bool:
         """Whether the agent cannot go on after an id."""
-        return not self._resumes or self._shelf.ours(id_)
+        return not self._resumes or self._streams.ours(id_)
 
     def _kept(
         self,
@@ -374,18 +414,18 @@ class Sharing:
     ) -> _Opened:
         """A stream that others may join, if there is room for it. task: what comes before the first event, if made up."""
         key = self._whose(call), task_id
-        stream = self._shelf.keep(
+        stream = self._streams.keep(
             key, task_id, beginning, self._travelling(call.context), call.request.tenant
         )
         before = hub.StreamResponse(task=task) if task is not None else None
         if stream is None:
             return _Opened(first, beginning.id, source, task=before)
         # Agents may number from 0 on; then there is no id before the first.
-        before_id = stream.log.id(stream.log.base) if stream.log.base >= 0 else ""
+        before_id = stream.buffer.id(stream.buffer.base) if stream.buffer.base >= 0 else ""
         stream.extensions = reply.get(EXTENSIONS_PARAMETER, "")
-        reader = self._shelf.join(stream, stream.log.last)
-        stream.feed.start(source)
-        id_ = stream.log.id(stream.log.last)
+        reader = self._streams.join(stream, stream.buffer.last)
+        stream.reader.start(source)
+        id_ = stream.buffer.id(stream.buffer.last)
         return _Opened(first, id_, None, stream, reader, task=before, task_id=before_id)
 
     def _joined(self, call: Call[Any, Any], stream: Stream, place: int, opened: _Opened) -> _Opened:
@@ -394,7 +434,7 @@ class Sharing:
         confirmed = [one for one in stream.extensions.split(",") if one.strip() in declared]
         _answer(context, {EXTENSIONS_PARAMETER: ",".join(confirmed)} if confirmed else {})
         opened.stream = stream
-        opened.reader = self._shelf.join(stream, place)
+        opened.reader = self._streams.join(stream, place)
         return opened
 
     # ------------------------------------------------------------------ who calls, and with what
@@ -432,8 +472,8 @@ def _answer(context: CallContext, reply: dict[str, str]) -> None:
 
 def _joinable(stream: Stream) -> bool:
     """Whether a subscriber would see of this stream what the agent would show it."""
-    log = stream.log
-    return log.live and log.whole and not log.ended
+    buffer = stream.buffer
+    return buffer.live and buffer.whole and not buffer.ended
 
 
 def _following(id_: str) -> str:
@@ -462,10 +502,7 @@ def _unmarked(task: hub.Task) -> hub.Task:
         return task
     made = hub.Task()
     made.CopyFrom(task)
-    for mark in (RESUME_URI, SYNTHESISED):
-        made.metadata.fields.pop(mark, None)
-    if not made.metadata.fields:
-        made.ClearField("metadata")
+    unmark(made)
     return made
 
 

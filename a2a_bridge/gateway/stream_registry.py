@@ -1,10 +1,10 @@
-"""Where a gateway keeps its streams: by caller and task, within bounds. It decides nothing about what callers see.
+"""The streams of a gateway by caller and task, within bounds. It does not decide what callers see.
 
 Rules:
-1. One stream stands for a task. A newer one takes its place; the older lives as long as it has readers.
-2. A stream that nobody reads lingers, unless the agent can resume it or it is over; then its log stays as it is.
-3. Of what nobody reads, what was left longest ago goes first when there is too much. What is read is never thrown
-   away: it keeps less, and new streams are not kept at all.
+1. There is one current stream for a task. A newer one replaces it; the older one lives as long as it has readers.
+2. A stream without readers lingers, unless the agent can resume it or it is over; then its buffer stays as it is.
+3. Streams without readers are evicted in LRU order. A stream with readers is never evicted: it keeps fewer events, and
+   new streams are not kept at all.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from itertools import count
 
 from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.event import Event
 from a2a_bridge.core.messages import TERMINAL
-from a2a_bridge.core.resume import number_of
+from a2a_bridge.core.resume import is_gap, number_of
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects.marks import Finality
-from a2a_bridge.gateway.feed import Feed
-from a2a_bridge.gateway.replay import Log, Reader, ReplayOptions
+from a2a_bridge.gateway.replay_buffer import BufferReader, ReplayBuffer, ReplayOptions
+from a2a_bridge.gateway.stream_reader import StreamReader
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -34,38 +35,40 @@ _MOMENT = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """How a stream begins. task: what is known before its first event; None for nothing. id: the agent's, of that
-    event, or of the task if that came first; empty when it gives none. event: the first one, unless it was the task.
-    """
+    """How a stream begins."""
 
+    #: the task before the first event; None when it is not known
     task: hub.Task | None
+    #: the agent's id of the first event, or of the task if that came first; empty when it gives none
     id: str
+    #: the first event, unless it was the task
     event: hub.StreamResponse | None = None
+    #: whether `task` is the task as a subscriber would get it
     whole: bool = True
-    history: bool = True
 
 
 class Stream:
-    """A log and what feeds it. accepted: when the agent last accepted a request about this task from those whose it is,
-    seconds on the loop's clock. key: None once it stands for nothing. theirs: its ids are the agent's.
-    extensions: what the agent confirmed to the caller that began it.
-    """
+    """A replay buffer and the reader that fills it."""
 
-    __slots__ = ("accepted", "extensions", "feed", "key", "lingering", "log", "size", "theirs")
+    __slots__ = ("accepted", "buffer", "extensions", "key", "lingering", "reader", "size", "theirs")
 
-    def __init__(self, key: Key, log: Log, *, theirs: bool) -> None:
+    def __init__(self, key: Key, buffer: ReplayBuffer, *, theirs: bool) -> None:
+        #: None once it is not current any more
         self.key: Key | None = key
-        self.log = log
+        self.buffer = buffer
+        #: whether its ids are the agent's
         self.theirs = theirs
+        #: the extensions that the agent confirmed to the caller that began it
         self.extensions = ""
+        #: when the agent last accepted a request of these callers about this task, seconds on the loop's clock
         self.accepted = asyncio.get_running_loop().time()
-        self.feed: Feed
+        self.reader: StreamReader
         self.lingering: asyncio.TimerHandle | None = None
         self.size = 0
 
 
-class Shelf:
-    """The streams of one agent. resumes: whether it can go on after its ids. is_final: see `Feed`."""
+class StreamRegistry:
+    """The streams of one agent. resumes: whether it resumes after its ids. is_final: see `StreamReader`."""
 
     def __init__(
         self,
@@ -83,9 +86,9 @@ class Shelf:
         self._epoch = f"g{secrets.token_hex(5)}"
         self._serial = count(1)
         self._streams: dict[Key, Stream] = {}
-        #: all that are fed or stand for a task
+        #: all that are read or current
         self._all: set[Stream] = set()
-        #: those that nobody reads, the one left longest ago first
+        #: those without readers, in LRU order
         self._idle: OrderedDict[Stream, None] = OrderedDict()
         self._held = 0
         self._memory = memory
@@ -97,16 +100,16 @@ class Shelf:
 
     @property
     def held(self) -> int:
-        """Bytes that all of them take, roughly."""
+        """Bytes of all of them, roughly."""
         return self._held
 
     @property
     def idle(self) -> int:
-        """Bytes of those that nobody reads."""
+        """Bytes of those without readers."""
         return sum(stream.size for stream in self._idle)
 
     def give_up(self, wanted: int, /) -> None:
-        """Forgets streams that nobody reads, the one left longest ago first."""
+        """Evicts streams without readers, in LRU order, to free so many bytes."""
         until = self._held - wanted
         while self._idle and self._held > until:
             self._discard(next(iter(self._idle)))
@@ -116,9 +119,9 @@ class Shelf:
         return id_.startswith(self._epoch)
 
     def find(self, key: Key) -> Stream | None:
-        """The stream that stands for a task, if what it holds is of use."""
+        """The current stream of a task, if it can be used."""
         stream = self._streams.get(key)
-        if stream is not None and not stream.log.regular:
+        if stream is not None and not stream.buffer.regular:
             self._unkey(stream)
             return None
         return stream
@@ -126,7 +129,7 @@ class Shelf:
     def keep(
         self, key: Key, task_id: str, beginning: Beginning, context: CallContext, tenant: str
     ) -> Stream | None:
-        """A new stream, not fed yet; None when there is no room for one."""
+        """A new stream that is not read yet; None when there is no room for one."""
         while len(self._all) >= self._options.tasks:
             if not self._idle:
                 return None
@@ -138,33 +141,28 @@ class Shelf:
             epoch, number = f"{self._epoch}{next(self._serial):x}", 0
         elif beginning.event is not None:
             number -= 1
-        log = Log(
-            task_id,
-            beginning.task,
-            self._options,
-            epoch=epoch,
-            base=number,
-            whole=beginning.whole,
-            history=beginning.history,
+        buffer = ReplayBuffer(
+            task_id, beginning.task, self._options, epoch=epoch, base=number, whole=beginning.whole
         )
-        stream = Stream(key, log, theirs=theirs)
-        stream.feed = Feed(
+        stream = Stream(key, buffer, theirs=theirs)
+        stream.reader = StreamReader(
             self._service,
-            log,
+            buffer,
             context,
             tenant,
             self._options,
             resumes=self._resumes,
-            theirs=theirs,
-            heard=beginning.id,
+            direct=theirs,
+            last_id=beginning.id,
             is_final=self._is_final,
             on_growth=lambda: self._weigh(stream),
         )
         if beginning.event is not None:
-            log.append(beginning.event)
+            buffer.append(Event(beginning.event, buffer.next_id(), is_gap(beginning.event)))
         before = self._streams.get(key)
         if before is not None:
-            if before.log.live and before.log.whole and not log.whole and before.log.regular:
+            old = before.buffer
+            if old.live and old.whole and not buffer.whole and old.regular:
                 stream.key = None
             else:
                 self._unkey(before)
@@ -174,42 +172,42 @@ class Shelf:
         self._weigh(stream)
         return stream
 
-    def join(self, stream: Stream, place: int) -> Reader:
+    def join(self, stream: Stream, place: int) -> BufferReader:
         """A reader of what follows a number."""
         if stream.lingering is not None:
             stream.lingering.cancel()
             stream.lingering = None
         self._idle.pop(stream, None)
-        return stream.log.reader(place)
+        return stream.buffer.reader(place)
 
-    def leave(self, stream: Stream, reader: Reader) -> None:
-        """A reader has gone. Whoever was the last may end the stream."""
-        log = stream.log
-        log.leave(reader)
+    def leave(self, stream: Stream, reader: BufferReader) -> None:
+        """A reader has gone. The last one may end the stream."""
+        buffer = stream.buffer
+        buffer.leave(reader)
         self._weigh(stream)
-        if log.readers or stream not in self._all:
+        if buffer.readers or stream not in self._all:
             return
-        if stream.key is None or not log.regular or stream.theirs:
-            # The agent has all of it, or it is of no use.
+        if stream.key is None or not buffer.regular or stream.theirs:
+            # The agent has all events, or the buffer cannot be used.
             self._discard(stream)
             return
         self._idle[stream] = None
-        if not log.live:
+        if not buffer.live:
             return
-        if log.ended or stream.feed.heard or not self._options.linger:
+        if buffer.ended or stream.reader.last_id or not self._options.linger:
             self._hang_up(stream)
         else:
             loop = asyncio.get_running_loop()
             stream.lingering = loop.call_later(self._options.linger, self._hang_up, stream)
 
     def over(self, task: hub.Task) -> None:
-        """Has the streams of a task that is over end with its status, unless the agent ends them in the meantime."""
+        """Ends the streams of a task that is over with its status, unless the agent ends them in the meantime."""
         if task.status.state not in TERMINAL:
             return
         later = asyncio.get_running_loop().call_later
         for stream in self._all:
             # Ids of the agent's are for its events alone; agents that give any end their streams.
-            if stream.log.task_id == task.id and stream.log.live and not stream.theirs:
+            if stream.buffer.task_id == task.id and stream.buffer.live and not stream.theirs:
                 later(_MOMENT, self._conclude, stream, task)
 
     async def aclose(self) -> None:
@@ -222,14 +220,14 @@ class Shelf:
     # ------------------------------------------------------------------ bounds
 
     def _weigh(self, stream: Stream) -> None:
-        self._resize(stream, stream.log.size)
+        self._resize(stream, stream.buffer.size)
         if self._held <= self._options.total or stream not in self._all:
             return
         while self._held > self._options.total and self._idle:
             self._discard(next(iter(self._idle)))
         if self._held > self._options.total and stream in self._all:
-            stream.log.shrink()
-            self._resize(stream, stream.log.size)
+            stream.buffer.shrink()
+            self._resize(stream, stream.buffer.size)
 
     def _resize(self, stream: Stream, size: int) -> None:
         change, stream.size = size - stream.size, size
@@ -237,12 +235,12 @@ class Shelf:
         self._memory.add(change)
 
     def _unkey(self, stream: Stream) -> None:
-        """It stands for its task no longer."""
+        """It is not the current stream of its task any more."""
         if stream.key is not None:
             if self._streams.get(stream.key) is stream:
                 del self._streams[stream.key]
             stream.key = None
-        if not stream.log.readers:
+        if not stream.buffer.readers:
             self._discard(stream)
 
     def _discard(self, stream: Stream) -> None:
@@ -255,20 +253,20 @@ class Shelf:
         self._hang_up(stream)
 
     def _conclude(self, stream: Stream, task: hub.Task) -> None:
-        log = stream.log
-        if not log.live or log.ended:
+        buffer = stream.buffer
+        if not buffer.live or buffer.ended:
             return
         update = hub.TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=task.status)
-        log.append(hub.StreamResponse(status_update=update))
+        buffer.append(Event(hub.StreamResponse(status_update=update), buffer.next_id()))
         self._weigh(stream)
-        log.stop()
+        buffer.stop()
         self._hang_up(stream)
 
     def _hang_up(self, stream: Stream) -> None:
         if stream.lingering is not None:
             stream.lingering.cancel()
             stream.lingering = None
-        going = stream.feed.cancel()
+        going = stream.reader.cancel()
         if going is not None:
             self._hanging_up.add(going)
             going.add_done_callback(self._hanging_up.discard)

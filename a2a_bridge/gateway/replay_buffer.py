@@ -1,12 +1,12 @@
-"""A bounded log of what an agent's stream brought, with readers at their own places. It calls nobody.
+"""A bounded buffer of the events of an agent's stream, with readers at their own positions. It calls no agent.
 
 Rules:
-1. An event is stored once, whoever reads it. It is shared and never changed.
-2. What no longer fits is added to the task as it was before the log begins, so that log and task together always
-   tell the whole. A task that grows beyond its bound is forgotten; the log stays.
-3. The fastest reader sets the pace: a log with readers takes no more than a window beyond it. A reader that others
-   leave behind by more than the log holds is dropped with an error and may subscribe again.
-4. Ids are the agent's own where it gives any, so that they mean the same through any gateway; else ours.
+1. An event is stored once for all readers. It is shared and never changed.
+2. Events that no longer fit are folded into the task as it was before the buffer begins, so that buffer and task together
+   are complete. A task that grows beyond its bound is dropped; the buffer stays.
+3. The fastest reader sets the pace: a buffer with readers takes no more than a window beyond it. A reader that is behind
+   by more than the buffer holds is dropped with an error and may subscribe again.
+4. Ids are the agent's own where it resumes after them, so that they mean the same through any gateway; else ours.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import asyncio
 from dataclasses import dataclass
 
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Event
 from a2a_bridge.core.lifecycle import IllegalTransition, advance
 from a2a_bridge.core.messages import TERMINAL
-from a2a_bridge.core.resume import event_id, number_of
+from a2a_bridge.core.resume import RESUME_URI, event_id, number_of
+from a2a_bridge.dialects.marks import SYNTHESISED
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: what an event takes in memory beside its content, roughly
@@ -30,38 +32,41 @@ _LOOK = 16 * _OVERHEAD
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """How much a gateway keeps of streams, and how long. Sizes in bytes, times in seconds.
+    """How much a gateway keeps of streams, and for how long. Sizes in bytes, times in seconds."""
 
-    tasks: streams that are kept, 0 for none at all: then nothing is shared or resumed. events, size: of one stream,
-    that readers can go back. task_size: largest task of which the gateway keeps a copy. total: of all together.
-    window, window_size: how far the agent may be ahead of the fastest reader.
-    linger: how long a stream of an agent that cannot resume goes on without readers.
-    revalidate: how long it counts that the agent accepted a caller's request; then the agent is asked again before that
-    caller joins a stream or gets a replay. 0 asks each time.
-    attempts, pause, longest_pause: how often a broken stream is taken up again, how long it waits before the second
-    attempt, doubled before each further one, and at most.
-    """
-
+    #: streams that are kept; 0 for none: then nothing is shared or resumed
     tasks: int = 1000
+    #: events of one stream that are kept for readers that resume
     events: int = 1024
+    #: bytes of these events
     size: int = 1 << 20
+    #: largest task of which a copy is kept
     task_size: int = 4 << 20
+    #: bytes of all streams together
     total: int = 64 << 20
+    #: events by which the agent may be ahead of the fastest reader
     window: int = 64
+    #: bytes by which the agent may be ahead of the fastest reader
     window_size: int = 256 << 10
+    #: how long a stream of an agent that cannot resume goes on without readers
     linger: float = 30.0
+    #: how long an accepted request of a caller counts; after that the agent is asked again before the caller joins a
+    #: stream or gets a replay. 0 asks each time
     revalidate: float = 60.0
+    #: attempts in a row to subscribe again after a break
     attempts: int = 8
+    #: pause before the second attempt, doubled before each further one
     pause: float = 0.1
+    #: longest pause between attempts
     longest_pause: float = 5.0
 
 
-class Log:
+class ReplayBuffer:
     """The events of one task that came by one stream, numbered from `base` + 1.
 
-    epoch: of the ids; empty for numbers alone. task: as of `base`; None when nobody knows. whole: whether it is what
-    a subscriber would be shown. history: whether its history is complete. ended: the task has ended and all is here.
-    rested: the agent closed the stream. live: somebody feeds the log. regular: all events are of this task.
+    epoch: prefix of the ids; empty for numbers alone. task: as of `base`; None when it is not known. whole: whether it is
+    the task as a subscriber would get it. live: the stream is read. rested: the agent closed the stream. regular: all
+    events are of this task. crowded: enough came since `full` was checked.
     """
 
     __slots__ = (
@@ -74,10 +79,11 @@ class Log:
         "_start",
         "_unlooked",
         "base",
+        "crowded",
         "epoch",
         "events",
-        "history",
         "live",
+        "prefix",
         "readers",
         "regular",
         "rested",
@@ -97,21 +103,21 @@ class Log:
         epoch: str,
         base: int = 0,
         whole: bool = True,
-        history: bool = True,
     ) -> None:
         self.task_id = task_id
         self.task = task
         self.task_size = 0 if task is None else task.ByteSize()
         self.epoch = epoch
+        self.prefix = f"{epoch}-" if epoch else ""
         self.base = base
         self.whole = whole and task is not None
-        self.history = history
         self.state = hub.TASK_STATE_UNSPECIFIED if task is None else task.status.state
         self.live = False
         self.rested = False
         self.regular = True
-        self.events: list[hub.StreamResponse] = []
-        self.readers: set[Reader] = set()
+        self.crowded = False
+        self.events: list[Event] = []
+        self.readers: set[BufferReader] = set()
         self._options = options
         #: the task is a reader's event until it has to change
         self._owned = False
@@ -144,6 +150,15 @@ class Log:
         """The id of an event, or of a snapshot that holds all up to it."""
         return event_id(number, self.epoch)
 
+    def next_id(self) -> str:
+        """The id of the event that comes next."""
+        return f"{self.prefix}{self.base + len(self.events) + 1}"
+
+    def last_id(self) -> str:
+        """The id of the newest event; empty where there is none before the first."""
+        last = self.base + len(self.events)
+        return f"{self.prefix}{last}" if last >= 0 else ""
+
     def place(self, id_: str) -> int | None:
         """The number behind an id if what follows it is here; None else."""
         number = number_of(id_, self.epoch)
@@ -157,7 +172,7 @@ class Log:
         task.CopyFrom(self.task)
         try:
             for event in self.events:
-                _add(task, event)
+                _fold(task, event)
         except IllegalTransition:
             self._forget_task()
             return None
@@ -165,33 +180,36 @@ class Log:
 
     # ------------------------------------------------------------------ the side that feeds it
 
-    def append(self, event: hub.StreamResponse) -> bool:
-        """Adds the next event and wakes who waits for it. Whether it is time to look how large, or how full, it is."""
-        which = event.WhichOneof("payload")
+    def append(self, event: Event) -> bool:
+        """Adds the next event and wakes the readers that wait for it. Whether it is time to check sizes."""
+        message = event.message
+        which = message.WhichOneof("payload")
         if which == "artifact_update":
-            task_id = event.artifact_update.task_id
+            task_id = message.artifact_update.task_id
         elif which == "status_update":
-            update = event.status_update
+            update = message.status_update
             task_id = update.task_id
             self.state = update.status.state
         elif which == "task":
-            task_id = event.task.id
-            self.state = event.task.status.state
+            task_id = message.task.id
+            self.state = message.task.status.state
         else:
             task_id = ""
         if task_id != self.task_id:
             self.regular = False
             self._forget_task()
         self.events.append(event)
-        size = event.ByteSize() + _OVERHEAD
+        size = message.ByteSize() + _OVERHEAD
         self._end += size
         self._ends.append(self._end)
         self._unlooked += size
         if self._sleepers:
             self.wake()
         if self._unlooked < _LOOK:
+            self.crowded = False
             return False
         self._unlooked = 0
+        self.crowded = True
         if len(self.events) > self._options.events or self._end - self._start > self._options.size:
             self._trim()
         return True
@@ -209,13 +227,13 @@ class Log:
         return ahead >= self._options.window or self._end - before > self._options.window_size
 
     async def room(self) -> None:
-        """Returns when the log is not full."""
+        """Returns when the buffer is not full."""
         while self.full:
             self._moved = asyncio.get_running_loop().create_future()
             await self._moved
 
     def stop(self, error: A2AError | None = None) -> None:
-        """Nobody feeds it any more. Its readers end, or get the error, once they have read it."""
+        """Ends the stream. Readers end, or get the error, after the last event."""
         self.live = False
         self.rested = error is None
         for reader in self.readers:
@@ -236,16 +254,17 @@ class Log:
 
     # ------------------------------------------------------------------ the side that reads it
 
-    def reader(self, position: int) -> Reader:
+    def reader(self, position: int) -> BufferReader:
         """A reader of what follows a number."""
-        reader = Reader(self, position)
+        reader = BufferReader(self, position)
         self.readers.add(reader)
         return reader
 
-    def leave(self, reader: Reader) -> None:
-        """A reader has gone."""
+    def leave(self, reader: BufferReader) -> None:
+        """A reader has gone. Another one may have to read the agent's stream now."""
         self.readers.discard(reader)
         self.moved()
+        self.wake()
 
     def moved(self) -> None:
         """A reader has read on, or gone."""
@@ -297,7 +316,7 @@ class Log:
                 self._owned = True
             try:
                 for event in self.events[:count]:
-                    _add(self.task, event)
+                    _fold(self.task, event)
             except IllegalTransition:
                 self._forget_task()
             else:
@@ -318,44 +337,51 @@ class Log:
         self.whole = False
 
 
-class Reader:
-    """One place in a log. position: the number of the event read last. error: what to end with."""
+class BufferReader:
+    """One position in a buffer. position: the number of the event read last. error: what to end with."""
 
-    __slots__ = ("error", "log", "position")
+    __slots__ = ("buffer", "error", "position")
 
-    def __init__(self, log: Log, position: int) -> None:
-        self.log = log
+    def __init__(self, buffer: ReplayBuffer, position: int) -> None:
+        self.buffer = buffer
         self.position = position
         self.error: A2AError | None = None
 
-    async def take(self) -> list[hub.StreamResponse]:
-        """The next events; none when all were read and nobody feeds the log. Whoever reads moves `position` on.
+    def ready(self) -> list[Event]:
+        """The next events, as far as they are here. The reader moves `position` on.
 
-        Raises A2AError when the stream ended with an error, or this reader was left behind.
+        Raises UNAVAILABLE when the reader is too far behind, and the error of the stream after the last event.
         """
-        log = self.log
-        log.moved()
-        while True:
-            start = self.position - log.base
-            if start < 0:
-                text = "the events of the task were read too slowly; subscribe again"
-                raise A2AError(Reason.UNAVAILABLE, text, retry_after=0.0)
-            batch = log.events[start : start + _BATCH]
-            if batch:
-                return batch
-            if self.error is not None:
-                raise self.error
-            if not log.live:
-                return []
-            await log.news()
+        buffer = self.buffer
+        buffer.moved()
+        start = self.position - buffer.base
+        if start < 0:
+            text = "the events of the task were read too slowly; subscribe again"
+            raise A2AError(Reason.UNAVAILABLE, text, retry_after=0.0)
+        batch = buffer.events[start : start + _BATCH]
+        if not batch and self.error is not None:
+            raise self.error
+        return batch
 
 
-def _add(task: hub.Task, event: hub.StreamResponse) -> None:
+def unmark(task: hub.Task) -> None:
+    """Removes the marks of a snapshot, which are for the readers of one event only, in place."""
+    if not task.HasField("metadata"):
+        return
+    for mark in (RESUME_URI, SYNTHESISED):
+        task.metadata.fields.pop(mark, None)
+    if not task.metadata.fields:
+        task.ClearField("metadata")
+
+
+def _fold(task: hub.Task, event: Event) -> None:
     """Applies an event to a task in place. Raises IllegalTransition."""
-    which = event.WhichOneof("payload")
+    message = event.message
+    which = message.WhichOneof("payload")
     if which == "task":
-        task.CopyFrom(event.task)
+        task.CopyFrom(message.task)
+        unmark(task)
     elif which == "status_update":
-        advance(task, event.status_update)
+        advance(task, message.status_update)
     elif which == "artifact_update":
-        advance(task, event.artifact_update)
+        advance(task, message.artifact_update)

@@ -25,10 +25,10 @@ from a2a_bridge.push.ports import Outbox, Registered
 
 #: whose all this is in the store; no caller can have it, because no principal is called so
 _SCOPE = Scope("", "a2a-bridge relay")
-_SHELF = "a2a-bridge relay "
+_GROUP = "a2a-bridge relay "
 _SECRET = "a2a-bridge relay secret"  # noqa: S105  where it lies
 #: letters of an address that name its shelf: 256 shelves
-_SHELF_LETTERS = 2
+_GROUP_LETTERS = 2
 
 
 class Configs(Protocol):
@@ -52,7 +52,7 @@ class Kept:
     config: hub.TaskPushNotificationConfig
 
 
-class Depot:
+class RelayStore:
     """The relay's part of a store. `open` comes first."""
 
     def __init__(self, configs: Configs, outbox: Outbox) -> None:
@@ -127,4 +127,4 @@ class Depot:
 
 
 def _shelf(address: str) -> str:
-    return _SHELF + address[:_SHELF_LETTERS]
+    return _GROUP + address[:_GROUP_LETTERS]

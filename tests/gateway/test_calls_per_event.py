@@ -1,0 +1,30 @@
+"""What one event of a stream costs in calls and resumptions. The limits are a little above the numbers of today."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.calls_per_event import Count, engine, gateway
+from tests.patience import PATIENCE
+
+
+def check(count: Count, calls: int, resumptions: int) -> None:
+    # Below these the counter itself would be broken.
+    assert 5 < count.calls <= calls
+    assert 2 < count.resumptions <= resumptions
+
+
+@pytest.mark.parametrize(
+    ("version", "resumes", "calls", "resumptions"),
+    [("1.0", True, 23, 12), ("0.3", True, 27, 14), ("0.3", False, 33, 17)],
+)
+async def test_through_a_gateway(version: str, resumes: bool, calls: int, resumptions: int) -> None:
+    async with asyncio.timeout(PATIENCE):
+        check(await gateway(version, resumes=resumes), calls, resumptions)
+
+
+async def test_on_an_engine() -> None:
+    async with asyncio.timeout(PATIENCE):
+        check(await engine("memory://"), 42, 9)
