@@ -1,4 +1,6 @@
-"""Agent cards: building, resolving and choosing from them. Pure but for the Fetch that is handed in."""
+"""Agent cards: building, fetching and selecting an interface. Pure except for the Fetch that the caller
+passes in.
+"""
 
 from a2a_bridge.cards.build import Advertisement, GrpcUrls, Mounted, interface
 from a2a_bridge.cards.resolve import Resolver, resolve

@@ -1,22 +1,23 @@
-"""The card an agent shows: what it declared, with the interfaces that are really mounted. Not the fetching.
+"""The card that a server publishes: the declared card with the interfaces that are mounted. It fetches
+nothing.
 
 Rules:
 1. The interfaces of the card are exactly the mounted ones, in their order.
-2. URLs come from the public URL if there is one, else from what the caller itself used to reach us.
+2. URLs are made from the public URL if there is one, else from the URL of the request.
 3. gRPC interfaces are written as `host:port` (spec 5.8), all others as URLs, and those of HTTP+JSON without a
-   trailing slash, because clients append `/message:send`. In the members of 0.x a gRPC interface stands twice: as the
-   URL that 0.3 requires, then as the `host:port` that the SDKs pass to gRPC; of two entries for one transport they
-   take the last. `GrpcUrls` is for readers that want another form.
-4. With an interface of 0.x the document has the members of 0.x too (see `dual`), and stands where 0.2 looks for it
-   as well. `url` is the first interface of the newest 0.x version; `additionalInterfaces` lists those of 0.x, that
-   one again too (A2A 0.3, 5.6.2), for each transport those of the newest 0.x version that has it, each place once.
-   With interfaces of 1.0 alone it is a card of 1.0 and nothing else.
-5. Some readers refuse a whole card for one interface. So the card can be asked for with some bindings only
-   (`?bindings=JSONRPC,HTTP+JSON`), and bindings can be left out of it for everybody while they are served.
-6. The document for all versions is not valid under the schema of one. A reader that names a version, by `?version=1.0`
-   or by the header A2A-Version, gets the card of that version alone, with the interfaces of that version. A version
-   that is not served is refused in a query, and means nothing in a header, which clients send with all they ask for.
-   `versions` makes the document one for these versions only, for everybody.
+   trailing slash, because clients append `/message:send`. In the members of 0.x a gRPC interface stands
+   twice: as the URL that 0.3 requires, then as the `host:port` that the SDKs pass to gRPC; of two entries for
+   one transport they use the last. `GrpcUrls` selects other forms.
+4. With an interface of 0.x the document has the members of 0.x too (see `dual`), and is also served at the
+   path of 0.2. `url` is the first interface of the newest 0.x version. `additionalInterfaces` lists the
+   interfaces of 0.x, including that one (A2A 0.3, 5.6.2): per transport those of the newest 0.x version,
+   without duplicates. With interfaces of 1.0 only it is a card of 1.0.
+5. Some readers refuse a whole card because of one interface. So a reader can select bindings
+   (`?bindings=JSONRPC,HTTP+JSON`), and an operator can leave bindings out of the card while they are served.
+6. The document for all versions is not valid under the schema of one. A reader that names a version, by
+   `?version=1.0` or by the header A2A-Version, gets the card of that version with the interfaces of that
+   version. A version that is not served is refused in a query and ignored in a header, because clients send
+   the header with every request. `versions` limits the document to these versions for all readers.
 """
 
 from __future__ import annotations
@@ -40,40 +41,44 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  compared with, never listened on
 
-#: base URLs a card is remembered for; callers choose the Host header, so this must be bounded
+#: documents in the cache, at most; callers choose the Host header, so the cache is bounded
 _REMEMBERED = 64
 
 
-#: whom a document is for
+#: the readers that a document is for
 WHOLE, FOR_0_2 = "all", "0.2"
 
-#: how gRPC interfaces are written in the members of 0.x: as URL and as `host:port`, as `host:port` only, or as URL
-#: only; `http` writes URLs in the members of 1.0 too, for readers that want all interfaces to be URLs
+#: how gRPC interfaces are written in the members of 0.x: as URL and as `host:port`, as `host:port` only, or
+#: as URL only; `http` writes URLs in the members of 1.0 too, for readers that want all interfaces to be URLs
 GrpcUrls = Literal["both-in-0.x", "bare", "http-in-0.x", "http"]
 
 
 def interface(binding: str, url: str = "", *, version: str = "1.0", tenant: str = "") -> hub.AgentInterface:
     """An AgentInterface declaration (spec 4.4.6).
 
-    binding: "JSONRPC", "HTTP+JSON", "GRPC" or another transport's name. version: of the protocol, such as "0.3". url: where to listen and under
-    which path, such as `http://127.0.0.1:8080/a2a` or `127.0.0.1:50051`; empty takes the server's default
-    address and the root path; a path alone (`/a2a`) takes the default address.
+    binding: "JSONRPC", "HTTP+JSON", "GRPC" or another transport's name. version: of the protocol, such as
+    "0.3". url: address and path to listen on, such as `http://127.0.0.1:8080/a2a` or `127.0.0.1:50051`. Empty means
+    the server's default address and the root path; a path alone (`/a2a`) means the default address.
     """
     return hub.AgentInterface(url=url, protocol_binding=binding, protocol_version=version, tenant=tenant)
 
 
 @dataclass(frozen=True, slots=True)
 class Mounted:
-    """An interface that is being served: the declaration, where it listens, and under which path."""
+    """An interface that is served."""
 
+    #: as it was declared
     interface: hub.AgentInterface
+    #: the kind of listener: "http", "grpc" or that of another transport
     family: str
+    #: of the listener
     address: ListenAddress
+    #: under which the listener serves it
     path: str = ""
 
     @property
     def version(self) -> str:
-        """The declared protocol version, as the dialect that serves it is called."""
+        """The declared protocol version, by the name of the dialect that serves it."""
         dialect = self.dialect
         if dialect is not None:
             return dialect.version
@@ -81,12 +86,12 @@ class Mounted:
 
     @property
     def dialect(self) -> Dialect | None:
-        """The dialect that is served; None for a version nobody here knows."""
+        """The dialect of the declared version; None for an unknown version."""
         return by_version(self.interface.protocol_version)
 
 
 class _Wanted(NamedTuple):
-    """What a reader wants of a card."""
+    """The bindings and the version that a reader selects."""
 
     #: the only bindings to list, as `bindings.module_name` spells them; empty for all
     bindings: frozenset[str] = frozenset()
@@ -98,15 +103,16 @@ _ALL = _Wanted()
 
 
 class Advertisement:
-    """The card as callers see it: a function of the base URL they used.
+    """The card that callers get, which depends on the base URL of their request.
 
-    card: everything but the interfaces. mounted: what is served. card_address: the listener that serves
-    the card itself. public_url: base URL of the HTTP interfaces as the outside sees it, without the mount
-    path. public_grpc: `host:port` of the gRPC interfaces as the outside sees them, or a URL; `https://` and port 443 mean
-    TLS. secure: whether our own
-    HTTP listeners speak TLS. grpc_urls: see `GrpcUrls`. grpc_secure: whether those have https in them.
-    bindings, versions: those that the card lists; empty for all that are mounted. carries: whether the card is of an agent elsewhere, so that what only an older version says travels on with it
-    to bridges further on; who is hosted here never sees nor shows that.
+    card: all members except the interfaces. mounted: the interfaces. card_address: the listener that serves
+    the card.
+    public_url: public base URL of the HTTP interfaces, without the mount path. public_grpc: public
+    `host:port` or URL of the gRPC interfaces; `https://` and port 443 mean TLS. secure: whether the HTTP
+    listeners of this process use TLS. grpc_urls: see `GrpcUrls`. grpc_secure: whether gRPC URLs have the
+    scheme https. bindings, versions: those that the card lists; empty for all that are mounted. carries:
+    whether the card is that of a remote agent: then content that only an older version has stays in it for
+    further bridges. Agents of this process never have any.
     """
 
     def __init__(
@@ -141,13 +147,13 @@ class Advertisement:
         self._documents: dict[tuple[str, str, _Wanted], bytes] = {}
 
     def settle(self, mounted: Sequence[Mounted], card_address: ListenAddress | None) -> None:
-        """Puts in the addresses that the system gave, once the listeners are open."""
+        """Set the addresses that the system assigned when the listeners were opened."""
         self.mounted = tuple(mounted)
         self._card_address = card_address
         self._documents.clear()
 
     def card(self, base_url: str = "") -> hub.AgentCard:
-        """The card for a caller who reached the card's listener by `base_url` (scheme, host, mount prefix)."""
+        """The card for a request to `base_url` (scheme, host, mount prefix)."""
         return self._made(base_url, _ALL)
 
     def _made(self, base_url: str, wanted: _Wanted) -> hub.AgentCard:
@@ -158,11 +164,11 @@ class Advertisement:
         return made
 
     def document(self, base_url: str) -> bytes:
-        """The card as JSON. Cards whose interfaces are all 1.0 hold no member of another version."""
+        """The card as JSON. With interfaces of 1.0 only it has no members of other versions."""
         return self._remembered(base_url, WHOLE)
 
     def document_for_0_2(self, base_url: str) -> bytes:
-        """The document where 0.2 looks for it: the same, but for what its readers refuse a card for."""
+        """The document at the path of 0.2: without schemes for which readers of 0.2 refuse a card."""
         return self._remembered(base_url, FOR_0_2)
 
     def at(self, path: str) -> Document:
@@ -181,9 +187,9 @@ class Advertisement:
         return document
 
     def _asked_for(self, query: str, declared: str) -> _Wanted:
-        """What a query and the version of a request name. Raises INVALID_PARAMS when the card has none of it."""
+        """The selection of a query and a version header. Raises INVALID_PARAMS if the card has none of it."""
         given = parse_qsl(query)
-        # A plus sign in a query is a space, and people will write one.
+        # A plus sign in a query is a space: HTTP+JSON arrives as "HTTP JSON".
         texts = [value for name, value in given if name == "bindings"]
         bindings = {module_name(one) for text in texts for one in text.split(",") if one.strip()}
         all_listed = self._listed()
@@ -202,7 +208,7 @@ class Advertisement:
         return _Wanted(frozenset(bindings & listed.keys()), version if version in versions else "")
 
     def _listed(self, wanted: _Wanted = _ALL) -> list[Mounted]:
-        """What the card lists, and a reader wants."""
+        """The interfaces that the card lists for a selection."""
         return [
             one
             for one in self.mounted
@@ -214,7 +220,9 @@ class Advertisement:
         ]
 
     def paths(self) -> tuple[str, ...]:
-        """The well-known paths of the declared versions; with one of 0.x those of all of them."""
+        """The well-known paths of the declared versions; with an interface of 0.x the paths of 1.0 and 0.2
+        too.
+        """
         dialects = [one.dialect for one in self.mounted]
         found = [path for dialect in dialects if dialect is not None for path in dialect.card.paths]
         if self._old():
@@ -235,7 +243,7 @@ class Advertisement:
         old = self._old(wanted)
         if wanted.version and old:
             tree = old[0].card.encode(without_residue(self._shown(base_url, wanted)))
-            # A member of 1.0, where 0.x cards say what theirs cannot, such as two entries for one interface.
+            # A member of 1.0 that holds interfaces which the members of 0.x cannot express.
             tree.pop("supportedInterfaces", None)
             return tree
         card = self._made(base_url, wanted)
@@ -246,12 +254,12 @@ class Advertisement:
         return dual(card, self._shown(base_url, wanted), old)
 
     def _old(self, wanted: _Wanted = _ALL) -> list[Dialect]:
-        """The dialects of 0.x that are declared, newest first."""
+        """The declared dialects of 0.x, newest first."""
         declared = [one.dialect for one in self._listed(wanted) if is_old(one.interface)]
         return [dialect for dialect in KNOWN if dialect in declared]
 
     def _shown(self, base_url: str, wanted: _Wanted) -> hub.AgentCard:
-        """The card with the interfaces that its 0.x members are to name, the main one first."""
+        """The card with the interfaces for its members of 0.x, the main one first."""
         made = hub.AgentCard()
         made.CopyFrom(self._card)
         del made.supported_interfaces[:]
@@ -259,7 +267,7 @@ class Advertisement:
         main = main_interface(listed)
         if main is not None:
             for one in listed:
-                one.protocol_version = main.protocol_version  # which is what the card says of them all
+                one.protocol_version = main.protocol_version  # a card of 0.x has one version for all
             made.supported_interfaces.append(main)
             for one in listed:
                 made.supported_interfaces.append(one)
@@ -283,7 +291,7 @@ class Advertisement:
 
     def _url(self, one: Mounted, base_url: str) -> str:
         if one.family != "http":
-            # gRPC addresses have no scheme in a card; what another transport's have is its own affair.
+            # gRPC addresses have no scheme in a card; other transports keep the scheme that was declared.
             scheme, separator, _ = one.interface.url.partition("://")
             if one.family == "grpc" or not separator:
                 return self._authority(one, base_url)
@@ -307,9 +315,9 @@ class Advertisement:
 
 
 def _newest_of(text: str) -> str:
-    """The version that a reader names, as its dialect is called; empty for none and for one that is not known.
+    """The newest known version in a list that is separated by commas; empty if there is none.
 
-    A header that came several times is joined by commas; the newest known counts.
+    A header that was sent several times is such a list.
     """
     named = {by_version(one.strip()) for one in text.split(",")}
     return next((dialect.version for dialect in KNOWN if dialect in named), "")

@@ -1,16 +1,17 @@
-"""One document for readers of 1.0 and of older versions. What is listed in it is decided in `build`.
+"""One document for readers of 1.0 and of older versions. `build` decides which interfaces it lists.
 
 Rules:
-1. The members of 1.0 are written first. Each older version adds its own, newest first: `url`, `protocolVersion`,
-   `preferredTransport`, `additionalInterfaces`, `security`, `supportsAuthenticatedExtendedCard`.
-2. Where both have a member of one name, both spellings stand in it: a security scheme has the member that says what
-   it is in 1.0 and beside it the `type` and the members of 0.x. Objects are merged member by member, lists of equal
-   length item by item; what is there already stays.
-3. All the readers known to us ignore members that they do not know. The document says the same to a reader of 1.0 as
-   without its older members; whatever would change that is left out.
-4. Signatures stay as they were given. They cover what was signed, which this document is not.
-5. Readers of 0.2 refuse a whole card with a scheme of a type that came later, mutual TLS. Where they look, such
-   schemes are left out: the other schemes of a requirement remain, and the handshake says the rest.
+1. The members of 1.0 are written first. Each older version adds its own, newest first: `url`,
+   `protocolVersion`, `preferredTransport`, `additionalInterfaces`, `security`,
+   `supportsAuthenticatedExtendedCard`.
+2. A member that both versions have holds both forms: a security scheme has the member of 1.0 for its type,
+   and beside it the `type` and the members of 0.x. Objects are merged member by member, lists of equal length
+   item by item; values that are there already stay.
+3. All known readers ignore unknown members. The older members do not change the meaning for a reader of 1.0;
+   those that would are left out.
+4. Signatures stay unchanged. They cover the document that was signed, which is not this one.
+5. Readers of 0.2 refuse a whole card with a scheme of a later type, mutual TLS. At their path such schemes
+   are left out: the other schemes of a requirement remain, and the TLS handshake enforces the rest.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.dialects.v0_3.card import without_residue
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: the type of 0.3 that 0.2 does not know
+#: the type of scheme that 0.3 added
 _LATER = "mutualTLS"
 
 
 def dual(card: hub.AgentCard, shown: hub.AgentCard, dialects: Iterable[Dialect]) -> JsonObject:
-    """The card as 1.0 and the older `dialects` spell it. `shown`: with the interfaces that those may see."""
+    """The card in 1.0 and in the older `dialects`. shown: the card with the interfaces for the older ones."""
     document = V1_0.card.encode(expressible(without_residue(card)))
     document.setdefault("capabilities", {})  # required by all of them
     said = _said(document)
@@ -45,7 +46,7 @@ def dual(card: hub.AgentCard, shown: hub.AgentCard, dialects: Iterable[Dialect])
 
 
 def without_mutual_tls(document: JsonObject) -> JsonObject:
-    """The document for readers that refuse it for a scheme of mutual TLS: itself if there is none."""
+    """The document without schemes of mutual TLS: the same object if there is none."""
     schemes = document.get("securitySchemes", {})
     unknown = {name for name, scheme in schemes.items() if scheme.get("type") == _LATER}
     if not unknown:
@@ -57,7 +58,7 @@ def without_mutual_tls(document: JsonObject) -> JsonObject:
 
 
 def _unrequired(tree: JsonObject, names: Collection[str]) -> JsonObject:
-    """The card or skill, with requirements that do not name these schemes."""
+    """The card or skill, with these schemes removed from its requirements."""
 
     def others(schemes: JsonObject) -> JsonObject:
         return {name: scopes for name, scopes in schemes.items() if name not in names}

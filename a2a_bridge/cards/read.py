@@ -1,13 +1,14 @@
-"""Reads the card of an agent whose version is not known yet. It fetches nothing.
+"""Reads a card whose version is not known yet. It fetches nothing.
 
 Rules:
-1. What a card says decides who reads it, never who happens to be able to: `supportedInterfaces` makes it a card of
-   1.0, `protocolVersion` one of that version. A card with neither is of the version that claims it, else of 0.2.
-2. A card of several versions is one of 1.0. What its 1.0 members leave open is taken from the others: schemes that
-   have a `type` only, `security`, interfaces that `supportedInterfaces` does not list.
-3. An interface of `supportedInterfaces` without a version is of the card's own `protocolVersion`, else of 1.0. In a
-   card that has the members of 0.x too, `protocolVersion` is one of those and says nothing about the list of 1.0.
-4. A card without interfaces is of no use to anybody.
+1. The members of a card decide its version, not the readers that accept it: with `supportedInterfaces` it is
+   a card of 1.0, with `protocolVersion` one of that version. With neither it is of the version that claims
+   it, else of 0.2.
+2. A card of several versions is one of 1.0. Content that its 1.0 members lack is taken from the others:
+   schemes that have a `type` only, `security`, interfaces that are not in `supportedInterfaces`.
+3. An interface of `supportedInterfaces` without a version has the card's `protocolVersion`, else 1.0. In a
+   card with members of 0.x, `protocolVersion` is one of those and does not apply to `supportedInterfaces`.
+4. A card without interfaces is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from a2a_bridge.dialects.detect import normalise
 from a2a_bridge.dialects.v0_3.card_interfaces import is_old
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: what cards without a version are of that nobody claims: 0.2.0 to 0.2.4 had no `protocolVersion` yet
+#: the version of cards that name none and that no dialect claims: 0.2.0 to 0.2.4 had no `protocolVersion`
 _UNSAID = "0.2"
 
 
@@ -33,7 +34,7 @@ def parse_bytes(body: bytes, location: str) -> hub.AgentCard:
     try:
         return _parse(loads(body), location)
     except JsonSyntaxError as error:
-        text = f"what is at {location} is not JSON: {error}"
+        text = f"the document at {location} is not JSON: {error}"
         raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
 
 
@@ -44,7 +45,7 @@ def parse_tree(tree: Json, location: str) -> hub.AgentCard:
 
 def _parse(tree: Json, location: str) -> hub.AgentCard:
     if type(tree) is not dict:
-        text = f"what is at {location} is not an agent card"
+        text = f"the document at {location} is not an agent card"
         raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
     old = _old(tree)
     if old is None:
@@ -69,7 +70,7 @@ def _own_version(tree: JsonObject, old: Dialect | None) -> str:
 
 
 def _old(tree: JsonObject) -> Dialect | None:
-    """The version before 1.0 that a card speaks, maybe among others; None for a card of 1.0 alone."""
+    """The newest version of a card before 1.0; None for a card of 1.0 only."""
     dialects = [one for one in KNOWN if (normalise(one.version) or "").startswith("0.")]
     if not dialects or type(tree.get("url")) is not str:
         return None
@@ -89,7 +90,7 @@ def _dual(tree: JsonObject, old: Dialect) -> hub.AgentCard:
     try:
         card = V1_0.card.decode(tree)
     except A2AError:
-        # To its own version it is a card all the same, with an unknown member.
+        # In the older version it is a card with an unknown member.
         try:
             return old.card.decode(members)
         except A2AError:
@@ -111,7 +112,7 @@ def _dual(tree: JsonObject, old: Dialect) -> hub.AgentCard:
 
 
 def _complete_schemes(card: hub.AgentCard, other: hub.AgentCard) -> None:
-    """Schemes that only the older members describe, those that stand for their further flows included."""
+    """Add schemes that only the older members describe, and the schemes for their further flows."""
     named = set(card.security_schemes)
     empty = {name for name in named if card.security_schemes[name].WhichOneof("scheme") is None}
     for name, scheme in other.security_schemes.items():

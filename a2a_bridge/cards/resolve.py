@@ -1,11 +1,12 @@
-"""Finds and reads an agent's card. The HTTP is handed in; time too, so that nothing here waits.
+"""Finds and reads an agent's card. The caller passes in HTTP and the clock.
 
 Rules (spec 8.2, 8.6):
-1. A URL that names a document (its path ends in .json, or it has a query) is fetched as it is. Any other is a
-   base: its own well-known path is tried first, then the well-known path of its origin, unless `exact`. The card of
-   the origin may be that of another agent, so callers are told where a card was found.
-2. A card is remembered for its max-age and asked for again with If-None-Match and If-Modified-Since.
-3. Cards are public, so callers' credentials are never sent; what an operator gave the Fetch for a guarded card is.
+1. A URL of a document (its path ends in .json, or it has a query) is fetched unchanged. Any other URL is a
+   base: its well-known path is tried first, then the well-known path of its origin, unless `exact`. The card
+   of the origin may be that of another agent, so the result says where the card was found.
+2. A card is cached for its max-age and then revalidated with If-None-Match and If-Modified-Since.
+3. Cards are public, so the credentials of callers are never sent. Credentials that an operator configured in
+   the Fetch are.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from a2a_bridge.bindings import Fetch, Fetched
@@ -33,25 +35,30 @@ _MAX_AGE = re.compile(r"(?:^|[,\s])max-age=(\d{1,9})")
 class Located:
     """A card and where it was found."""
 
+    #: the card
     card: hub.AgentCard
     #: the URL of the document
     location: str
-    #: whether the path that was asked for has no card, so that this is the card of its origin
+    #: whether the requested path has no card, so that this is the card of its origin
     fallback: bool = False
-    #: which implementation the agent shows to be
+    #: the implementation that the response shows
     profile: Profile = UNKNOWN
 
 
 @dataclass(slots=True)
 class _Entry:
+    """A card in the cache."""
+
     card: hub.AgentCard
     profile: Profile
+    #: headers of a request that revalidates it
     validators: dict[str, str]
+    #: seconds, by the clock of the resolver
     fresh_until: float
 
 
 class Resolver:
-    """Resolves cards and remembers them. `clock` gives seconds and never goes back."""
+    """Resolves cards and caches them. clock: monotonic, in seconds. limit: cards in the cache."""
 
     def __init__(self, fetch: Fetch, clock: Callable[[], float] = monotonic, limit: int = 256) -> None:
         self._fetch = fetch
@@ -62,8 +69,8 @@ class Resolver:
     async def resolve(self, url: str) -> hub.AgentCard:
         """The card behind a base URL or card URL.
 
-        Raises A2AError: UNAVAILABLE when nobody answers, UNAUTHENTICATED or PERMISSION_DENIED when
-        the card is guarded, INVALID_AGENT_RESPONSE when what is there is not a card.
+        Raises A2AError: UNAVAILABLE without an answer, UNAUTHENTICATED or PERMISSION_DENIED for status 401
+        and 403, INVALID_AGENT_RESPONSE if the document is not a card.
         """
         return (await self.locate(url)).card
 
@@ -79,7 +86,7 @@ class Resolver:
             try:
                 found = await self._at(location, tried)
             except A2AError as error:
-                # A site that answers any path with its front page has said nothing about its origin's card.
+                # A site may answer any path with its front page: its origin may have a card all the same.
                 if error.reason is not Reason.INVALID_AGENT_RESPONSE:
                     raise
                 tried.append(error.message)
@@ -106,12 +113,13 @@ class Resolver:
             return entry.card, entry.profile
         if reply.status in (401, 403):
             reason = Reason.UNAUTHENTICATED if reply.status == 401 else Reason.PERMISSION_DENIED
-            raise A2AError(reason, f"the card at {location} is guarded", blame=Blame.PEER)
+            raise A2AError(reason, f"the card at {location} requires authentication", blame=Blame.PEER)
         if reply.status != 200:
             tried.append(f"{location} answered {reply.status}")
             return None
         card = parse(reply, location)
-        profile = profiles().agent(reply.headers, frozenset(loads(reply.body)))  # type: ignore[arg-type]  # a card
+        members: Any = loads(reply.body)  # an object: it is a card
+        profile = profiles().agent(reply.headers, frozenset(members))
         if "no-store" in reply.headers.get("cache-control", "").lower():
             self._entries.pop(location, None)
             return card, profile
@@ -134,7 +142,7 @@ async def locate(url: str, fetch: Fetch, *, exact: bool = False) -> Located:
 
 
 def card_locations(url: str, *, exact: bool = False) -> list[str]:
-    """Where the card of `url` may be, in the order to try. exact: without the places of its origin."""
+    """The URLs of the card of `url`, in the order to try. exact: without those of its origin."""
     parts = urlsplit(url)
     if parts.query or parts.path.endswith(".json"):
         return [url]

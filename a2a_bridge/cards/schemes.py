@@ -1,10 +1,10 @@
-"""Security schemes of older cards that 1.0 cannot express. They are read, and left out of what readers of 1.0 get.
+"""Security schemes of older cards that 1.0 cannot express. They are read, and left out for readers of 1.0.
 
 Rules:
-1. A scheme of 0.x whose type is unknown, or an OAuth 2 scheme without a flow that 1.0 has, is a scheme without content in
-   1.0: `"odd": {}`, `"flows": {}`. Readers in Rust and Go refuse the whole card for one.
-2. Requirements that name such a scheme stay. They say that credentials are needed, and leaving them out would say the opposite.
-3. Cards of 0.x have the scheme as it was.
+1. A scheme of 0.x of unknown type, or an OAuth 2 scheme without a flow that 1.0 has, is a scheme without
+   content in 1.0: `"odd": {}`, `"flows": {}`. Readers in Rust and Go refuse the whole card for one.
+2. Requirements that name such a scheme stay: without them the card would say that no credentials are needed.
+3. Cards of 0.x keep the scheme.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ def expressible(card: hub.AgentCard) -> hub.AgentCard:
 
 
 def note_inexpressible(card: hub.AgentCard) -> None:
-    """Tells the operator which schemes callers of 1.0 will not see."""
+    """Log the schemes that callers of 1.0 do not get."""
     if names := inexpressible(card):
         log.warning(
-            "the card of %r has security schemes that A2A 1.0 cannot express; callers of 1.0 do not see them: %s",
+            "the card of %r has security schemes that A2A 1.0 cannot express; "
+            "callers of 1.0 do not see them: %s",
             card.name,
             ", ".join(names),
         )

@@ -1,4 +1,4 @@
-"""Which interfaces of a card a caller can use, best first. It opens no connection."""
+"""Selects the interfaces of a card that a client can use, best first. It opens no connection."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An interface together with the dialect to speak there."""
+    """An interface and its dialect."""
 
+    #: of the card
     interface: hub.AgentInterface
+    #: of its version
     dialect: Dialect
-    #: whether the parameters of DialOptions, which may be credentials, are sent there
+    #: whether the parameters of DialOptions, which may be credentials, are sent to it
     credentials: bool = True
-    #: says for every connection which addresses may be connected to, where the host is not trusted
+    #: resolves a host that is not trusted to the addresses that connections may use
     resolve: Resolve | None = None
 
 
@@ -28,8 +30,8 @@ def select(
 ) -> list[Candidate]:
     """The usable interfaces in the card's order, which is the agent's preference (spec 8.3).
 
-    known: the bindings at hand. binding, version: what was asked for, if anything.
-    Raises A2AError UNSUPPORTED_OPERATION that lists what the card offers when nothing is usable.
+    known: the installed bindings. binding, version: only these, unless empty.
+    Raises A2AError UNSUPPORTED_OPERATION with a list of the interfaces if none is usable.
     """
     wanted = by_version(version) if version else None
     found = [
@@ -42,7 +44,7 @@ def select(
     if found:
         return found
     offers = ", ".join(map(_words, card.supported_interfaces))
-    asked = " ".join(filter(None, (binding, version))) or "anything this client speaks"
+    asked = " ".join(filter(None, (binding, version))) or "any binding and version of this client"
     raise A2AError(
         Reason.UNSUPPORTED_OPERATION,
         f"the card offers no interface for {asked}; it offers: {offers or 'none'}",
@@ -51,7 +53,9 @@ def select(
 
 
 def unusable(card: hub.AgentCard, *, known: Collection[str]) -> list[str]:
-    """Why interfaces of a card can never be used: one text each, in the card's order. known: the bindings at hand."""
+    """The reasons why interfaces cannot be used: one text each, in the card's order. known: the installed
+    bindings.
+    """
     texts = []
     for interface in card.supported_interfaces:
         if _spoken(interface, known) is not None:
@@ -68,7 +72,9 @@ def unusable(card: hub.AgentCard, *, known: Collection[str]) -> list[str]:
 
 
 def _spoken(interface: hub.AgentInterface, known: Collection[str]) -> Dialect | None:
-    """The dialect to speak at an interface; None when its binding or version is unknown, or do not go together."""
+    """The dialect of an interface; None if its binding or version is unknown, or the version lacks the
+    binding.
+    """
     dialect = _dialect(interface)
     if dialect is None or interface.protocol_binding not in known:
         return None
