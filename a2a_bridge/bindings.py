@@ -165,7 +165,7 @@ class DialOptions:
     #: use the card at the given path only, not the one at the root of the host
     exact: bool = False
     #: is called with every frame, credentials included; must not raise
-    tap: Callable[[Frame], None] | None = None
+    frame_observer: Callable[[Frame], None] | None = None
 
     @property
     def profile(self) -> Profile:

@@ -74,7 +74,7 @@ class CallOptions:
             trust_card_urls=self.trust_card_urls,
             tls=self.tls,
             grpc_tls=self.grpc_tls,
-            tap=show if self.verbose else None,
+            frame_observer=show if self.verbose else None,
         )
 
     def context(self) -> CallContext:

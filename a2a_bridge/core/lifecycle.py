@@ -34,14 +34,14 @@ TRANSITIONS: dict[hub.TaskState, frozenset[hub.TaskState]] = {
 }
 
 
-class IllegalTransition(ValueError):  # noqa: N818  the domain's word is the better name
+class IllegalTransitionError(ValueError):
     """An event that the task's state does not allow. The text names both and holds no user data."""
 
 
 def check_transition(before: hub.TaskState, after: hub.TaskState) -> None:
-    """Raises IllegalTransition unless `after` may follow `before`."""
+    """Raises IllegalTransitionError unless `after` may follow `before`."""
     if after not in TRANSITIONS.get(before, frozenset()):
-        raise IllegalTransition(f"a task cannot go from {_name(before)} to {_name(after)}")
+        raise IllegalTransitionError(f"a task cannot go from {_name(before)} to {_name(after)}")
 
 
 def advance(task: hub.Task, event: hub.TaskStatusUpdateEvent | hub.TaskArtifactUpdateEvent) -> None:
@@ -50,7 +50,7 @@ def advance(task: hub.Task, event: hub.TaskStatusUpdateEvent | hub.TaskArtifactU
     A status message that the new status replaces moves to the history. An artifact of a known id is
     replaced, or extended when the event says append; appending to an unknown id starts it.
 
-    Raises IllegalTransition when the task's state does not allow the event; the task is unchanged then.
+    Raises IllegalTransitionError when the task's state does not allow the event; the task is unchanged then.
     """
     if isinstance(event, hub.TaskStatusUpdateEvent):
         check_transition(task.status.state, event.status.state)
@@ -61,7 +61,7 @@ def advance(task: hub.Task, event: hub.TaskStatusUpdateEvent | hub.TaskArtifactU
             task.metadata.MergeFrom(event.metadata)
         return
     if task.status.state in TERMINAL:
-        raise IllegalTransition(f"a task in {_name(task.status.state)} takes no more artifacts")
+        raise IllegalTransitionError(f"a task in {_name(task.status.state)} takes no more artifacts")
     add_artifact(task, event)
 
 
@@ -70,10 +70,10 @@ def join(task: hub.Task, message: hub.Message) -> None:
 
     What the agent said in its status stands before it, because that is what the message answers.
 
-    Raises IllegalTransition when the task has ended; the task is unchanged then.
+    Raises IllegalTransitionError when the task has ended; the task is unchanged then.
     """
     if task.status.state in TERMINAL:
-        raise IllegalTransition(f"a task in {_name(task.status.state)} takes no more messages")
+        raise IllegalTransitionError(f"a task in {_name(task.status.state)} takes no more messages")
     if task.status.HasField("message"):
         task.history.append(task.status.message)
         task.status.ClearField("message")
@@ -107,7 +107,7 @@ def advance_to(task: hub.Task, snapshot: hub.Task) -> None:
     Its status replaces the status, its artifacts those of the same ids, its metadata is merged, and messages
     that the history lacks are added: a snapshot adds to what is known and removes nothing.
 
-    Raises IllegalTransition when the task's state does not allow the snapshot's; the task is unchanged then.
+    Raises IllegalTransitionError when the task's state does not allow the snapshot's; the task is unchanged then.
     """
     check_transition(task.status.state, snapshot.status.state)
     known = {message.message_id for message in task.history}

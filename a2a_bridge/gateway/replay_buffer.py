@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event
-from a2a_bridge.core.lifecycle import IllegalTransition, advance
+from a2a_bridge.core.lifecycle import IllegalTransitionError, advance
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import RESUME_URI, event_id, number_of
 from a2a_bridge.dialects.marks import SYNTHESISED
@@ -173,7 +173,7 @@ class ReplayBuffer:
         try:
             for event in self.events:
                 _fold(task, event)
-        except IllegalTransition:
+        except IllegalTransitionError:
             self._forget_task()
             return None
         return task
@@ -317,7 +317,7 @@ class ReplayBuffer:
             try:
                 for event in self.events[:count]:
                     _fold(self.task, event)
-            except IllegalTransition:
+            except IllegalTransitionError:
                 self._forget_task()
             else:
                 self.task_size += self._ends[count - 1] - self._start
@@ -375,7 +375,7 @@ def unmark(task: hub.Task) -> None:
 
 
 def _fold(task: hub.Task, event: Event) -> None:
-    """Applies an event to a task in place. Raises IllegalTransition."""
+    """Applies an event to a task in place. Raises IllegalTransitionError."""
     message = event.message
     which = message.WhichOneof("payload")
     if which == "task":

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from a2a_bridge.core.errors import A2AError, internal_error
-from a2a_bridge.core.lifecycle import IllegalTransition
+from a2a_bridge.core.lifecycle import IllegalTransitionError
 from a2a_bridge.core.messages import RUNNING
 from a2a_bridge.hosting.agent_view import task_for_agent
 from a2a_bridge.hosting.engine_context import EngineContext
@@ -104,7 +104,7 @@ class ExecutorDriver:
             raise
         except A2AError as error:
             self._failed(send, error.message, error)
-        except (ExecutorError, IllegalTransition) as error:
+        except (ExecutorError, IllegalTransitionError) as error:
             if self._copy.ended:
                 log.warning("events after the end of task %s are dropped: %s", self._task_id, error)
             else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 
 from a2a_bridge.core.call import CallContext
-from a2a_bridge.core.lifecycle import IllegalTransition
+from a2a_bridge.core.lifecycle import IllegalTransitionError
 from a2a_bridge.core.messages import RUNNING
 from a2a_bridge.hosting.clock import Clock
 from a2a_bridge.hosting.event_checks import ExecutorError, direct_answer, own_artifact, own_status, own_task
@@ -42,7 +42,7 @@ class TaskEvents:
         """Applies an event.
 
         send: the message whose run yielded it; None for events of the engine and of the executor's `cancel`.
-        Raises ExecutorError, IllegalTransition, OwnershipLostError, A2AError RESOURCE_EXHAUSTED.
+        Raises ExecutorError, IllegalTransitionError, OwnershipLostError, A2AError RESOURCE_EXHAUSTED.
         """
         if send is not None and send.said is not None:
             raise ExecutorError("nothing may follow a direct message")
@@ -90,7 +90,7 @@ class TaskEvents:
         run = Run(hub.SendMessageRequest(), CallContext(), self._task_id, self._context_id)
         try:
             self.apply(run.status(hub.TASK_STATE_FAILED, text), None)
-        except (IllegalTransition, OwnershipLostError):
+        except (IllegalTransitionError, OwnershipLostError):
             log.debug("task %s ended before it could fail", self._task_id)
 
     def fail_unfinished(self, text: str) -> None:

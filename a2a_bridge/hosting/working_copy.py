@@ -184,14 +184,14 @@ class WorkingCopy:
     ) -> None:
         """Applies a status or an artifact: `update`, which `event` holds.
 
-        Raises IllegalTransition and OwnershipLostError; the task is unchanged then.
+        Raises IllegalTransitionError and OwnershipLostError; the task is unchanged then.
         """
         task, writer = self._writable()
         advance(task, update)
         writer.append(event, task)
 
     def advance_to(self, snapshot: hub.Task) -> None:
-        """Applies a snapshot. Raises IllegalTransition and OwnershipLostError; the task is unchanged then."""
+        """Applies a snapshot. Raises IllegalTransitionError and OwnershipLostError; the task is unchanged then."""
         task, writer = self._writable()
         advance_to(task, snapshot)
         writer.append(hub.StreamResponse(task=task), task)

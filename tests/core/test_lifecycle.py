@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from a2a_bridge.core.lifecycle import (
     TRANSITIONS,
-    IllegalTransition,
+    IllegalTransitionError,
     add_artifact,
     advance,
     advance_to,
@@ -94,7 +94,7 @@ def test_nothing_leaves_a_terminal_state_or_returns_to_the_beginning(path: list[
         began = task.status.state == hub.TASK_STATE_SUBMITTED
         try:
             advance(task, update(wanted))
-        except IllegalTransition:
+        except IllegalTransitionError:
             assert task.SerializeToString(deterministic=True) == before
         else:
             assert not ended
@@ -103,9 +103,9 @@ def test_nothing_leaves_a_terminal_state_or_returns_to_the_beginning(path: list[
 
 
 def test_an_illegal_step_names_both_states_and_nothing_else() -> None:
-    with pytest.raises(IllegalTransition, match="COMPLETED to WORKING"):
+    with pytest.raises(IllegalTransitionError, match="COMPLETED to WORKING"):
         check_transition(hub.TASK_STATE_COMPLETED, hub.TASK_STATE_WORKING)
-    with pytest.raises(IllegalTransition, match="99"):
+    with pytest.raises(IllegalTransitionError, match="99"):
         check_transition(99, hub.TASK_STATE_WORKING)
 
 
@@ -184,11 +184,11 @@ def test_a_piece_may_add_to_the_rest_of_an_artifact() -> None:
 def test_a_task_that_has_ended_takes_nothing_more(ended: hub.TaskState) -> None:
     task = hub.Task(id="t", status=hub.TaskStatus(state=ended))
     before = task.SerializeToString()
-    with pytest.raises(IllegalTransition):
+    with pytest.raises(IllegalTransitionError):
         advance(task, piece("1"))
-    with pytest.raises(IllegalTransition):
+    with pytest.raises(IllegalTransitionError):
         advance_to(task, hub.Task(id="t", status=hub.TaskStatus(state=ended)))
-    with pytest.raises(IllegalTransition):
+    with pytest.raises(IllegalTransitionError):
         join(task, said("x"))
     assert task.SerializeToString() == before
     add_artifact(task, piece("1"))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from google.protobuf import text_format
 
-from a2a_bridge.core.lifecycle import IllegalTransition, advance
+from a2a_bridge.core.lifecycle import IllegalTransitionError, advance
 from a2a_bridge.core.messages import INTERRUPTED, TERMINAL
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.durability.callers import Shown
@@ -201,7 +201,7 @@ def illogical(task_id: str, log: Sequence[hub.StreamResponse], now: hub.Task) ->
     wrong = []
     try:
         *_, last = folds(log)
-    except IllegalTransition as error:
+    except IllegalTransitionError as error:
         return [f"the log of {task_id} makes no sense: {error}"]
     ends = [number for number, task in enumerate(folds(log), 1) if task.status.state in TERMINAL]
     if ends and ends[0] != len(log):

@@ -444,4 +444,4 @@ async def test_a_peer_that_vanished_is_noticed_on_every_stream() -> None:
             assert (error.reason, error.blame) == (Reason.UNAVAILABLE, Blame.PEER)
             await events.aclose()
         service: Any = client.service
-        assert not service._vigil.lost
+        assert not service._keepalive.lost

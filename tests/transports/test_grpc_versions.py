@@ -253,7 +253,7 @@ async def test_the_tap_shows_old_messages_as_the_hub_has_them(probe: Probe) -> N
     frames: list[Any] = []
     async with hosting(probe, dialects=ALL) as host:
         interface = hub.AgentInterface(url=str(host.address))
-        async with BINDING.dial(interface, OLD, DialOptions(tap=frames.append)) as near:
+        async with BINDING.dial(interface, OLD, DialOptions(frame_observer=frames.append)) as near:
             await near.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), CallContext()))
     assert [one.message for one in frames if one.message is not None] == [hub.GetTaskRequest(id="t"), TASK]
 

@@ -10,7 +10,7 @@ from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V1_0
 from a2a_bridge_transports._http import parameters
-from a2a_bridge_transports._http.exchange import Refusal
+from a2a_bridge_transports._http.exchange import HttpStatusError
 from a2a_bridge_transports._http.parameters import HeaderParameters
 
 
@@ -69,7 +69,7 @@ def test_json_bodies(media: str) -> None:
     ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/jsonx", "json"],
 )
 def test_other_bodies(media: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(HttpStatusError) as caught:
         parameters.check_content_type(headers(("Content-Type", media)))
     assert caught.value.status == 415
 

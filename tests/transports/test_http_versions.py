@@ -379,7 +379,10 @@ async def test_old_clients_say_it_in_the_message_and_new_ones_beside_it(binding:
         async with (
             hosting(service, dialects=ALL) as host,
             dialling(
-                f"http://{host.address}", binding.kind, DialOptions(tap=frames.append), dialect=dialect
+                f"http://{host.address}",
+                binding.kind,
+                DialOptions(frame_observer=frames.append),
+                dialect=dialect,
             ) as near,
         ):
             await near.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), context))

@@ -28,7 +28,7 @@ def test_ids_come_back(token: str) -> None:
 @pytest.mark.parametrize("token", ["1.5", "1.0", "1e2", "true", "[]", "{}", '"%s"' % ("x" * 2000)])
 def test_ids_that_are_none(token: str) -> None:
     body = f'{{"jsonrpc":"2.0","id":{token},"method":"M"}}'
-    with pytest.raises(wire.Malformed) as caught:
+    with pytest.raises(wire.MalformedRequestError) as caught:
         wire.parse(body.encode())
     assert caught.value.error.reason is Reason.INVALID_REQUEST
     assert caught.value.id == b"null"
@@ -53,7 +53,7 @@ def test_ids_that_are_none(token: str) -> None:
     ],
 )
 def test_what_is_no_json(body: bytes) -> None:
-    with pytest.raises(wire.Malformed) as caught:
+    with pytest.raises(wire.MalformedRequestError) as caught:
         wire.parse(body)
     assert caught.value.error.reason is Reason.PARSE_ERROR
     assert caught.value.id == b"null"
@@ -77,7 +77,7 @@ def test_what_is_no_json(body: bytes) -> None:
     ],
 )
 def test_what_is_no_request(body: bytes, reason: Reason, id_: bytes) -> None:
-    with pytest.raises(wire.Malformed) as caught:
+    with pytest.raises(wire.MalformedRequestError) as caught:
         wire.parse(body)
     assert caught.value.error.reason is reason
     assert caught.value.id == id_
@@ -146,5 +146,5 @@ def test_frames_round_trip(id_: object, method: str, params: dict[str, object]) 
 
 @given(st.binary(max_size=100))
 def test_garbage_is_malformed_and_nothing_else(body: bytes) -> None:
-    with suppress(wire.Malformed):
+    with suppress(wire.MalformedRequestError):
         assert wire.parse(body).method

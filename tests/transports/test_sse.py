@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from a2a_bridge_transports._http.sse import KEEP_ALIVE, Decoder, Event, EventTooLarge, encode
+from a2a_bridge_transports._http.sse import KEEP_ALIVE, Decoder, Event, EventTooLargeError, encode
 
 LIMIT = 1 << 20
 
@@ -124,7 +124,7 @@ def test_the_buffer_is_bounded(chunk: bytes) -> None:
         for _ in range(12):
             decoder.feed(chunk)
 
-    with pytest.raises(EventTooLarge):
+    with pytest.raises(EventTooLargeError):
         flood()
 
 

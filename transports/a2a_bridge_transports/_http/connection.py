@@ -21,7 +21,7 @@ from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, request_too_large
 from a2a_bridge.memory import in_work
 from a2a_bridge.offload import SMALL
-from a2a_bridge_transports._http.exchange import Refusal, refuse
+from a2a_bridge_transports._http.exchange import HttpStatusError, refuse
 from a2a_bridge_transports._http.mounts import without_empty_start
 from a2a_bridge_transports._http.origin import Trust, base_url
 from a2a_bridge_transports._http.parameters import HeaderParameters, check_encoding
@@ -106,7 +106,7 @@ class Connection(web.RequestHandler):
             _log.error("a request from %s failed", self.peer, exc_info=exc)
             error: A2AError = internal_error()
         elif isinstance(exc, LineTooLong):
-            error = Refusal(431, Reason.REQUEST_TOO_LARGE, "the request head is too large")
+            error = HttpStatusError(431, Reason.REQUEST_TOO_LARGE, "the request head is too large")
         else:
             error = A2AError(Reason.INVALID_REQUEST, "this is not valid HTTP")
         return last_response(refuse(error))

@@ -53,7 +53,7 @@ class Request(Protocol):
     def stopping(self) -> bool: ...
 
     async def read(self) -> bytes:
-        """The body. Raises A2AError REQUEST_TOO_LARGE, Refusal for an encoding we do not read, ClientLeftError."""
+        """The body. Raises A2AError REQUEST_TOO_LARGE, HttpStatusError for an encoding we do not read, ClientLeftError."""
         ...
 
     def parameters(self) -> Mapping[str, str]:
@@ -103,7 +103,7 @@ class ClientLeftError(Exception):
     """The client closed its connection before the request was complete. Nobody is left to answer."""
 
 
-class Refusal(A2AError):  # noqa: N818  the domain's word is the better name
+class HttpStatusError(A2AError):
     """An error whose HTTP status is not its reason's: 405, 415, 431."""
 
     def __init__(self, status: int, reason: Reason, message: str, headers: Headers = ()) -> None:
@@ -114,7 +114,7 @@ class Refusal(A2AError):  # noqa: N818  the domain's word is the better name
 
 def error_headers(error: A2AError) -> Headers:
     """Headers that an error brings along: Allow, Retry-After."""
-    headers: Headers = error.headers if isinstance(error, Refusal) else ()
+    headers: Headers = error.headers if isinstance(error, HttpStatusError) else ()
     if error.retry_after is not None:
         headers += (("Retry-After", str(max(0, math.ceil(error.retry_after)))),)
     return headers
@@ -124,7 +124,7 @@ def refuse(error: A2AError) -> Reply:
     """An answer for what no binding was found for, in the HTTP+JSON spelling of the newest version."""
     form = KNOWN[0].forms[HTTP_JSON]
     encoded = form.encode_error(error)
-    if isinstance(error, Refusal):
+    if isinstance(error, HttpStatusError):
         return Reply(error.status, JSON + error.headers, dumps(with_status(encoded.body, error.status)))
     return Reply(encoded.status, JSON, dumps(encoded.body))
 
@@ -142,8 +142,8 @@ def not_found() -> A2AError:
     return A2AError(Reason.METHOD_NOT_FOUND, "there is nothing at this path")
 
 
-def not_allowed(allowed: list[str]) -> Refusal:
+def not_allowed(allowed: list[str]) -> HttpStatusError:
     """The path exists, but not for this HTTP method. `allowed` names those it exists for."""
     allow = ", ".join(allowed)
     text = f"this path takes {allow}"
-    return Refusal(405, Reason.METHOD_NOT_FOUND, text, (("Allow", allow),))
+    return HttpStatusError(405, Reason.METHOD_NOT_FOUND, text, (("Allow", allow),))

@@ -20,7 +20,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.offload import SMALL
 from a2a_bridge_transports._http.connection import Connection, Exchange, Server
 from a2a_bridge_transports._http.events import EventWriter
-from a2a_bridge_transports._http.exchange import Refusal, Reply, StreamReply, refuse
+from a2a_bridge_transports._http.exchange import HttpStatusError, Reply, StreamReply, refuse
 from a2a_bridge_transports._http.mounts import Mounts
 from a2a_bridge_transports._http.origin import Trust, is_host
 from a2a_bridge_transports._http.written import Written, date, head
@@ -178,7 +178,7 @@ class HttpHost(Mounts):
         if coding is not None and (coding.strip().lower() != "chunked" or request.version < (1, 1)):
             return A2AError(Reason.INVALID_REQUEST, "the Transfer-Encoding header is not valid")
         if sum(map(len, chain.from_iterable(request.raw_headers))) > self.options.max_header:
-            return Refusal(431, Reason.REQUEST_TOO_LARGE, "the request head is too large")
+            return HttpStatusError(431, Reason.REQUEST_TOO_LARGE, "the request head is too large")
         return None
 
     def _is_good_host(self, request: web.BaseRequest, host: str | None) -> bool:

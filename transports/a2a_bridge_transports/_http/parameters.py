@@ -27,7 +27,7 @@ from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.resume import GAP
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, merged
-from a2a_bridge_transports._http.exchange import Headers, Refusal
+from a2a_bridge_transports._http.exchange import Headers, HttpStatusError
 
 DEADLINE = "Request-Timeout"
 
@@ -152,10 +152,10 @@ def deadline_of(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def check_encoding(headers: Mapping[str, str]) -> None:
-    """Raises Refusal 415 for a compressed body: nobody sends one, and refusing ends every kind of bomb."""
+    """Raises HttpStatusError 415 for a compressed body: nobody sends one, and refusing ends every kind of bomb."""
     coding = headers.get("Content-Encoding")
     if coding is not None and coding.strip().lower() not in ("", "identity"):
-        raise Refusal(
+        raise HttpStatusError(
             415,
             Reason.CONTENT_TYPE_NOT_SUPPORTED,
             "bodies are read without Content-Encoding only",
@@ -173,14 +173,14 @@ _KNOWN_TYPES = frozenset({"application/json", "application/a2a+json", "applicati
 
 
 def check_content_type(headers: Mapping[str, str]) -> None:
-    """Raises Refusal 415 unless the body claims to be JSON or claims nothing.
+    """Raises HttpStatusError 415 unless the body claims to be JSON or claims nothing.
 
     text/plain and forms are refused on purpose: browsers send those across origins without asking first.
     """
     content_type = headers.get("Content-Type")
     if not content_type or content_type in _KNOWN_TYPES or is_json(content_type):
         return
-    raise Refusal(
+    raise HttpStatusError(
         415,
         Reason.CONTENT_TYPE_NOT_SUPPORTED,
         "the body has to be application/json or application/a2a+json",

@@ -35,7 +35,7 @@ from a2a_bridge.dialects.carrying import opened_aside, sealed_aside
 from a2a_bridge.dialects.detect import detect, presumed
 from a2a_bridge.dialects.extensions import extension_names
 from a2a_bridge.peers import caller
-from a2a_bridge_transports._http.exchange import ClientLeftError, Headers, Refusal, Request
+from a2a_bridge_transports._http.exchange import ClientLeftError, Headers, HttpStatusError, Request
 from a2a_bridge_transports._http.parameters import (
     Overlaid,
     deadline_of,
@@ -211,7 +211,7 @@ async def _with_short_tasks(events: Events, longest: int) -> Events:
 
 def error_status(error: A2AError, encoded: int) -> int:
     """The HTTP status of an error whose form says `encoded`."""
-    return error.status if isinstance(error, Refusal) else encoded
+    return error.status if isinstance(error, HttpStatusError) else encoded
 
 
 @lru_cache(maxsize=1024)

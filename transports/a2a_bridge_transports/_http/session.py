@@ -247,12 +247,12 @@ class Exchanger:
         content = response.content
         try:
             while chunk := await content.readany():
-                if self._options.tap is not None:
-                    self._options.tap(Frame(False, body=chunk))
+                if self._options.frame_observer is not None:
+                    self._options.frame_observer(Frame(False, body=chunk))
                 found = decoder.feed(chunk)
                 if found:
                     yield found
-        except sse.EventTooLarge as error:
+        except sse.EventTooLargeError as error:
             raise A2AError(Reason.INVALID_AGENT_RESPONSE, str(error), blame=Blame.PEER) from None
         except RuntimeError:
             # aiohttp's word for reading from a connection that this side has closed.
@@ -288,17 +288,17 @@ class Exchanger:
                 raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
             parts.append(chunk)
         data = parts[0] if len(parts) == 1 else b"".join(parts)
-        if self._options.tap is not None and data:
-            self._options.tap(Frame(False, body=data))
+        if self._options.frame_observer is not None and data:
+            self._options.frame_observer(Frame(False, body=data))
         return data
 
     def _show_heads(self, response: aiohttp.ClientResponse, body: bytes | None) -> None:
-        """Shows the tap what was sent, which is known for certain only now, and the head of what came."""
-        tap = self._options.tap
-        if tap is None:
+        """Reports what was sent, which is known for certain only now, and the head of the response."""
+        observe = self._options.frame_observer
+        if observe is None:
             return
         sent, version = response.request_info, response.version
-        tap(
+        observe(
             Frame(
                 True,
                 f"{sent.method} {sent.url.raw_path_qs} HTTP/1.1",
@@ -310,7 +310,7 @@ class Exchanger:
         headers = tuple(
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers
         )
-        tap(Frame(False, f"{protocol} {response.status} {response.reason or ''}".rstrip(), headers))
+        observe(Frame(False, f"{protocol} {response.status} {response.reason or ''}".rstrip(), headers))
 
 
 def _payload(body: bytes | None) -> bytes | io.BytesIO | None:

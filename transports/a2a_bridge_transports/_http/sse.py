@@ -28,7 +28,7 @@ class Event(NamedTuple):
     id: str = ""
 
 
-class EventTooLarge(ValueError):  # noqa: N818  the domain's word is the better name
+class EventTooLargeError(ValueError):
     """An event is larger than the decoder may hold."""
 
 
@@ -78,7 +78,7 @@ class Decoder:
         self._start: bytes | None = b""
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that `chunk` completes. Raises EventTooLarge."""
+        """The events that `chunk` completes. Raises EventTooLargeError."""
         if self._start is not None:
             chunk = self._without_mark(chunk)
         if not chunk:
@@ -136,7 +136,7 @@ class Decoder:
 
     def _check(self) -> None:
         if self._held + self._tail_size > self._limit:
-            raise EventTooLarge(f"an event is larger than {self._limit} bytes")
+            raise EventTooLargeError(f"an event is larger than {self._limit} bytes")
 
     def _without_mark(self, chunk: bytes) -> bytes:
         head = (self._start or b"") + chunk

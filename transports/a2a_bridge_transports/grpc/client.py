@@ -40,9 +40,9 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb._pool import method_classes
 from a2a_bridge_transports._http.lists import partly, without
 from a2a_bridge_transports._http.proxy import grpc_proxy, is_loopback
+from a2a_bridge_transports.grpc.frame_observer import observed
+from a2a_bridge_transports.grpc.keepalive import Keepalive
 from a2a_bridge_transports.grpc.redial import Redialled, place_name, place_of
-from a2a_bridge_transports.grpc.tap import tapped
-from a2a_bridge_transports.grpc.vigil import Vigil
 from a2a_bridge_transports.grpc.wire import (
     Metadata,
     Pairs,
@@ -153,14 +153,14 @@ class _Client:
             style = channel.unary_stream if row.streaming else channel.unary_unary
             start = style(row.address)
             self._methods[row.operation] = _Method(
-                row, start if options.tap is None else tapped(start, row, options.tap)
+                row, start if options.frame_observer is None else observed(start, row, options.frame_observer)
             )
-        self._vigil = Vigil(channel, options.idle_timeout)
+        self._keepalive = Keepalive(channel, options.idle_timeout)
 
     async def close(self) -> None:
         """Ends what still runs and gives the connection up."""
         self._closed = True
-        await self._vigil.close()
+        await self._keepalive.close()
         await self._channel.close()
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
@@ -181,8 +181,8 @@ class _Client:
 
     async def stream(self, call: Call[Req, Res], /) -> Events:
         rpc, row = await self._start(call, None)
-        decode, read, eof, vigil = row.decode_response, rpc.read, grpc.aio.EOF, self._vigil
-        vigil.watch(rpc)
+        decode, read, eof, keepalive = row.decode_response, rpc.read, grpc.aio.EOF, self._keepalive
+        keepalive.watch(rpc)
         try:
             answer = await read()
             received = await rpc.initial_metadata()
@@ -198,7 +198,7 @@ class _Client:
                 if first := first_event(received):
                     ids = chain((first,), islice(counted_on(first), 1, None))
             while answer is not eof:
-                vigil.heard = time.monotonic()
+                keepalive.heard = time.monotonic()
                 if len(answer) <= SMALL:
                     message = decode(opened_response(answer, row.address))
                 else:
@@ -219,7 +219,7 @@ class _Client:
             _pass_cancellation()
             raise self._cut_off(rpc) from None
         finally:
-            vigil.leave(rpc)
+            keepalive.leave(rpc)
             rpc.cancel()
 
     async def _large(self, row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
@@ -305,7 +305,7 @@ class _Client:
 
     def _cut_off(self, rpc: Any) -> A2AError:
         """Why a call ended from this side although nobody cancelled the task that waits for it."""
-        if rpc in self._vigil.lost:
+        if rpc in self._keepalive.lost:
             text = f"no sign of life from the agent for {self._options.idle_timeout:g} s"
             return A2AError(Reason.UNAVAILABLE, text, blame=Blame.PEER)
         return A2AError(Reason.UNAVAILABLE, "the client was closed", blame=Blame.SELF)

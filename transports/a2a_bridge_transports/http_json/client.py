@@ -88,7 +88,7 @@ class HttpJsonClient(ClientSide):
                     async for event in events:
                         self._methods[row.operation] = target.method
                         yield event
-            except _WrongMethod as wrong:
+            except _WrongMethodError as wrong:
                 if number == len(targets) or self._methods.get(row.operation) == target.method:
                     raise wrong.error from None
             else:
@@ -111,7 +111,7 @@ class HttpJsonClient(ClientSide):
                 data = await self.exchanger.whole(response)
                 error = await self._failure(row, response.status, response.headers, data)
                 if response.status in (404, 405, 501) and error.reason in self._wrong:
-                    raise _WrongMethod(error)
+                    raise _WrongMethodError(error)
                 raise error
             if response.content_type != "text/event-stream":
                 yield Event(await self._whole(row, call, await self.exchanger.whole(response)))
@@ -176,7 +176,7 @@ class HttpJsonClient(ClientSide):
         return with_patience(error, headers)
 
 
-class _WrongMethod(Exception):  # noqa: N818  control flow: another rule is tried
+class _WrongMethodError(Exception):
     def __init__(self, error: A2AError) -> None:
         super().__init__(error.message)
         self.error = error

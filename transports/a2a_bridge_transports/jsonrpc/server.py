@@ -165,7 +165,7 @@ class JsonRpcServer(ServerSide[Rows]):
             if context.reply:
                 return Reply(200, JSON + self.reply_headers(request, table, context, name, message), data)
             return Reply(200, JSON, data)
-        except wire.Malformed as malformed:
+        except wire.MalformedRequestError as malformed:
             return self._error(request, self.presumed(request), None, malformed.id, malformed.error)
         except BaseException as error:  # noqa: BLE001  failure() raises again what is not for the caller
             failed = self.failure(request, error, name)

@@ -34,7 +34,7 @@ class Frame(NamedTuple):
     identified: bool = True
 
 
-class Malformed(Exception):  # noqa: N818  it carries an error and is none of its own
+class MalformedRequestError(Exception):
     """A body that is no request: the error to answer, and the id to answer it to."""
 
     def __init__(self, error: A2AError, id: bytes = NULL) -> None:  # noqa: A002  the protocol's word
@@ -53,20 +53,20 @@ class Answer(NamedTuple):
 
 
 def parse(body: bytes) -> Frame:
-    """Reads a request. Raises Malformed with PARSE_ERROR or INVALID_REQUEST."""
+    """Reads a request. Raises MalformedRequestError with PARSE_ERROR or INVALID_REQUEST."""
     try:
         tree = loads(body)
     except JsonSyntaxError as error:
-        raise Malformed(A2AError(Reason.PARSE_ERROR, str(error))) from None
+        raise MalformedRequestError(A2AError(Reason.PARSE_ERROR, str(error))) from None
     if type(tree) is not dict:
         text = "batches are not part of A2A" if type(tree) is list else "a request is a JSON object"
-        raise Malformed(A2AError(Reason.INVALID_REQUEST, text))
+        raise MalformedRequestError(A2AError(Reason.INVALID_REQUEST, text))
     token = _token(tree.get("id"), body)
     if tree.get("jsonrpc") != "2.0":
-        raise Malformed(A2AError(Reason.INVALID_REQUEST, 'jsonrpc has to be "2.0"'), token)
+        raise MalformedRequestError(A2AError(Reason.INVALID_REQUEST, 'jsonrpc has to be "2.0"'), token)
     method = tree.get("method")
     if type(method) is not str or not method or not _is_unicode(method):
-        raise Malformed(A2AError(Reason.INVALID_REQUEST, "method has to be a string"), token)
+        raise MalformedRequestError(A2AError(Reason.INVALID_REQUEST, "method has to be a string"), token)
     return Frame(token, method, tree.get("params"), "id" in tree)
 
 
@@ -145,4 +145,4 @@ def _token(value: object, body: bytes) -> bytes:
     elif value is None:
         return NULL
     text = f"id has to be a string of at most {MAX_ID} bytes, an integer or null"
-    raise Malformed(A2AError(Reason.INVALID_REQUEST, text))
+    raise MalformedRequestError(A2AError(Reason.INVALID_REQUEST, text))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, or_, select
 
-from a2a_bridge.core.lifecycle import IllegalTransition, advance
+from a2a_bridge.core.lifecycle import IllegalTransitionError, advance
 from a2a_bridge.core.messages import RUNNING, TERMINAL
 from a2a_bridge.hosting.ports import Scope, TaskQuery
 from a2a_bridge.hosting.stores.sql.checksums import DamagedError, parsed
@@ -102,7 +102,7 @@ def fold(task: hub.Task, events: Iterable[hub.StreamResponse]) -> None:
             continue
         try:
             advance(task, event.status_update if which == "status_update" else event.artifact_update)
-        except IllegalTransition:
+        except IllegalTransitionError:
             # The log has only what was allowed when it was written; rules may have become stricter since.
             task.status.CopyFrom(event.status_update.status)
 

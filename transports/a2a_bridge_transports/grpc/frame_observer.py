@@ -1,4 +1,4 @@
-"""Shows a tap the frames of gRPC calls. It changes none, and is not there when nobody looks.
+"""Reports the frames of gRPC calls to an observer. It changes none, and is left out without an observer.
 
 grpcio keeps the bytes of HTTP/2 to itself; what is shown is what it was given and gave: path, metadata, messages
 (as bytes and decoded), status and trailers.
@@ -15,15 +15,15 @@ from a2a_bridge.bindings import Frame
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.dialects import Row
 
-Tap = Callable[[Frame], None]
+FrameObserver = Callable[[Frame], None]
 
 
-def tapped(start: Callable[..., Any], row: Row[str, bytes], tap: Tap) -> Callable[..., Any]:
-    """A multicallable whose calls are shown to `tap`."""
+def observed(start: Callable[..., Any], row: Row[str, bytes], observe: FrameObserver) -> Callable[..., Any]:
+    """A multicallable whose frames are reported to `observe`."""
 
     def begin(wire: bytes, *, timeout: float | None, metadata: Any) -> _Call:
-        tap(Frame(True, row.address, _headers(metadata), wire, row.decode_request(wire)))
-        return _Call(start(wire, timeout=timeout, metadata=metadata), row, tap)
+        observe(Frame(True, row.address, _headers(metadata), wire, row.decode_request(wire)))
+        return _Call(start(wire, timeout=timeout, metadata=metadata), row, observe)
 
     return begin
 
@@ -31,10 +31,10 @@ def tapped(start: Callable[..., Any], row: Row[str, bytes], tap: Tap) -> Callabl
 class _Call:
     """A call of grpc.aio that shows what it reads; everything else is the call's own."""
 
-    def __init__(self, call: Any, row: Row[str, bytes], tap: Tap) -> None:
+    def __init__(self, call: Any, row: Row[str, bytes], observe: FrameObserver) -> None:
         self._call = call
         self._row = row
-        self._tap = tap
+        self._observe = observe
         self._begun = False
 
     def __getattr__(self, name: str) -> Any:
@@ -66,7 +66,7 @@ class _Call:
         if answer is grpc.aio.EOF:
             await self._end()
         else:
-            self._tap(Frame(False, body=answer, message=self._decoded(answer)))
+            self._observe(Frame(False, body=answer, message=self._decoded(answer)))
         return answer
 
     async def _begin(self) -> None:
@@ -74,13 +74,13 @@ class _Call:
             return
         self._begun = True
         if headers := _headers(await self._call.initial_metadata()):
-            self._tap(Frame(False, "initial metadata", headers))
+            self._observe(Frame(False, "initial metadata", headers))
 
     async def _end(self) -> None:
         code = await self._call.code()
         details = await self._call.details()
         head = f"grpc-status: {code.value[0]} {code.name}" + (f" ({details})" if details else "")
-        self._tap(Frame(False, head, _headers(await self._call.trailing_metadata())))
+        self._observe(Frame(False, head, _headers(await self._call.trailing_metadata())))
 
     def _decoded(self, answer: bytes) -> Any:
         try:

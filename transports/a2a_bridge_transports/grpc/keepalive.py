@@ -17,7 +17,7 @@ import grpc.aio
 _PROBE = "/grpc.health.v1.Health/Check"
 
 
-class Vigil:
+class Keepalive:
     """Watches the streams of one channel.
 
     A quarter of `idle_timeout` (seconds) of silence on all of them starts a probe, which has the rest of it to
