@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call
+from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import TERMINAL
@@ -70,7 +70,7 @@ async def followed(
                     if news:
                         attempts = 0
                     if following_up:
-                        reply.update(current.context.reply)
+                        reply.merge(current.context.reply)
                     yield event
         except A2AError as error:
             if seen.state in TERMINAL:
@@ -129,7 +129,11 @@ class _Seen:
         if not self._last:
             del parameters[LAST_EVENT_PARAMETER]
         request = hub.SubscribeToTaskRequest(id=self.task_id, tenant=call.request.tenant)
-        return Call(ops.SUBSCRIBE_TO_TASK, request, call.context.replace(parameters=parameters, reply={}))
+        return Call(
+            ops.SUBSCRIBE_TO_TASK,
+            request,
+            call.context.replace(parameters=parameters, reply=ResponseParameters()),
+        )
 
 
 def _passing(error: A2AError, *, begun: bool) -> bool:
@@ -141,7 +145,9 @@ async def _ended(service: Service, seen: _Seen, call: Call[Any, Any]) -> Event |
     """The task as it is, if it has ended: agents without ids do not let anybody subscribe to it any more."""
     request = hub.GetTaskRequest(id=seen.task_id, tenant=call.request.tenant)
     try:
-        task = await service.unary(Call(ops.GET_TASK, request, call.context.replace(reply={})))
+        task = await service.unary(
+            Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
+        )
     except A2AError:
         return None  # the error in hand says more
     return Event(hub.StreamResponse(task=task)) if task.status.state in TERMINAL else None

@@ -24,20 +24,16 @@ def _no_parameters() -> Mapping[str, str]:
 
 VERSION_PARAMETER = "a2a-version"
 EXTENSIONS_PARAMETER = "a2a-extensions"
-#: what a request of an older version said that no 1.0 message has a place for: ASCII JSON, bounded (see dialects)
+#: the name of `CallContext.aside` and `ResponseParameters.aside` on the wire between two bridges
 ASIDE_PARAMETER = "x-a2a-bridge-aside"
-#: in `reply`: the version to answer in, from a service that knows its caller better than the address does. It is for
-#: bindings and never leaves them
-SPELLING_PARAMETER = "x-a2a-bridge-spelling"
 
 #: asks a subscription to go on after this event of the task instead of beginning with a snapshot
 LAST_EVENT_PARAMETER = "last-event-id"
-#: in `reply` of a stream: the id of the event that is yielded next, set before each; absent for one that has none.
-#: Bindings that have no place for it at each event tell that of the first, and each further one counts one more
+#: on the wire of bindings that send no id with each event: the id of the first event; each further one counts one more
 EVENT_PARAMETER = "a2a-event-id"
-#: in `reply` of a stream: set to "gap" where events asked for are lost and a snapshot stands for them
+#: on the wire of a stream: "gap" if its first event stands for events that are lost
 RESUME_PARAMETER = "a2a-resume"
-#: in `reply` of a list: how many tasks of this page are missing, because they cannot be read or encoded
+#: in `reply` of a list: the number of tasks of this page that are left out, because they cannot be read or encoded
 LEFT_OUT_PARAMETER = "x-a2a-bridge-left-out"
 
 
@@ -96,47 +92,65 @@ def relayable(parameters: dict[str, str]) -> tuple[dict[str, str], list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who calls, as an authenticator established it. `name` is unique within the server."""
+    """The caller, as an authenticator established it."""
 
+    #: unique within the server
     name: str
+    #: what else the authenticator knows, such as the claims of a token
     claims: Mapping[str, Any] = field(default_factory=_no_parameters)
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a call entered: binding name (`JSONRPC`…), protocol version (`1.0`…), peer address if known.
+    """Where a call entered. All fields are empty for a call made in-process."""
 
-    base_url: of the application as the caller used it (scheme, host, mount path), where the transport has such.
-    All empty for a call made in-process.
-    """
-
+    #: the name of the binding, such as `JSONRPC`
     binding: str = ""
+    #: the protocol version, such as `1.0`
     version: str = ""
+    #: the address of the peer, if known
     peer: str = ""
+    #: URL of the application as the caller used it (scheme, host, mount path), where the transport has such
     base_url: str = ""
 
 
 IN_PROCESS = Origin()
 
 
+class ResponseParameters(dict[str, str]):
+    """The parameters that go back with an answer, by lower-case name, and what only bindings read."""
+
+    #: content of the answer that no 1.0 message has a place for: ASCII JSON, bounded (see dialects); empty for none
+    aside: str = ""
+    #: the version to answer in, from a service that knows it better than the address does; empty for the caller's
+    version: str = ""
+
+    def merge(self, other: ResponseParameters) -> None:
+        """Adds what another answer says."""
+        self.update(other)
+        self.aside = other.aside or self.aside
+        self.version = other.version or self.version
+
+
 @dataclass(slots=True, eq=False)
 class CallContext:
-    """The circumstances of a call.
+    """The circumstances of a call."""
 
-    tenant: as routed or as the request says; empty when there is none.
-    parameters: service parameters (HTTP headers, gRPC metadata; spec 3.2.6) by lower-case name.
-        Several entries of one name are joined by a comma (`Joined`). The mapping may be case-insensitive.
-    principal: the authenticated caller, None when nobody checked.
-    deadline: seconds on the clock of `time.monotonic()` after which nobody waits for the answer.
-    reply: parameters to send back with the answer (before the first event of a stream).
-    """
-
+    #: as routed or as the request says; empty when there is none
     tenant: str = ""
+    #: service parameters (HTTP headers, gRPC metadata; spec 3.2.6) by lower-case name. Several entries of one name are
+    #: joined by a comma (`Joined`). The mapping may be case-insensitive
     parameters: Mapping[str, str] = field(default_factory=_no_parameters)
+    #: the authenticated caller; None without authentication
     principal: Principal | None = None
+    #: seconds on the clock of `time.monotonic()` after which nobody waits for the answer
     deadline: float | None = None
+    #: where the call entered
     origin: Origin = IN_PROCESS
-    reply: dict[str, str] = field(default_factory=dict)
+    #: parameters to send back with the answer (before the first event of a stream)
+    reply: ResponseParameters = field(default_factory=ResponseParameters)
+    #: content of the request that no 1.0 message has a place for: ASCII JSON, bounded (see dialects); empty for none
+    aside: str = ""
 
     @property
     def extensions(self) -> tuple[str, ...]:
@@ -158,3 +172,17 @@ class Call(Generic[Req, Res]):
     operation: Operation[Req, Res]
     request: Req
     context: CallContext
+
+
+def with_aside(parameters: Mapping[str, str], aside: str) -> Mapping[str, str]:
+    """Parameters with the content beside a message under its name on the wire, as the rows of dialects take it."""
+    return {**parameters, ASIDE_PARAMETER: aside} if aside else parameters
+
+
+def take_aside(reply: ResponseParameters, found: Mapping[str, str]) -> None:
+    """Adds what a row of a dialect found beside an answer to the reply."""
+    for name, value in found.items():
+        if name == ASIDE_PARAMETER:
+            reply.aside = value
+        else:
+            reply[name] = value

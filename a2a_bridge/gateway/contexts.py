@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, cast
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call
+from a2a_bridge.core.call import Call, ResponseParameters
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.event import Event, Events, HandedOver, opened
 from a2a_bridge.core.messages import TERMINAL
@@ -95,7 +95,7 @@ class Contexts:
         request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant, history_length=0)
         try:
             async with asyncio.timeout(_PATIENCE):
-                asked = Call(ops.GET_TASK, request, call.context.replace(reply={}))
+                asked = Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
                 task = await self._service.unary(asked)
         except (A2AError, TimeoutError) as error:
             logger.debug("the context of task %s is not known: %s", task_id, error)

@@ -24,7 +24,7 @@ from functools import cache
 from typing import Any, cast
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import SPELLING_PARAMETER, VERSION_PARAMETER, Call, CallContext
+from a2a_bridge.core.call import VERSION_PARAMETER, Call, CallContext, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import Req, Res
@@ -126,7 +126,7 @@ class LegacyCallers:
         name = self._table.find(scope, request.id)
         if (scope, request.id) not in self._making and (name is None or name.given == name.task_id):
             return None
-        context.reply[SPELLING_PARAMETER] = VERSION
+        context.reply.version = VERSION
         if isinstance(request, hub.GetTaskRequest) and not request.HasField("history_length"):
             # In 0.1 this is how nobody asks for history.
             request = hub.GetTaskRequest()
@@ -216,7 +216,7 @@ class LegacyCallers:
         request = hub.ListTaskPushNotificationConfigsRequest(
             task_id=name.task_id, tenant=call.request.tenant, page_size=1
         )
-        listing = Call(ops.LIST_PUSH_CONFIGS, request, call.context.replace(reply={}))
+        listing = Call(ops.LIST_PUSH_CONFIGS, request, call.context.replace(reply=ResponseParameters()))
         try:
             page = await self._service.unary(listing)
         except A2AError as error:

@@ -21,7 +21,7 @@ from typing import Any, cast
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call
+from a2a_bridge.core.call import Call, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
@@ -105,7 +105,9 @@ class LegacyAgent:
 
     async def _asked(self, scope: Scope, call: Call[Any, Any], task_id: str) -> hub.Task:
         request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant, history_length=0)
-        task = await self._service.unary(Call(ops.GET_TASK, request, call.context.replace(reply={})))
+        task = await self._service.unary(
+            Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
+        )
         self._complete_task(scope, task)
         return task
 

@@ -18,7 +18,7 @@ from typing import Any, cast
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call
+from a2a_bridge.core.call import Call, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
 from a2a_bridge.core.event import Events
 from a2a_bridge.core.messages import is_terminal
@@ -227,7 +227,7 @@ class _Lists:
             request = hub.GetTaskRequest(id=seen.task_id, tenant=call.request.tenant)
             if call.request.HasField("history_length"):
                 request.history_length = call.request.history_length
-            context = call.context.replace(reply={})
+            context = call.context.replace(reply=ResponseParameters())
             async with slots:
                 try:
                     task = await self._service.unary(Call(ops.GET_TASK, request, context))

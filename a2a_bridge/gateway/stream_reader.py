@@ -22,7 +22,7 @@ import random
 from collections.abc import Callable
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import IN_PROCESS, LAST_EVENT_PARAMETER, Call, CallContext
+from a2a_bridge.core.call import IN_PROCESS, LAST_EVENT_PARAMETER, Call, CallContext, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
 from a2a_bridge.core.event import Event, Events, innermost
 from a2a_bridge.core.messages import RUNNING, TERMINAL
@@ -287,7 +287,9 @@ class StreamReader:
         if after:
             parameters[LAST_EVENT_PARAMETER] = after
         # Without a version, so that streams of older agents get the shape of the newest: a task comes first.
-        context = self.context.replace(parameters=parameters, deadline=None, origin=IN_PROCESS, reply={})
+        context = self.context.replace(
+            parameters=parameters, deadline=None, origin=IN_PROCESS, reply=ResponseParameters()
+        )
         request = hub.SubscribeToTaskRequest(id=buffer.task_id, tenant=self._tenant)
         source = self._service.stream(Call(ops.SUBSCRIBE_TO_TASK, request, context))
         attempts = self._attempts
@@ -365,7 +367,7 @@ class StreamReader:
     async def _get_task(self) -> hub.Task:
         """Raises the agent's error, and UNAVAILABLE after a timeout."""
         request = hub.GetTaskRequest(id=self._buffer.task_id, tenant=self._tenant)
-        context = self.context.replace(deadline=None, origin=IN_PROCESS, reply={})
+        context = self.context.replace(deadline=None, origin=IN_PROCESS, reply=ResponseParameters())
         try:
             async with asyncio.timeout(_GET_TIMEOUT):
                 return await self._service.unary(Call(ops.GET_TASK, request, context))

@@ -29,6 +29,7 @@ from a2a_bridge.core.call import (
     LAST_EVENT_PARAMETER,
     Call,
     CallContext,
+    ResponseParameters,
 )
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event, Events
@@ -233,7 +234,9 @@ class StreamSharing:
         """The task, if it is over; what it brought since the last event is not known. Raises UNAVAILABLE otherwise."""
         request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant)
         try:
-            task = await self._service.unary(Call(ops.GET_TASK, request, call.context.replace(reply={})))
+            task = await self._service.unary(
+                Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
+            )
         except A2AError as error:
             raise ended_early() from error
         if task.status.state in RUNNING:
@@ -312,7 +315,9 @@ class StreamSharing:
         if now() - stream.accepted < self._revalidate:
             return
         request = hub.GetTaskRequest(id=call.request.id, tenant=call.request.tenant, history_length=0)
-        await self._service.unary(Call(ops.GET_TASK, request, call.context.replace(reply={})))
+        await self._service.unary(
+            Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
+        )
         stream.accepted = now()
 
     async def _asked(self, call: Call[Any, Any], task_id: str, after: str) -> _Opened:
@@ -361,7 +366,9 @@ class StreamSharing:
     async def _ended(self, call: Call[Any, Any], after: str, refused: A2AError) -> _Opened:
         """The task instead of its lost last events. Raises what the agent said if that is not why it refused."""
         request = hub.GetTaskRequest(id=call.request.id, tenant=call.request.tenant)
-        task = await self._service.unary(Call(ops.GET_TASK, request, call.context.replace(reply={})))
+        task = await self._service.unary(
+            Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
+        )
         if task.status.state not in TERMINAL:
             raise refused
         mark_gap(task, after, after)
@@ -369,9 +376,9 @@ class StreamSharing:
 
     async def _first(
         self, call: Call[Any, Any], context: CallContext
-    ) -> tuple[Event | None, Events, dict[str, str]]:
+    ) -> tuple[Event | None, Events, ResponseParameters]:
         """The first event of the agent's stream, the rest, and what comes with it; None when it is empty."""
-        reply: dict[str, str] = {}
+        reply = ResponseParameters()
         source = self._service.stream(Call(call.operation, call.request, context.replace(reply=reply)))
         try:
             return await anext(source), source, reply
@@ -409,7 +416,7 @@ class StreamSharing:
         beginning: Beginning,
         first: hub.StreamResponse,
         source: Events,
-        reply: dict[str, str],
+        reply: ResponseParameters,
         task: hub.Task | None = None,
     ) -> _Opened:
         """A stream that others may join, if there is room for it. task: what comes before the first event, if made up."""
@@ -432,7 +439,10 @@ class StreamSharing:
         context = call.context
         declared = context.extensions
         confirmed = [one for one in stream.extensions.split(",") if one.strip() in declared]
-        _answer(context, {EXTENSIONS_PARAMETER: ",".join(confirmed)} if confirmed else {})
+        joined = ResponseParameters()
+        if confirmed:
+            joined[EXTENSIONS_PARAMETER] = ",".join(confirmed)
+        _answer(context, joined)
         opened.stream = stream
         opened.reader = self._streams.join(stream, place)
         return opened
@@ -455,15 +465,15 @@ class StreamSharing:
         """The context without what the caller said to us alone, which would be kept with it."""
         given = context.parameters
         parameters = {name: value for name in self._forward if (value := given.get(name)) is not None}
-        return context.replace(parameters=parameters, reply={})
+        return context.replace(parameters=parameters, aside="", reply=ResponseParameters())
 
 
-def _answer(context: CallContext, reply: dict[str, str]) -> None:
+def _answer(context: CallContext, reply: ResponseParameters) -> None:
     """Says what the agent said beside its first event. Ids are said with the events."""
     told = context.reply
     # What was confirmed in the agent's name; it says itself which extensions it activates.
     told.pop(EXTENSIONS_PARAMETER, None)
-    told.update(reply)
+    told.merge(reply)
     if context.parameters and RESUME_URI in context.extensions:
         confirmed = told.get(EXTENSIONS_PARAMETER, "")
         if RESUME_URI not in confirmed:

@@ -20,7 +20,7 @@ from contextlib import aclosing
 from typing import Any
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call
+from a2a_bridge.core.call import Call, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import is_terminal
@@ -137,6 +137,8 @@ async def _get(service: Service, call: Call[Any, Any], task_id: str) -> hub.Task
         request.history_length = configuration.history_length
     try:
         async with asyncio.timeout(PATIENCE):
-            return await service.unary(Call(ops.GET_TASK, request, call.context.replace(reply={})))
+            return await service.unary(
+                Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
+            )
     except TimeoutError:
         raise A2AError(Reason.DEADLINE_EXCEEDED, blame=Blame.PEER) from None

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any, cast
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.call import Call, CallContext, ResponseParameters
 from a2a_bridge.core.errors import A2AError, invalid_params
 from a2a_bridge.core.event import Event, Events, HandedOver, opened
 from a2a_bridge.core.operations import Req, Res
@@ -171,7 +171,7 @@ class Relay:
         if known is None or known.context is None:
             # A copy of the parameters, or the whole request would be kept with them.
             parameters = dict(call.context.parameters.items())
-            context = call.context.replace(reply={}, deadline=None, parameters=parameters)
+            context = call.context.replace(reply=ResponseParameters(), deadline=None, parameters=parameters)
             if key is not None:
                 self._ids[key] = relay_id
             self._remember(relay_id, _Relayed(key, kept, token, service, context))
@@ -230,7 +230,7 @@ class Relay:
         request = hub.GetTaskPushNotificationConfigRequest(
             task_id=task_id, id=config_id, tenant=call.request.tenant
         )
-        asked = Call(ops.GET_PUSH_CONFIG, request, call.context.replace(reply={}))
+        asked = Call(ops.GET_PUSH_CONFIG, request, call.context.replace(reply=ResponseParameters()))
         try:
             config = await service.unary(asked)
             found = await self._of(config)

@@ -21,7 +21,7 @@ from contextlib import aclosing
 from typing import Any, cast
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call
+from a2a_bridge.core.call import Call, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import TERMINAL
@@ -150,7 +150,9 @@ class _OlderCallers:
         request = hub.GetTaskRequest(id=known.task_id, tenant=call.request.tenant, history_length=0)
         try:
             async with asyncio.timeout(PATIENCE):
-                task = await self._service.unary(Call(ops.GET_TASK, request, call.context.replace(reply={})))
+                task = await self._service.unary(
+                    Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
+                )
         except (A2AError, TimeoutError) as error:
             logger.debug("the status of task %s is unknown: %s", known.task_id, error)
         else:
@@ -171,7 +173,7 @@ class _OlderCallers:
         wanted = request.task_id
         try:
             page = await self._service.unary(
-                Call(ops.LIST_PUSH_CONFIGS, listing, call.context.replace(reply={}))
+                Call(ops.LIST_PUSH_CONFIGS, listing, call.context.replace(reply=ResponseParameters()))
             )
         except A2AError as error:
             if error.reason not in _LACKING:
@@ -196,7 +198,7 @@ class _OlderCallers:
         request.CopyFrom(call.request)
         for _ in range(PAGES - 1):
             request.page_token = response.next_page_token
-            context = call.context.replace(reply={})
+            context = call.context.replace(reply=ResponseParameters())
             response = await self._service.unary(Call(ops.LIST_PUSH_CONFIGS, request, context))
             whole.configs.extend(response.configs)
             if not response.next_page_token:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 
 from a2a_bridge.codec import dumps_ascii
-from a2a_bridge.core.call import ASIDE_PARAMETER, CallContext
+from a2a_bridge.core.call import CallContext
 from a2a_bridge.dialects import JSONRPC, residue
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -29,7 +29,7 @@ _OF_CONFIG = "/pushNotificationConfig"
 
 def told(context: CallContext) -> str:
     """What a call says beside the config that it registers; empty for nothing, or for too much."""
-    text = context.parameters.get(ASIDE_PARAMETER, "")
+    text = context.aside
     return text if len(text) <= LONGEST else ""
 
 
@@ -54,7 +54,7 @@ def recall(context: CallContext, asides: str | Sequence[str]) -> None:
         text = _together(asides) if context.origin.binding == _BARE_LISTS else _each(asides)
     if text:
         # In place of what the agent may have said: this is what the caller has said.
-        context.reply[ASIDE_PARAMETER] = text
+        context.reply.aside = text
 
 
 def _each(asides: Sequence[str]) -> str:

@@ -7,7 +7,14 @@ import pickle
 
 import pytest
 
-from a2a_bridge.core.call import EXTENSIONS_PARAMETER, CallContext, Joined, Principal, entries_of
+from a2a_bridge.core.call import (
+    EXTENSIONS_PARAMETER,
+    CallContext,
+    Joined,
+    Principal,
+    ResponseParameters,
+    entries_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +39,7 @@ def test_a_derived_context_shares_the_reply() -> None:
     derived.reply["y"] = "2"
     assert (derived.tenant, derived.parameters, context.principal) == ("a", {"x": "1"}, None)
     assert context.reply == {"y": "2"}
-    assert context.replace(reply={}).reply == {}
+    assert context.replace(reply=ResponseParameters()).reply == {}
 
 
 def test_contexts_do_not_share_a_reply_by_accident() -> None:

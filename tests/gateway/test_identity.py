@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import SPELLING_PARAMETER, Call
+from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects.v0_1.messages import INDEX, MARK, MESSAGE, decode_message
@@ -510,7 +510,7 @@ async def test_a_caller_who_asks_by_a_name_of_0_1_is_one_of_0_1(make: Any) -> No
     await service.unary(send("c"))
     call = make("c", version="0.3")
     assert (await service.unary(call)).id == "c"
-    assert call.context.reply == {SPELLING_PARAMETER: "0.1"}
+    assert (call.context.reply, call.context.reply.version) == ({}, "0.1")
     assert agent.calls[-1].context.origin.version == "0.1"
 
 
@@ -521,7 +521,7 @@ async def test_a_subscriber_by_a_name_of_0_1_is_one_of_0_1() -> None:
     call = subscribe("c", version="0.3")
     (event,) = await events_of(service, call)
     assert event.status_update.task_id == "c"
-    assert call.context.reply == {SPELLING_PARAMETER: "0.1"}
+    assert (call.context.reply, call.context.reply.version) == ({}, "0.1")
 
 
 async def test_who_declares_a_version_is_believed() -> None:

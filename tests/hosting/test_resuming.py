@@ -12,6 +12,7 @@ import pytest
 from a2a_bridge.core.call import (
     LAST_EVENT_PARAMETER,
     CallContext,
+    ResponseParameters,
 )
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.core.resume import gap_of
@@ -41,7 +42,7 @@ WHOLE = [("task", SUBMITTED), WORKING, "chunk 0 ", "chunk 1 ", "chunk 2 ", COMPL
 def after(event_id: str, context: CallContext | None = None) -> CallContext:
     """A context that asks to go on after an event."""
     context = context or CallContext()
-    return context.replace(parameters={LAST_EVENT_PARAMETER: event_id}, reply={})
+    return context.replace(parameters={LAST_EVENT_PARAMETER: event_id}, reply=ResponseParameters())
 
 
 async def told(events: Any) -> list[tuple[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import ASIDE_PARAMETER, Call, CallContext, Origin, Principal
+from a2a_bridge.core.call import Call, CallContext, Origin, Principal, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects import V1_0, Dialect
@@ -25,8 +25,7 @@ ALICE = Scope("", "alice")
 
 
 def caller(version: str = "0.3", aside: str = "") -> CallContext:
-    parameters = {ASIDE_PARAMETER: aside} if aside else {}
-    return CallContext(origin=Origin("JSONRPC", version), principal=Principal("alice"), parameters=parameters)
+    return CallContext(origin=Origin("JSONRPC", version), principal=Principal("alice"), aside=aside)
 
 
 def config(config_id: str = "p", **members: Any) -> hub.TaskPushNotificationConfig:
@@ -76,7 +75,7 @@ class Agent:
     async def _told(self, operation: Any, request: Any, context: CallContext) -> str | None:
         """What the answer says beside its message."""
         await ask(self.service, Call(operation, request, context))
-        return context.reply.get(ASIDE_PARAMETER)
+        return context.reply.aside or None
 
 
 def test_nobody_wraps_a_service_that_only_speaks_1_0() -> None:
@@ -110,7 +109,7 @@ async def test_what_was_said_beside_the_configs_of_a_list_comes_back_for_each() 
     await agent.create(caller(aside=write("kind", [["/y", None, 2], ["/z", None, 3]])), "q")
     told = read(await agent.list(caller()), "kind")
     assert told == [["/1/pushNotificationConfig/x", None, 1], ["/2/y", None, 2], ["/2/z", None, 3]]
-    over_grpc = caller().replace(origin=Origin("GRPC", "0.3"), reply={})
+    over_grpc = caller().replace(origin=Origin("GRPC", "0.3"), reply=ResponseParameters())
     told = json.loads(await agent.list(over_grpc) or "")
     assert [text and read(text, "kind") for text in told] == [
         None,

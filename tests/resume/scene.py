@@ -12,7 +12,7 @@ import pytest
 
 from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, find
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
+from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import Service
@@ -160,7 +160,7 @@ async def _read_and_cut(
         return
     # The cut before: this call was still put on what was left of that connection.
     await asyncio.sleep(0.01)
-    again = Call(call.operation, call.request, call.context.replace(reply={}))
+    again = Call(call.operation, call.request, call.context.replace(reply=ResponseParameters()))
     await _read_and_cut(service, again, cutter, events, seen)
 
 

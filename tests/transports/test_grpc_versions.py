@@ -201,7 +201,7 @@ async def test_what_clients_say(probe: Probe, dialect: Dialect, expected: dict[s
 
 def noting(probe: Probe) -> Probe:
     async def unary(call: Call[Any, Any]) -> Any:
-        call.context.reply[ASIDE_PARAMETER] = "note"
+        call.context.reply.aside = "note"
         return TASK
 
     probe.on_unary = unary
@@ -221,8 +221,8 @@ async def test_what_is_said_beside_messages(probe: Probe) -> None:
         await rpc
         told = dict(await rpc.initial_metadata())[ASIDE_PARAMETER]
         assert opened_aside(str(told), about) == "note"
-    got = [call.context.parameters.get(ASIDE_PARAMETER) for call in probe.calls]
-    assert got == ["note", None, None, "from a bridge"]
+    got = [call.context.aside for call in probe.calls]
+    assert got == ["note", "", "", "from a bridge"]
 
 
 async def test_what_is_said_beside_messages_crosses_two_bridges(probe: Probe) -> None:
@@ -234,7 +234,7 @@ async def test_what_is_said_beside_messages_crosses_two_bridges(probe: Probe) ->
         near = await stack.enter_async_context(hosting(to_middle.service, dialects=(OLD,)))
         raw = await stack.enter_async_context(channel(near.address))
         answer = await get(raw, PACKAGE, wire=REQUEST + NOTE)
-    assert probe.last.context.parameters[ASIDE_PARAMETER] == "note"
+    assert probe.last.context.aside == "note"
     assert answer.endswith(NOTE)
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import ASIDE_PARAMETER, Call, CallContext, relayable
+from a2a_bridge.core.call import ASIDE_PARAMETER, Call, CallContext, relayable, take_aside, with_aside
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import LAST_EVENT_ID, asked_after
 from a2a_bridge.dialects import Dialect, Form, Kind, Row, is_older
@@ -108,8 +108,8 @@ class ClientSide:
         headers = request_headers(self.dialect, call.context, self.options, time.monotonic())
         if call.operation is ops.SUBSCRIBE_TO_TASK and (after := asked_after(call.context)):
             headers[LAST_EVENT_ID] = after
-        if ASIDE_PARAMETER in headers:
-            headers[ASIDE_PARAMETER] = sealed_aside(headers[ASIDE_PARAMETER], call.request)
+        if call.context.aside and self.dialect.declares:
+            headers[ASIDE_PARAMETER] = sealed_aside(call.context.aside, call.request)
         return headers
 
     def encoded(self, row: Row[Any, Any], call: Call[Any, Any]) -> Any:
@@ -117,8 +117,8 @@ class ClientSide:
         wire = row.encode_request(self.addressed(call.request))
         if row.explicit is not None:
             wire = row.explicit(wire, is_older(call.context.origin.version))
-        if row.recall is not None and call.context.parameters:
-            wire = row.recall(wire, call.context.parameters)
+        if row.recall is not None and (given := with_aside(call.context.parameters, call.context.aside)):
+            wire = row.recall(wire, given)
         return row.strict(wire) if self._strict and row.strict is not None else wire
 
     def decoded(self, row: Row[Any, Any], wire: Any, context: CallContext) -> Any:
@@ -139,7 +139,7 @@ class ClientSide:
                 raise
             return without(listed, error, context.reply)
         if row.aside_response is not None:
-            context.reply.update(row.aside_response(wire))
+            take_aside(context.reply, row.aside_response(wire))
         return answer
 
     def _other(self, row: Row[Any, Any], wire: Any) -> Any:
@@ -187,5 +187,5 @@ class ClientSide:
             for name in lossy:
                 _log.warning("the agent's header %s is no printable ASCII; it is not passed on whole", name)
             if (given := found.pop(ASIDE_PARAMETER, None)) and (text := opened_aside(given, call.request)):
-                found[ASIDE_PARAMETER] = text
+                call.context.reply.aside = text
             call.context.reply.update(found)

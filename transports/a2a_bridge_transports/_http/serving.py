@@ -21,7 +21,6 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
     ASIDE_PARAMETER,
     RESUME_PARAMETER,
-    SPELLING_PARAMETER,
     Call,
     CallContext,
     Origin,
@@ -44,9 +43,6 @@ from a2a_bridge_transports._http.parameters import (
 )
 
 Index = TypeVar("Index")
-
-#: members of `reply` that are no headers: they are between service and binding
-_HIDDEN = (SPELLING_PARAMETER, ASIDE_PARAMETER)
 
 
 @dataclass(slots=True)
@@ -126,16 +122,20 @@ class ServerSide(Generic[Index]):
         """
         parameters = request.parameters()
         given = request.headers.get(ASIDE_PARAMETER)
+        aside = ""
         if beside or given is not None:
-            if given and not table.older and (text := opened_aside(given, message)):
-                beside = {ASIDE_PARAMETER: text}
-            parameters = Overlaid(parameters, beside or {}, without=ASIDE_PARAMETER)
+            more = dict(beside or {})
+            aside = more.pop(ASIDE_PARAMETER, "")
+            if given and not table.older:
+                aside = opened_aside(given, message) or aside
+            parameters = Overlaid(parameters, more, without=ASIDE_PARAMETER)
         return CallContext(
             message.tenant,
             parameters,
             None,
             deadline_of(request.headers, time.monotonic()),
             _origin(self._kind, table.dialect.version, request.peer, request.base_url()),
+            aside=aside,
         )
 
     def begun(self, call: Call[Any, Any]) -> Events:
@@ -178,11 +178,11 @@ class ServerSide(Generic[Index]):
         about: the request that this answers, where something may be said beside the answer. gap: the answer is a
         stream that begins with a gap.
         """
-        if context is None or not (context.reply or gap):
+        if context is None or not (context.reply or context.reply.aside or gap):
             return ()
-        reply = {name: value for name, value in context.reply.items() if name not in _HIDDEN}
-        if not table.older and about is not None and (text := context.reply.get(ASIDE_PARAMETER)):
-            reply[ASIDE_PARAMETER] = sealed_aside(text, about)
+        reply = dict(context.reply)
+        if context.reply.aside and not table.older and about is not None:
+            reply[ASIDE_PARAMETER] = sealed_aside(context.reply.aside, about)
         if gap:
             reply[RESUME_PARAMETER] = GAP
         try:

@@ -26,6 +26,8 @@ from a2a_bridge.core.call import (
     Call,
     CallContext,
     relayable,
+    take_aside,
+    with_aside,
 )
 from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason
 from a2a_bridge.core.event import Event, Events
@@ -248,7 +250,7 @@ class _Client:
         row = method.row
         if row.relayed is not None:
             row = row.relayed(call.context)
-        wire = await run(_written, row, request, call.context.parameters)
+        wire = await run(_written, row, request, with_aside(call.context.parameters, call.context.aside))
         metadata = self._metadata(call)
         if row.says is not None:
             metadata = (*metadata, *row.says.items())
@@ -259,13 +261,14 @@ class _Client:
 
     def _metadata(self, call: Call[Any, Any]) -> Pairs:
         parameters = call.context.parameters
-        if not parameters:
+        aside = call.context.aside if self._dialect.declares else ""
+        if not parameters and not aside:
             return self._constant
         wanted = {name: value for name in self._forward if (value := parameters.get(name))}
+        if aside:
+            wanted[ASIDE_PARAMETER] = sealed_aside(aside, call.request)
         if not wanted:
             return self._constant
-        if (text := wanted.get(ASIDE_PARAMETER)) is not None:
-            wanted[ASIDE_PARAMETER] = sealed_aside(text, call.request)
         if (declared := wanted.get(EXTENSIONS_PARAMETER)) is not None:
             wanted.update(dict.fromkeys(self._dialect.extensions, declared))
         try:
@@ -281,7 +284,7 @@ class _Client:
             for name in lossy:
                 log.warning("the agent's metadata %s is no printable ASCII; it is not passed on whole", name)
             if (given := found.pop(ASIDE_PARAMETER, None)) and (text := opened_aside(given, call.request)):
-                found[ASIDE_PARAMETER] = text
+                call.context.reply.aside = text
             call.context.reply.update(found)
 
     def _fail(self, error: Any, call: Call[Any, Any]) -> NoReturn:
@@ -321,7 +324,7 @@ def _written(row: Row[str, bytes], request: Any, parameters: Mapping[str, str]) 
 def _read(row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
     answer = opened_response(answer, row.address)
     if row.aside_response is not None:
-        call.context.reply.update(row.aside_response(answer))
+        take_aside(call.context.reply, row.aside_response(answer))
     try:
         return row.decode_response(answer)
     except A2AError as error:

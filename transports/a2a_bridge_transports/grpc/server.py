@@ -29,6 +29,8 @@ from a2a_bridge.core.call import (
     Call,
     CallContext,
     Origin,
+    ResponseParameters,
+    with_aside,
 )
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error, request_too_large
 from a2a_bridge.core.event import Event
@@ -198,9 +200,8 @@ class _Side:
                 data = briefly(write, response)
             except LengthyError:
                 data = await written_apart(write, response)
-            if call_context.reply:
-                _seal_aside(call_context, request)
-                await context.send_initial_metadata(self._metadata(context, call_context.reply))
+            if call_context.reply or call_context.reply.aside:
+                await context.send_initial_metadata(self._metadata(context, call_context.reply, request))
             return data
 
         return handle
@@ -212,9 +213,13 @@ class _Side:
         else:
             request, beside = _read(row, wire)
         context.tenant = request.tenant
-        _open_aside(context, request)
-        if beside is not None:
-            context.parameters = {**context.parameters, **beside}
+        given = context.parameters.get(ASIDE_PARAMETER) if context.parameters else None
+        if given is not None or beside:
+            parameters = {**context.parameters, **(beside or {})}
+            own = parameters.pop(ASIDE_PARAMETER, "") if beside and ASIDE_PARAMETER in beside else ""
+            parameters.pop(ASIDE_PARAMETER, None)
+            context.aside = own or (opened_aside(given, request) if given else "")
+            context.parameters = parameters
         return request
 
     def _stream(self, row: Row[str, bytes]) -> Answer:
@@ -327,8 +332,18 @@ class _Side:
 
         return guarded
 
-    def _metadata(self, context: Any, reply: Mapping[str, str]) -> Pairs:
-        """Response parameters as this caller's version and habits have them. Raises ValueError."""
+    def _metadata(self, context: Any, reply: Mapping[str, str], about: Any = None) -> Pairs:
+        """Response parameters under the names of this caller's version. about: the request of a unary call.
+
+        Raises ValueError.
+        """
+        if (
+            about is not None
+            and isinstance(reply, ResponseParameters)
+            and reply.aside
+            and self.dialect.declares
+        ):
+            reply = {**reply, ASIDE_PARAMETER: sealed_aside(reply.aside, about)}
         return reply_metadata(reply, context.invocation_metadata(), self.dialect)
 
     async def _refuse(self, error: A2AError, reply: Mapping[str, str], context: Any) -> None:
@@ -350,33 +365,15 @@ def _read(row: Row[str, bytes], wire: bytes) -> tuple[Any, Mapping[str, str] | N
     return row.decode_request(wire), None if row.aside is None else row.aside(wire)
 
 
-def _written(row: Row[str, bytes], reply: dict[str, str], answer: Any) -> bytes:
+def _written(row: Row[str, bytes], reply: ResponseParameters, answer: Any) -> bytes:
     wire: bytes = encoded(row, answer, reply)
     if row.recall_response is not None:
-        wire = row.recall_response(wire, reply)
+        wire = row.recall_response(wire, with_aside(reply, reply.aside))
     return sealed_response(wire, row.address)
 
 
 def _event(row: Row[str, bytes], event: Any) -> bytes:
     return sealed_response(row.encode_response(event), row.address)
-
-
-def _open_aside(context: CallContext, request: Any) -> None:
-    """Takes what is said beside a request, or removes it when no bridge with our key said it."""
-    given = context.parameters.get(ASIDE_PARAMETER) if context.parameters else None
-    if given is not None:
-        parameters = dict(context.parameters)
-        if text := opened_aside(given, request):
-            parameters[ASIDE_PARAMETER] = text
-        else:
-            del parameters[ASIDE_PARAMETER]
-        context.parameters = parameters
-
-
-def _seal_aside(context: CallContext, request: Any) -> None:
-    text = context.reply.get(ASIDE_PARAMETER)
-    if text:
-        context.reply[ASIDE_PARAMETER] = sealed_aside(text, request)
 
 
 def _first_metadata(reply: dict[str, str], event: Event) -> dict[str, str]:

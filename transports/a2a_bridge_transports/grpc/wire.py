@@ -21,7 +21,6 @@ from a2a_bridge.core.call import (
     EXTENSIONS_PARAMETER,
     LEFT_OUT_PARAMETER,
     RESUME_PARAMETER,
-    SPELLING_PARAMETER,
     Joined,
     entries_of,
 )
@@ -100,7 +99,6 @@ def reply_metadata(reply: Mapping[str, str], asked: Metadata, dialect: Dialect) 
     asked: the metadata of the request. Activated extensions go back under the names it used.
     """
     parameters = dict(reply)
-    parameters.pop(SPELLING_PARAMETER, None)
     if not dialect.declares:
         parameters.pop(ASIDE_PARAMETER, None)
     active = parameters.pop(EXTENSIONS_PARAMETER, None)

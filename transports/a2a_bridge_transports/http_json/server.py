@@ -9,7 +9,7 @@ from typing import Any
 from a2a_bridge.codec import Json, JsonSyntaxError
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.codec.meter import LengthyError, briefly
-from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.call import Call, CallContext, ResponseParameters, with_aside
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import Service
@@ -106,7 +106,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             except LengthyError:
                 data = await written_apart(write, answer)
             media = _media(request, table)
-            if context.reply:
+            if context.reply or context.reply.aside:
                 return Reply(200, media + self.reply_headers(request, table, context, name, message), data)
             return Reply(200, media, data)
         except JsonSyntaxError as problem:
@@ -161,9 +161,11 @@ def _read(row: Row[Any, Any], tree: Json) -> tuple[Any, Mapping[str, str] | None
     return row.decode_request(tree), None if row.aside is None else row.aside(tree)
 
 
-def _written(row: Row[Any, Any], reply: dict[str, str], answer: Any) -> bytes:
+def _written(row: Row[Any, Any], reply: ResponseParameters, answer: Any) -> bytes:
     tree = encoded(row, answer, reply)
-    return dumps(tree if row.recall_response is None else row.recall_response(tree, reply))
+    return dumps(
+        tree if row.recall_response is None else row.recall_response(tree, with_aside(reply, reply.aside))
+    )
 
 
 def _event(row: Row[Any, Any], id_: str, message: Any) -> bytes:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from a2a_bridge.codec import Json, missing_required
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.codec.meter import LengthyError, briefly
-from a2a_bridge.core.call import SPELLING_PARAMETER, Call, CallContext
+from a2a_bridge.core.call import Call, CallContext, ResponseParameters, with_aside
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params, missing_members
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import Service
@@ -52,10 +52,10 @@ def _read(row: Row[str, Any], params: Json) -> tuple[Any, Mapping[str, str] | No
     return row.decode_request(params), None if row.aside is None else row.aside(params)
 
 
-def _result(token: bytes, row: Row[str, Any], reply: dict[str, str], answer: Any) -> bytes:
+def _result(token: bytes, row: Row[str, Any], reply: ResponseParameters, answer: Any) -> bytes:
     tree = encoded(row, answer, reply)
     if row.recall_response is not None:
-        tree = row.recall_response(tree, reply)
+        tree = row.recall_response(tree, with_aside(reply, reply.aside))
     return wire.result(token, tree)
 
 
@@ -155,14 +155,15 @@ class JsonRpcServer(ServerSide[Rows]):
             if row.streaming:
                 return self._stream(request, table, row, call, token)
             answer = await self.service.unary(call)
-            if context.reply:
-                table, row = self._respelled(table, row, context)
-            write = partial(_result, token, row, context.reply)
+            reply = context.reply
+            if reply.version:
+                table, row = self._in_version(table, row, reply)
+            write = partial(_result, token, row, reply)
             try:
                 data = briefly(write, answer)
             except LengthyError:
                 data = await written_apart(write, answer)
-            if context.reply:
+            if reply or reply.aside:
                 return Reply(200, JSON + self.reply_headers(request, table, context, name, message), data)
             return Reply(200, JSON, data)
         except wire.MalformedRequestError as malformed:
@@ -179,8 +180,8 @@ class JsonRpcServer(ServerSide[Rows]):
 
         def encode(event: Event) -> bytes | Awaitable[bytes]:
             nonlocal table, row
-            if reply and SPELLING_PARAMETER in reply:
-                table, row = self._respelled(table, row, call.context)
+            if reply.version:
+                table, row = self._in_version(table, row, reply)
             write = partial(_event, token, row, event.id)
             try:
                 return briefly(write, event.message)
@@ -200,12 +201,12 @@ class JsonRpcServer(ServerSide[Rows]):
             fail,
         )
 
-    def _respelled(
-        self, table: Table[Rows], row: Row[str, Any], context: CallContext
+    def _in_version(
+        self, table: Table[Rows], row: Row[str, Any], reply: ResponseParameters
     ) -> tuple[Table[Rows], Row[str, Any]]:
-        """Where to answer from: what was asked, unless the service knows its caller to speak another version."""
-        version = context.reply.pop(SPELLING_PARAMETER, None)
-        if version is not None:
+        """The table and row to answer with: those of the version that the service says, if it says one."""
+        version, reply.version = reply.version, ""
+        if version:
             for other in self.tables:
                 found = other.form.row(row.operation)
                 if other.dialect.version == version and found is not None:
@@ -223,7 +224,7 @@ class JsonRpcServer(ServerSide[Rows]):
                 context = self.context(request, table, message)
                 answer = row.encode_response(await self.service.unary(Call(row.operation, message, context)))
                 if row.recall_response is not None:
-                    answer = row.recall_response(answer, context.reply)
+                    answer = row.recall_response(answer, with_aside(context.reply, context.reply.aside))
                 headers = JSON + self.reply_headers(request, table, context, name, message)
                 return Reply(200, headers, dumps(answer))
             except BaseException as error:  # noqa: BLE001  failure() raises again what is not for the caller
@@ -244,8 +245,8 @@ class JsonRpcServer(ServerSide[Rows]):
         error: A2AError,
         row: Row[str, Any] | None = None,
     ) -> Reply:
-        if row is not None and context is not None and context.reply:
-            table, row = self._respelled(table, row, context)
+        if row is not None and context is not None:
+            table, row = self._in_version(table, row, context.reply)
         try:
             parameters = self.reply_headers(request, table, context, "an error")
         except A2AError as worse:
