@@ -1,4 +1,4 @@
-"""Ends a call when its deadline passes. It sets no deadline: callers and bindings do."""
+"""Ends calls at their deadline, which callers and bindings set."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from a2a_bridge.core.service import Middleware, Service
 
 
 def deadline() -> Middleware:
-    """Middleware that raises DEADLINE_EXCEEDED once `context.deadline` has passed, and stops the work below.
+    """Middleware that raises DEADLINE_EXCEEDED at `context.deadline` and stops the work below.
 
-    A task that a hosted agent has begun goes on; only the waiting ends. Of a stream the whole counts.
+    The deadline of a stream is for the whole stream. A task of a hosted agent goes on; only the call ends.
     """
     return _Deadline
 
@@ -40,7 +40,7 @@ class _Deadline:
 
 
 def _until(limit: float) -> asyncio.Timeout:
-    """A timeout at the deadline. Raises DEADLINE_EXCEEDED when that has passed: nothing is begun in vain."""
+    """A timeout at the deadline. Raises DEADLINE_EXCEEDED after it, so that no work starts in vain."""
     left = limit - monotonic()
     if left <= 0:
         raise _exceeded()

@@ -1,6 +1,6 @@
-"""Negotiates protocol extensions (spec 4.6): refuses callers that lack a required one, echoes the active ones.
+"""Negotiates protocol extensions (spec 4.6): refuses callers without a required one, echoes the active ones.
 
-It activates nothing itself: an executor reads `context.extensions`.
+Executors act on `context.extensions` themselves.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 def extensions(card: hub.AgentCard) -> Middleware:
     """Middleware for an agent with this card.
 
-    A caller that does not declare a required extension gets EXTENSION_SUPPORT_REQUIRED with the URIs in
-    the metadata, except when it asks for the extended card, which is how it may learn of them.
+    A caller without a required extension gets EXTENSION_SUPPORT_REQUIRED with the URIs in the metadata, except for the
+    extended card, which tells callers about extensions.
     """
     offered = {one.uri: one.required for one in card.capabilities.extensions if one.uri}
 

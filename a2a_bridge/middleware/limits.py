@@ -1,11 +1,10 @@
-"""Bounds what one caller can have running at once, and how large a message may be in parts. Not rates, not bytes.
+"""Limits the concurrent calls and streams of one principal, and the parts of a message. No rates, no bytes.
 
 Rules:
-1. What is too much at the moment is RESOURCE_EXHAUSTED with a time to wait; what is wrong with a message itself is
-   INVALID_PARAMS naming the member. Nothing is cut.
-2. Callers count by principal. Those without one share one allowance: an address says little behind proxies, and who
-   may have many addresses would have many allowances.
-3. It counts in this process only.
+1. Too many calls are RESOURCE_EXHAUSTED with a retry time; too many parts are INVALID_PARAMS naming the member.
+2. Callers are counted by principal. Callers without one share one allowance: addresses are unreliable behind proxies,
+   and a caller with many addresses would have many allowances.
+3. Counts are those of this process.
 """
 
 from __future__ import annotations
@@ -20,28 +19,24 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service, refused_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: seconds after which to try again when too much runs; nothing tells when something of it ends
+#: retry time in seconds; the end of the running calls is not known
 RETRY_AFTER = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one principal may have; 0 sets no limit.
+    """Limits of one principal; 0: no limit."""
 
-    calls: unary calls at once, and streams: open streams at once; beyond them RESOURCE_EXHAUSTED. parts: of a message;
-    beyond them INVALID_PARAMS.
-    """
-
+    #: concurrent unary calls; more are RESOURCE_EXHAUSTED
     calls: int = 10_000
+    #: open streams; more are RESOURCE_EXHAUSTED
     streams: int = 10_000
+    #: parts of a message; more are INVALID_PARAMS
     parts: int = 1_000
 
 
 def limits(*, calls: int = 0, streams: int = 0, parts: int = 0) -> Middleware:
-    """Middleware that raises RESOURCE_EXHAUSTED beyond `calls` or `streams` at once per principal, and
-    INVALID_PARAMS for a message of more than `parts` parts. 0 sets no limit. Callers without a principal
-    share one allowance. It has to stand inside whatever establishes the principal.
-    """
+    """Middleware with the limits of `Limits`. It has to be inside the middleware that authenticates the principal."""
 
     def wrap(service: Service) -> Service:
         return _Limits(service, Limits(calls, streams, parts))
@@ -80,7 +75,7 @@ class _Limits:
 
 
 class _Allowance:
-    """How much each principal has running, of at most so much."""
+    """The running calls of each principal, up to a limit."""
 
     __slots__ = ("_limit", "_running", "_what")
 
@@ -90,7 +85,7 @@ class _Allowance:
         self._running: dict[str, int] = {}
 
     def take(self, call: Call[Any, Any]) -> str:
-        """The name to give back later. Raises RESOURCE_EXHAUSTED."""
+        """Counts a call and returns the name for `give_back`. Raises RESOURCE_EXHAUSTED."""
         principal = call.context.principal
         name = principal.name if principal is not None else ""
         running = self._running.get(name, 0)
@@ -109,7 +104,7 @@ class _Allowance:
 
 
 class _Counted(Events):
-    """A stream that gives its place back when it is closed. Its events pass without a frame of their own."""
+    """A stream that is counted until it is closed. It passes events without a frame of its own."""
 
     def __init__(self, events: Events, allowance: _Allowance, name: str) -> None:
         self._events = events
@@ -135,7 +130,7 @@ class _Counted(Events):
             self._give_back()
 
     def __del__(self) -> None:
-        # Whoever iterates a stream closes it; one that nobody ever began to read may be dropped.
+        # A reader closes its stream; a stream that was never read may be dropped without that.
         self._give_back()
 
     def _give_back(self) -> None:

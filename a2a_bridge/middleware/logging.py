@@ -1,6 +1,6 @@
-"""One log line per call: where it came in, what it was, on which task, how it ended, how long it took.
+"""One log line per call: binding and version, operation, task, outcome, duration.
 
-No content, ever: nothing that a caller or an agent has written, apart from task ids.
+Never content: of callers and agents, only task ids are logged.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _log = logging.getLogger("a2a_bridge.access")
 
-#: longest id that is written whole
+#: characters of an id that are logged
 _LONGEST_ID = 64
 
 
 def access_log(clock: Callable[[], float] = perf_counter) -> Middleware:
-    """Middleware that logs to `a2a_bridge.access` at INFO. It costs one check while that level is off.
+    """Middleware that logs to `a2a_bridge.access` at INFO. Without that level it costs one check.
 
-    clock: gives seconds and never goes back.
+    clock: monotonic, in seconds.
     """
 
     def wrap(service: Service) -> Service:
@@ -79,7 +79,7 @@ class _AccessLog:
 
 
 class _Line:
-    """What becomes of a call, as far as it is known. Cancelled is what nobody has said anything else about."""
+    """The outcome of a call so far. It is cancelled unless an answer or an error comes."""
 
     __slots__ = ("_began", "_call", "_clock", "_state", "_task_id", "outcome")
 
@@ -95,7 +95,7 @@ class _Line:
         self.outcome = error.name if isinstance(error, A2AError) else "crash"
 
     def saw(self, response: object) -> None:
-        """Notes the task a response is about, and its state."""
+        """Notes the task of a response and its state."""
         if isinstance(response, (hub.SendMessageResponse, hub.StreamResponse)):
             which = response.WhichOneof("payload")
             response = getattr(response, which) if which is not None else None
@@ -123,7 +123,7 @@ def _asked_about(request: Any) -> str:
 
 
 def _printable(text: str) -> str:
-    # A caller chooses the ids it asks about; none of them may look like a line or a member of ours.
+    # Callers choose the ids: none may forge a line or a field of the log.
     if text.isascii() and text.isprintable() and " " not in text and len(text) <= _LONGEST_ID:
         return text
     return ascii(text[:_LONGEST_ID]).replace(" ", "\\x20")

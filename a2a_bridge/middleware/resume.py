@@ -1,4 +1,4 @@
-"""Offers in extended cards that streams can be resumed, as the public card does. The resuming is the service's."""
+"""Adds the extension for resumable streams to extended cards, as in the public card."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
 class OffersResume:
-    """Middleware for a service that can resume, whose extended cards do not say so by themselves."""
+    """Middleware for a service with resumable streams."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

@@ -1,4 +1,4 @@
-"""Who still calls what: counts by caller, binding, version and operation. It keeps no content and opens no file.
+"""Call counts by caller, binding, version and operation. No content, no files.
 
 Rules:
 1. A caller is its principal where one is established, its peer profile, and its user agent beside them.
@@ -21,9 +21,9 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.peers import UNKNOWN, USER_AGENT, caller
 
-#: what stands for callers beyond the limit
+#: stands for callers beyond the limit
 OTHERS = "(others)"
-#: longest name of a caller that is kept whole
+#: characters of a caller's name that are kept
 LONGEST_NAME = 120
 FORMAT = 1
 
@@ -49,7 +49,7 @@ class Count:
 
     @property
     def key(self) -> Key:
-        """What the count is of."""
+        """The key of the count."""
         return self.client, self.principal, self.binding, self.version, self.operation, self.profile
 
 
@@ -68,7 +68,7 @@ class Usage:
         return iter(list(self._counts.values()))
 
     def count(self, call: Call[Any, Any], *, failed: bool) -> None:
-        """Counts a call that has ended."""
+        """Counts a finished call."""
         context = call.context
         origin = context.origin
         client = _name(context.parameters.get(USER_AGENT))
@@ -94,7 +94,7 @@ class Usage:
         return {"format": FORMAT, "now": self._clock(), "usage": [asdict(one) for one in self]}
 
     def restore(self, document: JsonObject) -> None:
-        """Adds the counts of a document. Raises ValueError for what is none."""
+        """Adds the counts of a document. Raises ValueError for an invalid one."""
         for one in counts_of(document):
             self._add(one)
 
@@ -114,7 +114,7 @@ class Usage:
 
 
 def counts_of(document: Any) -> list[Count]:
-    """The counts in a document that `Usage.document` has made. Raises ValueError for what is none."""
+    """The counts in a document of `Usage.document`. Raises ValueError for an invalid one."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ValueError(f"no usage document of format {FORMAT}")
     rows = document.get("usage")
@@ -124,7 +124,7 @@ def counts_of(document: Any) -> list[Count]:
 
 
 def usage(table: Usage) -> Middleware:
-    """Middleware that counts calls in `table`, whatever becomes of them."""
+    """Middleware that counts calls in `table`, whatever their outcome."""
 
     def wrap(service: Service) -> Service:
         return _Counted(service, table)
@@ -154,7 +154,7 @@ class _Counted:
                     yield event
             failed = False
         except GeneratorExit:
-            # A caller that has heard enough: hanging up is how streams of long tasks usually end.
+            # Callers usually hang up on streams of long tasks: that is not a failure.
             failed = False
             raise
         finally:
@@ -162,7 +162,7 @@ class _Counted:
 
 
 def _name(text: str | None) -> str:
-    """A name that callers chose, as it may be kept and printed."""
+    """A name from a caller, safe to keep and print."""
     if not text:
         return ""
     shown = "".join(character if character.isprintable() else "�" for character in text[:LONGEST_NAME])
@@ -195,7 +195,7 @@ def _count(number: int, row: Any) -> Count:
     if not isinstance(profile, str):
         raise ValueError(_problem(number, "profile", (str,)))  # noqa: TRY004  a document is at fault, not a caller
     count = Count(**{name: row[name] for name in _TYPES}, profile=_name(profile))
-    # A file or an answer can be anybody's, and what it calls a caller ends up on a terminal.
+    # The document may come from anywhere, and its names are printed on a terminal.
     count.client, count.principal = _name(count.client), _name(count.principal)
     count.binding, count.version, count.operation = map(
         _name, (count.binding, count.version, count.operation)

@@ -1,4 +1,4 @@
-"""Refuses requests that lack REQUIRED members, the same on every binding. It knows no rule beyond the schema."""
+"""Refuses requests without REQUIRED members of the schema, the same on every binding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service, refused_stream
 from a2a_bridge.dialects import KNOWN, Dialect, older_versions
 
-#: what 0.x requires to be present but lets be empty; in the hub empty and absent are the same
+#: members that 0.x requires but allows to be empty; in the hub, empty and absent are the same
 _MAY_BE_EMPTY = frozenset({"message.parts"})
 
 
