@@ -56,7 +56,6 @@ from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.gateway_app import gateway_app
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.middleware import access_log, deadline, extensions, limits, usage, validate
-from a2a_bridge.middleware.push_memory import push_memory
 from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
@@ -70,7 +69,7 @@ from a2a_bridge.planning import (
     jsonrpc_paths,
     placed,
 )
-from a2a_bridge.push import Registrations
+from a2a_bridge.push import Registrations, push_memory
 
 __all__ = [
     "EVERYTHING",

@@ -10,8 +10,8 @@ Rules:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import cast
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, cast
 
 from a2a_bridge.cards.schemes import expressible
 from a2a_bridge.core.call import Call, CallContext
@@ -76,9 +76,14 @@ class _RewriteExtendedCard:
         self._interfaces = interfaces
         self._only_missing = only_missing
 
-    async def unary(self, call: Call[Req, Res], /) -> Res:
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        # No other answer passes through here.
+        unary = self._service.unary
+        return self._rewritten(call) if call.operation is GET_EXTENDED_AGENT_CARD else unary(call)
+
+    async def _rewritten(self, call: Call[Req, Res]) -> Res:
         response = await self._service.unary(call)
-        if call.operation is not GET_EXTENDED_AGENT_CARD or not isinstance(response, hub.AgentCard):
+        if not isinstance(response, hub.AgentCard):
             return response
         if self._only_missing and response.supported_interfaces:
             return response

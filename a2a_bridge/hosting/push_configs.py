@@ -19,7 +19,7 @@ from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.ports import PushConfigStore, PushSender, Registered, Scope, scope_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
-from a2a_bridge.push import asides
+from a2a_bridge.push import side_channel
 from a2a_bridge.push.redaction import is_redacted, redacted, redacted_aside, unredact
 
 _INLINE = "configuration.taskPushNotificationConfig"
@@ -73,7 +73,7 @@ class PushConfigs:
             return None
         given = request.configuration.task_push_notification_config
         version = _version(context)
-        aside = asides.told_within(request) if version else ""
+        aside = side_channel.told_within(request) if version else ""
         return await self._named(scope, given, task_id, version, aside, _INLINE)
 
     async def create_task_push_notification_config(
@@ -87,7 +87,7 @@ class PushConfigs:
         scope = scope_of(request, context)
         await self._task(scope, request.task_id)
         version = _version(context)
-        aside = asides.told(context) if version else ""
+        aside = side_channel.told(context) if version else ""
         registered = await self._named(scope, request, request.task_id, version, aside)
         await self._configs.put(scope, registered)
         return _shown(registered, context)
@@ -124,7 +124,7 @@ class PushConfigs:
         page = found[: request.page_size or None]
         token = page[-1].config.id if len(page) < len(found) else ""
         if _version(context):
-            asides.recall(context, [redacted_aside(one.aside) for one in page])
+            side_channel.recall(context, [redacted_aside(one.aside) for one in page])
         configs = [redacted(one.config) for one in page]
         return hub.ListTaskPushNotificationConfigsResponse(configs=configs, next_page_token=token)
 
@@ -178,7 +178,7 @@ def _version(context: CallContext) -> str:
 def _shown(registered: Registered, context: CallContext) -> hub.TaskPushNotificationConfig:
     """A config as its caller is shown it, what an older one said beside it included."""
     if _version(context):
-        asides.recall(context, redacted_aside(registered.aside))
+        side_channel.recall(context, redacted_aside(registered.aside))
     return redacted(registered.config)
 
 

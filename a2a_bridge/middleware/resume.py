@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Coroutine
+from typing import Any, cast
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.event import Events
@@ -18,11 +19,15 @@ class OffersResume:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def unary(self, call: Call[Req, Res], /) -> Res:
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        # No other answer passes through here.
+        return (
+            self._offering(call) if call.operation is GET_EXTENDED_AGENT_CARD else self._service.unary(call)
+        )
+
+    async def _offering(self, call: Call[Req, Res]) -> Res:
         response = await self._service.unary(call)
-        if call.operation is GET_EXTENDED_AGENT_CARD and isinstance(response, hub.AgentCard):
-            return cast("Res", offer_resume(response))
-        return response
+        return cast("Res", offer_resume(response)) if isinstance(response, hub.AgentCard) else response
 
     def stream(self, call: Call[Req, Res], /) -> Events:
         return self._service.stream(call)

@@ -3,8 +3,8 @@
 from a2a_bridge.push.delivery_worker import DeliveryWorker
 from a2a_bridge.push.notification import Notification, notification
 from a2a_bridge.push.options import PushOptions
-from a2a_bridge.push.registrations import Registrations
 from a2a_bridge.push.service import JWKS_PATH, PushService, push_service
+from a2a_bridge.push.side_channel import Registrations, push_memory
 from a2a_bridge.push.webhook import Webhook
 from a2a_bridge.push.webhook_resolver import WebhookResolver
 
@@ -18,5 +18,6 @@ __all__ = [
     "Webhook",
     "WebhookResolver",
     "notification",
+    "push_memory",
     "push_service",
 ]

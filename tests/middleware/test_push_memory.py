@@ -13,10 +13,9 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.dialects.residue import KEY, read, write
-from a2a_bridge.middleware.push_memory import push_memory
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
-from a2a_bridge.push import Registrations
+from a2a_bridge.push import Registrations, push_memory
 from a2a_bridge.testing.probe import Probe, yielding
 from tests.middleware.scene import ask, send
 

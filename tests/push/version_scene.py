@@ -18,9 +18,8 @@ from a2a_bridge.gateway.webhooks import PATH, Relay
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.middleware import validate
-from a2a_bridge.middleware.push_memory import push_memory
 from a2a_bridge.middleware.stream_compat import stream_compat
-from a2a_bridge.push import PushOptions, Registrations, Webhook, push_service
+from a2a_bridge.push import PushOptions, Registrations, Webhook, push_memory, push_service
 from tests.patience import PATIENCE
 
 #: the receivers of tests are on this machine

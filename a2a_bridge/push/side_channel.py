@@ -1,0 +1,197 @@
+"""Content of push configs that only 0.x has: how it comes, where it is remembered, and how it goes back.
+
+Rules:
+1. Content that an older caller sent beside a config goes back, in `ResponseParameters.aside`, to older callers that get,
+   list or create it: one text for one config, and for a list what its binding takes: a text about the array, or an array
+   of texts.
+2. Content of a config inside a message counts as if that config had been registered by itself. Such a config has no id
+   yet, so it is remembered by its receiver (URL and token).
+3. Hosted agents store it with the configs. For all other agents `push_memory` remembers it in this process: by a digest,
+   so that long ids take no more room and tokens are not kept; the oldest of more than `most` are evicted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from a2a_bridge.codec import dumps_ascii
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.event import Events
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.scope import Scope, scope_of
+from a2a_bridge.core.service import Middleware, Service
+from a2a_bridge.dialects import JSONRPC, KNOWN, Dialect, older_versions, residue
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+logger = logging.getLogger("a2a_bridge.push")
+
+#: most configs, and most receivers, that are remembered
+MOST = 10_000
+#: characters that are kept for one config
+LONGEST = 4096
+
+#: the binding in which a list is a bare array
+_BARE_LISTS = JSONRPC.name
+_INLINE = "/configuration/pushNotificationConfig"
+_OF_CONFIG = "/pushNotificationConfig"
+
+
+def told(context: CallContext) -> str:
+    """The content beside the config in a call that registers it; empty for none, or for too much."""
+    text = context.aside
+    return text if len(text) <= LONGEST else ""
+
+
+def told_within(request: hub.SendMessageRequest) -> str:
+    """The content beside the config inside a message."""
+    if not request.HasField("metadata"):
+        return ""
+    entries = [
+        [_OF_CONFIG + entry[0].removeprefix(_INLINE), *entry[1:]]
+        for entry in residue.carried(request, residue.KIND) or ()
+        if entry[0].startswith(_INLINE)
+    ]
+    text = residue.write(residue.KIND, entries) if entries else ""
+    return text if len(text) <= LONGEST else ""
+
+
+def recall(context: CallContext, asides: str | Sequence[str]) -> None:
+    """Returns the content with the answer about one config, or about a list of them."""
+    if isinstance(asides, str):
+        text = asides
+    else:
+        text = _together(asides) if context.origin.binding == _BARE_LISTS else _each(asides)
+    if text:
+        # The caller's own content replaces the agent's.
+        context.reply.aside = text
+
+
+def _each(asides: Sequence[str]) -> str:
+    """The contents of the configs of a list, one by one."""
+    return dumps_ascii([aside or None for aside in asides]) if any(asides) else ""
+
+
+def _together(asides: Sequence[str]) -> str:
+    """The contents of the configs of a list that is an array, as content of the array."""
+    entries = [
+        [f"/{place}{entry[0]}", *entry[1:]]
+        for place, aside in enumerate(asides)
+        for entry in residue.read(aside, residue.KIND) or ()
+    ]
+    try:
+        return residue.write(residue.KIND, entries) if entries else ""
+    except residue.TooMuch as error:
+        logger.warning("the additional content of push notification configs %s", error)
+        return ""
+
+
+def _key(scope: Scope, *words: str) -> bytes:
+    made = hashlib.blake2b(digest_size=16)
+    for word in (*scope, *words):
+        octets = word.encode("utf-8", "surrogatepass")
+        made.update(len(octets).to_bytes(8, "big"))
+        made.update(octets)
+    return made.digest()
+
+
+class Registrations:
+    """Remembers the additional content of configs."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._configs: OrderedDict[bytes, str] = OrderedDict()
+        self._receivers: OrderedDict[bytes, str] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._configs) + len(self._receivers)
+
+    def note(self, scope: Scope, config: hub.TaskPushNotificationConfig, aside: str) -> None:
+        """Remembers the content of a config that has a task and an id; empty for none."""
+        self._put(self._configs, _key(scope, config.task_id, config.id), aside)
+        # Content that was remembered for its receiver is not of this config.
+        self._receivers.pop(_key(scope, config.url, config.token), None)
+
+    def note_receiver(self, scope: Scope, config: hub.TaskPushNotificationConfig, aside: str) -> None:
+        """Remembers the content of a config that has no id yet; empty for none."""
+        self._put(self._receivers, _key(scope, config.url, config.token), aside)
+
+    def of(self, scope: Scope, config: hub.TaskPushNotificationConfig) -> str:
+        """The content of a config; empty for most."""
+        known = self._configs.get(_key(scope, config.task_id, config.id))
+        if known is not None:
+            return known
+        return self._receivers.get(_key(scope, config.url, config.token), "")
+
+    def forget(self, scope: Scope, task_id: str, config_id: str) -> None:
+        """Forgets a config. Its receiver may have others."""
+        self._configs.pop(_key(scope, task_id, config_id), None)
+
+    def _put(self, kept: OrderedDict[bytes, str], key: bytes, aside: str) -> None:
+        kept.pop(key, None)
+        if aside:
+            kept[key] = aside
+            if len(kept) > self._most:
+                kept.popitem(last=False)
+
+
+_PUSH = (ops.CREATE_PUSH_CONFIG, ops.GET_PUSH_CONFIG, ops.LIST_PUSH_CONFIGS, ops.DELETE_PUSH_CONFIG)
+
+
+def push_memory(registrations: Registrations, dialects: Iterable[Dialect] = KNOWN) -> Middleware:
+    """Middleware for services that are offered in `dialects`; the service itself when those are all of 1.0."""
+    older = older_versions(dialects)
+
+    def wrap(service: Service) -> Service:
+        return _PushMemory(service, registrations, older) if older else service
+
+    return wrap
+
+
+class _PushMemory:
+    def __init__(self, service: Service, registrations: Registrations, older: frozenset[str]) -> None:
+        self._service = service
+        self._known = registrations
+        self._older = older
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        if call.operation is ops.SEND_MESSAGE:
+            self._note_inline(call)
+        elif call.operation in _PUSH:
+            return cast("Res", await self._configs(call))
+        return await self._service.unary(call)
+
+    def stream(self, call: Call[Req, Res], /) -> Events:
+        if call.operation is ops.SEND_STREAMING_MESSAGE:
+            self._note_inline(call)
+        return self._service.stream(call)
+
+    def _note_inline(self, call: Call[Any, Any]) -> None:
+        configuration = call.request.configuration
+        if configuration.HasField("task_push_notification_config"):
+            scope = scope_of(call.request, call.context)
+            config = configuration.task_push_notification_config
+            self._known.note_receiver(scope, config, told_within(call.request))
+
+    async def _configs(self, call: Call[Any, Any]) -> Any:
+        request = call.request
+        scope = scope_of(request, call.context)
+        older = call.context.origin.version in self._older
+        response = await self._service.unary(call)
+        if call.operation is ops.CREATE_PUSH_CONFIG:
+            self._known.note(scope, response, told(call.context) if older else "")
+        elif call.operation is ops.DELETE_PUSH_CONFIG:
+            self._known.forget(scope, request.task_id, request.id)
+        if older:
+            self._return(call, scope, response)
+        return response
+
+    def _return(self, call: Call[Any, Any], scope: Scope, response: Any) -> None:
+        if isinstance(response, hub.TaskPushNotificationConfig):
+            recall(call.context, self._known.of(scope, response))
+        elif isinstance(response, hub.ListTaskPushNotificationConfigsResponse):
+            recall(call.context, [self._known.of(scope, one) for one in response.configs])
