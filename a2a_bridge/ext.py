@@ -66,9 +66,10 @@ from a2a_bridge.dialects import (
 from a2a_bridge.dialects.detect import detect
 from a2a_bridge.hosting import AgentExecutor, DirectExecutor, Engine, EngineOptions, ResumingExecutor
 from a2a_bridge.hosting import Event as AgentEvent
-from a2a_bridge.hosting.ports import Scope, Store
+from a2a_bridge.hosting.ports import Scope, Sent, Store, TaskQuery
 from a2a_bridge.hosting.stores import MemoryStore, open_store
 from a2a_bridge.hosting.stores.options import StoreOptions
+from a2a_bridge.hosting.stores.store_base import Found, StoreBase, TaskChange, TaskRecord
 from a2a_bridge.middleware import Limits
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer, request_of
@@ -121,6 +122,7 @@ __all__ = [
     "Evidence",
     "Files",
     "Form",
+    "Found",
     "Host",
     "HostOptions",
     "HttpAddress",
@@ -146,12 +148,17 @@ __all__ = [
     "ResumingExecutor",
     "Row",
     "Scope",
+    "Sent",
     "ServeOptions",
     "Server",
     "Service",
     "Store",
+    "StoreBase",
     "StoreOptions",
     "Streaming",
+    "TaskChange",
+    "TaskQuery",
+    "TaskRecord",
     "TlsFiles",
     "Unary",
     "add_profile",

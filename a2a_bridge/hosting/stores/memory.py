@@ -131,7 +131,7 @@ class MemoryStore:
         if start is None:
             return entry.read()
         number, data = start
-        return _folded(hub.Task.FromString(data), log.after(number, sequence - number))
+        return folded(hub.Task.FromString(data), log.after(number, sequence - number))
 
     async def orphans(self, _limit: int, /) -> Sequence[tuple[Scope, str]]:
         return ()
@@ -322,8 +322,8 @@ class MemoryWriter:
         self._on_lost()
 
 
-def _folded(task: hub.Task, events: Sequence[hub.StreamResponse]) -> hub.Task:
-    """What events make of a task, in place."""
+def folded(task: hub.Task, events: Sequence[hub.StreamResponse]) -> hub.Task:
+    """Applies events to a task, in place. Returns it."""
     for event in events:
         which = event.WhichOneof("payload")
         if which == "task":

@@ -1,0 +1,101 @@
+"""The file store keeps what the engine relies on, also across a restart."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from a2a_files import FileStore
+
+from a2a_bridge import Run, agent
+from a2a_bridge.ext import CallContext, Engine, Scope, Sent, Store, hub
+from a2a_bridge.testing.contracts import StoreContract
+
+
+class TestFileStore(StoreContract):
+    """What the engine relies on."""
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.folder = tmp_path
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Store]:
+        store = FileStore(self.folder)
+        yield store
+        await store.close()
+
+
+@agent
+async def asks(run: Run) -> AsyncIterator[object]:
+    """Asks once, and answers then."""
+    if run.task is None:
+        yield run.status("input-required", "which city?")
+    else:
+        yield run.status("completed", f"it rains in {run.text}")
+
+
+def message(text: str, task_id: str = "") -> hub.SendMessageRequest:
+    said = hub.Message(message_id=text, task_id=task_id, role=hub.ROLE_USER, parts=[hub.Part(text=text)])
+    return hub.SendMessageRequest(message=said)
+
+
+async def test_a_task_continues_after_a_restart(tmp_path: Path) -> None:
+    first = FileStore(tmp_path)
+    engine = Engine(asks, store=first)
+    asked = (await engine.send_message(message("weather?"), CallContext())).task
+    await engine.close()
+    await first.close()
+
+    second = FileStore(tmp_path)
+    engine = Engine(asks, store=second)
+    task = (await engine.send_message(message("Oslo", asked.id), CallContext())).task
+    assert task.status.state == hub.TASK_STATE_COMPLETED
+    assert [one.message_id for one in task.history if one.role == hub.ROLE_USER] == ["weather?", "Oslo"]
+    await engine.close()
+    await second.close()
+
+
+async def test_what_a_dead_process_held_is_an_orphan(tmp_path: Path) -> None:
+    scope = Scope("", "ann")
+    store = FileStore(tmp_path)
+    task = hub.Task(id="t", context_id="c")
+    task.status.state = hub.TASK_STATE_WORKING
+    writer = store.create(scope, "t", lambda: None)
+    writer.append(hub.StreamResponse(task=task), task)
+    await writer.synced()
+    await store.sends.reserve(scope, "m", b"digest", "t")
+    assert await store.orphans(10) == []
+
+    later = FileStore(tmp_path)  # the first one was not closed: its process has died
+    assert await later.orphans(10) == [(scope, "t")]
+    stored = await later.get(scope, "t")
+    assert stored is not None
+    assert (stored.task, stored.last) == (task, 1)
+    assert await later.sends.reserve(scope, "m", b"digest", "u") == Sent(b"digest", "t")
+
+
+async def test_a_failing_disk_delays_answers_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FileStore(tmp_path)
+    task = hub.Task(id="t", context_id="c")
+    writer = store.create(Scope("", ""), "t", lambda: None)
+    monkeypatch.setattr("a2a_bridge.hosting.stores.store_base._SOON", 0.001)
+    attempts = 0
+    write = store.write
+
+    async def failing(changes: object) -> object:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 3:
+            raise OSError("no space left on device")
+        return await write(changes)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store, "write", failing)
+    writer.append(hub.StreamResponse(task=task), task)
+    assert writer.pending
+    await writer.synced()
+    assert (attempts, writer.pending, store.refusal()) == (3, False, None)
