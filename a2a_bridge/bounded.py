@@ -1,4 +1,5 @@
-"""Waiting for a service no longer than a limit: for an answer, and for each event of a stream. It sets no limit.
+"""Waiting for a service no longer than a limit: for an answer, and for each event of a stream. It sets no
+limit.
 
 Rules:
 1. Of a stream only the waits for events are bounded, so that the time of its reader does not count.

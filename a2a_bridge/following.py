@@ -1,8 +1,8 @@
 """Taking up a broken stream again, over any service. Not a retry of calls: nothing is sent twice.
 
 Rules:
-1. What breaks is followed by SubscribeToTask with the id of the last event that was seen; without ids the agent's
-   snapshot comes first, and for a task that has ended meanwhile the task as it is.
+1. What breaks is followed by SubscribeToTask with the id of the last event that was seen; without ids the
+   agent's snapshot comes first, and for a task that has ended meanwhile the task as it is.
 2. A stream that ends although its task is not at rest counts as broken, unless taking it up brings nothing.
 3. Attempts in a row that bring nothing new are bounded, and wait longer and longer, by chance more or less.
 4. Only what another side's outage explains is followed. A stream that fails before its task is known is not.
@@ -34,8 +34,9 @@ _RESTING = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED, hub.TASK_STATE_AUTH_REQUIR
 class Following:
     """How patiently a broken stream is taken up again.
 
-    attempts: in a row that bring nothing new. first: seconds before the first one; each further one waits twice as
-    long, up to `most`, and as long as the agent asks for within that. Each wait is cut by chance, to half of it at most.
+    attempts: in a row that bring nothing new. first: seconds before the first one; each further one waits
+    twice as long, up to `most`, and as long as the agent asks for within that. Each wait is cut by chance, to
+    half of it at most.
     """
 
     attempts: int = 8
@@ -137,7 +138,9 @@ class _Seen:
 
 
 def _passing(error: A2AError, *, begun: bool) -> bool:
-    """Whether an error may be over soon. begun: the agent had the task, so that its limits are no refusal of it."""
+    """Whether an error may be over soon. begun: the agent had the task, so that its limits are no refusal of
+    it.
+    """
     return error.reason in (_PASSING if begun else _PASSING[:1]) and error.blame is Blame.PEER
 
 

@@ -92,9 +92,9 @@ class Peer(Client):
     ) -> AsyncGenerator[hub.StreamResponse, None]:
         """Sends one message and yields what happens (spec 3.1.2). Raises A2AError when iterated.
 
-        follow: takes a stream that breaks up again, as patiently as it says; see `a2a_bridge.following`. The message
-        is sent once. Of an agent that offers to resume nothing is lost and nothing comes twice; where events are kept
-        no longer, a snapshot of the task comes instead, marked as `core.resume.gap_of` tells.
+        follow: takes a stream that breaks up again, as patiently as it says; see `a2a_bridge.following`. The
+        message is sent once. Of an agent that offers to resume nothing is lost and nothing comes twice; where
+        events are kept no longer, a snapshot of the task comes instead, marked as `core.resume.gap_of` tells.
 
         `events` is the same with the ids of the events, after which `subscribe` goes on.
         """
@@ -109,11 +109,12 @@ class Peer(Client):
         follow: Following | bool = False,
         context: CallContext | None = None,
     ) -> AsyncGenerator[hub.StreamResponse, None]:
-        """Yields a snapshot of a task and what happens from then on (spec 3.1.6). Raises A2AError when iterated.
+        """Yields a snapshot of a task and what happens from then on (spec 3.1.6). Raises A2AError when
+        iterated.
 
-        after: the id of the last event that was seen: what came since is yielded instead of the snapshot, also of a
-        task that has ended; a snapshot with a mark where that is kept no longer. An agent that does not offer this
-        begins with the snapshot. follow: see `stream`.
+        after: the id of the last event that was seen: what came since is yielded instead of the snapshot,
+        also of a task that has ended; a snapshot with a mark where that is kept no longer. An agent that does
+        not offer this begins with the snapshot. follow: see `stream`.
         """
         context = context or CallContext()
         parameters = {**context.parameters, LAST_EVENT_PARAMETER: after}
@@ -143,7 +144,9 @@ class Peer(Client):
         follow: Following | bool = False,
         context: CallContext | None = None,
     ) -> Events:
-        """Yields the events after a request, with their ids. Raises A2AError when iterated. follow: see `stream`."""
+        """Yields the events after a request, with their ids. Raises A2AError when iterated. follow: see
+        `stream`.
+        """
         context = context or CallContext()
         if offers_resume(self.card) and RESUME_URI not in (declared := context.extensions):
             # Agents may then rely on it that the ids are looked at.

@@ -104,8 +104,8 @@ def service_of(agent: A2AService) -> Service:
 class Client:
     """A service as eleven methods: what callers hold.
 
-    The context may be left out; a fresh one is used then. The streams yield messages; `service.stream` gives the
-    events with their ids.
+    The context may be left out; a fresh one is used then. The streams yield messages; `service.stream` gives
+    the events with their ids.
     """
 
     def __init__(self, service: Service) -> None:

@@ -29,16 +29,20 @@ ASIDE_PARAMETER = "x-a2a-bridge-aside"
 
 #: asks a subscription to go on after this event of the task instead of beginning with a snapshot
 LAST_EVENT_PARAMETER = "last-event-id"
-#: on the wire of bindings that send no id with each event: the id of the first event; each further one counts one more
+#: on the wire of bindings that send no id with each event: the id of the first event; each further one counts
+#: one more
 EVENT_PARAMETER = "a2a-event-id"
 #: on the wire of a stream: "gap" if its first event stands for events that are lost
 RESUME_PARAMETER = "a2a-resume"
-#: in `reply` of a list: the number of tasks of this page that are left out, because they cannot be read or encoded
+#: in `reply` of a list: the number of tasks of this page that are left out, because they cannot be read or
+#: encoded
 LEFT_OUT_PARAMETER = "x-a2a-bridge-left-out"
 
 
 def left_out(reply: dict[str, str], count: int) -> None:
-    """Adds to the number of tasks that are missing in a list. Agents behind a gateway may have counted some already."""
+    """Adds to the number of tasks that are missing in a list. Agents behind a gateway may have counted some
+    already.
+    """
     if count:
         before = reply.get(LEFT_OUT_PARAMETER, "")
         reply[LEFT_OUT_PARAMETER] = str(
@@ -49,8 +53,8 @@ def left_out(reply: dict[str, str], count: int) -> None:
 class Joined(str):
     """A parameter that came in several entries: their texts joined by commas, and the entries as they came.
 
-    Readers split at commas. Who passes the parameter on writes the entries again, because agents in Go take each
-    entry of `a2a-extensions` for one URI (a2a-go 2.3.1, a2asrv/extensions.go, RequestedURIs).
+    Readers split at commas. Who passes the parameter on writes the entries again, because agents in Go take
+    each entry of `a2a-extensions` for one URI (a2a-go 2.3.1, a2asrv/extensions.go, RequestedURIs).
     """
 
     __slots__ = ("entries",)
@@ -120,9 +124,11 @@ IN_PROCESS = Origin()
 class ResponseParameters(dict[str, str]):
     """The parameters that go back with an answer, by lower-case name, and what only bindings read."""
 
-    #: content of the answer that no 1.0 message has a place for: ASCII JSON, bounded (see dialects); empty for none
+    #: content of the answer that no 1.0 message has a place for: ASCII JSON, bounded (see dialects); empty
+    #: for none
     aside: str = ""
-    #: the version to answer in, from a service that knows it better than the address does; empty for the caller's
+    #: the version to answer in, from a service that knows it better than the address does; empty for the
+    #: caller's
     version: str = ""
 
     def merge(self, other: ResponseParameters) -> None:
@@ -138,8 +144,8 @@ class CallContext:
 
     #: as routed or as the request says; empty when there is none
     tenant: str = ""
-    #: service parameters (HTTP headers, gRPC metadata; spec 3.2.6) by lower-case name. Several entries of one name are
-    #: joined by a comma (`Joined`). The mapping may be case-insensitive
+    #: service parameters (HTTP headers, gRPC metadata; spec 3.2.6) by lower-case name. Several entries of one
+    #: name are joined by a comma (`Joined`). The mapping may be case-insensitive
     parameters: Mapping[str, str] = field(default_factory=_no_parameters)
     #: the authenticated caller; None without authentication
     principal: Principal | None = None
@@ -149,7 +155,8 @@ class CallContext:
     origin: Origin = IN_PROCESS
     #: parameters to send back with the answer (before the first event of a stream)
     reply: ResponseParameters = field(default_factory=ResponseParameters)
-    #: content of the request that no 1.0 message has a place for: ASCII JSON, bounded (see dialects); empty for none
+    #: content of the request that no 1.0 message has a place for: ASCII JSON, bounded (see dialects); empty
+    #: for none
     aside: str = ""
 
     @property
@@ -175,7 +182,9 @@ class Call(Generic[Req, Res]):
 
 
 def with_aside(parameters: Mapping[str, str], aside: str) -> Mapping[str, str]:
-    """Parameters with the content beside a message under its name on the wire, as the rows of dialects take it."""
+    """Parameters with the content beside a message under its name on the wire, as the rows of dialects take
+    it.
+    """
     return {**parameters, ASIDE_PARAMETER: aside} if aside else parameters
 
 

@@ -49,9 +49,9 @@ class Blame(Enum):
 class Reason(Enum):
     """Why a call failed: (JSON-RPC code, gRPC status, HTTP status, default text, level).
 
-    `level` says where it arises: "a2a" and "rpc" in the protocols themselves, "http" before a request is read as
-    JSON-RPC (credentials, size, rate), "call" while a call is running. JSON-RPC carries "http" errors with their HTTP
-    status; all others with 200, because some clients drop the body of any other status.
+    `level` says where it arises: "a2a" and "rpc" in the protocols themselves, "http" before a request is read
+    as JSON-RPC (credentials, size, rate), "call" while a call is running. JSON-RPC carries "http" errors with
+    their HTTP status; all others with 200, because some clients drop the body of any other status.
     The value in ErrorInfo.reason is the member's name.
     """
 

@@ -44,8 +44,8 @@ Opening = Callable[[], Awaitable[tuple[Event, Events] | None]]
 
 
 class HandedOver(AsyncGenerator[Event, None]):
-    """A stream of a service that has work to do before the first event only. After it, the inner stream is read
-    without a frame in between.
+    """A stream of a service that has work to do before the first event only. After it, the inner stream is
+    read without a frame in between.
     """
 
     __slots__ = ("_opening", "inner")

@@ -107,7 +107,8 @@ def advance_to(task: hub.Task, snapshot: hub.Task) -> None:
     Its status replaces the status, its artifacts those of the same ids, its metadata is merged, and messages
     that the history lacks are added: a snapshot adds to what is known and removes nothing.
 
-    Raises IllegalTransitionError when the task's state does not allow the snapshot's; the task is unchanged then.
+    Raises IllegalTransitionError when the task's state does not allow the snapshot's; the task is unchanged
+    then.
     """
     check_transition(task.status.state, snapshot.status.state)
     known = {message.message_id for message in task.history}

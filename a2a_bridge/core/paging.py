@@ -1,4 +1,6 @@
-"""Page tokens: opaque to callers, bound to the query they belong to. Not the paging itself, which stores do."""
+"""Page tokens: opaque to callers, bound to the query they belong to. Not the paging itself, which stores
+do.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class PageTokens:
         return base64.urlsafe_b64encode(self._mac(place, query) + place).decode().rstrip("=")
 
     def read(self, token: str, query: str) -> str:
-        """The position. Raises INVALID_PARAMS naming pageToken for a token that was not issued for `query`."""
+        """The position. Raises INVALID_PARAMS naming pageToken for a token that was not issued for
+        `query`.
+        """
         if len(token) > _LONGEST:
             raise _bad_token()
         try:

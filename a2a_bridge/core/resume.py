@@ -1,12 +1,14 @@
-"""Going on with a stream that broke: ids of events, the extension that offers it, the mark of a gap. No transport.
+"""Going on with a stream that broke: ids of events, the extension that offers it, the mark of a gap. No
+transport.
 
 Rules:
-1. An id is `number` or `epoch-number`, of at most 64 characters, and opaque to whoever gets it. It is of one task.
-2. In one stream each id counts one more than the id before. Only a snapshot that is marked with a gap begins anew,
-   and says its own id in the mark, for bindings that tell the first id alone.
+1. An id is `number` or `epoch-number`, of at most 64 characters, and opaque to whoever gets it. It is of one
+   task.
+2. In one stream each id counts one more than the id before. Only a snapshot that is marked with a gap begins
+   anew, and says its own id in the mark, for bindings that tell the first id alone.
 3. A snapshot has the id of the last event that it holds, so that a caller can go on after it too.
-4. What was asked for and is not kept, or never was, is a gap: said in the response parameters and in the snapshot
-   that stands for it. Text that can be no id is refused.
+4. What was asked for and is not kept, or never was, is a gap: said in the response parameters and in the
+   snapshot that stands for it. Text that can be no id is refused.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ _COUNTED = re.compile(r"((?:[A-Za-z0-9_-]*-)?)(0|[1-9][0-9]{0,18})")
 
 
 class GapMark(NamedTuple):
-    """What a snapshot says of a gap. after: the id that was asked for. id: of the last event that it holds."""
+    """What a snapshot says of a gap. after: the id that was asked for. id: of the last event that it
+    holds.
+    """
 
     after: str
     id: str
@@ -89,7 +93,9 @@ def counted_on(first: str) -> Iterator[str]:
 
 
 def mark_gap(task: hub.Task, after: str, id_: str) -> None:
-    """Notes in a snapshot, in place, that events after `after` are lost, and that it holds those up to `id_`."""
+    """Notes in a snapshot, in place, that events after `after` are lost, and that it holds those up to
+    `id_`.
+    """
     mark = task.metadata.fields[RESUME_URI].struct_value.fields
     mark["gap"].bool_value = True
     mark["after"].string_value = after

@@ -1,4 +1,6 @@
-"""Whose things: what a caller may see is what was made in its scope. Not who the caller is: authenticators say that."""
+"""Whose things: what a caller may see is what was made in its scope. Not who the caller is: authenticators
+say that.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ Rules:
 1. Two methods, for ever. What is not expressible as one of them is not a service.
 2. `stream` returns an async generator; whoever iterates it closes it (`contextlib.aclosing`), and closing
    releases everything below it. It is a generator and not any iterator so that closing is always possible.
-3. Both raise A2AError for what the caller should see. Anything else is a defect and becomes INTERNAL at the rim.
+3. Both raise A2AError for what the caller should see. Anything else is a defect and becomes INTERNAL at the
+   rim.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Rules:
 1. The interfaces are exactly ours, in our order. Everything else stays: skills, capabilities, security.
 2. Signatures go: they cover the interfaces, so a card with other interfaces cannot keep them (spec 8.4).
-3. The extended card that passes through is treated alike, or it would lead callers around the gateway. It is offered only
-   where the agent's version has it.
+3. The extended card that passes through is treated alike, or it would lead callers around the gateway. It is
+   offered only where the agent's version has it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def rewrite(card: hub.AgentCard, interfaces: Iterable[hub.AgentInterface] = ()) 
 
 
 def without_lacking(card: hub.AgentCard, dialect: Dialect, binding: str) -> hub.AgentCard:
-    """The card without the claim of an extended card where the agent's version has no way to give one on a binding."""
+    """The card without the claim of an extended card where the agent's version has no way to give one on a
+    binding.
+    """
     form = next((form for kind, form in dialect.forms.items() if kind.name == binding), dialect.canonical)
     has = form is not None and form.row(GET_EXTENDED_AGENT_CARD) is not None
     if has or not card.capabilities.extended_agent_card:

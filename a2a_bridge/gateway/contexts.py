@@ -1,14 +1,14 @@
-"""Fills in the context of a message that names its task alone. Implements Service around an agent elsewhere.
+"""Adds the context id to messages that have a task id only. Implements Service around a remote agent.
 
-A follow-up may name its task and leave out the context (A2A 1.0, 3.4.3), and servers made with a2a-sdk fail such a one.
-Rules:
-1. The context of a task that is not over is remembered, by caller and task, when it is answered or shown first. Of more
-   than `most`, those not used for longest are forgotten.
-2. For a task that is not remembered the agent is asked, with the caller's credentials. If it does not tell, the message
-   goes as it is.
-3. A message that names a context, or no task, passes by reference.
-4. A page of ListTasks is made to be what was asked for: agents leave artifacts in that nobody wants (a2a-server-lf
-   0.5.3 never reads includeArtifacts), and disagree about `pageSize`, which is the number of tasks in this page.
+A follow-up may leave out the context id (A2A 1.0, 3.4.3), and servers made with a2a-sdk fail on it. Rules:
+1. The context id of a task that has not ended is remembered by caller and task when the gateway first sees
+   it. At most `most` are kept, in LRU order.
+2. For an unknown task the agent is asked with the caller's credentials. Without an answer the message is sent
+   unchanged.
+3. A message that has a context id, or no task id, passes by reference.
+4. A page of ListTasks is corrected to what was requested: some agents always include artifacts (a2a-server-lf
+   0.5.3 never reads includeArtifacts), and agents disagree about `pageSize`, which is the number of tasks in
+   this page.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 #: tasks whose contexts are remembered
 MOST = 10_000
-#: seconds that a follow-up waits for what the agent says about its task
+#: seconds to wait for GetTask
 _PATIENCE = 10.0
 
 
@@ -74,7 +74,7 @@ class Contexts:
         return stream
 
     async def _completed(self, call: Call[Any, Any]) -> Call[Any, Any]:
-        """The call with the context of its message's task, as far as that is left out and can be known."""
+        """The call with the context id of its message's task, if it lacks one and the id can be found."""
         message = call.request.message
         if not message.task_id or message.context_id:
             return call

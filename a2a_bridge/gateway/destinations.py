@@ -1,14 +1,17 @@
-"""Where the interfaces of a card lead: which may be dialled, which get the operator's credentials, which answer.
+"""Where the interfaces of a card lead: which may be dialled, which get the operator's credentials, which
+answer.
 
 A card says what its author likes. Rules:
-1. The operator has named the host of the URL that was given, at any port, and the origins in `credentials_for`. What was
-   named may be dialled, and gets the parameters of the options (`-H`): at the host of an https URL over TLS only.
-2. Another host gets no parameters of the options. It is not dialled where it is link-local or a metadata service; where it
-   is this machine and the named host is not; where it is in a private network and the named host is public. All its
-   addresses count. They are looked at again whenever it is connected to.
-3. An interface that is refused, or does not answer, is replaced by the named host: same path, or the named path where the
-   card has none; for gRPC the same port. `trust_card_urls` takes the card's URLs as they are.
-4. What callers send (`forward`) follows the parameters of the options, but for what says nothing of who calls.
+1. The operator has named the host of the URL that was given, at any port, and the origins in
+   `credentials_for`. What was named may be dialled, and gets the parameters of the options (`-H`): at the
+   host of an https URL over TLS only.
+2. Another host gets no parameters of the options. It is not dialled where it is link-local or a metadata
+   service; where it is this machine and the named host is not; where it is in a private network and the named
+   host is public. All its addresses count. They are looked at again whenever it is connected to.
+3. An interface that is refused, or does not answer, is replaced by the named host: same path, or the named
+   path where the card has none; for gRPC the same port. `trust_card_urls` takes the card's URLs as they are.
+4. What callers send (`forward`) follows the parameters of the options, but for what says nothing of who
+   calls.
 """
 
 from __future__ import annotations
@@ -90,7 +93,9 @@ class Destination:
 
 
 def place_of(url: str) -> Place | None:
-    """The place of a URL, a gRPC URL, `host:port`, or a target of gRPC's own that names one address; else None."""
+    """The place of a URL, a gRPC URL, `host:port`, or a target of gRPC's own that names one address; else
+    None.
+    """
     native = _NATIVE.match(url)
     if native is not None:
         url = url[native.end() :]
@@ -135,8 +140,8 @@ def moved(candidate: Candidate, named: str) -> Candidate | None:
 class Destinations:
     """Looks at the interfaces of a card.
 
-    options: with `named`, the URL that the operator gave; without it all is as if it were named. lookup, knock: how names
-    are resolved, and how it is found out whether somebody answers.
+    options: with `named`, the URL that the operator gave; without it all is as if it were named. lookup,
+    knock: how names are resolved, and how it is found out whether somebody answers.
     """
 
     def __init__(
@@ -157,7 +162,9 @@ class Destinations:
         return [await self._vet(one, self._named) for one in candidates]
 
     async def settled(self, candidates: Sequence[Candidate]) -> list[Destination]:
-        """The same after a look whether somebody answers; what does not, or is refused, is replaced where that helps."""
+        """The same after a look whether somebody answers; what does not, or is refused, is replaced where
+        that helps.
+        """
         found = await self.vetted(candidates)
         return list(await asyncio.gather(*map(self._settle, found)))
 

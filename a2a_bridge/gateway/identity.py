@@ -1,17 +1,19 @@
-"""Callers of 0.1 name their own tasks and sessions, and count artifacts: this keeps the names apart. No spelling.
+"""Callers of 0.1 name their own tasks and sessions, and count artifacts: this keeps the names apart. No
+spelling.
 
 Rules for a call of 0.1 (calls of other versions pass by one look at the version, or at the task's id):
-1. A message with a name nobody has given yet begins a task; the agent's answer tells what the name stands for. Until
-   then further calls with that name wait for it.
-2. A session's name goes to the agent as it is; an agent that refuses it or answers with another one gets its own.
-3. Any other call with an unknown name is about a task with that very id, as other versions see it. If there is none,
-   the error says that names are forgotten.
+1. A message with a name nobody has given yet begins a task; the agent's answer tells what the name stands
+   for. Until then further calls with that name wait for it.
+2. A session's name goes to the agent as it is; an agent that refuses it or answers with another one gets its
+   own.
+3. Any other call with an unknown name is about a task with that very id, as other versions see it. If there
+   is none, the error says that names are forgotten.
 4. Answers, events and errors speak of the caller's names again (see `identity_names`).
-5. A message without an id of its own gets one that differs from those of answered messages of the same task, and is
-   the same for one that is repeated because there was no answer.
+5. A message without an id of its own gets one that differs from those of answered messages of the same task,
+   and is the same for one that is repeated because there was no answer.
 6. A name is at most LONGEST characters long: a longer one is refused.
-7. Three methods have the same name in 0.1 and later. A caller that declares no version and asks for a task by a name
-   that a caller of 0.1 gave is one of 0.1, and is answered as such (see SPELLING_PARAMETER).
+7. Three methods have the same name in 0.1 and later. A caller that declares no version and asks for a task by
+   a name that a caller of 0.1 gave is one of 0.1, and is answered as such (see SPELLING_PARAMETER).
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ _LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
 def remembering(
     scoped: ScopeOf = scope_of,
 ) -> tuple[Middleware, Callable[[Scope, hub.StreamResponse], hub.StreamResponse]]:
-    """Middleware for callers of 0.1, and how events look to those who get them outside of calls: by one table.
+    """Middleware for callers of 0.1, and how events look to those who get them outside of calls: by one
+    table.
 
     scoped: whose names are whose.
     """
@@ -303,7 +306,9 @@ class _Sending:
         self._without_session = False
 
     def reserve(self) -> None:
-        """From now on others wait for what this message makes of its name. Nothing was awaited since it was found."""
+        """From now on others wait for what this message makes of its name. Nothing was awaited since it was
+        found.
+        """
         if self.name is None:
             self._done = self._making[self.scope, self.given] = asyncio.Event()
             sent = Expected(self.given, self.session, self._request.message.message_id)

@@ -1,12 +1,13 @@
-"""Agents of 0.1 as if they were of 1.0: they want ids from their callers and leave some out. The client side only.
+"""Agents of 0.1 as if they were of 1.0: they want ids from their callers and leave some out. The client side
+only.
 
 Rules:
-1. A message without a task begins one: its id is made here, and so is that of its session. Both can be anybody's,
-   because nobody can guess them; nothing has to be translated afterwards.
-2. A message for a task that nothing is remembered of is sent only if the agent knows the task, because an agent of
-   0.1 would begin a new one.
-3. Events and some tasks name no session. It is remembered by task, for the last MOST tasks; what is forgotten is asked
-   of the agent once; if the agent does not say either, the task's id stands for it.
+1. A message without a task begins one: its id is made here, and so is that of its session. Both can be
+   anybody's, because nobody can guess them; nothing has to be translated afterwards.
+2. A message for a task that nothing is remembered of is sent only if the agent knows the task, because an
+   agent of 0.1 would begin a new one.
+3. Events and some tasks name no session. It is remembered by task, for the last MOST tasks; what is forgotten
+   is asked of the agent once; if the agent does not say either, the task's id stands for it.
 4. A push notification config has no id there and keeps the one its caller gave.
 """
 

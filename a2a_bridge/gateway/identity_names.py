@@ -1,9 +1,10 @@
-"""Answers and events in the words of a caller of 0.1: its names, its indices, its kinds of event. It calls nobody.
+"""Answers and events in the words of a caller of 0.1: its names, its indices, its kinds of event. It calls
+nobody.
 
 Rules:
 1. What is given is not changed: events of a stream have several readers.
-2. A stream of 0.1 has no events but updates: a task becomes its status and its artifacts, a message a completed
-   status, with a mark.
+2. A stream of 0.1 has no events but updates: a task becomes its status and its artifacts, a message a
+   completed status, with a mark.
 """
 
 from __future__ import annotations

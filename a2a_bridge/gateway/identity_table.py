@@ -1,10 +1,11 @@
-"""What is remembered for callers of 0.1: their names for tasks, sessions and artifacts. Bounded; it calls nobody.
+"""What is remembered for callers of 0.1: their names for tasks, sessions and artifacts. Bounded; it calls
+nobody.
 
 Rules:
 1. A name belongs to a scope (tenant and principal): the same name in another scope is another name.
-2. Of more than `most` entries the tasks that were not used for longest are forgotten. An artifact counts as one entry
-   and so does a task; agents that give them names of more than LONGEST characters have them counted as several.
-   Nothing outlives the process.
+2. Of more than `most` entries the tasks that were not used for longest are forgotten. An artifact counts as
+   one entry and so does a task; agents that give them names of more than LONGEST characters have them counted
+   as several. Nothing outlives the process.
 3. One event loop uses a table; between two awaits nobody else does.
 """
 
@@ -31,9 +32,9 @@ LONGEST = 1024
 class Name:
     """A task as a caller calls it.
 
-    given: the caller's id of the task; task_id: the agent's. session: the caller's id of the session, empty if it
-    gave none; context_id: the agent's. turns: how many of the caller's messages were answered. indices: artifact
-    ids to indices. letters: of all artifact ids.
+    given: the caller's id of the task; task_id: the agent's. session: the caller's id of the session, empty
+    if it gave none; context_id: the agent's. turns: how many of the caller's messages were answered. indices:
+    artifact ids to indices. letters: of all artifact ids.
     """
 
     given: str

@@ -1,9 +1,10 @@
-"""Which tasks have passed through a gateway, for agents that cannot list them. It holds no content of tasks.
+"""The tasks that have passed through a gateway, for agents that cannot list them. It holds no content of
+tasks.
 
 Rules:
-1. An entry is ids, a state and a time, a few hundred bytes; of more than `most`, those unseen for longest go.
-2. A caller sees entries of its own scope only. Where nobody authenticates callers, the scope is a digest of the
-   credentials they send: whoever sends others sees none of them.
+1. An entry holds ids, a state and a time, a few hundred bytes. At most `most` are kept, in LRU order.
+2. A caller sees entries of its own scope only. Without authentication the scope is a digest of the
+   credentials that the caller sends: a caller with other credentials sees none of them.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class TaskIndex:
 
 
 def visible_to(request: Any, context: CallContext) -> Scope:
-    """The scope of a call behind a gateway, which passes credentials on without knowing whose they are."""
+    """The scope of a call to a gateway, which forwards credentials without knowing their owner."""
     scope = scope_of(request, context)
     credentials = context.parameters.get("authorization")
     if scope.owner or not credentials:

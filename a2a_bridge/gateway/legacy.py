@@ -38,8 +38,8 @@ AGENTS: tuple[Callable[[Dial], Dial], ...] = (
 class Legacy:
     """What one server remembers for callers of such versions.
 
-    middleware: for its services, the first outermost; outside of what checks and ends streams. names: version → names
-    of tasks in push notifications, by the same memory.
+    middleware: for its services, the first outermost; outside of what checks and ends streams. names: version
+    → names of tasks in push notifications, by the same memory.
     """
 
     middleware: tuple[Middleware, ...]
@@ -47,7 +47,9 @@ class Legacy:
 
 
 def remembered(dialects: Iterable[Dialect], scoped: ScopeOf = scope_of) -> Legacy:
-    """What a server needs that serves these versions. scoped: whose names are whose; by default the principal's."""
+    """What a server needs that serves these versions. scoped: whose names are whose; by default the
+    principal's.
+    """
     made = {one.version: CALLERS[one.version](scoped) for one in dialects if one.version in CALLERS}
     return Legacy(
         tuple(middleware for middleware, _ in made.values()),

@@ -1,10 +1,10 @@
-"""An agent of an older version as if it were of the newest: what it lacks is answered here, or refused clearly.
+"""Lets an agent of an older version answer like one of 1.0: missing operations are emulated here, or refused.
 
-Only agents whose dialect lacks something are wrapped; an agent of 1.0 is not. Rules:
-1. ListTasks is answered from the tasks that have passed through this process (see `index`), which is refreshed
-   from the agent where it matters. What it costs the agent is bounded: REFRESHED + one page of GetTask calls.
-2. History is cut here as the caller asked, because 0.x agents read `historyLength: 0` in several ways.
-3. Everything else the version lacks is UNSUPPORTED_OPERATION, said in words, before the agent is asked.
+Agents whose dialect lacks nothing are not wrapped. Rules:
+1. ListTasks is answered from the tasks that have passed through this process (see `index`). Entries are
+   refreshed from the agent, with at most REFRESHED calls of GetTask and one more for each task of the page.
+2. History is cut here as the caller requested, because 0.x agents read `historyLength: 0` in several ways.
+3. Every other missing operation is UNSUPPORTED_OPERATION with an explanation, before the agent is called.
 """
 
 from __future__ import annotations
@@ -150,7 +150,9 @@ class _Polyfill:
             _cut(task, limit)
 
     def _history_limit(self, call: Call[Any, Any]) -> int | None:
-        """How many messages a caller of 1.0 wants; None for all, and for others, who get what the agent gives."""
+        """How many messages a caller of 1.0 wants; None for all, and for others, who get what the agent
+        gives.
+        """
         request = call.request
         source = request.configuration if isinstance(request, hub.SendMessageRequest) else request
         if not isinstance(source, (hub.SendMessageConfiguration, hub.GetTaskRequest)):

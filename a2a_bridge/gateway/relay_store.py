@@ -1,11 +1,11 @@
-"""What a relay keeps in a store: who registered, and what waits for them. It talks to nobody.
+"""The part of a relay that is in a store: registered configs and pending notifications. It makes no calls.
 
 Rules:
-1. Addresses and tokens given to agents follow from a secret in the store, so that who repeats a config gets the same
-   ones again, from every gateway on that store and after a restart.
-2. Configs lie in so many shelves, and each shelf holds so many: beyond that, the one that was put there first is
-   forgotten. What comes for it later is answered with 404.
-3. A notification is taken once it is durable, and delivered from there by whoever delivers for the store.
+1. The addresses and tokens given to agents are derived from a secret in the store, so a repeated config gets
+   the same ones, from every gateway on that store and after a restart.
+2. Configs are kept in a fixed number of groups of bounded size. Beyond that, the oldest config of a group is
+   evicted; a notification for it is answered with 404.
+3. A notification is accepted once it is durable. The delivery worker of the store delivers it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from a2a_bridge.core.scope import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import Outbox, Registered
 
-#: whose all this is in the store; no caller can have it, because no principal is called so
+#: the scope in the store; no caller can have it, because no principal has this name
 _SCOPE = Scope("", "a2a-bridge relay")
 _GROUP = "a2a-bridge relay "
 _SECRET = "a2a-bridge relay secret"  # noqa: S105  where it lies
-#: letters of an address that name its shelf: 256 shelves
+#: letters of an address that name its group: 256 groups
 _GROUP_LETTERS = 2
 
 
 class Configs(Protocol):
-    """Where configs are kept: hosting's PushConfigStore."""
+    """The store of configs: hosting's PushConfigStore."""
 
     async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None: ...
 
@@ -45,10 +45,13 @@ class Configs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What somebody registered. scope, version: of the caller. config: as it said it."""
+    """A registered config."""
 
+    #: of the caller
     scope: Scope
+    #: the version of the caller
     version: str
+    #: as the caller sent it
     config: hub.TaskPushNotificationConfig
 
 
@@ -61,12 +64,12 @@ class RelayStore:
         self._secret = b""
 
     async def open(self) -> None:
-        """Learns the secret of the store, and makes one when there is none. Raises UNAVAILABLE."""
+        """Reads the secret of the store, and creates it if there is none. Raises UNAVAILABLE."""
         if await self._configs.get(_SCOPE, _SECRET, "secret") is None:
             made = hub.TaskPushNotificationConfig(
                 task_id=_SECRET, id="secret", token=secrets.token_urlsafe(32)
             )
-            # Another gateway may do the same at the same time: what lay there first is what counts.
+            # Another gateway may do the same at the same time: the first one wins.
             await self._configs.put(_SCOPE, Registered(made), replace=False)
         found = await self._configs.get(_SCOPE, _SECRET, "secret")
         if found is None:
@@ -79,7 +82,7 @@ class RelayStore:
         return self._mac(b"address", words + kept.config.SerializeToString(deterministic=True))
 
     def token(self, address: str) -> str:
-        """What the agent has to send to an address."""
+        """The token that the agent has to send to an address."""
         return self._mac(b"token", address.encode())
 
     async def keep(self, address: str, kept: Kept) -> None:
@@ -101,7 +104,7 @@ class RelayStore:
             await self._configs.put(_SCOPE, registered)
 
     async def recall(self, address: str) -> Kept | None:
-        """The config for an address; None when it was never given, or is forgotten."""
+        """The config for an address; None for an unknown address or an evicted config."""
         found = await self._configs.get(_SCOPE, _shelf(address), address)
         if found is None:
             return None
@@ -111,11 +114,13 @@ class RelayStore:
         return Kept(Scope(tenant, owner), found.version, config)
 
     async def forget(self, address: str) -> None:
-        """Forgets a config and what waits for it."""
+        """Deletes a config and its pending notifications."""
         await self._configs.delete(_SCOPE, _shelf(address), address)
 
     async def post(self, address: str, kept: Kept, event: hub.StreamResponse) -> None:
-        """Takes a notification for the receiver of a config. Returns when it is durable. Raises UNAVAILABLE."""
+        """Takes a notification for the receiver of a config. Returns when it is durable. Raises
+        UNAVAILABLE.
+        """
         config = hub.TaskPushNotificationConfig()
         config.CopyFrom(kept.config)
         config.task_id, config.id = _shelf(address), address

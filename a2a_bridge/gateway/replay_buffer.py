@@ -1,12 +1,14 @@
-"""A bounded buffer of the events of an agent's stream, with readers at their own positions. It calls no agent.
+"""A bounded buffer of the events of an agent's stream, with readers at their own positions. It calls no
+agent.
 
 Rules:
 1. An event is stored once for all readers. It is shared and never changed.
-2. Events that no longer fit are folded into the task as it was before the buffer begins, so that buffer and task together
-   are complete. A task that grows beyond its bound is dropped; the buffer stays.
-3. The fastest reader sets the pace: a buffer with readers takes no more than a window beyond it. A reader that is behind
-   by more than the buffer holds is dropped with an error and may subscribe again.
-4. Ids are the agent's own where it resumes after them, so that they mean the same through any gateway; else ours.
+2. Events that no longer fit are folded into the task as it was before the buffer begins, so that buffer and
+   task together are complete. A task that grows beyond its bound is dropped; the buffer stays.
+3. The fastest reader sets the pace: a buffer with readers takes no more than a window beyond it. A reader
+   that is behind by more than the buffer holds is dropped with an error and may subscribe again.
+4. Ids are the agent's own where it resumes after them, so that they mean the same through any gateway; else
+   ours.
 """
 
 from __future__ import annotations
@@ -50,8 +52,8 @@ class ReplayOptions:
     window_size: int = 256 << 10
     #: how long a stream of an agent that cannot resume goes on without readers
     linger: float = 30.0
-    #: how long an accepted request of a caller counts; after that the agent is asked again before the caller joins a
-    #: stream or gets a replay. 0 asks each time
+    #: how long an accepted request of a caller counts; after that the agent is asked again before the caller
+    #: joins a stream or gets a replay. 0 asks each time
     revalidate: float = 60.0
     #: attempts in a row to subscribe again after a break
     attempts: int = 8
@@ -64,9 +66,9 @@ class ReplayOptions:
 class ReplayBuffer:
     """The events of one task that came by one stream, numbered from `base` + 1.
 
-    epoch: prefix of the ids; empty for numbers alone. task: as of `base`; None when it is not known. whole: whether it is
-    the task as a subscriber would get it. live: the stream is read. rested: the agent closed the stream. regular: all
-    events are of this task. crowded: enough came since `full` was checked.
+    epoch: prefix of the ids; empty for numbers alone. task: as of `base`; None when it is not known. whole:
+    whether it is the task as a subscriber would get it. live: the stream is read. rested: the agent closed
+    the stream. regular: all events are of this task. crowded: enough came since `full` was checked.
     """
 
     __slots__ = (
@@ -295,7 +297,9 @@ class ReplayBuffer:
         return max(reader.position for reader in self.readers) - self.base
 
     def _trim(self) -> None:
-        """Adds the oldest events to the task: a quarter of what may be held, so that it is not done at each."""
+        """Adds the oldest events to the task: a quarter of what may be held, so that it is not done at
+        each.
+        """
         options = self._options
         events, size = options.events * 3 // 4, options.size * 3 // 4
         total = self._end
@@ -350,7 +354,8 @@ class BufferReader:
     def ready(self) -> list[Event]:
         """The next events, as far as they are here. The reader moves `position` on.
 
-        Raises UNAVAILABLE when the reader is too far behind, and the error of the stream after the last event.
+        Raises UNAVAILABLE when the reader is too far behind, and the error of the stream after the last
+        event.
         """
         buffer = self.buffer
         buffer.moved()

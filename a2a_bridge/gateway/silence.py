@@ -1,12 +1,12 @@
-"""Calls to an agent that says nothing for too long: they end with an error. Implements Service.
+"""Ends calls to an agent that sends nothing for too long with an error. Implements Service.
 
-Some agents never answer a call any more after a fault of their own (a panic in an executor of the SDK for Rust), and keep
-the connection alive meanwhile. It is off unless a limit is set, because nobody can tell how long an agent may think.
+After an internal failure some agents never answer (a panic in an executor of the SDK for Rust), and keep the
+connection alive. The limit is off by default, because an agent may think for any time.
 
 Rules:
-1. A call without an answer, and a stream without a next event, end after the limit with DEADLINE_EXCEEDED that says so.
-2. Keep-alives are silence here: the connection itself is watched by the client side (`DialOptions.idle_timeout`).
-3. It is no break of the connection, so that the gateway does not take the stream up again: it would hear nothing again.
+1. A call without an answer, and a stream without a next event, end after the limit with DEADLINE_EXCEEDED.
+2. Keep-alives count as silence: the client side watches the connection (`DialOptions.idle_timeout`).
+3. It does not count as a break of the connection, so the gateway does not subscribe again.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """Reads the agent's stream of one task into a replay buffer, and subscribes again when the stream breaks.
 
 Rules:
-1. An agent that resumes after its ids is read by the caller that needs the next event; there is no task. If that caller
-   leaves in the middle of a read, the next caller resumes after the last event. Other agents are read by a task of their
-   own, because their stream has to outlive the caller that began it.
-2. A stream that the agent ended is over, and so is one that broke after the task had come to rest. Any other break is
-   followed by a subscription: after the last event if the agent resumes; else its snapshot stands for the events that
-   were lost, and is marked as a gap.
+1. An agent that resumes after its ids is read by the caller that needs the next event; there is no task. If
+   that caller leaves in the middle of a read, the next caller resumes after the last event. Other agents are
+   read by a task of their own, because their stream has to outlive the caller that began it.
+2. A stream that the agent ended is over, and so is one that broke after the task had come to rest. Any other
+   break is followed by a subscription: after the last event if the agent resumes; else its snapshot stands
+   for the events that were lost, and is marked as a gap.
 3. Readers get an error only if all attempts failed, the agent refuses, or it skips ids.
-4. Only UNAVAILABLE, and DEADLINE_EXCEEDED because of the first caller's deadline, count as a break. So does a stream of
-   0.x that ends while the task works and no event was final.
-5. The agent may refuse the subscription although it has the task (some forget the streams of a task). Then GetTask
-   decides, and readers get the break, not the refusal.
+4. Only UNAVAILABLE, and DEADLINE_EXCEEDED because of the first caller's deadline, count as a break. So does a
+   stream of 0.x that ends while the task works and no event was final.
+5. The agent may refuse the subscription although it has the task (some forget the streams of a task). Then
+   GetTask decides, and readers get the break, not the refusal.
 """
 
 from __future__ import annotations
@@ -72,11 +72,12 @@ def interrupted() -> A2AError:
 class StreamReader:
     """The agent's side of one replay buffer.
 
-    context: the context of the caller that began or last revived the stream, with the forwarded parameters only.
-    resumes: whether the agent resumes after its ids; else its ids are ignored. direct: whether the buffer has the agent's
-    ids; then callers read. last_id: the agent's id of the newest event, empty without one. is_final: which status event
-    ends a stream of the agent's version; None for versions without such events. on_growth: called when the buffer has
-    grown.
+    context: the context of the caller that began or last revived the stream, with the forwarded parameters
+    only.
+    resumes: whether the agent resumes after its ids; else its ids are ignored. direct: whether the buffer has
+    the agent's ids; then callers read. last_id: the agent's id of the newest event, empty without one.
+    is_final: which status event ends a stream of the agent's version; None for versions without such events.
+    on_growth: called when the buffer has grown.
     """
 
     def __init__(
@@ -135,7 +136,8 @@ class StreamReader:
             self._buffer.stop(A2AError(Reason.UNAVAILABLE, "the stream was given up", blame=Blame.SELF))
         if self._begun:
             task.cancel()
-        # A task that was cancelled before its first step would not close the stream; `_run` sees that it is not current.
+        # A task that was cancelled before its first step would not close the stream; `_run` sees that it is
+        # not current.
         return task
 
     async def aclose(self) -> None:
@@ -146,7 +148,9 @@ class StreamReader:
             await source.aclose()
 
     def take(self, event: Event) -> Event:
-        """Adds an event of the agent to the buffer, and returns it with its id there. Raises LostEventsError."""
+        """Adds an event of the agent to the buffer, and returns it with its id there. Raises
+        LostEventsError.
+        """
         buffer = self._buffer
         id_ = f"{buffer.prefix}{buffer.base + len(buffer.events) + 1}"
         if self.direct:
@@ -181,7 +185,9 @@ class StreamReader:
             self._buffer.stop(internal_error())
 
     async def moved(self) -> bool:
-        """Whether the task has left the state in which the agent's stream ended. False if the agent does not tell."""
+        """Whether the task has left the state in which the agent's stream ended. False if the agent does not
+        tell.
+        """
         buffer = self._buffer
         before = buffer.snapshot()
         try:
@@ -255,7 +261,9 @@ class StreamReader:
         return error.reason is Reason.UNAVAILABLE
 
     def _ended_early(self) -> bool:
-        """Whether the agent closed its first stream in mid-work, in a version that says which event is final."""
+        """Whether the agent closed its first stream in mid-work, in a version that says which event is
+        final.
+        """
         buffer = self._buffer
         working = buffer.state in RUNNING or buffer.state == hub.TASK_STATE_UNSPECIFIED
         if self._is_final is None or self._break is not None or not buffer.regular or not working:
@@ -358,7 +366,9 @@ class StreamReader:
         return True
 
     async def _settle(self, refused: A2AError) -> None:
-        """Gives readers the task, if it has come to rest. Raises `refused` if not, and what GetTask raises."""
+        """Gives readers the task, if it has come to rest. Raises `refused` if not, and what GetTask
+        raises.
+        """
         task = await self._get_task()
         if task.status.state not in _RESTING:
             raise refused

@@ -1,10 +1,12 @@
 """The streams of a gateway by caller and task, within bounds. It does not decide what callers see.
 
 Rules:
-1. There is one current stream for a task. A newer one replaces it; the older one lives as long as it has readers.
-2. A stream without readers lingers, unless the agent can resume it or it is over; then its buffer stays as it is.
-3. Streams without readers are evicted in LRU order. A stream with readers is never evicted: it keeps fewer events, and
-   new streams are not kept at all.
+1. There is one current stream for a task. A newer one replaces it; the older one lives as long as it has
+   readers.
+2. A stream without readers lingers, unless the agent can resume it or it is over; then its buffer stays as it
+   is.
+3. Streams without readers are evicted in LRU order. A stream with readers is never evicted: it keeps fewer
+   events, and new streams are not kept at all.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ class Stream:
         self.theirs = theirs
         #: the extensions that the agent confirmed to the caller that began it
         self.extensions = ""
-        #: when the agent last accepted a request of these callers about this task, seconds on the loop's clock
+        #: when the agent last accepted a request of these callers about this task, seconds on the loop's
+        #: clock
         self.accepted = asyncio.get_running_loop().time()
         self.reader: StreamReader
         self.lingering: asyncio.TimerHandle | None = None
@@ -201,7 +204,9 @@ class StreamRegistry:
             stream.lingering = loop.call_later(self._options.linger, self._hang_up, stream)
 
     def over(self, task: hub.Task) -> None:
-        """Ends the streams of a task that is over with its status, unless the agent ends them in the meantime."""
+        """Ends the streams of a task that is over with its status, unless the agent ends them in the
+        meantime.
+        """
         if task.status.state not in TERMINAL:
             return
         later = asyncio.get_running_loop().call_later

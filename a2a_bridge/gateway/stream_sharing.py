@@ -1,15 +1,16 @@
-"""Middleware that shares and resumes the streams of a gateway: one stream of the agent per task and caller, many readers.
+"""Middleware that shares and resumes the streams of a gateway: one stream of the agent per task and caller,
+many readers.
 
 It is the last service before the agent. Rules:
-1. A stream is shared by callers with the same tenant, principal and forwarded credentials only. A caller that joins
-   later than `revalidate` seconds after the agent accepted a request of these callers about the task waits until the
-   agent accepts another one: the credentials may have been revoked.
+1. A stream is shared by callers with the same tenant, principal and forwarded credentials only. A caller that
+   joins later than `revalidate` seconds after the agent accepted a request of these callers about the task
+   waits until the agent accepts another one: the credentials may have been revoked.
 2. A stream of a message, of a task that has ended, or of anything that is not one task passes unchanged.
-3. A caller that leaves does not end the agent's stream for others. The last one that leaves ends it: at once if the agent
-   can resume it, else after a time in which the caller may come back.
-4. Ids are the agent's if its card offers to resume after them; the agent is then asked for events that are not here. Else
-   ids are ours, and an unknown one is a gap: a marked snapshot stands for the lost events. (Some agents number the events
-   of each connection from the beginning; such ids are ignored.)
+3. A caller that leaves does not end the agent's stream for others. The last one that leaves ends it: at once
+   if the agent can resume it, else after a time in which the caller may come back.
+4. Ids are the agent's if its card offers to resume after them; the agent is then asked for events that are
+   not here. Else ids are ours, and an unknown one is a gap: a marked snapshot stands for the lost events.
+   (Some agents number the events of each connection from the beginning; such ids are ignored.)
 5. A break is a gap too if the agent cannot resume. What it said meanwhile is not reconstructed.
 """
 
@@ -61,7 +62,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 class _Opened:
     """A caller's stream once it is known what it will be.
 
-    task: what to yield before anything else, under `task_id`. first: what to yield next, under its id, maybe as a gap. source: the agent's stream, to be passed on as it is.
+    task: what to yield before anything else, under `task_id`. first: what to yield next, under its id, maybe
+    as a gap. source: the agent's stream, to be passed on as it is.
     reader: a place in a stream that is kept. resumed: whether it takes up an earlier one.
     """
 
@@ -79,9 +81,10 @@ class _Opened:
 class StreamSharing:
     """A service whose streams of tasks are shared and resumed. Implements Service.
 
-    forward: names of the parameters that travel on. is_final: which status event ends a stream, for an agent of a
-    version whose streams say so and need not begin with a task; None for 1.0. resumes: whether the agent's card offers
-    to go on after its ids. memory: where the bytes are counted; new messages are refused when it is full.
+    forward: names of the parameters that travel on. is_final: which status event ends a stream, for an agent
+    of a version whose streams say so and need not begin with a task; None for 1.0. resumes: whether the
+    agent's card offers to go on after its ids. memory: where the bytes are counted; new messages are refused
+    when it is full.
     """
 
     def __init__(
@@ -211,7 +214,9 @@ class StreamSharing:
                     await opened.stream.reader.aclose()
 
     async def _goes_on(self, call: Call[Any, Any], opened: _Opened, stream: Stream) -> bool:
-        """Whether a stream that the agent ended goes on for a caller that resumed it: the task may have moved since."""
+        """Whether a stream that the agent ended goes on for a caller that resumed it: the task may have moved
+        since.
+        """
         buffer = stream.buffer
         if not opened.resumed or buffer.ended or buffer.live:
             return buffer.live
@@ -231,7 +236,9 @@ class StreamSharing:
         return last.HasField("artifact_update") or _state_of(last) in RUNNING
 
     async def _how_it_ended(self, call: Call[Any, Any], task_id: str) -> Event:
-        """The task, if it is over; what it brought since the last event is not known. Raises UNAVAILABLE otherwise."""
+        """The task, if it is over; what it brought since the last event is not known. Raises UNAVAILABLE
+        otherwise.
+        """
         request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant)
         try:
             task = await self._service.unary(
@@ -310,7 +317,9 @@ class StreamSharing:
         return None
 
     async def _accept(self, call: Call[Any, Any], stream: Stream) -> None:
-        """Has the agent accept a request of this caller, unless it did lately. Raises what it says otherwise."""
+        """Has the agent accept a request of this caller, unless it did lately. Raises what it says
+        otherwise.
+        """
         now = asyncio.get_running_loop().time
         if now() - stream.accepted < self._revalidate:
             return
@@ -364,7 +373,9 @@ class StreamSharing:
         return opened
 
     async def _ended(self, call: Call[Any, Any], after: str, refused: A2AError) -> _Opened:
-        """The task instead of its lost last events. Raises what the agent said if that is not why it refused."""
+        """The task instead of its lost last events. Raises what the agent said if that is not why it
+        refused.
+        """
         request = hub.GetTaskRequest(id=call.request.id, tenant=call.request.tenant)
         task = await self._service.unary(
             Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
@@ -393,7 +404,8 @@ class StreamSharing:
     async def _task_before(self, call: Call[Any, Any], first: hub.StreamResponse) -> hub.Task | None:
         """The task as it was before the first event of a 1.0 agent, which should have begun with it.
 
-        None for other agents, and for a message to a task, which the caller knows: SDKs begin its stream with an update.
+        None for other agents, and for a message to a task, which the caller knows: SDKs begin its stream with
+        an update.
         """
         request = call.request
         known = isinstance(request, hub.SendMessageRequest) and bool(request.message.task_id)
@@ -419,7 +431,9 @@ class StreamSharing:
         reply: ResponseParameters,
         task: hub.Task | None = None,
     ) -> _Opened:
-        """A stream that others may join, if there is room for it. task: what comes before the first event, if made up."""
+        """A stream that others may join, if there is room for it. task: what comes before the first event, if
+        made up.
+        """
         key = self._whose(call), task_id
         stream = self._streams.keep(
             key, task_id, beginning, self._travelling(call.context), call.request.tenant

@@ -1,15 +1,18 @@
-"""Streams of a 0.x agent as 1.0 callers expect them: a task comes first, and `final` is the end. It keeps nothing.
+"""Streams of a 0.x agent in the shape of 1.0: the task comes first, and `final` is the end. It keeps no
+state.
 
-Callers of 0.x get their subscriptions in the same way: what happened before is lost otherwise.
+Subscriptions of 0.x callers get the task first, too, because the events before would be lost otherwise.
 
 Rules:
-1. An update that comes first is preceded by a made-up snapshot with a mark (see `dialects.marks`): what the agent
-   knows of the task, as far as it is not still to come as events; or what the update itself tells.
-2. A stream ends after a final event, whatever its state says. A closing event that a bridge made up is dropped.
-3. Nothing else changes: several tasks or messages in a row pass as they are.
-4. Subscribing to a task that has ended is UNSUPPORTED_OPERATION for callers of 1.0 (spec 3.1.6), which costs one look at
-   the task. What 0.x agents answer to callers of 0.x is theirs.
-5. An agent that goes on after an event, as it was asked to, is not begun by a snapshot.
+1. If the first event is an update, a generated snapshot with a mark (see `dialects.marks`) comes before it:
+   the task as GetTask returns it, without the content of later events; or, without an answer, the content of
+   the update.
+2. A stream ends after a final event, whatever its state is. A closing event that a bridge generated is
+   dropped.
+3. Nothing else changes: several tasks or messages in a row pass unchanged.
+4. A subscription to a task that has ended is UNSUPPORTED_OPERATION for callers of 1.0 (spec 3.1.6). This
+   costs one GetTask. Callers of 0.x get the agent's own answer.
+5. A stream that the agent resumes after an event gets no snapshot.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
 
-#: seconds that a stream waits for what it asks about its task; it goes on without that
+#: seconds to wait for GetTask
 PATIENCE = 10.0
 _UPDATES = ("status_update", "artifact_update")
 
@@ -51,7 +54,7 @@ async def begun_by_a_task(
             which = message.WhichOneof("payload")
             if which == "status_update" and synthesised(message.status_update) == CLOSING:
                 return
-            # An agent that gives ids has gone on where it was asked to.
+            # An agent with ids has resumed after the requested event.
             if not begun and which in _UPDATES and not (resumes and event.id):
                 task = await task_before(service, call, message, SNAPSHOT)
                 yield Event(hub.StreamResponse(task=task), _before(event.id))
@@ -60,7 +63,8 @@ async def begun_by_a_task(
             if which == "status_update" and is_final(message.status_update):
                 return
     if resumes and not begun and refuses_ended:
-        # Whoever cannot resume says nothing of a task that has ended, which is not the same as nothing left.
+        # An agent that cannot resume ends the stream of a task that has ended, which does not mean that
+        # nothing is left.
         await _check_running(service, call)
 
 
@@ -90,7 +94,8 @@ async def _check_running(service: Service, call: Call[Any, Any]) -> None:
 async def task_before(
     service: Service, call: Call[Any, Any], first: hub.StreamResponse, mark: str
 ) -> hub.Task:
-    """The task as it was before the first event of a stream, an update, as well as that can be known. Costs a GetTask.
+    """The task as it was before the first event of a stream, an update, as well as that can be known. Costs a
+    GetTask.
 
     mark: see `dialects.marks`.
     """
@@ -103,7 +108,7 @@ async def task_before(
     else:
         _without_what_comes(task, call, update)
     if isinstance(update, hub.TaskStatusUpdateEvent):
-        # Not the agent's: it may be far ahead of its events by now.
+        # The agent's current status may be ahead of its events.
         task.status.CopyFrom(update.status)
     elif task.status.state == hub.TASK_STATE_UNSPECIFIED or is_terminal(task.status.state):
         task.status.Clear()
@@ -113,7 +118,7 @@ async def task_before(
 
 
 def _without_what_comes(task: hub.Task, call: Call[Any, Any], update: Any) -> None:
-    """Takes out of a task what its events will bring, or whoever adds up would have it twice."""
+    """Removes the content of later events from a task, or a reader that adds them up would have it twice."""
     if isinstance(call.request, hub.SendMessageRequest) and not call.request.message.task_id:
         del task.artifacts[:]  # a task that has just begun: everything is still to come
         return

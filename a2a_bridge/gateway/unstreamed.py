@@ -1,13 +1,14 @@
-"""Streams of an agent that declares streaming and refuses it: answered from a send. Implements Service.
+"""Answers streams with SendMessage for an agent that declares streaming and refuses it. Implements Service.
 
 Rules:
-1. Only a refusal of streaming counts, before the first event: METHOD_NOT_FOUND, or UNSUPPORTED_OPERATION with a text that
-   speaks of streams. Any other may be about the message, which the agent must not get twice.
-2. The stream is what the answer of SendMessage holds: one message, or one task.
-3. Once a send was answered after a refusal, that is said in the log, and the agent is not asked for streams again.
+1. Only a refusal of streaming before the first event counts: METHOD_NOT_FOUND, or UNSUPPORTED_OPERATION with
+   a text that mentions streams. Any other refusal may be about the message, which the agent must not get
+   twice.
+2. The stream has one event: the message or the task that SendMessage returns.
+3. After the first such answer a warning is logged, and streams are not requested from this agent again.
 
-google-adk 1.19 does so (a2a-sdk 0.3.26 inside, whose handler asks the agent's own card, while the card that is shown says
-that it streams).
+google-adk 1.19 does so (a2a-sdk 0.3.26 inside, whose handler asks the agent's own card, while the card that
+is shown says that it streams).
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Rules:
 1. Messages pass by reference; nothing here reads, copies or changes them.
 2. Another interface is tried only when a connection could not be made, so no agent ever sees a call twice.
 3. Closing a stream closes the one below it; so does cancelling a call.
-4. An interface that its binding refuses to dial (a URL that is none, a version without that binding) counts as one
-   that takes no connection.
+4. An interface that its binding refuses to dial (a URL that is none, a version without that binding) counts
+   as one that takes no connection.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def failed_to_connect(error: A2AError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What is known of an upstream: never asked (`reachable` None), reachable, or not and why.
+    """What is known about the connection to an upstream."""
 
-    since: seconds on the clock of the upstream at which it became reachable, or was last found not to be.
-    """
-
+    #: None before the first call
     reachable: bool | None
+    #: when it became reachable, or last failed; seconds on the clock of the upstream
     since: float
+    #: why it is not reachable
     failure: str = ""
 
 
@@ -120,7 +120,9 @@ class Upstream:
         return stream
 
     async def open(self) -> None:
-        """Makes the client side, which does not connect yet. Raises UNAVAILABLE when its binding refuses that."""
+        """Makes the client side, which does not connect yet. Raises UNAVAILABLE when its binding refuses
+        that.
+        """
         if self._service is None:
             try:
                 await self._dialled()
@@ -146,7 +148,7 @@ class Upstream:
         return self._service
 
     def _note(self, error: A2AError | None) -> None:
-        """Remembers what a call told about the connection. An answer, even an error, is a sign of life."""
+        """Notes whether the agent is reachable. Any answer, even an error, shows that it is."""
         reachable = error is None or not failed_to_connect(error)
         if reachable and self.health.reachable:
             return
@@ -160,8 +162,8 @@ class Upstream:
 class Failover:
     """Several interfaces of one agent as one service: the first that takes a connection. Implements Service.
 
-    upstreams: at least one, in the order of preference. discreet: an error does not tell where the agent is
-    and that it has not seen the call, for callers who are not to know.
+    upstreams: at least one, in the order of preference. discreet: errors do not contain the
+    address of the agent, nor that it has not seen the call.
     """
 
     def __init__(
@@ -226,7 +228,7 @@ class Failover:
             await upstream.aclose()
 
     def _order(self) -> Sequence[Upstream]:
-        """As preferred, but what was down a moment ago comes last."""
+        """In the order of preference; interfaces that failed a moment ago come last."""
         if len(self.upstreams) == 1 or self.upstreams[0].health.reachable:
             return self.upstreams
         now = self._clock()
@@ -249,7 +251,7 @@ class Failover:
 
 
 def _withdraw(call: Call[Any, Any]) -> None:
-    """Takes back extensions that were confirmed in the agent's name; it says itself which it activates."""
+    """Removes extensions that middleware confirmed: the agent itself says which ones it activates."""
     call.context.reply.pop(EXTENSIONS_PARAMETER, None)
 
 

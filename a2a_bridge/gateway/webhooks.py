@@ -1,14 +1,15 @@
-"""Relays push notifications: the agent posts to the gateway, and the gateway to whoever registered, in its version.
+"""Relays push notifications: the agent posts to the gateway, and the gateway to the caller's receiver, in its
+version.
 
-Without it a config goes to the agent as it is, and the agent posts in its own version. Rules:
-1. The agent is given an address of ours and a token of ours, both random; it never sees the caller's token and
-   credentials. It may send our token under any of the names in use, or as the Bearer token it was given as well. A
-   notification without it is refused.
-2. The answer to the agent is the receiver's: acknowledged only when the receiver has acknowledged. With a store it is
-   acknowledged once the notification is durable there; without, nothing is kept.
-3. Callers see their own configs: what is ours in an answer is replaced by what they said, and never by what a
-   caller with other credentials said, whatever the agent answers.
-4. It is off unless asked for. Where notifications may go is somebody else's decision: see `check`.
+Without the relay a config goes to the agent unchanged, and the agent posts in its own version. Rules:
+1. The agent gets an address and a token of the gateway, both random; it never gets the caller's token and
+   credentials. It may send the token under any of the names in use, or as a Bearer token. A notification
+   without the token is refused.
+2. Without a store the agent gets the receiver's answer: a notification is acknowledged only after the
+   receiver has acknowledged it. With a store it is acknowledged once it is durable there.
+3. A caller gets its own config back: the gateway's address and token in an answer are replaced by the values
+   that this caller sent, never by those of a caller with other credentials.
+4. It is off by default. `check` decides where notifications may go.
 """
 
 from __future__ import annotations
@@ -69,9 +70,10 @@ _Name = tuple[Scope, str, str]
 
 @dataclass(slots=True, eq=False)
 class _Relayed:
-    """What a caller registered. key: what is the same when it is repeated, without a store. token: ours. service,
-    context: to ask for the task as that caller, which nobody can who learned of the config from a store. named: as what
-    the agent has shown it last.
+    """What a caller registered. key: what is the same when it is repeated, without a store. token: ours.
+    service,
+    context: to ask for the task as that caller, which nobody can who learned of the config from a store.
+    named: as what the agent has shown it last.
     """
 
     key: tuple[Scope, str, bytes] | None
@@ -93,12 +95,13 @@ async def _harmless(config: hub.TaskPushNotificationConfig) -> A2AError | None:
 class Relay:
     """The relay of a gateway: `wrap` is its middleware, `receive` takes what agents post below PATH.
 
-    webhook: posts what is not kept. public_url: where agents reach this gateway; may be set when that is known. check:
-    which configs are refused. store: where configs and notifications outlive this process; opened already. most: how
-    many configs are remembered here; beyond that the one that was used longest ago is forgotten, and without a store
-    what comes for it is answered with 404. at_once: how many notifications may be on their way; more are answered with
-    503. agent_version: in which agents post, where that cannot be told from what they post. names: how versions in
-    which callers name their tasks know them.
+    webhook: posts what is not kept. public_url: where agents reach this gateway; may be set when that is
+    known. check: which configs are refused. store: where configs and notifications outlive this process;
+    opened already. most: how many configs are remembered here; beyond that the one that was used longest ago
+    is forgotten, and without a store what comes for it is answered with 404. at_once: how many notifications
+    may be on their way; more are answered with
+    503. agent_version: in which agents post, where that cannot be told from what they post. names: how
+    versions in which callers name their tasks know them.
     """
 
     def __init__(
@@ -198,7 +201,9 @@ class Relay:
     async def unmasked(
         self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig, task_id: str, service: Service
     ) -> hub.TaskPushNotificationConfig:
-        """A caller's config for a task with the credentials that a mask in it stands for. Raises INVALID_PARAMS."""
+        """A caller's config for a task with the credentials that a mask in it stands for. Raises
+        INVALID_PARAMS.
+        """
         if not is_redacted(config):
             return config
         _, known = await self._named(call, task_id, config.id, service)
@@ -220,7 +225,9 @@ class Relay:
     async def _named(
         self, call: Call[Any, Any], task_id: str, config_id: str, service: Service
     ) -> tuple[str, _Relayed | None]:
-        """The address of a config that the caller has registered, and what it said; None when there is none."""
+        """The address of a config that the caller has registered, and what it said; None when there is
+        none.
+        """
         scope = visible_to(call.request, call.context)
         relay_id = self._shown.get((scope, task_id, config_id), "")
         known = self._relayed.get(relay_id)
@@ -266,8 +273,9 @@ class Relay:
         return relayed
 
     def _name(self, relay_id: str, name: _Name) -> None:
-        # Who had that name is not forgotten: what the agent posted before it was told of another may yet arrive, and
-        # what has the same address may be there under other names. It goes as all that is not used does.
+        # Who had that name is not forgotten: what the agent posted before it was told of another may yet
+        # arrive, and what has the same address may be there under other names. It goes as all that is not
+        # used does.
         before = self._shown.get(name)
         if before is not None:
             self._relayed[before].named = None
@@ -295,7 +303,8 @@ class Relay:
     # ------------------------------------------------------------------ what agents post
 
     async def receive(self, path: str, headers: Mapping[str, str], body: bytes) -> int:
-        """Takes a notification and passes it on; the HTTP status to answer with. Raises INVALID_PARAMS, UNAVAILABLE.
+        """Takes a notification and passes it on; the HTTP status to answer with. Raises INVALID_PARAMS,
+        UNAVAILABLE.
 
         Each refusal is a warning in the log, because few agents report that their notifications are lost.
         """
@@ -354,7 +363,9 @@ class Relay:
 
 
 def _carries(headers: Mapping[str, str], token: str) -> bool:
-    """Whether a notification has the token, under any of the names that agents send it by. headers: in lower case."""
+    """Whether a notification has the token, under any of the names that agents send it by. headers: in lower
+    case.
+    """
     given = [headers.get(name.lower()) or "" for name in TOKEN_HEADERS]
     scheme, _, credentials = (headers.get("authorization") or "").partition(" ")
     if scheme.lower() == _SCHEME.lower():

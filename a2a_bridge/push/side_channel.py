@@ -1,13 +1,14 @@
 """Content of push configs that only 0.x has: how it comes, where it is remembered, and how it goes back.
 
 Rules:
-1. Content that an older caller sent beside a config goes back, in `ResponseParameters.aside`, to older callers that get,
-   list or create it: one text for one config, and for a list what its binding takes: a text about the array, or an array
-   of texts.
-2. Content of a config inside a message counts as if that config had been registered by itself. Such a config has no id
-   yet, so it is remembered by its receiver (URL and token).
-3. Hosted agents store it with the configs. For all other agents `push_memory` remembers it in this process: by a digest,
-   so that long ids take no more room and tokens are not kept; the oldest of more than `most` are evicted.
+1. Content that an older caller sent beside a config goes back, in `ResponseParameters.aside`, to older
+   callers that get, list or create it: one text for one config, and for a list what its binding takes: a text
+   about the array, or an array of texts.
+2. Content of a config inside a message counts as if that config had been registered by itself. Such a config
+   has no id yet, so it is remembered by its receiver (URL and token).
+3. Hosted agents store it with the configs. For all other agents `push_memory` remembers it in this process:
+   by a digest, so that long ids take no more room and tokens are not kept; the oldest of more than `most` are
+   evicted.
 """
 
 from __future__ import annotations
@@ -143,7 +144,9 @@ _PUSH = (ops.CREATE_PUSH_CONFIG, ops.GET_PUSH_CONFIG, ops.LIST_PUSH_CONFIGS, ops
 
 
 def push_memory(registrations: Registrations, dialects: Iterable[Dialect] = KNOWN) -> Middleware:
-    """Middleware for services that are offered in `dialects`; the service itself when those are all of 1.0."""
+    """Middleware for services that are offered in `dialects`; the service itself when those are all of
+    1.0.
+    """
     older = older_versions(dialects)
 
     def wrap(service: Service) -> Service:

@@ -1,1 +1,3 @@
-"""What the HTTP bindings share: hosts, sessions, event streams, headers. Private; it knows no A2A operation."""
+"""What the HTTP bindings share: hosts, sessions, event streams, headers. Private; it knows no A2A
+operation.
+"""

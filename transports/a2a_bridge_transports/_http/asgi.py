@@ -1,4 +1,5 @@
-"""The same handlers as an ASGI 3 application, to mount in FastAPI or Starlette or to run under any ASGI server.
+"""The same handlers as an ASGI 3 application, to mount in FastAPI or Starlette or to run under any ASGI
+server.
 
 It listens on nothing. Lifespan events are answered when they come and not needed: mounted applications do not
 get them, so `startup` runs before the first request at the latest.
@@ -280,7 +281,9 @@ class _Events:
         self.started = False
 
     async def write(self, data: bytes, gap: bool = False) -> None:
-        """Sends bytes, and the head before the first ones, which says whether they begin with a gap. Raises A2AError for a head that cannot be sent."""
+        """Sends bytes, and the head before the first ones, which says whether they begin with a gap. Raises
+        A2AError for a head that cannot be sent.
+        """
         async with self._lock:
             if not self.started:
                 headers = list(_encoded(self._reply.headers(gap)))

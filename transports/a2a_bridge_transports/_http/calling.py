@@ -75,7 +75,8 @@ class ClientSide:
         return row if row.relayed is None else row.relayed(call.context)
 
     async def either(self, ask: Callable[[Row[Any, Any]], Awaitable[T]], row: Row[Any, Any]) -> T:
-        """The answer to a call with a row, or with the row to use instead where the agent cannot read this one.
+        """The answer to a call with a row, or with the row to use instead where the agent cannot read this
+        one.
 
         Raises the agent's first error when it reads neither.
         """
@@ -180,7 +181,9 @@ class ClientSide:
             in_work.add(-len(data))
 
     def answered(self, call: Call[Any, Any], headers: Mapping[str, str]) -> None:
-        """Copies the response parameters from the headers of an answer, without what other bindings cannot pass on."""
+        """Copies the response parameters from the headers of an answer, without what other bindings cannot
+        pass on.
+        """
         found = response_parameters(headers, self.dialect)
         if found:
             found, lossy = relayable(found)

@@ -99,7 +99,9 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,  # noqa: ARG002
     ) -> web.StreamResponse:
-        """Answers what aiohttp could not parse, without its text: that quotes the request and names classes."""
+        """Answers what aiohttp could not parse, without its text: that quotes the request and names
+        classes.
+        """
         # Its text quotes what the client sent, perhaps a malformed line with credentials.
         _log.debug("refused a request from %s: %s", self.peer, type(exc).__name__)
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -125,7 +127,9 @@ class Server(web.Server):
         return Connection(self, loop=self._loop, **self._options)
 
     def has_room(self) -> bool:
-        """Whether the newest connection is within the limit. Says once that it is not, until there is room again."""
+        """Whether the newest connection is within the limit. Says once that it is not, until there is room
+        again.
+        """
         full = 0 < self._max_connections < len(self.connections)
         if full and not self._full:
             _log.warning("refusing connections: %d are open, which is the limit", self._max_connections)
@@ -223,7 +227,9 @@ class Exchange:
         return b"".join(parts)
 
     def _check_extensions(self, size: int, chunks: int) -> None:
-        """Raises INVALID_REQUEST where a chunked body of so many bytes and chunks came with long extensions."""
+        """Raises INVALID_REQUEST where a chunked body of so many bytes and chunks came with long
+        extensions.
+        """
         began = self.connection.began
         if began is None or "Transfer-Encoding" not in self.headers:
             return

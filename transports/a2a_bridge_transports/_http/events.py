@@ -1,10 +1,11 @@
 """Writing a stream of events to a connection: batching, keep-alives, back pressure. It opens no connection.
 
 Rules:
-1. Until the first event, an error becomes an ordinary reply; silence for `keep_alive` seconds starts the stream.
+1. Until the first event, an error becomes an ordinary reply; silence for `keep_alive` seconds starts the
+   stream.
 2. Events that are ready together leave together, within bounds of number, size and time.
-3. After each full batch the writer waits for the reader and gives the loop to others; and it waits for the reader
-   whenever much is waiting already.
+3. After each full batch the writer waits for the reader and gives the loop to others; and it waits for the
+   reader whenever much is waiting already.
 """
 
 from __future__ import annotations

@@ -53,7 +53,9 @@ class Request(Protocol):
     def stopping(self) -> bool: ...
 
     async def read(self) -> bytes:
-        """The body. Raises A2AError REQUEST_TOO_LARGE, HttpStatusError for an encoding we do not read, ClientLeftError."""
+        """The body. Raises A2AError REQUEST_TOO_LARGE, HttpStatusError for an encoding we do not read,
+        ClientLeftError.
+        """
         ...
 
     def parameters(self) -> Mapping[str, str]:
@@ -89,8 +91,8 @@ class StreamReply:
     source: Events
     #: makes the bytes of one event in the stream; to be awaited where the event is long
     encode: Callable[[Event], bytes | Awaitable[bytes]]
-    #: makes the headers when the first event is there, because the agent's parameters are not known before. The
-    #: argument says whether the stream begins with a gap
+    #: makes the headers when the first event is there, because the agent's parameters are not known before.
+    #: The argument says whether the stream begins with a gap
     headers: Callable[[bool], Headers]
     #: makes of an exception of `source` or `encode` what the client gets
     fail: Callable[[BaseException], Failure]

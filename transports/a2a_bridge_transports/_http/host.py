@@ -2,7 +2,8 @@
 
 Rules:
 1. Responses are written as whole blocks of bytes: a head that was serialized before, and the body.
-2. A stream gathers the events that are ready into one write, waits for slow readers, and lets others have a turn.
+2. A stream gathers the events that are ready into one write, waits for slow readers, and lets others have a
+   turn.
 3. Host and Transfer-Encoding headers that aiohttp lets pass are refused before anybody is asked.
 """
 
@@ -27,7 +28,8 @@ from a2a_bridge_transports._http.written import Written, date, head
 
 #: how long an idle connection is kept; longer than the 60 s of common proxies, which should close first
 KEEP_CONNECTION = 75.0
-#: how long the listener stays open once draining has begun, unless HostOptions.drain_window says otherwise (seconds)
+#: how long the listener stays open once draining has begun, unless HostOptions.drain_window says otherwise
+#: (seconds)
 DRAIN_WINDOW = 0.5
 #: how long connections that have begun to send a request may go on after that
 LINGER = 0.5
@@ -40,7 +42,8 @@ _VERSIONS = ((1, 1), (1, 0))
 class HttpHost(Mounts):
     """One address, shared by all HTTP bindings; implements DocumentHost.
 
-    Raises TypeError for `tls` that is no ssl.SSLContext, ValueError for a `trust_forwarded` that is no address.
+    Raises TypeError for `tls` that is no ssl.SSLContext, ValueError for a `trust_forwarded` that is no
+    address.
     """
 
     def __init__(self, address: ListenAddress, options: HostOptions) -> None:
@@ -85,7 +88,9 @@ class HttpHost(Mounts):
         self._sweep_slow()
 
     async def drain(self, grace: float) -> None:
-        """Fails the readiness probe, ends kept connections with their next answer, then closes the listener."""
+        """Fails the readiness probe, ends kept connections with their next answer, then closes the
+        listener.
+        """
         self.draining = True
         if self._listener is None or self._server is None:
             return
@@ -120,7 +125,9 @@ class HttpHost(Mounts):
             transport.abort()  # a client that does not read would keep it for ever
 
     async def _let_go(self, server: Server, end: float) -> None:
-        """Waits while clients with kept connections learn from `Connection: close` that these are about to end."""
+        """Waits while clients with kept connections learn from `Connection: close` that these are about to
+        end.
+        """
         loop = asyncio.get_running_loop()
         window = self.options.drain_window
         until = min(end, loop.time() + (DRAIN_WINDOW if window is None else window))
@@ -174,7 +181,8 @@ class HttpHost(Mounts):
             text = "HTTP/1.0 and HTTP/1.1 are spoken here"
             return A2AError(Reason.INVALID_REQUEST, text)
         coding = headers.get("Transfer-Encoding")
-        # HTTP/1.0 has no chunked bodies (RFC 9112 section 6.1): whoever sends one may frame it in another way.
+        # HTTP/1.0 has no chunked bodies (RFC 9112 section 6.1): whoever sends one may frame it in another
+        # way.
         if coding is not None and (coding.strip().lower() != "chunked" or request.version < (1, 1)):
             return A2AError(Reason.INVALID_REQUEST, "the Transfer-Encoding header is not valid")
         if sum(map(len, chain.from_iterable(request.raw_headers))) > self.options.max_header:
@@ -216,7 +224,8 @@ class HttpHost(Mounts):
             exchange.close = True
 
         def begin(gap: bool) -> bytes:
-            # Said with the head, or else a client may use the connection again at the moment when it is closed.
+            # Said with the head, or else a client may use the connection again at the moment when it is
+            # closed.
             exchange.close = exchange.close or self.draining
             framing = b"Transfer-Encoding: chunked\r\n" if chunked else b""
             return b"".join(

@@ -1,4 +1,6 @@
-"""Lists of tasks without those that cannot be encoded or decoded. For every transport; see dialects.listing."""
+"""Lists of tasks without those that cannot be encoded or decoded. For every transport; see
+dialects.listing.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ def encoded(row: Row[Any, Any], answer: Any, reply: dict[str, str]) -> Any:
 
 
 def partly(row: Row[Any, Any], wire: Any, error: A2AError) -> tuple[hub.ListTasksResponse, int] | None:
-    """What can be read of a list that was refused with `error`, and how many tasks were left out; None for an answer
-    that is no list, or of which not even the rest can be read.
+    """What can be read of a list that was refused with `error`, and how many tasks were left out; None for an
+    answer that is no list, or of which not even the rest can be read.
     """
     if error.reason is not Reason.INVALID_AGENT_RESPONSE or not is_list(row):
         return None

@@ -47,7 +47,9 @@ _PROBE: Headers = (("Content-Type", "text/plain; charset=utf-8"), ("Cache-Contro
 
 
 def canonical(path: str) -> str:
-    """A mount path as it appears in requests: "" for the root, else with one leading and no trailing slash."""
+    """A mount path as it appears in requests: "" for the root, else with one leading and no trailing
+    slash.
+    """
     trimmed = path.strip("/")
     return "/" + quote(trimmed, safe="/:@!$&'()*+,;=%~") if trimmed else ""
 
@@ -85,8 +87,8 @@ class Mounts:
         self._exact[exact] = self._exact[exact + "/"] = methods
 
     def mount_beside(self, path: str, methods: Mapping[str, Handler]) -> None:
-        """Serves a path that follows from another one's. Where several mounts lay claim to it, or somebody has mounted
-        something there on purpose, it is nobody's: one service must not answer for another.
+        """Serves a path that follows from another one's. Where several mounts lay claim to it, or somebody
+        has mounted something there on purpose, it is nobody's: one service must not answer for another.
         """
         exact = canonical(path)
         if exact not in self._exact:
@@ -96,7 +98,9 @@ class Mounts:
             self._exact[exact] = self._exact[exact + "/"] = {"GET": _refuse_path}
 
     def mount_alias(self, path: str, handler: Handler) -> None:
-        """Has POSTs to a path answered, unless something else is there; the first that claims a path has it."""
+        """Has POSTs to a path answered, unless something else is there; the first that claims a path has
+        it.
+        """
         self._aliases.setdefault(canonical(path), handler)
 
     def mount_below(self, path: str, handler: Handler) -> None:
@@ -243,7 +247,9 @@ class _Published:
         return Reply(200, JSON + headers, body)
 
     def _note(self, base_url: str, tag: str) -> None:
-        """Takes the time of a change. Callers choose the Host header, so base URLs are forgotten beyond a number."""
+        """Takes the time of a change. Callers choose the Host header, so base URLs are forgotten beyond a
+        number.
+        """
         known = self._tags.get(base_url)
         if known == tag:
             return
@@ -254,7 +260,9 @@ class _Published:
         self._tags[base_url] = tag
 
     def _is_current(self, headers: Mapping[str, str], tag: str) -> bool:
-        """Whether the caller has this document already (RFC 9110 section 13.1): If-None-Match outweighs the date."""
+        """Whether the caller has this document already (RFC 9110 section 13.1): If-None-Match outweighs the
+        date.
+        """
         tags = headers.get("If-None-Match")
         if tags is not None:
             return _matches(tags, tag)

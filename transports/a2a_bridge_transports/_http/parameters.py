@@ -73,7 +73,9 @@ class MultiHeaders(Protocol):
 
 
 class HeaderParameters(Mapping[str, str]):
-    """Headers seen as service parameters, without copying them. The extensions are those of both names for them."""
+    """Headers seen as service parameters, without copying them. The extensions are those of both names for
+    them.
+    """
 
     __slots__ = ("_headers",)
 
@@ -102,7 +104,9 @@ class HeaderParameters(Mapping[str, str]):
 
 
 class Overlaid(Mapping[str, str]):
-    """Parameters with some put over them, without copying them. `without`: a name that counts in those only."""
+    """Parameters with some put over them, without copying them. `without`: a name that counts in those
+    only.
+    """
 
     __slots__ = ("_above", "_below", "_without")
 
@@ -152,7 +156,9 @@ def deadline_of(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def check_encoding(headers: Mapping[str, str]) -> None:
-    """Raises HttpStatusError 415 for a compressed body: nobody sends one, and refusing ends every kind of bomb."""
+    """Raises HttpStatusError 415 for a compressed body: nobody sends one, and refusing ends every kind of
+    bomb.
+    """
     coding = headers.get("Content-Encoding")
     if coding is not None and coding.strip().lower() not in ("", "identity"):
         raise HttpStatusError(
@@ -251,8 +257,8 @@ def _as_older(headers: dict[str, str], dialect: Dialect) -> None:
 
 
 def response_parameters(headers: Mapping[str, str], dialect: Dialect) -> dict[str, str]:
-    """The response parameters in a peer's headers: the extensions it activated (spec 3.2.6), under either name, the
-    number of tasks left out of a list, and what no message has a place for.
+    """The response parameters in a peer's headers: the extensions it activated (spec 3.2.6), under either
+    name, the number of tasks left out of a list, and what no message has a place for.
     """
     found = {}
     extensions = [value for name in (EXTENSIONS_PARAMETER, OLDER_EXTENSIONS) if (value := headers.get(name))]

@@ -40,7 +40,8 @@ def grpc_proxy(host: str, port: str) -> str:
 
 
 def proxy_of(url: URL) -> URL | None:
-    """The proxy of HTTP_PROXY, HTTPS_PROXY and NO_PROXY, in either case; None to connect directly, as to this machine.
+    """The proxy of HTTP_PROXY, HTTPS_PROXY and NO_PROXY, in either case; None to connect directly, as to this
+    machine.
 
     Raises ValueError for a proxy that is no HTTP proxy (SOCKS, say).
     """

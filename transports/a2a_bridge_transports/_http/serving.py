@@ -1,9 +1,12 @@
 """What the server sides of the HTTP bindings share: versions, contexts, and how failures end. Not a binding.
 
 Rules:
-1. Nothing but A2AError and Reply leaves a server side; what else is raised is logged whole and sent as INTERNAL.
-2. The version is decided after the body was read, by what was declared and by which versions have the address.
-3. What was said beside a message of an older version goes through parameters that only its rows read and write.
+1. Nothing but A2AError and Reply leaves a server side; what else is raised is logged whole and sent as
+   INTERNAL.
+2. The version is decided after the body was read, by what was declared and by which versions have the
+   address.
+3. What was said beside a message of an older version goes through parameters that only its rows read and
+   write.
 """
 
 from __future__ import annotations
@@ -118,7 +121,8 @@ class ServerSide(Generic[Index]):
     ) -> CallContext:
         """The circumstances of a call. Raises INVALID_REQUEST for a deadline that is none.
 
-        message: the decoded request. beside: what the request says that its message does not hold (Row.aside).
+        message: the decoded request. beside: what the request says that its message does not hold
+        (Row.aside).
         """
         parameters = request.parameters()
         given = request.headers.get(ASIDE_PARAMETER)
@@ -139,7 +143,9 @@ class ServerSide(Generic[Index]):
         )
 
     def begun(self, call: Call[Any, Any]) -> Events:
-        """The events of a streaming call. Raises INVALID_PARAMS for a position to resume at that can be none."""
+        """The events of a streaming call. Raises INVALID_PARAMS for a position to resume at that can be
+        none.
+        """
         if call.operation is ops.SUBSCRIBE_TO_TASK:
             asked_after(call.context)
         events = self.service.stream(call)
@@ -175,8 +181,8 @@ class ServerSide(Generic[Index]):
     ) -> Headers:
         """The response parameters as headers. Raises INTERNAL_ERROR for what cannot be one.
 
-        about: the request that this answers, where something may be said beside the answer. gap: the answer is a
-        stream that begins with a gap.
+        about: the request that this answers, where something may be said beside the answer. gap: the answer
+        is a stream that begins with a gap.
         """
         if context is None or not (context.reply or context.reply.aside or gap):
             return ()
@@ -193,7 +199,8 @@ class ServerSide(Generic[Index]):
 
 
 async def _with_short_tasks(events: Events, longest: int) -> Events:
-    """The events for a caller that drops long lines: without the history of a task that makes its line too long.
+    """The events for a caller that drops long lines: without the history of a task that makes its line too
+    long.
 
     A JSON line is at most about twice as long as the message in protobuf.
     """

@@ -1,9 +1,10 @@
 """The client half of HTTP: a session with our limits, and what its failures mean. It knows no binding.
 
 Rules:
-1. No redirects, no cookies, no cap on connections (a gateway's callers are its cap), proxies from the environment.
-2. A failure before the request was sent is UNAVAILABLE with metadata phase=connect: the agent has not seen the
-   call. A later one is phase=call, and phase=stream once events came.
+1. No redirects, no cookies, no cap on connections (a gateway's callers are its cap), proxies from the
+   environment.
+2. A failure before the request was sent is UNAVAILABLE with metadata phase=connect: the agent has not seen
+   the call. A later one is phase=call, and phase=stream once events came.
 3. What arrives is bounded, after decompression.
 """
 
@@ -48,7 +49,9 @@ _NOT_CONNECTED = (
 
 
 def url_of(address: str, tls: Any) -> str:
-    """An interface's URL with the scheme that `tls` forces; `host:port` gets one. No trailing slash is added."""
+    """An interface's URL with the scheme that `tls` forces; `host:port` gets one. No trailing slash is
+    added.
+    """
     scheme, separator, rest = address.partition("://")
     if not separator:
         scheme, rest = "http", address
@@ -122,7 +125,9 @@ class Checked(AbstractResolver):
         return found
 
     async def check_literal(self, url: URL) -> None:
-        """Asks about a host that is an address, or a number that stands for one: connectors take those as they are."""
+        """Asks about a host that is an address, or a number that stands for one: connectors take those as
+        they are.
+        """
         host = url.host or ""
         if ":" in host or host.replace(".", "").isdigit():
             await self._resolve(host, url.port or 0)
@@ -156,7 +161,9 @@ class Exchanger:
     async def call(
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, limit: float | None
     ) -> Fetched:
-        """One request, its response read whole. Raises UNAVAILABLE, DEADLINE_EXCEEDED, INVALID_AGENT_RESPONSE."""
+        """One request, its response read whole. Raises UNAVAILABLE, DEADLINE_EXCEEDED,
+        INVALID_AGENT_RESPONSE.
+        """
         limits = aiohttp.ClientTimeout(total=limit, sock_connect=self._options.connect_timeout)
         try:
             async with self._session.request(
@@ -194,7 +201,8 @@ class Exchanger:
                     and length <= SMALL_ANSWER
                     and "Content-Encoding" not in response.headers
                 ):
-                    # Only so that the connection can be used again. The answer counts, whatever becomes of this.
+                    # Only so that the connection can be used again. The answer counts, whatever becomes of
+                    # this.
                     with contextlib.suppress(aiohttp.ClientError, TimeoutError):
                         await response.read()
                 else:
@@ -207,7 +215,9 @@ class Exchanger:
     async def stream(
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, limit: float | None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """One request whose response is read as it comes. Leaving closes the connection unless all was read."""
+        """One request whose response is read as it comes. Leaving closes the connection unless all was
+        read.
+        """
         limits = aiohttp.ClientTimeout(
             total=limit,
             sock_connect=self._options.connect_timeout,
@@ -336,8 +346,8 @@ def redirected(status: int, headers: Mapping[str, str]) -> A2AError | None:
 
 
 def with_patience(error: A2AError, headers: Mapping[str, str]) -> A2AError:
-    """The error, with the seconds of a Retry-After header where its body told none. A date there is not read: it is of
-    a clock that is not ours.
+    """The error, with the seconds of a Retry-After header where its body told none. A date there is not read:
+    it is of a clock that is not ours.
     """
     told = headers.get("Retry-After", "").strip()
     if error.retry_after is None and told.isascii() and told.isdigit() and len(told) < 10:

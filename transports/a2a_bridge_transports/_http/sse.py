@@ -19,8 +19,8 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Event(NamedTuple):
-    """One event: its type ("message" unless it says otherwise), its data lines, joined by LF, and its own id. The id
-    of an earlier event, which the format lets hold on, is not taken for it.
+    """One event: its type ("message" unless it says otherwise), its data lines, joined by LF, and its own id.
+    The id of an earlier event, which the format lets hold on, is not taken for it.
     """
 
     type: str
@@ -37,7 +37,9 @@ _UNICODE_LINE_ENDS = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), 
 
 
 def one_line(data: bytes) -> bytes:
-    """Compact JSON as one line to every reader: the line ends that only Unicode knows escaped as JSON does."""
+    """Compact JSON as one line to every reader: the line ends that only Unicode knows escaped as JSON
+    does.
+    """
     if not data.isascii() and (b"\xe2\x80" in data or b"\xc2\x85" in data):
         for raw, escaped in _UNICODE_LINE_ENDS:
             data = data.replace(raw, escaped)
@@ -132,7 +134,8 @@ class Decoder:
             self._id = value.decode(errors="replace")
             if not is_id(self._id):
                 self._id = ""  # somebody else's habit: nothing could be asked for with it
-        # retry is for readers that reconnect by themselves; comments have no name, and other fields no meaning
+        # retry is for readers that reconnect by themselves; comments have no name, and other fields no
+        # meaning
 
     def _check(self) -> None:
         if self._held + self._tail_size > self._limit:

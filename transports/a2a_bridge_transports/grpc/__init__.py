@@ -23,7 +23,9 @@ class GrpcBinding:
     family = "grpc"
 
     def host(self, address: ListenAddress, options: HostOptions) -> GrpcHost:
-        """A grpc.aio server with health and reflection. Raises ValueError for a `tls` that gRPC cannot use."""
+        """A grpc.aio server with health and reflection. Raises ValueError for a `tls` that gRPC cannot
+        use.
+        """
         return GrpcHost(address, options)
 
     def mount(self, host: GrpcHost, path: str, service: Service, dialects: Sequence[Dialect]) -> None:  # noqa: ARG002
@@ -35,8 +37,8 @@ class GrpcBinding:
     def dial(
         self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
     ) -> AbstractAsyncContextManager[Service]:
-        """A channel to the interface. Raises ValueError for a URL or credentials gRPC cannot use, and LookupError
-        when the version has no gRPC form.
+        """A channel to the interface. Raises ValueError for a URL or credentials gRPC cannot use, and
+        LookupError when the version has no gRPC form.
         """
         return dial(interface, dialect, options)
 

@@ -70,8 +70,8 @@ def dial(
 ) -> AbstractAsyncContextManager[Service]:
     """A channel of its own to the interface, made on entering and connected by the first call.
 
-    Raises ValueError for a URL, a parameter or credentials gRPC cannot use, LookupError when the version has no
-    gRPC form.
+    Raises ValueError for a URL, a parameter or credentials gRPC cannot use, LookupError when the version has
+    no gRPC form.
     """
     form = dialect.form(GRPC, files=options.files)
     if form is None:
@@ -346,8 +346,8 @@ def _constant(dialect: Dialect, parameters: Mapping[str, str]) -> dict[str, str]
 
 
 def _pass_cancellation() -> None:
-    """Re-raises the CancelledError in hand if it is meant for this task, and not grpcio's word for a call that
-    was cancelled elsewhere.
+    """Re-raises the CancelledError in hand if it is meant for this task, and not grpcio's word for a call
+    that was cancelled elsewhere.
     """
     task = asyncio.current_task()
     if task is None or task.cancelling():
@@ -415,8 +415,8 @@ def _from_files(files: TlsFiles) -> Any:
 
 
 def _from_context(context: ssl.SSLContext) -> Any:
-    """What gRPC can take over from an SSLContext: the authorities it trusts. A client certificate cannot be read
-    out of it; that needs grpc.ChannelCredentials.
+    """What gRPC can take over from an SSLContext: the authorities it trusts. A client certificate cannot be
+    read out of it; that needs grpc.ChannelCredentials.
     """
     if context.verify_mode is ssl.CERT_NONE:
         raise ValueError(

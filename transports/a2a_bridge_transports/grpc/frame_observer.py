@@ -1,7 +1,7 @@
 """Reports the frames of gRPC calls to an observer. It changes none, and is left out without an observer.
 
-grpcio keeps the bytes of HTTP/2 to itself; what is shown is what it was given and gave: path, metadata, messages
-(as bytes and decoded), status and trailers.
+grpcio keeps the bytes of HTTP/2 to itself; what is shown is what it was given and gave: path, metadata,
+messages (as bytes and decoded), status and trailers.
 """
 
 from __future__ import annotations

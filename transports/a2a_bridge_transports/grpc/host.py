@@ -1,7 +1,7 @@
 """A grpc.aio server as a host: limits, health, reflection, draining. It decodes nothing.
 
-Health and reflection come from the grpcio packages and keep their messages in protobuf's default pool, ours lie in a
-private one; reflection therefore looks into both.
+Health and reflection come from the grpcio packages and keep their messages in protobuf's default pool, ours
+lie in a private one; reflection therefore looks into both.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ class GrpcHost:
         if self._server is None:
             return
         self._health.retired.set()
-        # Without kept-alive connections that a client might use at the same moment: GOAWAY tells what was not taken.
+        # Without kept-alive connections that a client might use at the same moment: GOAWAY tells what was not
+        # taken.
         window = min(grace, self._options.drain_window or 0.0)
         await asyncio.sleep(window)
         grace -= window
@@ -119,8 +120,9 @@ def add_to_server(
     """Attaches the server side to a grpc.aio server that the caller owns, starts and stops.
 
     max_body: largest request in bytes; the server's own `grpc.max_receive_message_length` (4 MiB unless set)
-    applies before it. max_values: see HostOptions. health, reflection: also serve these, for A2A alone; leave them
-    off where the server has its own. refusal: see HostOptions. Raises TypeError for a server that is not of grpc.aio.
+    applies before it. max_values: see HostOptions. health, reflection: also serve these, for A2A alone; leave
+    them off where the server has its own. refusal: see HostOptions. Raises TypeError for a server that is not
+    of grpc.aio.
     """
     if not isinstance(server, grpc.aio.Server):
         name = f"{type(server).__module__}.{type(server).__qualname__}"
@@ -134,8 +136,8 @@ def add_to_server(
 
 
 class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # grpcio is untyped
-    """grpc.health.v1: everything serves unless no new work can be taken, and until the host retires, which also ends
-    what watches.
+    """grpc.health.v1: everything serves unless no new work can be taken, and until the host retires, which
+    also ends what watches.
     """
 
     def __init__(self, names: Iterable[str], refusal: Callable[[], A2AError | None] | None) -> None:

@@ -1,8 +1,9 @@
 """Tells on silent streams whether the peer still lives. Not HTTP/2 keep-alive pings.
 
-Those would be the obvious means, but servers with gRPC's default settings end a connection after a few pings on a
-silent stream (`too_many_pings`, any interval below five minutes), and agents are silent for minutes while they
-think. A small call on the same connection is something that every server answers, if only with UNIMPLEMENTED.
+Those would be the obvious means, but servers with gRPC's default settings end a connection after a few pings
+on a silent stream (`too_many_pings`, any interval below five minutes), and agents are silent for minutes
+while they think. A small call on the same connection is something that every server answers, if only with
+UNIMPLEMENTED.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ _PROBE = "/grpc.health.v1.Health/Check"
 class Keepalive:
     """Watches the streams of one channel.
 
-    A quarter of `idle_timeout` (seconds) of silence on all of them starts a probe, which has the rest of it to
-    be answered; if it is not, the streams are cancelled and stand in `lost`.
+    A quarter of `idle_timeout` (seconds) of silence on all of them starts a probe, which has the rest of it
+    to be answered; if it is not, the streams are cancelled and stand in `lost`.
     """
 
     def __init__(self, channel: Any, idle_timeout: float) -> None:

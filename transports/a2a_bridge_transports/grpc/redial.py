@@ -1,8 +1,9 @@
-"""A gRPC client for a host whose addresses are checked before they are connected to. It resolves nothing itself.
+"""A gRPC client for a host whose addresses are checked before they are connected to. It resolves nothing
+itself.
 
-gRPC looks names up whenever it connects, and takes no resolver of ours. So the channel is given addresses instead of the
-name, which then only stands in `:authority` and is what a certificate has to be for. After a failure to connect the next
-call asks for the addresses again, and gets a new channel if they have changed.
+gRPC looks names up whenever it connects, and takes no resolver of ours. So the channel is given addresses
+instead of the name, which then only stands in `:authority` and is what a certificate has to be for. After a
+failure to connect the next call asks for the addresses again, and gets a new channel if they have changed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class Client(Service, Protocol):
 
 
 def place_of(target: str) -> tuple[str, int] | None:
-    """The host and port of a target; None for one of several addresses, or of none, such as a socket's path."""
+    """The host and port of a target; None for one of several addresses, or of none, such as a socket's
+    path.
+    """
     host, _, port = _NATIVE.sub("", target).rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     return (host, int(port)) if host and port.isdecimal() and "," not in host and "/" not in host else None

@@ -133,7 +133,9 @@ class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyp
 
 
 def _handler(rows: Sequence[tuple[_Side, Row[str, bytes]]]) -> Any:
-    """What grpcio calls for an address that one dialect has, or several. Raises ValueError when they differ in kind."""
+    """What grpcio calls for an address that one dialect has, or several. Raises ValueError when they differ
+    in kind.
+    """
     streaming = {row.streaming for _, row in rows}
     if len(streaming) > 1:
         raise ValueError(f"{rows[0][1].address} is a stream in some versions only")
@@ -252,7 +254,8 @@ class _Side:
                     # Waits until the transport took it, which is the backpressure, and gives way to others.
                     await write(data)
             if call_context.reply and not started:
-                # A client of grpcio that sees the end of an empty stream before its headers drops the headers.
+                # A client of grpcio that sees the end of an empty stream before its headers drops the
+                # headers.
                 metadata = self._metadata(context, call_context.reply)
                 context.set_trailing_metadata(metadata)
                 await context.send_initial_metadata(metadata)
@@ -276,7 +279,9 @@ class _Side:
         await self._guarded(handle)(b"", context)
 
     def accept(self, size: int, context: Any) -> CallContext:
-        """The context of an arriving call. Raises REQUEST_TOO_LARGE and VERSION_NOT_SUPPORTED, in this order."""
+        """The context of an arriving call. Raises REQUEST_TOO_LARGE and VERSION_NOT_SUPPORTED, in this
+        order.
+        """
         if size > self.max_body:
             raise request_too_large(self.max_body)
         parameters = parameters_of(context.invocation_metadata())
@@ -377,7 +382,9 @@ def _event(row: Row[str, bytes], event: Any) -> bytes:
 
 
 def _first_metadata(reply: dict[str, str], event: Event) -> dict[str, str]:
-    """The response parameters of a stream: those of the service, the id of the first event, and whether it is a gap."""
+    """The response parameters of a stream: those of the service, the id of the first event, and whether it is
+    a gap.
+    """
     if not event.id and not event.gap:
         return reply
     told = dict(reply)
@@ -389,8 +396,8 @@ def _first_metadata(reply: dict[str, str], event: Event) -> dict[str, str]:
 
 
 class _IdCheck:
-    """Checks the ids of a stream after the first one. Only the first id is sent and the caller counts on from it, so
-    a stream whose ids do not count on has to break.
+    """Checks the ids of a stream after the first one. Only the first id is sent and the caller counts on from
+    it, so a stream whose ids do not count on has to break.
     """
 
     __slots__ = ("_expected",)
@@ -400,7 +407,9 @@ class _IdCheck:
         next(self._expected, None)
 
     def __call__(self, event: Event) -> None:
-        """Raises UNAVAILABLE where the id is not the next one and the event does not say its own id in a mark."""
+        """Raises UNAVAILABLE where the id is not the next one and the event does not say its own id in a
+        mark.
+        """
         if event.id == next(self._expected, event.id):
             return
         mark = gap_of(event.message)

@@ -1,8 +1,9 @@
-"""What gRPC adds to protobuf bytes, as pure functions: metadata, targets, status. It moves nothing and knows no grpcio.
+"""What gRPC adds to protobuf bytes, as pure functions: metadata, targets, status. It moves nothing and knows
+no grpcio.
 
 Rules:
-1. Metadata is pairs of a lower-case name and a str, or bytes where the name ends in `-bin`. Parameters are a dict of
-   str; binary metadata never becomes a parameter.
+1. Metadata is pairs of a lower-case name and a str, or bytes where the name ends in `-bin`. Parameters are a
+   dict of str; binary metadata never becomes a parameter.
 2. What goes out is checked here: printable ASCII values, no reserved names. Nothing is repaired silently.
 3. Every status that goes out fits the smallest metadata limit in the field, details included.
 """
@@ -56,8 +57,8 @@ Metadata = Iterable[tuple[str, str | bytes]] | None
 
 
 def parameters_of(metadata: Metadata) -> dict[str, str]:
-    """Metadata as service parameters (spec 3.2.6): entries of one name joined by a comma, binary ones left out. The
-    extensions are those of both names for them.
+    """Metadata as service parameters (spec 3.2.6): entries of one name joined by a comma, binary ones left
+    out. The extensions are those of both names for them.
     """
     found: dict[str, str] = {}
     for name, value in metadata or ():
@@ -71,9 +72,9 @@ def parameters_of(metadata: Metadata) -> dict[str, str]:
 
 
 def reply_parameters(metadata: Metadata, dialect: Dialect) -> dict[str, str]:
-    """The response parameters in a peer's metadata: the extensions it activated (spec 3.2.6), the number of tasks left
-    out of a list, and what no message has a place for. All else is between us and the peer, or a proxy before it, whose
-    `date` would be no parameter of an HTTP answer.
+    """The response parameters in a peer's metadata: the extensions it activated (spec 3.2.6), the number of
+    tasks left out of a list, and what no message has a place for. All else is between us and the peer, or a
+    proxy before it, whose `date` would be no parameter of an HTTP answer.
     """
     found = parameters_of(metadata)
     names = _SAID if dialect.declares else _SAID_BY_OLDER
@@ -123,7 +124,9 @@ def metadata_of(parameters: Mapping[str, str]) -> Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to dial: `name` as grpc.aio takes it; `secure` as the URL's scheme or port 443 says, None when neither does."""
+    """Where to dial: `name` as grpc.aio takes it; `secure` as the URL's scheme or port 443 says, None when
+    neither does.
+    """
 
     name: str
     secure: bool | None
@@ -132,8 +135,8 @@ class Target:
 def target_of(url: str) -> Target:
     """The target of an interface URL (spec 5: `host:port`; peers also write URLs).
 
-    Accepts `host:port`, http, https, grpc and grpcs URLs without a path, and gRPC's own dns:, unix:, ipv4:, ipv6:.
-    Raises ValueError for everything else.
+    Accepts `host:port`, http, https, grpc and grpcs URLs without a path, and gRPC's own dns:, unix:, ipv4:,
+    ipv6:. Raises ValueError for everything else.
     """
     if url.startswith(_NATIVE):
         return Target(url, None)
@@ -213,8 +216,8 @@ _UNCONNECTED = (
 def says_unconnected(reply: ErrorReply[bytes]) -> bool:
     """Whether an UNAVAILABLE reads like this side's own, made because no connection could be had.
 
-    gRPC has no flag for it, and a peer can quote the words: the caller must know from the channel's state, too,
-    that there is no connection.
+    gRPC has no flag for it, and a peer can quote the words: the caller must know from the channel's state,
+    too, that there is no connection.
     """
     return reply.body is None and reply.text.lower().startswith(_UNCONNECTED)
 
@@ -239,7 +242,8 @@ def unconnected(reply: ErrorReply[bytes], target: str) -> str:
     return f"no connection to the agent at {target}: {plain_text(reply.text)}"
 
 
-#: how gRPC's core and its proxies word that a connection broke under a call, with a status that says nothing of it
+#: how gRPC's core and its proxies word that a connection broke under a call, with a status that says nothing
+#: of it
 _BROKEN = {
     int(GrpcStatus.CANCELLED): ("cancelled", "stream removed", "received rst_stream"),
     int(GrpcStatus.UNKNOWN): ("stream removed",),
@@ -248,8 +252,8 @@ _BROKEN = {
 
 
 def broken(reply: ErrorReply[bytes]) -> A2AError | None:
-    """UNAVAILABLE for a status that this side's own gRPC made because the connection broke, or because a server that
-    stops threw the call away; None for others.
+    """UNAVAILABLE for a status that this side's own gRPC made because the connection broke, or because a
+    server that stops threw the call away; None for others.
     """
     words = _BROKEN.get(reply.status)
     if words is None or reply.body is not None or not reply.text.lower().startswith(words):
@@ -262,7 +266,8 @@ def broken(reply: ErrorReply[bytes]) -> A2AError | None:
 def too_large(reply: ErrorReply[bytes]) -> A2AError | None:
     """The error for a message that gRPC itself refused for its size, on either side; None for other statuses.
 
-    REQUEST_TOO_LARGE when the peer refused the request, INVALID_AGENT_RESPONSE when this side refused the answer.
+    REQUEST_TOO_LARGE when the peer refused the request, INVALID_AGENT_RESPONSE when this side refused the
+    answer.
     """
     text = reply.text.lower()
     if (

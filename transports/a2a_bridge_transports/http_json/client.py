@@ -50,7 +50,8 @@ class HttpJsonClient(ClientSide):
         self._accept = ACCEPT if dialect.declares else CONTENT_TYPE
         self._base = url_of(interface.url, options.tls).rstrip("/")
         parsed(self._base)  # a URL that is none is refused here, before any call
-        # A path with a verb may be taken for a task's id by an agent that has the verb for another method only.
+        # A path with a verb may be taken for a task's id by an agent that has the verb for another method
+        # only.
         self._wrong = (
             frozenset({Reason.METHOD_NOT_FOUND})
             if dialect.declares
@@ -151,8 +152,8 @@ class HttpJsonClient(ClientSide):
         return self.decoded(row, _tree(data) if data else None, call.context)
 
     def _targets(self, row: Row[Any, Any], call: Call[Any, Any]) -> list[tuple[wire.Target, bytes | None]]:
-        """Where the request goes, and what is sent there. One target except for streams, which some agents mount for
-        one method only.
+        """Where the request goes, and what is sent there. One target except for streams, which some agents
+        mount for one method only.
         """
         targets = wire.implode(row.address, self.encoded(row, call))
         known = self._methods.get(row.operation)

@@ -202,8 +202,9 @@ def _matched(
 
 
 def _nothing_at(tables: Iterable[Table[wire.Routes]], method: str, path: str) -> A2AError:
-    """There is nothing at a path. Callers that left out what an older version has before its paths are told of it:
-    a2a-go 2.3.1 does so in its own 0.3 (a2acompat/a2av0/rest_client.go, line 220), which is not supported.
+    """There is nothing at a path. Callers that left out what an older version has before its paths are told
+    of it: a2a-go 2.3.1 does so in its own 0.3 (a2acompat/a2av0/rest_client.go, line 220), which is not
+    supported.
     """
     for table in tables:
         found = table.index.below(method, path) if table.older else None

@@ -1,10 +1,11 @@
-"""HTTP+JSON addresses: a path, query and body ↔ a row and one JSON tree. Pure; it knows no operation or version.
+"""HTTP+JSON addresses: a path, query and body ↔ a row and one JSON tree. Pure; it knows no operation or
+version.
 
 Rules (google.api.http; A2A 1.0.1 sections 5.3, 11.3, 11.5):
-1. Templates are matched on the path as it was sent, and each segment is decoded after the split, so that an id
-   may hold a slash. A variable takes one segment that is not empty.
-2. The verb stands after the last colon of the last segment; `%3A` is a colon too. An id that ends like a verb is
-   read as an id where no rule of that method has the verb.
+1. Templates are matched on the path as it was sent, and each segment is decoded after the split, so that an
+   id may hold a slash. A variable takes one segment that is not empty.
+2. The verb stands after the last colon of the last segment; `%3A` is a colon too. An id that ends like a verb
+   is read as an id where no rule of that method has the verb.
 3. A path's value and a body's value of the same member have to agree.
 4. Where a rule has a body and names members for the query too, the body's are preferred.
 5. In a query, lists are repetitions or commas, booleans `true` and `false`, enums names, timestamps RFC 3339.
@@ -98,7 +99,9 @@ class Routes:
         return sorted(allowed)
 
     def below(self, method: str, path: str) -> Match | None:
-        """The route that a path would have with the first segment of another route before it, such as `/v1`."""
+        """The route that a path would have with the first segment of another route before it, such as
+        `/v1`.
+        """
         for head in self._root.literals:
             found = self.match(method, f"/{head}{path}")
             if isinstance(found, Match):

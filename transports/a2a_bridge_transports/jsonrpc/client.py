@@ -136,7 +136,8 @@ class JsonRpcClient(ClientSide):
     def _read(self, row: Row[str, Any], call: Call[Any, Any], id_: int, status: int, data: bytes) -> Any:
         """The result in a response. Raises the error it holds, or INVALID_AGENT_RESPONSE."""
         if row.operation.response is Empty and not data.strip():
-            # Agents made with a2a-go 0.3 answer deletions so (a2asrv/jsonrpc.go, which writes a result only if there is one).
+            # Agents made with a2a-go 0.3 answer deletions so (a2asrv/jsonrpc.go, which writes a result only
+            # if there is one).
             return self.decoded(row, None, call.context)
         answer = wire.answer(data)
         if answer.error is not None:

@@ -1,4 +1,6 @@
-"""The server side of JSON-RPC: frames ↔ Service over an HTTP host. It reads no sockets and knows no version."""
+"""The server side of JSON-RPC: frames ↔ Service over an HTTP host. It reads no sockets and knows no
+version.
+"""
 
 from __future__ import annotations
 
@@ -66,8 +68,9 @@ def _event(token: bytes, row: Row[str, Any], id_: str, message: Any) -> bytes:
 def _wants_an_event(parameters: Mapping[str, str], older: bool) -> bool:
     """Whether the caller of a stream gets an error before the first event as an event, and not as JSON.
 
-    Callers that accept JSON get JSON. Of the others, callers of 0.x get an event, and callers of 1.0 only where their
-    profile says that they read nothing else: the conformance suite of 1.0 accepts events and wants JSON.
+    Callers that accept JSON get JSON. Of the others, callers of 0.x get an event, and callers of 1.0 only
+    where their profile says that they read nothing else: the conformance suite of 1.0 accepts events and
+    wants JSON.
     """
     accepts = {part.partition(";")[0].strip() for part in parameters.get("accept", "").lower().split(",")}
     if "text/event-stream" not in accepts or "application/json" in accepts:
@@ -88,7 +91,9 @@ def _refuse_notification(message: Any) -> None:
 
 
 def _place(message: Any, tenant: str) -> None:
-    """Puts the tenant of the path into a request. Raises INVALID_PARAMS for a request that names another one."""
+    """Puts the tenant of the path into a request. Raises INVALID_PARAMS for a request that names another
+    one.
+    """
     if message.tenant and message.tenant != tenant:
         raise invalid_params("tenant", "is not the tenant in the path")
     message.tenant = tenant

@@ -1,13 +1,15 @@
 """JSON-RPC 2.0 frames: bytes ↔ id, method, params, result, error. Pure; it knows no A2A operation or version.
 
 Rules (JSON-RPC 2.0; A2A 1.0.1 section 9):
-1. A request has a string or integer id, or null. One without an id would be a notification, which A2A does not
-   have: after method and params have been checked it is refused, and so nothing happens unanswered. Fractions and ids
-   above 1 KiB are refused.
+1. A request has a string or integer id, or null. One without an id would be a notification, which A2A does
+   not
+   have: after method and params have been checked it is refused, and so nothing happens unanswered. Fractions
+   and ids above 1 KiB are refused.
 2. There are no batches.
 3. An address is a method's name, or `GET` and a path relative to the URL for what is no JSON-RPC: a document.
 4. Ids go back as they came, integers of any size included. Where none could be read, the answer's id is null.
-4. Halves of surrogate pairs, which no protobuf string and few JSON libraries take, are refused in ids and methods.
+4. Halves of surrogate pairs, which no protobuf string and few JSON libraries take, are refused in ids and
+   methods.
 """
 
 from __future__ import annotations
@@ -110,7 +112,9 @@ def document(address: str) -> str | None:
 
 
 def beside(path: str, relative: str) -> str:
-    """Where a relative path leads from a URL's path, as if that were a folder: ("/a/b", "../c") gives "/a/c"."""
+    """Where a relative path leads from a URL's path, as if that were a folder: ("/a/b", "../c") gives
+    "/a/c".
+    """
     parts = [part for part in path.split("/") if part]
     for part in relative.split("/"):
         if part == "..":
