@@ -70,17 +70,19 @@ _Name = tuple[Scope, str, str]
 
 @dataclass(slots=True, eq=False)
 class _Relayed:
-    """What a caller registered. key: what is the same when it is repeated, without a store. token: ours.
-    service,
-    context: to ask for the task as that caller, which nobody can who learned of the config from a store.
-    named: as what the agent has shown it last.
-    """
+    """A config that a caller registered."""
 
+    #: equal for repeated configs; None for one that was read from a store
     key: tuple[Scope, str, bytes] | None
+    #: the config
     kept: Kept
+    #: the gateway's token, which the agent sends
     token: str
+    #: to get the task as that caller; None for a config that was read from a store
     service: Service | None = None
+    #: the caller's context, for `service`
     context: CallContext | None = None
+    #: the names under which the agent returned it last
     named: _Name | None = None
 
 
