@@ -1,4 +1,4 @@
-"""What can be chosen about an engine. Numbers only: what it works with are arguments of `Engine`."""
+"""The options of an engine. Plain numbers and flags: collaborators are arguments of `Engine`."""
 
 from __future__ import annotations
 
@@ -7,26 +7,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How an engine treats its tasks. Times in seconds; 0 is off.
+    """How an engine treats its tasks. Times in seconds; 0 means no limit."""
 
-    patience: that a run may take to stop when it is told to; a deaf one goes on unheard. cancel_timeout: that the
-    executor's `cancel` may take before that; then its run is ended without it.
-    queue: how many messages may wait for a task's run to end. tasks: how many tasks of one scope may be worked on at
-    once. history: how many messages a task may have before it takes no further one of its user. Each is 0 for no
-    limit; more are RESOURCE_EXHAUSTED.
-    run_timeout: that one run may work. silence_timeout: that a run may work without yielding anything. A run that
-    takes longer is stopped, and its task fails.
-    idempotent_sends: a message that is sent again, with the same id and content, is answered with what it led to the
-    first time, and not worked on again. Off, because callers in the field use ids twice.
-    """
-
+    #: time that a cancelled run gets to stop; if it ignores its cancellation, its later events are dropped
     patience: float = 5.0
+    #: time that the executor's `cancel` gets to clean up; then the run is stopped without it
     cancel_timeout: float = 30.0
+    #: messages that may wait for the run of one task to end; more are RESOURCE_EXHAUSTED
     queue: int = 16
+    #: tasks of one scope that may be worked on at once; more are RESOURCE_EXHAUSTED
     tasks: int = 10_000
+    #: messages that a task may have before it refuses further ones with RESOURCE_EXHAUSTED
     history: int = 10_000
+    #: duration of one run; a run that takes longer is stopped, and its task fails
     run_timeout: float = 0
+    #: time without an event of a run; a run that is silent for longer is stopped, and its task fails
     silence_timeout: float = 0
+    #: True to answer a repeated message (same id, same content) with the result of the first one, without a second
+    #: run; off because clients in the field reuse ids
     idempotent_sends: bool = False
 
 

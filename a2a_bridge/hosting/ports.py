@@ -1,12 +1,12 @@
-"""What the engine needs of the outside: one store, and what sends to webhooks. No code of theirs.
+"""The protocols of what the engine needs from outside: a store, and a check of webhooks. No implementation.
 
 Rules:
-1. Every method is scoped: what belongs to another scope looks exactly like what does not exist.
-2. Stores keep and give copies: changing a message that went in or came out changes nothing inside. Events are the
-   exception: they are shared, and nobody changes them.
-3. The log of a task is the truth: its events are numbered from 1 without gaps, and the task is what they add up to.
-4. Nothing is shown before it is as durable as the store makes anything: not to readers, and not to waiters.
-5. One writer at a time: who writes a task holds it. Somebody else may take it over only from the dead.
+1. Every method is scoped: data of another scope looks exactly like data that does not exist.
+2. Stores keep and give copies, so changes to a message that went in or came out have no effect inside. Events are the
+   exception: they are shared and must not be changed.
+3. The log of a task is the truth: its events are numbered from 1 without gaps, and the task is their sum.
+4. Readers and waiters get only data that is durable.
+5. A task has one writer at a time, the holder of its lease. Another process may take it over only from a dead one.
 """
 
 from __future__ import annotations
@@ -46,20 +46,19 @@ __all__ = [
 
 
 class Stored(NamedTuple):
-    """A task as stored.
-
-    version: to name when opening it. last: the number of the last event that it contains. holder: the live replica
-    that works on it, when that is not this one; empty else.
-    """
+    """A task as stored."""
 
     task: hub.Task
+    #: the version that `Store.open` expects
     version: int
+    #: the number of the task's last event
     last: int = 0
+    #: the live replica that holds the lease, if it is another one; otherwise empty
     holder: str = ""
 
 
 class VersionConflictError(Exception):
-    """The task was changed, taken over or created by somebody else in the meantime."""
+    """The task was changed, taken over or created by another process in the meantime."""
 
 
 class GapError(Exception):
@@ -67,7 +66,7 @@ class GapError(Exception):
 
 
 class OwnerLostError(A2AError):
-    """The replica that was asked is dead, or does not hold the task any more. To callers: UNAVAILABLE."""
+    """The replica that was asked is dead, or no longer holds the lease on the task. To callers: UNAVAILABLE."""
 
     def __init__(self) -> None:
         text = "the replica that worked on the task is gone; try again"
@@ -76,59 +75,60 @@ class OwnerLostError(A2AError):
 
 @dataclass(frozen=True, slots=True)
 class TaskQuery:
-    """Which tasks to list (spec 3.1.4).
+    """Which tasks to list (spec 3.1.4)."""
 
-    context_id: only those of this context; empty for all. state: only those in it; UNSPECIFIED for all.
-    since: only those whose status is of this time or later, nanoseconds since the epoch; None for all.
-    page_size: most tasks to give. page_token: what the page before gave, empty for the first.
-    artifacts: whether the tasks carry theirs.
-    """
-
+    #: only tasks of this context; empty for all
     context_id: str = ""
+    #: only tasks in this state; UNSPECIFIED for all
     state: hub.TaskState = hub.TASK_STATE_UNSPECIFIED
+    #: only tasks with a status of this time or later, in nanoseconds since the epoch; None for all
     since: int | None = None
+    #: the largest number of tasks in the page
     page_size: int = 50
+    #: the token of the page before; empty for the first page
     page_token: str = ""
+    #: True to include the artifacts
     artifacts: bool = False
 
 
 class TaskPage(NamedTuple):
-    """Some tasks, the token of the next page (empty at the end), how many match on all pages, and how many of this page
-    cannot be read and are missing.
-    """
+    """One page of a list."""
 
     tasks: list[hub.Task]
+    #: empty on the last page
     next_page_token: str
+    #: the number of matching tasks on all pages
     total: int
+    #: the number of tasks of this page that are missing because they cannot be read
     left_out: int = 0
 
 
-#: told when what was waited for is durable (None), or why it never will be: VersionConflictError, or A2AError UNAVAILABLE
+#: called with None once the changes are durable, or with the error that prevents it: VersionConflictError or A2AError UNAVAILABLE
 Synced = Callable[[Exception | None], None]
 
 
 class TaskWriter(Protocol):
-    """The hold on one task, and the only way to write it. Calls return at once; durability is asked for.
+    """The lease on one task, and the only way to write it. Calls return before the change is durable.
 
-    Once it is lost (the task was taken over, or created by somebody else), everything given to it is dropped and
-    `on_lost` of its making has been called.
+    Once the lease is lost (another process took over or created the task), `on_lost` has been called, and further changes
+    are dropped.
     """
 
     @property
     def last(self) -> int:
-        """The number of the event given last."""
+        """The number of the last appended event."""
         ...
 
     @property
     def pending(self) -> bool:
-        """Whether anything given is not durable yet. Always false in stores that keep nothing."""
+        """True if any change is not durable yet. Always False in stores that are not durable."""
         ...
 
     def append(self, event: hub.StreamResponse, task: hub.Task, /) -> int:
-        """Adds an event, and gives it its number. The first one creates the task.
+        """Adds an event and returns its number. The first event creates the task.
 
-        task: the working copy after the event. The writer may look at it again until it is durable, so it must only
-        change in the same breath as `append` or `amend` is called.
+        task: the working copy after the event. The writer may read it again until it is durable, so the caller must
+        change it only together with a call of `append` or `amend`.
         """
         ...
 
@@ -137,19 +137,19 @@ class TaskWriter(Protocol):
         ...
 
     def when_synced(self, tell: Synced, /) -> None:
-        """Calls `tell` once all that was given so far is durable: now, if it is so already. It hurries the store."""
+        """Calls `tell` once all changes so far are durable, at once if they are. Makes the store commit soon."""
         ...
 
     async def synced(self) -> None:
-        """Waits for the same. Raises VersionConflictError, A2AError UNAVAILABLE when the store does not work."""
+        """Waits for the same event. Raises VersionConflictError, A2AError UNAVAILABLE when the store does not work."""
         ...
 
     async def room(self) -> None:
-        """Returns when more may be given: the store keeps up, and so do its readers as far as it needs them to."""
+        """Back-pressure: returns when the store, and the readers that it depends on, can take more events."""
         ...
 
     def release(self) -> None:
-        """Gives up the hold, after all that was given. The task may then be opened anywhere."""
+        """Releases the lease after all changes so far are written. Then any process can open the task."""
         ...
 
 
@@ -158,13 +158,13 @@ class Subscription(Protocol):
 
     @property
     def position(self) -> int:
-        """The number of the event before the first of those that `take` gave last."""
+        """The number of the event before the first event of the last `take`."""
         ...
 
     async def take(self) -> Sequence[hub.StreamResponse]:
-        """The next events, at least one; empty at the end. The events are shared: treat them as immutable.
+        """The next events, at least one; empty after the last event. The events are shared: treat them as immutable.
 
-        Raises GapError, and A2AError when the task's events ended with an error or this reader was too slow.
+        Raises GapError, and A2AError after `Store.end` or when this reader was too slow.
         """
         ...
 
@@ -174,35 +174,36 @@ class Subscription(Protocol):
 
 
 class Sent(NamedTuple):
-    """A message that was sent before. digest: of its content. task_id: of the task that is, or will be, the answer.
-    answer: a serialized SendMessageResponse where the answer was a direct message. holder: the live replica that
-    works on it, when that is not this one; empty else.
-    """
+    """A message that was sent before."""
 
+    #: the digest of its content
     digest: bytes
+    #: the id of the task that the message belongs to or creates
     task_id: str
+    #: the serialized SendMessageResponse, if the answer was a direct message; otherwise empty
     answer: bytes = b""
+    #: the live replica that works on the message, if it is another one; otherwise empty
     holder: str = ""
 
 
 class SendRegister(Protocol):
-    """Remembers messages by id, so that one that is sent twice is worked on once. For a bounded time."""
+    """Keeps the ids of messages for a bounded time, so that a repeated message has one run only."""
 
     async def reserve(
         self, scope: Scope, message_id: str, digest: bytes, task_id: str, /, *, instead: Sent | None = None
     ) -> Sent | None:
-        """None when the message is new, and now durably ours; else what it was the first time.
+        """Reserves the id durably and returns None if the message is new; otherwise returns the first use of the id.
 
-        instead: what an earlier call gave, where that has come to nothing: it is replaced if it is still so.
+        instead: an earlier result that led to no task; it is replaced if it is still stored.
         """
         ...
 
     async def answered(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
-        """Keeps the direct answer to a message, durably."""
+        """Stores the direct answer to a message durably."""
         ...
 
     async def forget(self, scope: Scope, message_id: str, /) -> None:
-        """The message was refused, so it may be sent again."""
+        """Deletes an id: the message was refused and may be sent again."""
         ...
 
 
@@ -210,7 +211,7 @@ class PushConfigStore(Protocol):
     """Keeps push notification configs by task and id (spec 3.1.7 to 3.1.10)."""
 
     async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None:
-        """Stores a config under its task_id and id: in place of an earlier one, or only if there is none.
+        """Stores a config under its task_id and id. replace: False to keep an existing one.
 
         Raises A2AError RESOURCE_EXHAUSTED when the task has as many as the store allows.
         """
@@ -223,15 +224,15 @@ class PushConfigStore(Protocol):
         ...
 
     async def delete(self, scope: Scope, task_id: str, config_id: str, /) -> None:
-        """Forgets a config and what waits for it. Forgetting what is not there is no error."""
+        """Deletes a config and its waiting notifications. Does nothing if it does not exist."""
         ...
 
 
 class PushSender(Protocol):
-    """What can be said of webhooks before anything is sent to them. `a2a_bridge.push` has one."""
+    """Checks webhooks before anything is sent to them. `a2a_bridge.push` implements it."""
 
     async def check(self, config: hub.TaskPushNotificationConfig, /) -> A2AError | None:
-        """Why nothing can be sent to a config: INVALID_PARAMS naming the member at fault; None when it can."""
+        """INVALID_PARAMS naming the member that makes delivery impossible; None if delivery is possible."""
         ...
 
 
@@ -239,31 +240,32 @@ class Remote(Protocol):
     """Other replicas on the same store."""
 
     async def ask(self, holder: str, command: bytes, seconds: float | None, /) -> bytes:
-        """Has another replica do something. Raises OwnerLostError when it is dead, A2AError UNAVAILABLE when it does not answer."""
+        """Sends a command to another replica and returns its answer.
+
+        Raises OwnerLostError when that replica is dead, A2AError UNAVAILABLE when it does not answer.
+        """
         ...
 
     def serve(self, handler: Callable[[bytes], Awaitable[bytes]], /) -> None:
-        """Answers what other replicas ask."""
+        """Answers the commands of other replicas."""
         ...
 
 
 class Store(Protocol):
-    """Everything that is kept. See the rules of this module.
+    """The store of an engine. See the rules of this module. `StoreBase` implements most of it."""
 
-    durable: whether it outlives this process. push_configs, outbox, sends: parts of it. remote: other replicas that
-    share it; None where there can be none. memory: counts what it holds in memory; above its limit the engine takes no
-    new work.
-    """
-
+    #: True if the data outlives this process
     durable: bool
     push_configs: PushConfigStore
     outbox: Outbox
     sends: SendRegister
+    #: the other replicas on this store; None where there can be none
     remote: Remote | None
+    #: counts the memory that the store uses; above its limit the engine refuses new work
     memory: MemoryAccount
 
     def refusal(self) -> A2AError | None:
-        """Why no new work can be taken: UNAVAILABLE with the seconds to wait; None when it can."""
+        """UNAVAILABLE, with a retry time, while the store cannot take new work; otherwise None."""
         ...
 
     def create(
@@ -271,16 +273,16 @@ class Store(Protocol):
     ) -> TaskWriter:
         """A writer for a new task, which exists once its first event is durable.
 
-        push: whether its events go to the outbox.
+        on_lost: called once if another process gets the task. push: True to put its events into the outbox.
         """
         ...
 
     async def open(
         self, scope: Scope, stored: Stored, on_lost: Callable[[], None], /, *, push: bool = False
     ) -> TaskWriter:
-        """The writer of a task that nobody alive holds. Returns when the hold is durable.
+        """Acquires the lease on a stored task that no live process holds. Returns when the lease is durable.
 
-        Raises VersionConflictError when the task is not at that version any more, or is held.
+        Raises VersionConflictError when the task has another version or is held.
         """
         ...
 
@@ -296,12 +298,13 @@ class Store(Protocol):
         ...
 
     async def task_at(self, scope: Scope, task_id: str, sequence: int, /) -> hub.Task | None:
-        """The task as it was after an event, as far as that is still known; else as it is now."""
+        """The task after an event, if that state is still known; otherwise the present task."""
         ...
 
     def subscribe(self, task_id: str, after: int, /) -> Subscription:
-        """Reads the events after a number, first those that there are. Whether the caller may see the task has been
-        looked at; it need not exist yet.
+        """Reads the events after a number, the existing ones first. The task need not exist yet.
+
+        The engine has checked that the caller may see the task.
         """
         ...
 
@@ -310,9 +313,9 @@ class Store(Protocol):
         ...
 
     async def orphans(self, limit: int, /) -> Sequence[tuple[Scope, str]]:
-        """Tasks whose holder is dead, those with the newest status first."""
+        """Tasks whose holder is dead, the one with the newest status first."""
         ...
 
     def on_orphans(self, tell: Callable[[], None], /) -> None:
-        """Has `tell` called when there may be some: after a start, and whenever a replica has died."""
+        """Registers a callback for new orphans: called after a start, and whenever a replica has died."""
         ...

@@ -1,4 +1,4 @@
-"""What can be chosen of a store that outlives its process. Not where it is: the URL says that."""
+"""The options of a durable store. Its URL says where it is."""
 
 from __future__ import annotations
 
@@ -10,27 +10,25 @@ _DAY = 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """Times in seconds.
+    """Times in seconds."""
 
-    commit_delay: how long a change may wait for others to be committed with, when nobody waits for it. What a crash
-        can lose is no older than this, and nobody has seen it.
-    ack_timeout: how long a caller waits for a store that does not work, before it is told UNAVAILABLE.
-    events_kept: how long the events of a task that has ended can be asked for.
-    tasks_kept: how long tasks are kept after they ended; None for ever.
-    sends_kept: how long messages are recognised that are sent again.
-    keys: what secrets are sealed with, the newest first (see a2a_bridge.push.vault); empty to keep them as they are.
-    lease: without a sign of life for this long a replica counts as dead (PostgreSQL only).
-    cache_bytes: of ended tasks kept at hand.
-    max_memory: bytes of tasks, events, requests and answers that the process may hold; 0 for no limit. Stores in memory and
-        gateways have it, too.
-    """
-
+    #: longest delay of a change that no caller waits for, so that changes share commits; a crash can lose changes of
+    #: this age, which no client has seen
     commit_delay: float = 0.01
+    #: time after which a caller that waits for a failing store gets UNAVAILABLE
     ack_timeout: float = 10.0
+    #: time for which the events of an ended task are kept
     events_kept: float = _DAY
+    #: time for which tasks are kept after their end; None to keep them for ever
     tasks_kept: float | None = None
+    #: time for which ids of messages are kept, for idempotent sends
     sends_kept: float = _DAY
+    #: keys that encrypt secrets of push configs, the newest first (see a2a_bridge.push.vault); empty for no encryption
     keys: Sequence[str] = field(default=(), repr=False)
+    #: time without a heartbeat after which a replica counts as dead (PostgreSQL only)
     lease: float = 10.0
+    #: octets of ended tasks in the cache
     cache_bytes: int = 8 << 20
+    #: octets of tasks, events, requests and answers that the process may hold; 0 for no limit; stores in memory and
+    #: gateways have it, too
     max_memory: int = 1 << 30
