@@ -1,6 +1,8 @@
-"""What an agent is shown of a request and of a task: not what dialects carry in them for others (see residue).
+"""What an agent is shown of a request and of a task: not what dialects carry in them for others (see
+residue).
 
-What is stored and returned keeps it, so that a caller of an older version gets back what it said, as it said it.
+What is stored and returned keeps it, so that a caller of an older version gets back what it said, as it said
+it.
 """
 
 from __future__ import annotations

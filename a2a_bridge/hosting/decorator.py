@@ -122,9 +122,9 @@ def agent(
     """Makes an agent of a function of the message's text, or of a `Run`.
 
     The name is the function's, description and skill come from its docstring. What it returns (text, bytes,
-    JSON, a Part, a list of Parts, a Message) is the direct answer. If it yields, or with `task=True`, there is
-    a task: what it yields are the chunks of an artifact, a Message among them becomes the status message, and
-    events (`run.status`, `run.artifact`) pass as they are.
+    JSON, a Part, a list of Parts, a Message) is the direct answer. If it yields, or with `task=True`, there
+    is a task: what it yields are the chunks of an artifact, a Message among them becomes the status message,
+    and events (`run.status`, `run.artifact`) pass as they are.
 
     A synchronous function, or generator, runs in a thread (see `hosting.threads`).
 
@@ -244,8 +244,8 @@ class _Working(AgentExecutor):
 class _Yielding(AgentExecutor):
     """A generator whose values are the chunks of one artifact.
 
-    No chunk is marked as the last: that is known only when the generator ends, and holding a chunk back until then
-    would delay what people wait for. The status that follows says that the artifact is complete.
+    No chunk is marked as the last: that is known only when the generator ends, and holding a chunk back until
+    then would delay what people wait for. The status that follows says that the artifact is complete.
     """
 
     def __init__(self, call: Callable[[Run], AsyncIterator[Any]]) -> None:

@@ -3,7 +3,8 @@
 Rules:
 1. What a caller may not see looks exactly like what is not there.
 2. A live task is answered from its working copy, any other from the store; nothing before it is durable.
-3. A direct answer costs no task, queue or lock; a caller that goes away cancels it. A task goes on without callers.
+3. A direct answer costs no task, queue or lock; a caller that goes away cancels it. A task goes on without
+   callers.
 4. Whoever changes a task holds it. A task that another live replica holds is that replica's to change.
 """
 
@@ -54,8 +55,9 @@ _LARGEST_PAGE = 100
 class Engine:
     """An agent at work.
 
-    store: where everything is kept; in memory unless given. push_sender: says what webhooks can be sent to; without
-    one, configs are kept and nothing is sent. `start` it before it is given work, and `close` it before its store.
+    store: where everything is kept; in memory unless given. push_sender: says what webhooks can be sent to;
+    without one, configs are kept and nothing is sent. `start` it before it is given work, and `close` it
+    before its store.
     """
 
     def __init__(
@@ -109,8 +111,8 @@ class Engine:
     async def start(self) -> None:
         """Begins to take over what nobody alive works on. Without it nothing of an earlier process goes on.
 
-        It returns at once. A call about a task that has not been taken over yet takes it over, or is answered from the
-        store.
+        It returns at once. A call about a task that has not been taken over yet takes it over, or is answered
+        from the store.
         """
         if self._replica_calls is not None:
             self._replica_calls.serve(self)
@@ -222,7 +224,10 @@ class Engine:
     async def stream_here(
         self, request: hub.SendMessageRequest, context: CallContext, /
     ) -> tuple[Shown, QueuePosition]:
-        """Takes a message to a task for another replica, whose caller reads the events there. Raises NotOwnerError."""
+        """Takes a message to a task for another replica, whose caller reads the events there.
+
+        Raises NotOwnerError.
+        """
         if self._closing:
             raise closing()
         if request.HasField("configuration"):
@@ -346,7 +351,10 @@ class Engine:
         )
 
     async def cancel_task(self, request: hub.CancelTaskRequest, context: CallContext, /) -> hub.Task:
-        """Spec 3.1.5. All who cancel at once get the canceled task; whoever comes later, TASK_NOT_CANCELABLE."""
+        """Spec 3.1.5.
+
+        All who cancel at once get the canceled task; whoever comes later, TASK_NOT_CANCELABLE.
+        """
         try:
             return await self.cancel_here(request, context)
         except NotOwnerError as other:
@@ -370,8 +378,8 @@ class Engine:
     async def subscribe_to_task(self, request: hub.SubscribeToTaskRequest, context: CallContext, /) -> Events:
         """Spec 3.1.6. A snapshot, then every event until the task ends or asks for input.
 
-        A caller that names the last event it had (see `core.resume`) gets what followed instead, also of a task that
-        has ended, and a snapshot only where that is lost.
+        A caller that names the last event it had (see `core.resume`) gets what followed instead, also of a
+        task that has ended, and a snapshot only where that is lost.
         """
         self._require_streaming()
         if self._closing:
@@ -400,7 +408,8 @@ class Engine:
     async def _shown(self, scope: Scope, task_id: str) -> Shown:
         """A copy of a task, and the number of its last event. Raises TASK_NOT_FOUND."""
         live = self._runs.get(scope, task_id)
-        # While the store does not work, what it has is all that may be shown. What is not held yet may be another's.
+        # While the store does not work, what it has is all that may be shown. What is not held yet may be
+        # another's.
         if live is not None and live.held and not (live.pending and self._store.refusal()):
             try:
                 return await live.shown()

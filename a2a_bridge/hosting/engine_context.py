@@ -23,7 +23,8 @@ class EngineContext:
     options: EngineOptions
     #: True if events go to the outbox
     push: bool
-    #: the executor's `reply`, called instead of `execute` for messages that name no task; None to call `execute`
+    #: the executor's `reply`, called instead of `execute` for messages that name no task; None to call
+    #: `execute`
     reply: Callable[[Run], Awaitable[hub.Message]] | None = None
 
     @property

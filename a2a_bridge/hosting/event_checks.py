@@ -1,4 +1,5 @@
-"""Makes what executors yield fit for callers: ids and times filled in, foreign ids refused. It applies nothing.
+"""Makes what executors yield fit for callers: ids and times filled in, foreign ids refused. It applies
+nothing.
 
 Each function changes the event it is given, which is the engine's own copy.
 """
@@ -84,7 +85,9 @@ def _may_nest(content: hub.Message | hub.Artifact) -> bool:
 
 
 def _check_depth(event: Message) -> None:
-    """Refuses free JSON that is nested too deeply: callers could not read the task any more, nor lists with it."""
+    """Refuses free JSON that is nested too deeply: callers could not read the task any more, nor lists with
+    it.
+    """
     if may_be_deep(event.SerializeToString()) and (deep := too_deep(event)):
         raise ExecutorError(f"an event is nested too deeply, at {deep[0][:200]}")
 

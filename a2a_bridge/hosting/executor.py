@@ -41,7 +41,8 @@ class AgentExecutor(Protocol):
 
 @runtime_checkable
 class ResumingExecutor(Protocol):
-    """An executor that can go on with a task whose process has ended, killed or stopped, where the store outlives it.
+    """An executor that can go on with a task whose process has ended, killed or stopped, where the store
+    outlives it.
 
     Without it such tasks fail with a text that says why.
     """
@@ -49,9 +50,10 @@ class ResumingExecutor(Protocol):
     def resume(self, run: Run, /) -> AsyncIterator[Event]:
         """Goes on with `run.task`: an async generator of the events that are still missing.
 
-        run.task: the task with all that was ever shown of it; what the executor yielded in the last moments before
-        its process died may lack. run.message: the newest message of the user, which may be unread if the task waits
-        for input. run.context: knows the tenant and the caller's name, and nothing else of the call.
+        run.task: the task with all that was ever shown of it; what the executor yielded in the last moments
+        before its process died may lack. run.message: the newest message of the user, which may be unread if
+        the task waits for input. run.context: knows the tenant and the caller's name, and nothing else of the
+        call.
 
         It is called for tasks at work or waiting for a sign-in, and for those that have an unread message.
         """

@@ -40,7 +40,8 @@ UNFINISHED = "the agent ended without finishing the task"
 CRASHED = "the agent failed while working on the task"
 
 CleanUp = Callable[[Run], AsyncIterator[Event]]
-#: a limit has passed for a message: with the text for the caller, and whether that is still true (see RunTimer)
+#: a limit has passed for a message: with the text for the caller, and whether that is still true (see
+#: RunTimer)
 TimedOut = Callable[[PendingSend, str, Callable[[], bool]], None]
 
 
@@ -218,8 +219,12 @@ class ExecutorDriver:
                 self._answers.settle(one)
 
     async def clean_up(self, clean_up: Callable[[Run], AsyncIterator[Event]], run: Run) -> None:
-        """Runs the executor's `cancel`, for `cancel_timeout` seconds. Raises its A2AError, and OwnershipLostError."""
-        # In an asyncio task, because it may ignore its cancellation, and the A2A task has to end all the same.
+        """Runs the executor's `cancel`, for `cancel_timeout` seconds.
+
+        Raises its A2AError, and OwnershipLostError.
+        """
+        # In an asyncio task, because it may ignore its cancellation, and the A2A task has to end all the
+        # same.
         work = asyncio.create_task(self._clean_up_events(clean_up, run), name=f"a2a clean up {self._task_id}")
         try:
             await asyncio.wait({work}, timeout=self._engine.options.cancel_timeout or None)

@@ -1,12 +1,13 @@
-"""Messages that are sent again: worked on once, answered every time. Only for engines that are asked to do this.
+"""Messages that are sent again: worked on once, answered every time. Only for engines that are asked to do
+this.
 
 Rules:
-1. A message is the same when the same caller sends the same id with the same content, whatever binding or version it
-   comes by. The same id with other content is refused.
-2. An id is reserved for good before the executor sees the message. A reservation that came to nothing, because its
-   process died before anything was stored, is taken over by whoever sends the message next.
-3. In one process, whoever sends a message that is being worked on waits with whoever sent it first. When that work is
-   being thrown away, because all who sent it have gone, the message is worked on anew after that.
+1. A message is the same when the same caller sends the same id with the same content, whatever binding or
+   version it comes by. The same id with other content is refused.
+2. An id is reserved for good before the executor sees the message. A reservation that came to nothing,
+   because its process died before anything was stored, is taken over by whoever sends the message next.
+3. In one process, whoever sends a message that is being worked on waits with whoever sent it first. When that
+   work is being thrown away, because all who sent it have gone, the message is worked on anew after that.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Idempotency:
     async def work_on(self, request: hub.SendMessageRequest, context: CallContext, wants: Wants) -> Accepted:
         """Has a message worked on, unless it is so already: then what is returned belongs to the same work.
 
-        Raises AlreadySentError for one whose work is over or elsewhere, INVALID_PARAMS for an id that was used otherwise.
+        Raises AlreadySentError for one whose work is over or elsewhere, INVALID_PARAMS for an id that was
+        used otherwise.
         """
         key = (scope_of(request, context), request.message.message_id)
         digest = digest_of(request)
@@ -82,7 +84,10 @@ class Idempotency:
             await self._over(first, accepted)
 
     async def _over(self, first: _First, accepted: Accepted) -> None:
-        """Returns when what came of a message is stored. Raises UNAVAILABLE when its run is deaf to being ended."""
+        """Returns when what came of a message is stored.
+
+        Raises UNAVAILABLE when its run is deaf to being ended.
+        """
         await asyncio.wait({first.stored}, timeout=None if accepted.send.finished else self._patience)
         if not accepted.send.finished:
             raise try_again()
@@ -166,7 +171,10 @@ class Idempotency:
             log.warning("a message that was refused stays noted as sent: %s", error)
 
     async def _reserve(self, key: _Key, digest: bytes, request: hub.SendMessageRequest) -> str:
-        """The id of the task that the message is for, or begins. Raises AlreadySentError, INVALID_PARAMS, UNAVAILABLE."""
+        """The id of the task that the message is for, or begins.
+
+        Raises AlreadySentError, INVALID_PARAMS, UNAVAILABLE.
+        """
         instead: Sent | None = None
         task_id = request.message.task_id or new_id()
         while True:
@@ -196,8 +204,8 @@ class Idempotency:
         return shown if any(one.message_id == message_id for one in shown.task.history) else None
 
     async def close(self, patience: float) -> None:
-        """Returns when what came of all messages is stored, but for those whose deaf runs have not ended after
-        `patience` seconds: what they say is not heard.
+        """Returns when what came of all messages is stored, but for those whose deaf runs have not ended
+        after `patience` seconds: what they say is not heard.
         """
         if self._storing:
             _, left = await asyncio.wait(set(self._storing), timeout=patience)

@@ -1,10 +1,10 @@
 """Fresh ids in the form of UUID version 7: they begin with the time. Not a registry: nothing remembers them.
 
 Rules:
-1. Ids made one after another stand side by side in every index, so that what a store commits together lies on few
-   pages. With ids of version 4 a durable task cost almost three times as much.
-2. Random are 74 bits of each. They are fetched for many ids at once, because one system call per id was a tenth of a
-   direct reply.
+1. Ids made one after another stand side by side in every index, so that what a store commits together lies on
+   few pages. With ids of version 4 a durable task cost almost three times as much.
+2. Random are 74 bits of each. They are fetched for many ids at once, because one system call per id was a
+   tenth of a direct reply.
 """
 
 from __future__ import annotations

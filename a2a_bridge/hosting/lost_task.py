@@ -22,8 +22,8 @@ async def answer_from_store(
 ) -> None:
     """Answers all senders with what the new owner makes of the task.
 
-    begins: True if the task was new here: then the senders have not seen a task, and may send their messages again.
-    Raises A2AError when the store does not work.
+    begins: True if the task was new here: then the senders have not seen a task, and may send their messages
+    again. Raises A2AError when the store does not work.
     """
     try:
         stored = await store.get(scope, task_id)

@@ -1,4 +1,7 @@
-"""Media types: which a card declares for answers, and whether a caller takes any of them (spec 3.2.2). Pure."""
+"""Media types: which a card declares for answers, and whether a caller takes any of them (spec 3.2.2).
+
+Pure.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ class EngineOptions:
     run_timeout: float = 0
     #: time without an event of a run; a run that is silent for longer is stopped, and its task fails
     silence_timeout: float = 0
-    #: True to answer a repeated message (same id, same content) with the result of the first one, without a second
+    #: True to answer a repeated message (same id, same content) with the result of the first one, without a
+    #: second
     #: run; off because clients in the field reuse ids
     idempotent_sends: bool = False
 

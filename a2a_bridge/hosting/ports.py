@@ -2,11 +2,12 @@
 
 Rules:
 1. Every method is scoped: data of another scope looks exactly like data that does not exist.
-2. Stores keep and give copies, so changes to a message that went in or came out have no effect inside. Events are the
-   exception: they are shared and must not be changed.
+2. Stores keep and give copies, so changes to a message that went in or came out have no effect inside. Events
+   are the exception: they are shared and must not be changed.
 3. The log of a task is the truth: its events are numbered from 1 without gaps, and the task is their sum.
 4. Readers and waiters get only data that is durable.
-5. A task has one writer at a time, the holder of its lease. Another process may take it over only from a dead one.
+5. A task has one writer at a time, the holder of its lease. Another process may take it over only from a dead
+   one.
 """
 
 from __future__ import annotations
@@ -66,7 +67,10 @@ class GapError(Exception):
 
 
 class OwnerLostError(A2AError):
-    """The replica that was asked is dead, or no longer holds the lease on the task. To callers: UNAVAILABLE."""
+    """The replica that was asked is dead, or no longer holds the lease on the task.
+
+    To callers: UNAVAILABLE.
+    """
 
     def __init__(self) -> None:
         text = "the replica that worked on the task is gone; try again"
@@ -103,15 +107,16 @@ class TaskPage(NamedTuple):
     left_out: int = 0
 
 
-#: called with None once the changes are durable, or with the error that prevents it: VersionConflictError or A2AError UNAVAILABLE
+#: called with None once the changes are durable, or with the error that prevents it: VersionConflictError or
+#: A2AError UNAVAILABLE
 Synced = Callable[[Exception | None], None]
 
 
 class TaskWriter(Protocol):
     """The lease on one task, and the only way to write it. Calls return before the change is durable.
 
-    Once the lease is lost (another process took over or created the task), `on_lost` has been called, and further changes
-    are dropped.
+    Once the lease is lost (another process took over or created the task), `on_lost` has been called, and
+    further changes are dropped.
     """
 
     @property
@@ -127,8 +132,8 @@ class TaskWriter(Protocol):
     def append(self, event: hub.StreamResponse, task: hub.Task, /) -> int:
         """Adds an event and returns its number. The first event creates the task.
 
-        task: the working copy after the event. The writer may read it again until it is durable, so the caller must
-        change it only together with a call of `append` or `amend`.
+        task: the working copy after the event. The writer may read it again until it is durable, so the
+        caller must change it only together with a call of `append` or `amend`.
         """
         ...
 
@@ -137,11 +142,17 @@ class TaskWriter(Protocol):
         ...
 
     def when_synced(self, tell: Synced, /) -> None:
-        """Calls `tell` once all changes so far are durable, at once if they are. Makes the store commit soon."""
+        """Calls `tell` once all changes so far are durable, at once if they are.
+
+        Makes the store commit soon.
+        """
         ...
 
     async def synced(self) -> None:
-        """Waits for the same event. Raises VersionConflictError, A2AError UNAVAILABLE when the store does not work."""
+        """Waits for the same event.
+
+        Raises VersionConflictError, A2AError UNAVAILABLE when the store does not work.
+        """
         ...
 
     async def room(self) -> None:
@@ -162,7 +173,8 @@ class Subscription(Protocol):
         ...
 
     async def take(self) -> Sequence[hub.StreamResponse]:
-        """The next events, at least one; empty after the last event. The events are shared: treat them as immutable.
+        """The next events, at least one; empty after the last event. The events are shared: treat them as
+        immutable.
 
         Raises GapError, and A2AError after `Store.end` or when this reader was too slow.
         """
@@ -192,7 +204,8 @@ class SendRegister(Protocol):
     async def reserve(
         self, scope: Scope, message_id: str, digest: bytes, task_id: str, /, *, instead: Sent | None = None
     ) -> Sent | None:
-        """Reserves the id durably and returns None if the message is new; otherwise returns the first use of the id.
+        """Reserves the id durably and returns None if the message is new; otherwise returns the first use of
+        the id.
 
         instead: an earlier result that led to no task; it is replaced if it is still stored.
         """

@@ -2,7 +2,8 @@
 
 Rules:
 1. A run that adds to a full memory account waits until its events are written, which frees memory.
-2. If that is not enough, the running task that holds the most fails, then the next one. The other runs wait meanwhile.
+2. If that is not enough, the running task that holds the most fails, then the next one. The other runs wait
+   meanwhile.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Rules:
 1. Every operation needs the agent's capability and a task that the caller may see, in this order.
 2. Who repeats a config without an id gets no second one.
-3. A config is kept with the version of the call that registered it: that is what its receiver reads. What that version
-   said beside it comes back to callers of older versions.
+3. A config is kept with the version of the call that registered it: that is what its receiver reads. What
+   that version said beside it comes back to callers of older versions.
 4. Answers show a mask for credentials; see a2a_bridge.push.redaction.
 """
 
@@ -50,7 +50,10 @@ class PushConfigs:
             raise A2AError(Reason.PUSH_NOTIFICATION_NOT_SUPPORTED)
 
     async def check(self, config: hub.TaskPushNotificationConfig, path: str = "") -> None:
-        """Raises INVALID_PARAMS for a config nothing can be sent to. path: of the config within the request."""
+        """Raises INVALID_PARAMS for a config nothing can be sent to.
+
+        path: of the config within the request.
+        """
         refusal = await self._sender.check(config) if self._sender is not None else None
         if refusal is not None:
             raise _below(path, refusal)

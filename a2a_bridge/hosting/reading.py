@@ -1,10 +1,11 @@
-"""Callers' ways through the events of tasks: where each stands, what stands for events that are lost, when it ends.
+"""Callers' ways through the events of tasks: where each stands, what stands for events that are lost, when it
+ends.
 
 Rules:
 1. Each event goes with its id, a snapshot with that of the last event it holds (see `core.resume`).
 2. What is lost is said, and a snapshot stands for it; then the events go on.
-3. A subscription ends with the event that ends the task, or with a request for input that is the task's last event.
-   The stream of a message ends with the first request for input of its run.
+3. A subscription ends with the event that ends the task, or with a request for input that is the task's last
+   event. The stream of a message ends with the first request for input of its run.
 """
 
 from __future__ import annotations

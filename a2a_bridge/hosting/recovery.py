@@ -1,9 +1,11 @@
 """Takes over the tasks that a process left behind when it died. Not who is dead: stores know that.
 
 Rules:
-1. No task stays at work for ever: an executor that can goes on with it, else it fails with a text that says why.
+1. No task stays at work for ever: an executor that can goes on with it, else it fails with a text that says
+   why.
 2. A task that waits for its user goes on waiting; only nobody holds it any more.
-3. Whoever takes hold of a task that was left at work sees to it, whatever it came for: there is no second orphan.
+3. Whoever takes hold of a task that was left at work sees to it, whatever it came for: there is no second
+   orphan.
 """
 
 from __future__ import annotations
@@ -104,7 +106,10 @@ class Recovery:
         return True
 
     async def _work(self) -> bool:
-        """Takes over one after the other; whether it has taken over any. Raises A2AError when the store does not work."""
+        """Takes over one after the other; whether it has taken over any.
+
+        Raises A2AError when the store does not work.
+        """
         took = False
         while self._queue:
             scope, task_id = self._queue.pop()
@@ -129,7 +134,9 @@ class Recovery:
 
 
 def goes_on(task: hub.Task) -> bool:
-    """Whether there is something for an executor to go on with: work, a sign-in that is awaited, an unread message."""
+    """Whether there is something for an executor to go on with: work, a sign-in that is awaited, an unread
+    message.
+    """
     state = task.status.state
     if state in RUNNING or state == hub.TASK_STATE_AUTH_REQUIRED:
         return True

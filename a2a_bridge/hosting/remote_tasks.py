@@ -1,10 +1,11 @@
-"""Calls about tasks that other replicas work on: asked of them, and done here when they are gone. Not how they are asked.
+"""Calls about tasks that other replicas work on: asked of them, and done here when they are gone. Not how
+they are asked.
 
 Rules:
-1. Whoever holds a task changes it. When the holder dies while it is asked, this replica looks again, and may well be
-   the one that takes the task over.
-2. A message counts as taken when it stands in the task's history once more than before: then it is not sent again,
-   and what is answered is what becomes of the task.
+1. Whoever holds a task changes it. When the holder dies while it is asked, this replica looks again, and may
+   well be the one that takes the task over.
+2. A message counts as taken when it stands in the task's history once more than before: then it is not sent
+   again, and what is answered is what becomes of the task.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ _WAITS: QueuePosition = _Known(None)
 
 
 class RemoteTasks:
-    """The part of an engine that has others do what is theirs to do. desk: this engine, for what comes back to it."""
+    """The part of an engine that has others do what is theirs to do.
+
+    desk: this engine, for what comes back to it.
+    """
 
     def __init__(self, replica_calls: ReplicaCalls, local: LocalTasks, readers: EventReaders) -> None:
         self._replica_calls = replica_calls
@@ -107,7 +111,9 @@ class RemoteTasks:
     async def _streamed(
         self, other: NotOwnerError, request: hub.SendMessageRequest, context: CallContext
     ) -> tuple[Shown, QueuePosition | None, Streamed | None]:
-        """The task as the message found it; its place in the queue; and what to ask of that, where it is elsewhere."""
+        """The task as the message found it; its place in the queue; and what to ask of that, where it is
+        elsewhere.
+        """
         for _ in range(_LOOKS):
             try:
                 streamed = await self._replica_calls.stream(other.holder, request, context)

@@ -1,12 +1,14 @@
-"""What one replica has another one do, because that one works on the task: calls over Remote. Not who holds what.
+"""What one replica has another one do, because that one works on the task: calls over Remote. Not who holds
+what.
 
 Rules:
-1. A call travels with its circumstances: tenant, principal with claims, parameters, origin, and the time that is left.
+1. A call travels with its circumstances: tenant, principal with claims, parameters, origin, and the time that
+   is left.
 2. It is carried out as if it had come to the other replica, and is never passed on a second time.
 3. Errors come back as they were. A caller that goes away stops nothing that was accepted.
 
-A question is a header in JSON and a serialized request; an answer is a header and a serialized response. The header
-says how long it is, so that replicas of other releases can tell what they do not understand.
+A question is a header in JSON and a serialized request; an answer is a header and a serialized response. The
+header says how long it is, so that replicas of other releases can tell what they do not understand.
 """
 
 from __future__ import annotations
@@ -38,7 +40,10 @@ _SOON = 30.0
 
 
 class LocalTasks(Protocol):
-    """What an engine does for other replicas. All raise A2AError; NotOwnerError where it does not hold the task."""
+    """What an engine does for other replicas.
+
+    All raise A2AError; NotOwnerError where it does not hold the task.
+    """
 
     async def send_here(
         self, request: hub.SendMessageRequest, context: CallContext, /
@@ -58,7 +63,10 @@ class LocalTasks(Protocol):
 
 
 class Streamed(NamedTuple):
-    """A message that another replica has taken. shown: the task as it found it. ticket: to ask for its turn."""
+    """A message that another replica has taken. shown: the task as it found it.
+
+    ticket: to ask for its turn.
+    """
 
     holder: str
     shown: Shown
@@ -68,7 +76,8 @@ class Streamed(NamedTuple):
 class ReplicaCalls:
     """The other replicas, as an engine asks them and is asked by them.
 
-    Every question raises OwnerLostError when the one that was asked is dead, or does not hold the task any more.
+    Every question raises OwnerLostError when the one that was asked is dead, or does not hold the task any
+    more.
     """
 
     def __init__(self, remote: Remote) -> None:

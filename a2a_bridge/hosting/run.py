@@ -56,7 +56,10 @@ class Run:
 
     @property
     def message(self) -> hub.Message:
-        """The caller's message as it came, its ids perhaps empty. An empty one when the run is a cancellation."""
+        """The caller's message as it came, its ids perhaps empty.
+
+        An empty one when the run is a cancellation.
+        """
         return self.request.message if isinstance(self.request, hub.SendMessageRequest) else _NO_MESSAGE
 
     @property
@@ -125,7 +128,10 @@ class Run:
         return made
 
     def start(self, *, metadata: Mapping[str, Any] | None = None) -> hub.Task:
-        """The task in its first state, SUBMITTED. Yielding it is optional: the engine begins a task by itself."""
+        """The task in its first state, SUBMITTED.
+
+        Yielding it is optional: the engine begins a task by itself.
+        """
         task = hub.Task(id=self.task_id, context_id=self.context_id)
         task.status.state = hub.TASK_STATE_SUBMITTED
         if metadata is not None:
@@ -164,8 +170,8 @@ class Run:
     ) -> hub.TaskArtifactUpdateEvent:
         """An artifact of the task, or a piece of one.
 
-        artifact_id: which one; "1", "2"… or any text. A fresh id when empty.
-        append: whether it extends what was sent under this id before. last: whether nothing more comes for it.
+        artifact_id: which one; "1", "2"… or any text. A fresh id when empty. append: whether it extends what
+        was sent under this id before. last: whether nothing more comes for it.
         """
         event = hub.TaskArtifactUpdateEvent(
             task_id=self.task_id, context_id=self.context_id, append=append, last_chunk=last

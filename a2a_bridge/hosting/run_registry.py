@@ -63,7 +63,8 @@ class RunRegistry:
     def begin(self, scope: Scope, task_id: str, context_id: str) -> TaskRun:
         """A run for a new task.
 
-        Raises RESOURCE_EXHAUSTED when the scope has too many at work or the process holds too much, and UNAVAILABLE.
+        Raises RESOURCE_EXHAUSTED when the scope has too many at work or the process holds too much, and
+        UNAVAILABLE.
         """
         if self._closed:
             raise closing()
@@ -86,7 +87,8 @@ class RunRegistry:
     async def enter(self, scope: Scope, task_id: str, ended: Callable[[TaskRun], A2AError]) -> TaskRun:
         """The run of a task, with the lease; the caller has to `leave` it.
 
-        Raises TASK_NOT_FOUND, the result of `ended` for a task that has ended, NotOwnerError, and UNAVAILABLE.
+        Raises TASK_NOT_FOUND, the result of `ended` for a task that has ended, NotOwnerError, and
+        UNAVAILABLE.
         """
         refusal = self._engine.store.refusal()
         for _ in range(_LOOKS):

@@ -2,8 +2,8 @@
 
 Rules:
 1. Both limits are off by default. Each run has its own, and they start anew with the next message.
-2. Silence counts only while the engine waits for the executor: not while the store is slow, nor while the task waits
-   for input.
+2. Silence counts only while the engine waits for the executor: not while the store is slow, nor while the
+   task waits for input.
 """
 
 from __future__ import annotations

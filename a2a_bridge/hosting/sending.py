@@ -1,10 +1,13 @@
-"""How a message becomes work: checked, brought to the execution that it belongs to, and queued there. Not its answer.
+"""How a message becomes work: checked, brought to the execution that it belongs to, and queued there. Not its
+answer.
 
 Rules:
 1. A message to an existing task counts as accepted once the store has it for good in the task's history.
 2. A task that its process left at work is taken up, or fails, before it takes another message.
-3. Names that a caller gives are bounded here, for all stores alike: databases index them, and not in any length.
-4. A message counts against the limits of its task from the moment it is let in, not only when it is stored and queued.
+3. Names that a caller gives are bounded here, for all stores alike: databases index them, and not in any
+   length.
+4. A message counts against the limits of its task from the moment it is let in, not only when it is stored
+   and queued.
 """
 
 from __future__ import annotations
@@ -37,8 +40,8 @@ LONGEST_TENANT = 256
 class Accepted(NamedTuple):
     """A message that is being worked on.
 
-    snapshot: the task as the message found it, not to be shown before the store has it; None when it begins one.
-    reading: of what follows, for a stream: whoever gets it closes it.
+    snapshot: the task as the message found it, not to be shown before the store has it; None when it begins
+    one. reading: of what follows, for a stream: whoever gets it closes it.
     """
 
     task_run: TaskRun
@@ -105,7 +108,8 @@ class Sending:
     ) -> Accepted:
         """Has a message worked on. task_id: of the task that it begins, if it begins one.
 
-        Raises what concerns the task: TASK_NOT_FOUND, UNSUPPORTED_OPERATION, RESOURCE_EXHAUSTED, NotOwnerError…
+        Raises what concerns the task: TASK_NOT_FOUND, UNSUPPORTED_OPERATION, RESOURCE_EXHAUSTED,
+        NotOwnerError…
         """
         if request.message.task_id:
             return await self._go_on(request, context, wants)
@@ -168,7 +172,10 @@ class Sending:
             raise full
 
     async def recover(self, scope: Scope, task_id: str) -> bool:
-        """Takes over a task that a dead process left; whether it did. Raises UNAVAILABLE when that is not known."""
+        """Takes over a task that a dead process left; whether it did.
+
+        Raises UNAVAILABLE when that is not known.
+        """
         try:
             task_run = await self._runs.enter(scope, task_id, lambda one: already_ended(one.task_id))
         except NotOwnerError:

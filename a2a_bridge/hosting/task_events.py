@@ -35,7 +35,8 @@ class TaskEvents:
         self._copy = copy
         self._answers = answers
         self._clock = clock
-        #: the number of the last event that left the task waiting for input; 0 if there was none in this process
+        #: the number of the last event that left the task waiting for input; 0 if there was none in this
+        #: process
         self.asked_at = 0
 
     def apply(self, event: Event, send: PendingSend | None) -> None:

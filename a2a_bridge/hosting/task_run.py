@@ -1,11 +1,14 @@
-"""The run of one task: queues its messages, drives the executor, and ends by cancellation, timeout, close or loss.
+"""The run of one task: queues its messages, drives the executor, and ends by cancellation, timeout, close or
+loss.
 
 Rules:
-1. One run at a time works on a task; further messages are queued. Once the A2A task exists, no sender's departure ends it.
-2. `_phase` says what happens; `phases` has the transitions. At most one asyncio task ends the runs (`_ender`).
+1. One run at a time works on a task; further messages are queued. Once the A2A task exists, no sender's
+   departure ends it.
+2. `_phase` says what happens; `phases` has the transitions. At most one asyncio task ends the runs
+   (`_ender`).
 3. Nothing waits for a write except answers, and runs when the store has no room.
-4. A run is given time to stop, and the executor's `cancel` time to clean up. Executors that ignore their cancellation
-   keep running; a task that has ended takes none of their events.
+4. A run is given time to stop, and the executor's `cancel` time to clean up. Executors that ignore their
+   cancellation keep running; a task that has ended takes none of their events.
 5. A task run is idle once the store has everything; then it releases the lease on the task.
 """
 
@@ -108,7 +111,10 @@ class TaskRun:
 
     @property
     def task(self) -> hub.Task | None:
-        """The working copy; None until the first event. Read it before the next await, and copy what is kept."""
+        """The working copy; None until the first event.
+
+        Read it before the next await, and copy what is kept.
+        """
         return self._copy.task
 
     @property
@@ -203,7 +209,10 @@ class TaskRun:
             raise changed_hands() from None
 
     async def flushed(self) -> None:
-        """Returns when all changes are durable, or the task is another process's. Raises A2AError UNAVAILABLE."""
+        """Returns when all changes are durable, or the task is another process's.
+
+        Raises A2AError UNAVAILABLE.
+        """
         try:
             await self._copy.settled()
         except OwnershipLostError:
@@ -381,7 +390,10 @@ class TaskRun:
             await self.flushed()
 
     async def _break_off(self, send: PendingSend, error: A2AError) -> None:
-        """Stops a run. Its task fails with the error's text; where there is no task, the senders get the error."""
+        """Stops a run.
+
+        Its task fails with the error's text; where there is no task, the senders get the error.
+        """
         send.run.cancel()
         self._phase.to_ending()
         await self._stop_producer()
@@ -466,8 +478,8 @@ class TaskRun:
     async def stop(self) -> None:
         """Ends the run because the engine closes.
 
-        An unfinished task fails, unless another process can resume it: then it keeps its state and its lease, which
-        ends with this process.
+        An unfinished task fails, unless another process can resume it: then it keeps its state and its lease,
+        which ends with this process.
         """
         self._visits += 1  # it must not release its lease in between
         try:
@@ -532,7 +544,8 @@ class TaskRun:
     def detach(self) -> None:
         """Nothing happens any more: releases the lease.
 
-        A task that is at work or handed over keeps it, so that other processes find an orphan once this one is gone.
+        A task that is at work or handed over keeps it, so that other processes find an orphan once this one
+        is gone.
         """
         release = self._phase.now is not Phase.HANDED_OVER and not self.at_work
         self._phase.to(Phase.OVER)

@@ -1,8 +1,9 @@
-"""Synchronous functions as agents: each call in a thread of its own, beside the event loop. Not what they return.
+"""Synchronous functions as agents: each call in a thread of its own, beside the event loop. Not what they
+return.
 
 Rules:
-1. A thread cannot be stopped. A call that is cancelled sets `run.cancelled` and is not waited for; what it returns is
-   dropped, and a generator is closed at its next value. Its place counts until it has ended.
+1. A thread cannot be stopped. A call that is cancelled sets `run.cancelled` and is not waited for; what it
+   returns is dropped, and a generator is closed at its next value. Its place counts until it has ended.
 2. A generator stays in one thread from its first value to its last, with the context variables of its call.
 3. The threads are daemons, so that a function that does not return keeps no process from ending.
 """
@@ -37,7 +38,10 @@ class Threads:
         self._waiting: list[asyncio.Future[None]] = []
 
     async def result(self, run: Run) -> Any:
-        """What the function returns. If that is awaitable, what comes of it. Raises what the function raises."""
+        """What the function returns. If that is awaitable, what comes of it.
+
+        Raises what the function raises.
+        """
         outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def work(tell: Callable[..., None]) -> None:
@@ -140,7 +144,9 @@ def _fail(outcome: asyncio.Future[Any], error: BaseException) -> None:
 
 
 def _raisable(error: BaseException) -> BaseException:
-    """An error as it may be raised in a coroutine: not one that ends iterations, tasks of the loop, or the process."""
+    """An error as it may be raised in a coroutine: not one that ends iterations, tasks of the loop, or the
+    process.
+    """
     if isinstance(error, Exception) and not isinstance(error, (StopIteration, StopAsyncIteration)):
         return error
     made = RuntimeError(f"the function raised {type(error).__name__}")

@@ -26,7 +26,9 @@ class QueuePosition(Protocol):
 
 
 def rests(event: hub.StreamResponse, number: int, ticket: QueuePosition | None) -> bool:
-    """Whether a stream ends with an event: it ends the task, or asks for input after this caller's run had begun."""
+    """Whether a stream ends with an event: it ends the task, or asks for input after this caller's run had
+    begun.
+    """
     if event.HasField("artifact_update"):
         return False
     state = state_of(event)

@@ -1,7 +1,9 @@
-"""A task as the process that works on it knows it, and its one way into the store. Not who works on it or who asks.
+"""A task as the process that works on it knows it, and its one way into the store. Not who works on it or who
+asks.
 
 Rules:
-1. The copy changes in the same breath in which the change is given to the writer; nobody waits for a write to go on.
+1. The copy changes in the same breath in which the change is given to the writer; nobody waits for a write to
+   go on.
 2. What is shown is copied first and shown once the store has it for good, so nobody sees what a crash undoes.
 3. Once the hold is lost the copy is worth nothing, and neither is what happens to it.
 """
@@ -123,7 +125,8 @@ class WorkingCopy:
         return self._opening is not None and not self._opening.done()
 
     async def hold(self, opened: Callable[[], None]) -> None:
-        """Gets the hold on a stored task, unless it is there already. Raises VersionConflictError, A2AError UNAVAILABLE.
+        """Gets the hold on a stored task, unless it is there already. Raises VersionConflictError, A2AError
+        UNAVAILABLE.
 
         opened: called when that has come to its end, which may be after the caller has gone.
         """
@@ -155,7 +158,8 @@ class WorkingCopy:
             if release and not self.lost and not self.ended:
                 writer.release()
             self.writer = None
-        # Each of the two knows somebody who knows this: what is over should not wait for the garbage collector.
+        # Each of the two knows somebody who knows this: what is over should not wait for the garbage
+        # collector.
         self._on_lost = _nothing
         self._shut = True
 
@@ -170,7 +174,10 @@ class WorkingCopy:
     # ------------------------------------------------------------------ changes
 
     def begin(self, task: hub.Task) -> None:
-        """Creates the task. Raises A2AError RESOURCE_EXHAUSTED when the store has no room for it, and OwnershipLostError."""
+        """Creates the task.
+
+        Raises A2AError RESOURCE_EXHAUSTED when the store has no room for it, and OwnershipLostError.
+        """
         if self._shut:
             raise OwnershipLostError
         self.writer = self._store.create(self._scope, self.task_id, self._lose, push=self._push)
@@ -191,13 +198,17 @@ class WorkingCopy:
         writer.append(event, task)
 
     def advance_to(self, snapshot: hub.Task) -> None:
-        """Applies a snapshot. Raises IllegalTransitionError and OwnershipLostError; the task is unchanged then."""
+        """Applies a snapshot.
+
+        Raises IllegalTransitionError and OwnershipLostError; the task is unchanged then.
+        """
         task, writer = self._writable()
         advance_to(task, snapshot)
         writer.append(hub.StreamResponse(task=task), task)
 
     async def join(self, message: hub.Message) -> None:
-        """Puts a further message into the history, and returns when it is there for good; else it is taken out again.
+        """Puts a further message into the history, and returns when it is there for good; else it is taken
+        out again.
 
         Raises VersionConflictError, A2AError UNAVAILABLE.
         """
@@ -243,7 +254,8 @@ class WorkingCopy:
     async def settled(self) -> None:
         """Returns when the store has it all for good.
 
-        Raises OwnershipLostError when it is somebody else's now, A2AError UNAVAILABLE when the store does not work.
+        Raises OwnershipLostError when it is somebody else's now, A2AError UNAVAILABLE when the store does not
+        work.
         """
         if self.lost:
             raise OwnershipLostError

@@ -1,13 +1,14 @@
 """Which targets can be given something, and how much at once. It posts nothing and knows no notification.
 
 Rules:
-1. A target that fails several times in a row is given nothing for a while. Then one notification is tried; if it
-   fails the while gets longer, if not everything is as before.
-2. A target that has failed for longer than anybody wants to wait is hopeless: what waits for it gets one attempt each,
-   and nothing is kept for it any more. That counts only while it is tried: when its last failure is longer ago than
-   anything pauses between two attempts, nobody knows how it fared since, and with the next failure it begins anew.
-3. Of more than `most` targets, the one whose last failure is the oldest is forgotten, unless it is busy: whoever may
-   register webhooks may have as many names as it likes.
+1. A target that fails several times in a row is given nothing for a while. Then one notification is tried; if
+   it fails the while gets longer, if not everything is as before.
+2. A target that has failed for longer than anybody wants to wait is hopeless: what waits for it gets one
+   attempt each, and nothing is kept for it any more. That counts only while it is tried: when its last
+   failure is longer ago than anything pauses between two attempts, nobody knows how it fared since, and with
+   the next failure it begins anew.
+3. Of more than `most` targets, the one whose last failure is the oldest is forgotten, unless it is busy:
+   whoever may register webhooks may have as many names as it likes.
 4. Times are those of a clock that never jumps.
 """
 
@@ -21,7 +22,8 @@ from dataclasses import dataclass
 
 #: targets of which something is known
 MOST = 10_000
-#: seconds that an attempt may come later than pauses make it: twice the hour that receivers may ask for, since what is
+#: seconds that an attempt may come later than pauses make it: twice the hour that receivers may ask for,
+#: since what is
 #: asked for may come on top of a pause, and attempts take their time
 SLACK = 2 * 3600.0
 
@@ -43,9 +45,9 @@ class _Circuit:
 class Circuits:
     """All targets. Times in seconds.
 
-    each: how many notifications one may be given at once. trip: after how many failures in a row it is given none.
-    pause: for how long at first, doubled each time up to `longest`. patience: after which it is hopeless. most: of how
-    many something is known.
+    each: how many notifications one may be given at once. trip: after how many failures in a row it is given
+    none. pause: for how long at first, doubled each time up to `longest`. patience: after which it is
+    hopeless. most: of how many something is known.
     """
 
     def __init__(
@@ -95,7 +97,10 @@ class Circuits:
         self._circuits.setdefault(target, _Circuit()).going += 1
 
     def end(self, target: str, fine: bool | None) -> bool:
-        """What became of it: whether the target works, None when that is not known. True when it has just opened."""
+        """What became of it: whether the target works, None when that is not known.
+
+        True when it has just opened.
+        """
         circuit = self._circuits[target]
         circuit.going -= 1
         tripped = False
@@ -133,7 +138,9 @@ class Circuits:
         return min(times, default=None)
 
     def _is_stale(self, circuit: _Circuit) -> bool:
-        """Whether its last failure tells nothing about now, because nobody can have waited for it all the while."""
+        """Whether its last failure tells nothing about now, because nobody can have waited for it all the
+        while.
+        """
         return circuit.failed_at is not None and self._now() - circuit.failed_at > self._longest + SLACK
 
     def _forget_one(self) -> None:

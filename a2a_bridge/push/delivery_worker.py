@@ -1,12 +1,14 @@
-"""Delivers what is in an outbox: at least once, in order for each config, and nobody waits for somebody else's receiver.
+"""Delivers what is in an outbox: at least once, in order for each config, and nobody waits for somebody
+else's receiver.
 
 Rules:
-1. 2xx acknowledges. Redirects and refusals (4xx but 408, 409, 425, 429) are final: dead letters. Everything else is
-   worth another attempt, after a random pause below a bound that doubles (see `pause`), or as long as Retry-After says.
-2. What cannot be attempted because its target is left alone waits, and that is no attempt. Once a target has failed for
-   longer than `age`, what waits for it gets one attempt each and is given up with that.
-3. The outbox is told what became of a notification until it has heard it. Who dies in between, or cannot tell it, sends
-   twice; `webhook-id` stays the same.
+1. 2xx acknowledges. Redirects and refusals (4xx but 408, 409, 425, 429) are final: dead letters. Everything
+   else is worth another attempt, after a random pause below a bound that doubles (see `pause`), or as long as
+   Retry-After says.
+2. What cannot be attempted because its target is left alone waits, and that is no attempt. Once a target has
+   failed for longer than `age`, what waits for it gets one attempt each and is given up with that.
+3. The outbox is told what became of a notification until it has heard it. Who dies in between, or cannot tell
+   it, sends twice; `webhook-id` stays the same.
 4. Logs name hosts and tasks. Paths, tokens and texts of receivers stay out of them.
 """
 
@@ -47,8 +49,8 @@ _REMEMBERED = 100_000
 
 
 class _DeliveryError(Exception):
-    """An attempt that was not acknowledged. final: there is no use in another. wish: seconds the receiver asks for.
-    fine: whether the target works, None when this tells nothing about it.
+    """An attempt that was not acknowledged. final: there is no use in another. wish: seconds the receiver
+    asks for. fine: whether the target works, None when this tells nothing about it.
     """
 
     def __init__(
@@ -63,9 +65,9 @@ class _DeliveryError(Exception):
 class DeliveryWorker:
     """Works from `start` to `close`.
 
-    task_at: for receivers of versions whose notifications are whole tasks. names: how versions in which callers name
-    their tasks know them. now: seconds on a clock that never jumps. wall: seconds since the epoch, for what receivers
-    read. chance: a random number below 1.
+    task_at: for receivers of versions whose notifications are whole tasks. names: how versions in which
+    callers name their tasks know them. now: seconds on a clock that never jumps. wall: seconds since the
+    epoch, for what receivers read. chance: a random number below 1.
     """
 
     def __init__(
@@ -136,7 +138,8 @@ class DeliveryWorker:
             pause: float | None = None
             try:
                 free = self._options.at_once - len(self._going)
-                # Only `due` takes what is due off what `wait` tells of; without a free slot we wait for one, see _done.
+                # Only `due` takes what is due off what `wait` tells of; without a free slot we wait for one,
+                # see _done.
                 if free > 0:
                     deliveries = await self._outbox.due(free, self._circuits.room)
                     pause = await self._outbox.wait()
@@ -225,7 +228,9 @@ class DeliveryWorker:
         await self._surely(lambda: self._outbox.again(delivery, text, seconds))
 
     def pause(self, attempts: int) -> float:
-        """Seconds to wait after so many attempts: random, so that those who failed together do not come together."""
+        """Seconds to wait after so many attempts: random, so that those who failed together do not come
+        together.
+        """
         bound: float = min(self._options.longest, self._options.first * 2 ** min(attempts - 1, 60))
         return bound * self._chance()
 
@@ -283,7 +288,9 @@ class DeliveryWorker:
             return None
 
     async def _acknowledge(self, delivery: Delivery) -> None:
-        """Tells the outbox that one was taken, together with others: what came while it was told of those before."""
+        """Tells the outbox that one was taken, together with others: what came while it was told of those
+        before.
+        """
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._taken.append((delivery, told))
         if self._telling is None:

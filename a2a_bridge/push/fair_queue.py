@@ -1,7 +1,9 @@
-"""Whose turn it is: one line per push config, whose first notification is due at some time. It holds no notification.
+"""Whose turn it is: one line per push config, whose first notification is due at some time. It holds no
+notification.
 
 Rules:
-1. A line waits for its time, then for its target to be free, then it is out until somebody says what became of it.
+1. A line waits for its time, then for its target to be free, then it is out until somebody says what became
+   of it.
 2. Targets whose lines are ready take turns, so a target with many lines keeps no other waiting.
 3. Times are those of a clock that never jumps; whoever uses this says which.
 """
@@ -43,7 +45,10 @@ class FairQueue(Generic[KeyT]):
         return self._targets[line]
 
     def put(self, line: KeyT, target: str, seconds: float = 0) -> None:
-        """The first notification of a line is due in so many seconds. The line may be new, or out, or waiting."""
+        """The first notification of a line is due in so many seconds.
+
+        The line may be new, or out, or waiting.
+        """
         self.drop(line)
         self._targets[line] = target
         if seconds <= 0:
@@ -58,7 +63,9 @@ class FairQueue(Generic[KeyT]):
             heapq.heapify(self._heap)
 
     def redirect(self, line: KeyT, target: str) -> bool:
-        """Has a line that waits lead to another target, to which it owes no waiting; whether there is such a line."""
+        """Has a line that waits lead to another target, to which it owes no waiting; whether there is such a
+        line.
+        """
         known = self._targets.get(line)
         if known is None or known == target or not (line in self._due or line in self._ready.get(known, ())):
             return False

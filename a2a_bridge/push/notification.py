@@ -1,10 +1,10 @@
 """A push notification as one HTTP request, in the version of whoever registered for it. It sends nothing.
 
 Rules:
-1. The token under both names in use, `Authorization` whenever there are credentials (spec 4.3.2 of 0.3, 4.3.3 of
-   1.0): receivers of every version know one of them. A token that is a secret to sign with is not sent.
-2. What cannot stand in a header, is too long or is no http(s) URL is refused when a config is registered, not when it is
-   used.
+1. The token under both names in use, `Authorization` whenever there are credentials (spec 4.3.2 of 0.3, 4.3.3
+   of 1.0): receivers of every version know one of them. A token that is a secret to sign with is not sent.
+2. What cannot stand in a header, is too long or is no http(s) URL is refused when a config is registered, not
+   when it is used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.signing import secret_of
 
 _PAYLOADS = ("task", "message", "statusUpdate", "artifactUpdate")
-#: The names of the token's header. No specification names one; the SDKs for Python, Java and Go 0.3 send the first,
+#: The names of the token's header. No specification names one; the SDKs for Python, Java and Go 0.3 send the
+#: first,
 #: those for Go 2 and Rust the second (a2asrv/push/sender.go, a2a-server-lf src/push.rs).
 TOKEN_HEADERS = ("X-A2A-Notification-Token", "A2A-Notification-Token")
 
@@ -65,8 +66,8 @@ def notification(
 ) -> Notification:
     """What to send to a config because of an event.
 
-    task: the task after the event, for versions whose notifications are whole tasks. Where nobody knows it, None:
-    then it is made of what the event tells. named: gives the event with the names its receiver knows.
+    task: the task after the event, for versions whose notifications are whole tasks. Where nobody knows it,
+    None: then it is made of what the event tells. named: gives the event with the names its receiver knows.
     """
     form = form_of(version)
     if form.whole_tasks and not event.HasField("task") and not event.HasField("message"):

@@ -12,11 +12,11 @@ class PushOptions:
     """Habits and limits. Times in seconds.
 
     allow: hosts, addresses and networks that may be posted to although the guard would refuse them: see
-        `Allowed.parse`. ports, schemes: what everybody else's URLs may have.
-    signing_keys: private keys, PEM or JWK, to sign notifications with; the first signs. issuer: who says so; empty
-        for the public URL of who serves, or the name of the agent.
-    timeout: for one attempt. attempts: how often one notification is tried at most. age: for how long.
-    first, longest: the pauses between attempts grow from one to the other; the real ones are random below that.
+        `Allowed.parse`. ports, schemes: what everybody else's URLs may have. signing_keys: private keys, PEM
+        or JWK, to sign notifications with; the first signs. issuer: who says so; empty for the public URL of
+        who serves, or the name of the agent. timeout: for one attempt. attempts: how often one notification
+        is tried at most. age: for how long. first, longest: the pauses between attempts grow from one to the
+        other; the real ones are random below that.
     longest_wish: how long a pause a receiver may ask for with Retry-After.
     at_once: how many notifications are on their way at one time. each: how many of them to one target.
     trip: failures in a row after which a target is left alone for a while.

@@ -1,4 +1,5 @@
-"""What delivering notifications needs of a store: who registered, and what is to be delivered. No code of a store.
+"""What delivering notifications needs of a store: who registered, and what is to be delivered. No code of a
+store.
 
 Hosting's ports have them too, as parts of its Store.
 """
@@ -13,8 +14,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
 class Registered(NamedTuple):
-    """A push notification config. version: in which its receiver reads; empty for the newest. aside: what the caller
-    said that the config has no place for (see ASIDE_PARAMETER).
+    """A push notification config. version: in which its receiver reads; empty for the newest. aside: what the
+    caller said that the config has no place for (see ASIDE_PARAMETER).
     """
 
     config: hub.TaskPushNotificationConfig
@@ -23,8 +24,8 @@ class Registered(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """A notification to be delivered: an event, and to whom. number: its own. sequence: of the event in its task.
-    attempts: how many have failed. webhook_id: stays the same whenever and wherever it is delivered.
+    """A notification to be delivered: an event, and to whom. number: its own. sequence: of the event in its
+    task. attempts: how many have failed. webhook_id: stays the same whenever and wherever it is delivered.
     """
 
     number: int
@@ -64,10 +65,11 @@ class Outbox(Protocol):
         ...
 
     async def due(self, limit: int, room: Callable[[str], int], /) -> list[Delivery]:
-        """Notifications whose time has come, at most one per config and the oldest of it. They are this process's
-        until it settles them or dies.
+        """Notifications whose time has come, at most one per config and the oldest of it. They are this
+        process's until it settles them or dies.
 
-        room: how many a target (`https://host:443`) can be given at present. What is for others does not wait for it.
+        room: how many a target (`https://host:443`) can be given at present. What is for others does not wait
+        for it.
         """
         ...
 

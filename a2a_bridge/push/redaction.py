@@ -1,10 +1,12 @@
-"""Credentials in answers about push notification configs: a mask stands for them. It stores and sends nothing.
+"""Credentials in answers about push notification configs: a mask stands for them. It stores and sends
+nothing.
 
 Rules:
-1. Whoever may read a config need not learn the credentials in it: answers have MASK instead. The token stays as it is;
-   its receiver compares it, and clients that start anew know their configs by it.
-2. A config that comes back with the mask keeps the credentials it stands for, so reading, changing and writing harms
-   nothing. Only where it still leads to the same host, though: else the mask would be a way to send them elsewhere.
+1. Whoever may read a config need not learn the credentials in it: answers have MASK instead. The token stays
+   as it is; its receiver compares it, and clients that start anew know their configs by it.
+2. A config that comes back with the mask keeps the credentials it stands for, so reading, changing and
+   writing harms nothing. Only where it still leads to the same host, though: else the mask would be a way to
+   send them elsewhere.
 3. What a version says beside a config (see ASIDE_PARAMETER) is masked in the same way.
 """
 
@@ -40,7 +42,10 @@ def is_redacted(config: hub.TaskPushNotificationConfig) -> bool:
 def unredact(
     config: hub.TaskPushNotificationConfig, known: hub.TaskPushNotificationConfig | None
 ) -> A2AError | None:
-    """Puts the credentials of `known` where the mask is, in place. INVALID_PARAMS when there are none to be put."""
+    """Puts the credentials of `known` where the mask is, in place.
+
+    INVALID_PARAMS when there are none to be put.
+    """
     if not is_redacted(config):
         return None
     if known is None or not known.authentication.credentials:

@@ -22,8 +22,8 @@ JWKS_PATH = "/.well-known/jwks.json"
 class PushService:
     """What sends notifications, at work.
 
-    sender: says whether a config can be sent to. jwks: the document for JWKS_PATH, as hosts publish documents; None
-    when nothing is signed.
+    sender: says whether a config can be sent to. jwks: the document for JWKS_PATH, as hosts publish
+    documents; None when nothing is signed.
     """
 
     sender: WebhookResolver
@@ -47,9 +47,9 @@ async def push_service(
 ) -> AsyncIterator[PushService]:
     """Delivers what is in an outbox while the context is open.
 
-    names: how versions in which callers name their tasks know them. sender: instead of one by the options. issuer: who
-    signs, unless the options say so. Raises ValueError for options that make no sense, ImportError where a package is
-    missing that they need.
+    names: how versions in which callers name their tasks know them. sender: instead of one by the options.
+    issuer: who signs, unless the options say so. Raises ValueError for options that make no sense,
+    ImportError where a package is missing that they need.
     """
     options = options or PushOptions()
     resolver = sender or WebhookResolver(options.guard())

@@ -1,11 +1,12 @@
-"""Signatures of notifications: who sent this, and that nobody changed it. Two of them; neither is needed for delivery.
+"""Signatures of notifications: who sent this, and that nobody changed it. Two of them; neither is needed for
+delivery.
 
 Rules:
 1. With keys of ours: a JWT whose public half anybody finds in our JWKS. It names the digest of the body as
-   `request_body_sha256`, and its `jti` is the notification's id, so a receiver can tell what it has seen. It stands in
-   SIGNATURE_HEADER, and as a Bearer token where the config has no credentials of its own.
-2. With a secret of the receiver's (a token that begins with `whsec_`): the HMAC of Standard Webhooks. That secret is
-   then no header.
+   `request_body_sha256`, and its `jti` is the notification's id, so a receiver can tell what it has seen. It
+   stands in SIGNATURE_HEADER, and as a Bearer token where the config has no credentials of its own.
+2. With a secret of the receiver's (a token that begins with `whsec_`): the HMAC of Standard Webhooks. That
+   secret is then no header.
 3. Several keys are a rotation: the first signs, all are published.
 """
 
@@ -35,8 +36,8 @@ _SMALLEST_RSA = 2048
 class Signer:
     """Signs with private keys, each as PEM or JWK: EC P-256 or P-384, or RSA.
 
-    issuer: the `iss` of what is signed. now: seconds since the epoch. Raises ValueError for what is no such key,
-    MissingExtraError where there is no `joserfc`.
+    issuer: the `iss` of what is signed. now: seconds since the epoch. Raises ValueError for what is no such
+    key, MissingExtraError where there is no `joserfc`.
     """
 
     def __init__(self, keys: Sequence[str], issuer: str, *, now: Callable[[], float] = time.time) -> None:

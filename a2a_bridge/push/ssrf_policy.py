@@ -1,8 +1,9 @@
-"""Where notifications may be sent: the policy against requests forged through us. Pure: it resolves and connects nothing.
+"""Where notifications may be sent: the policy against requests forged through us. Pure: it resolves and
+connects nothing.
 
 Rules:
-1. Only http and https, only some ports, only addresses that all of the Internet routes. Which these are is said here,
-   because what `ipaddress` says differs from one Python to the next.
+1. Only http and https, only some ports, only addresses that all of the Internet routes. Which these are is
+   said here, because what `ipaddress` says differs from one Python to the next.
 2. All addresses of a name have to be fine: one that is not makes the name suspect.
 3. What the operator allows is fine, port and all: a host by its name, or the addresses of a network.
 """
@@ -27,7 +28,8 @@ Network = IPv4Network | IPv6Network
 PORTS = frozenset({80, 443, 8080, 8443})
 SCHEMES = frozenset({"http", "https"})
 
-#: of IPv4 what is not for everybody (RFC 6890 and its successors), multicast, and what leads to IPv4 by a detour; and
+#: of IPv4 what is not for everybody (RFC 6890 and its successors), multicast, and what leads to IPv4 by a
+#: detour; and
 #: Azure's WireServer, which looks public but is every machine's own, like the metadata below 169.254
 _CLOSED_4 = tuple(
     IPv4Network(text)
@@ -109,7 +111,8 @@ class SsrfPolicy:
         return scheme.lower() in self.schemes
 
     def refusal(self, host: str, port: int, addresses: Iterable[str]) -> str:
-        """Why a host must not be connected to, given all its addresses; empty when it may. In words for callers.
+        """Why a host must not be connected to, given all its addresses; empty when it may. In words for
+        callers.
 
         Without addresses, which is when a name is unknown, only its name and port are judged.
         """

@@ -1,4 +1,7 @@
-"""Where a URL leads, as far as circuits, turns and logs care: scheme, host and port. Paths of webhooks are secrets."""
+"""Where a URL leads, as far as circuits, turns and logs care: scheme, host and port.
+
+Paths of webhooks are secrets.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Seals what is secret in push configs before a store keeps it. Fernet of `cryptography`; it keeps nothing itself.
+"""Seals what is secret in push configs before a store keeps it. Fernet of `cryptography`; it keeps nothing
+itself.
 
 Rules:
 1. The first key seals, all keys open: a key is replaced by putting a new one before it.
-2. What was kept without a key stays readable when there is one. Sealed words tell themselves apart by their first byte.
+2. What was kept without a key stays readable when there is one. Sealed words tell themselves apart by their
+   first byte.
 3. What no key opens is an error of that one word, and its content is never told to anybody.
 """
 

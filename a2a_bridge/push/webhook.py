@@ -1,10 +1,11 @@
 """Posting one notification, a few times if need be, within a bounded time. Not a queue and not a guard.
 
 Rules:
-1. No redirects; what is not http(s) is not posted. Where a URL may lead is for `post` to say (see WebhookResolver).
+1. No redirects; what is not http(s) is not posted. Where a URL may lead is for `post` to say (see
+   WebhookResolver).
 2. All attempts of a notification have the same `webhook-id`.
-3. 2xx is an acknowledgement (spec 4.3). 4xx except 408 and 429 is a refusal, and where we may not go we do not go a
-   second time; anything else is worth another attempt.
+3. 2xx is an acknowledgement (spec 4.3). 4xx except 408 and 429 is a refusal, and where we may not go we do
+   not go a second time; anything else is worth another attempt.
 4. Logs name hosts. Paths and queries of webhooks are often secrets.
 """
 
@@ -31,8 +32,8 @@ _AGAIN = (408, 429)
 class Webhook:
     """How notifications are posted. Times in seconds.
 
-    attempts: how often at most. pause: before the second attempt, doubled before each further one. timeout: for all
-    attempts of one notification together.
+    attempts: how often at most. pause: before the second attempt, doubled before each further one. timeout:
+    for all attempts of one notification together.
     """
 
     post: Post
@@ -85,8 +86,8 @@ def stamped(notification: Notification, webhook_id: str, timestamp: int) -> dict
 
 
 def unsent(error: A2AError) -> tuple[str, bool]:
-    """What an error of the client side means, and whether it is final. Its own text is not for logs and operators: it
-    may hold the URL.
+    """What an error of the client side means, and whether it is final. Its own text is not for logs and
+    operators: it may hold the URL.
     """
     if error.reason is Reason.PERMISSION_DENIED:
         return "the receiver's host leads to an address that is not allowed", True

@@ -1,10 +1,13 @@
 """Asks the guard about real hosts: resolves names, once, and gives the addresses that may be connected to.
 
 Rules:
-1. The same question is asked when a config is registered and when a connection is made. Only the second protects: what
-   a name means may change in between. Whoever connects takes the addresses given here, and no others.
-2. A name that nobody knows at present may be registered: its owner may be slower than we are, and so may our resolver.
-3. Addresses of this machine are refused, public ones too: the system is asked which address would speak to them.
+1. The same question is asked when a config is registered and when a connection is made. Only the second
+   protects: what a name means may change in between. Whoever connects takes the addresses given here, and no
+   others.
+2. A name that nobody knows at present may be registered: its owner may be slower than we are, and so may our
+   resolver.
+3. Addresses of this machine are refused, public ones too: the system is asked which address would speak to
+   them.
 """
 
 from __future__ import annotations
@@ -118,7 +121,10 @@ class WebhookResolver:
 
 
 def is_own(text: str) -> bool:
-    """Whether an address is one of this machine's: what speaks to itself speaks from there. Nothing is sent."""
+    """Whether an address is one of this machine's: what speaks to itself speaks from there.
+
+    Nothing is sent.
+    """
     family = socket.AF_INET6 if ":" in text else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -1,10 +1,12 @@
-"""A store in this process's memory: fast, bounded, and gone when the process ends. Not for more than one process.
+"""A store in this process's memory: fast, bounded, and gone when the process ends. Not for more than one
+process.
 
 Rules:
 1. Everything is as durable as it ever gets at once, so nothing is ever pending and nobody waits for it.
-2. A task is serialized when its writer leaves it or it ends, and not before: until then it is the working copy.
-3. Bounded: tasks by their number, the events of each by a window, and those of tasks that nobody works on or reads by
-   their number and bytes together.
+2. A task is serialized when its writer leaves it or it ends, and not before: until then it is the working
+   copy.
+3. Bounded: tasks by their number, the events of each by a window, and those of tasks that nobody works on or
+   reads by their number and bytes together.
 """
 
 from __future__ import annotations
@@ -40,12 +42,12 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 class MemoryStore:
     """Implements Store.
 
-    most: how many tasks are kept over all scopes. Beyond that the task that ended first is forgotten; when none
-        has ended, new ones are refused with RESOURCE_EXHAUSTED.
-    page_key: see PageTokens. window, window_bytes, stall: see `memory_log.Window`.
-    kept_logs, kept_bytes: bounds of the events of tasks that nobody works on or reads, over all of them.
-    max_memory: bytes of all tasks and events together; 0 for no limit. Above it the events of tasks that nobody works on
-        or reads are forgotten first, then the tasks that ended first.
+    most: how many tasks are kept over all scopes. Beyond that the task that ended first is forgotten; when
+        none has ended, new ones are refused with RESOURCE_EXHAUSTED. page_key: see PageTokens. window,
+        window_bytes, stall: see `memory_log.Window`. kept_logs, kept_bytes: bounds of the events of tasks
+        that nobody works on or reads, over all of them. max_memory: bytes of all tasks and events together; 0
+        for no limit. Above it the events of tasks that nobody works on or reads are forgotten first, then the
+        tasks that ended first.
     """
 
     durable = False

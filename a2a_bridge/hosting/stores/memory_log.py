@@ -2,8 +2,9 @@
 
 Rules:
 1. An event is stored once, whoever reads it; a reader is a position in the log.
-2. The log holds what the slowest reader has not had, and of what all have had as much as fits into the window, so that
-   who lost its connection can go on. When it is full of what was not read, `room` makes the producer wait.
+2. The log holds what the slowest reader has not had, and of what all have had as much as fits into the
+   window, so that who lost its connection can go on. When it is full of what was not read, `room` makes the
+   producer wait.
 3. A reader that keeps the log full for `stall` seconds is dropped with an error, and the others go on.
 """
 
@@ -32,9 +33,9 @@ Note = tuple[int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Bounds of one task's log. events, bytes: most of them; a single event may exceed the bytes, and so may the newest
-    note, of which there may be as many bytes again. stall: seconds that a full log waits for its slowest reader.
-    memory: where the bytes are counted.
+    """Bounds of one task's log. events, bytes: most of them; a single event may exceed the bytes, and so may
+    the newest note, of which there may be as many bytes again. stall: seconds that a full log waits for its
+    slowest reader. memory: where the bytes are counted.
     """
 
     events: int
@@ -47,8 +48,8 @@ class Window:
 class EventLog:
     """The newest events of one task.
 
-    base: the number of the event before the first that is kept. last: of the newest. ended: nothing follows it.
-    on_quiet: told when the last reader has gone.
+    base: the number of the event before the first that is kept. last: of the newest. ended: nothing follows
+    it. on_quiet: told when the last reader has gone.
     """
 
     __slots__ = (
@@ -79,7 +80,8 @@ class EventLog:
         self._noted = 0
         self._forgetful = False
         self._events: list[hub.StreamResponse] = []
-        #: beside each event: the bytes of all events up to it, since the log began; _dropped: of those that went
+        #: beside each event: the bytes of all events up to it, since the log began; _dropped: of those that
+        #: went
         self._ends: list[int] = []
         self._dropped = 0
         #: position -> the readers that have read up to there; _slowest: the lowest of them, if there are any
@@ -132,7 +134,9 @@ class EventLog:
             self._forgetful = True
 
     def start(self, sequence: int) -> Note | None:
-        """From where events add up to the task as it was after one of them; None when that is not known any more."""
+        """From where events add up to the task as it was after one of them; None when that is not known any
+        more.
+        """
         for note in reversed(self._notes):
             if note[0] < sequence:
                 return note

@@ -1,9 +1,10 @@
-"""Push notification configs and what waits for them, in this process's memory: bounded, and gone with the process.
+"""Push notification configs and what waits for them, in this process's memory: bounded, and gone with the
+process.
 
 Rules:
 1. Events are kept as they are, and shared: nobody changes them.
-2. What is beyond a bound goes: of configs those of the task that got one first, of notifications the oldest of the
-   line that is too long, of dead letters the oldest.
+2. What is beyond a bound goes: of configs those of the task that got one first, of notifications the oldest
+   of the line that is too long, of dead letters the oldest.
 """
 
 from __future__ import annotations
@@ -133,8 +134,8 @@ class _Item:
 class MemoryOutbox:
     """Implements Outbox, for one MemoryPushConfigStore.
 
-    waiting: how many notifications one config may have waiting. most: how many there may be of all. most_dead: how many
-    that were given up are kept for operators. now: seconds on a clock that never jumps.
+    waiting: how many notifications one config may have waiting. most: how many there may be of all.
+    most_dead: how many that were given up are kept for operators. now: seconds on a clock that never jumps.
     """
 
     def __init__(

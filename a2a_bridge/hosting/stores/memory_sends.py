@@ -1,4 +1,7 @@
-"""Messages that were sent, in this process's memory, so that one that comes twice is worked on once. Bounded."""
+"""Messages that were sent, in this process's memory, so that one that comes twice is worked on once.
+
+Bounded.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ from a2a_bridge.hosting.ports import Scope, Sent
 
 
 class MemorySends:
-    """Implements SendRegister. most: how many messages are remembered; beyond that, those that came first are not."""
+    """Implements SendRegister.
+
+    most: how many messages are remembered; beyond that, those that came first are not.
+    """
 
     def __init__(self, most: int = 100_000) -> None:
         self._most = most

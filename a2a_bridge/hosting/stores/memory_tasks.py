@@ -1,7 +1,8 @@
-"""The tasks of one scope in memory, in the order in which they are listed. It knows nothing of events or writers.
+"""The tasks of one scope in memory, in the order in which they are listed. It knows nothing of events or
+writers.
 
-A task that somebody writes is its working copy; any other is kept serialized: that is smaller than a live message,
-quicker than a copy, and nobody can change it.
+A task that somebody writes is its working copy; any other is kept serialized: that is smaller than a live
+message, quicker than a copy, and nobody can change it.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ _parse = hub.Task.FromString
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One task. live: the working copy of whoever writes it, once that says more than `data`. held: whether somebody
-    may write it. last: the number of its last event. size: bytes that are counted of it.
+    """One task. live: the working copy of whoever writes it, once that says more than `data`. held: whether
+    somebody may write it. last: the number of its last event. size: bytes that are counted of it.
     """
 
     scope: Scope
@@ -53,8 +54,8 @@ class Entry:
 class TaskTable:
     """The tasks of one scope in the order of (time, id).
 
-    A status is nearly always newer than all before it, so appending keeps the order; when it is not, the shelf
-    is put in order again by the next listing.
+    A status is nearly always newer than all before it, so appending keeps the order; when it is not, the
+    shelf is put in order again by the next listing.
     """
 
     __slots__ = ("entries", "newest", "ordered")

@@ -1,4 +1,5 @@
-"""Opens the store that a URL names, and says in plain words why one cannot be opened. It keeps nothing itself.
+"""Opens the store that a URL names, and says in plain words why one cannot be opened. It keeps nothing
+itself.
 
 Rules:
 1. What a store needs is imported when one of its kind is opened: who keeps tasks in memory loads no database.

@@ -12,7 +12,8 @@ _DAY = 24 * 3600.0
 class StoreOptions:
     """Times in seconds."""
 
-    #: longest delay of a change that no caller waits for, so that changes share commits; a crash can lose changes of
+    #: longest delay of a change that no caller waits for, so that changes share commits; a crash can lose
+    #: changes of
     #: this age, which no client has seen
     commit_delay: float = 0.01
     #: time after which a caller that waits for a failing store gets UNAVAILABLE
@@ -23,12 +24,14 @@ class StoreOptions:
     tasks_kept: float | None = None
     #: time for which ids of messages are kept, for idempotent sends
     sends_kept: float = _DAY
-    #: keys that encrypt secrets of push configs, the newest first (see a2a_bridge.push.vault); empty for no encryption
+    #: keys that encrypt secrets of push configs, the newest first (see a2a_bridge.push.vault); empty for no
+    #: encryption
     keys: Sequence[str] = field(default=(), repr=False)
     #: time without a heartbeat after which a replica counts as dead (PostgreSQL only)
     lease: float = 10.0
     #: octets of ended tasks in the cache
     cache_bytes: int = 8 << 20
-    #: octets of tasks, events, requests and answers that the process may hold; 0 for no limit; stores in memory and
+    #: octets of tasks, events, requests and answers that the process may hold; 0 for no limit; stores in
+    #: memory and
     #: gateways have it, too
     max_memory: int = 1 << 30

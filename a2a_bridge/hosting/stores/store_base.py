@@ -1,12 +1,12 @@
 """StoreBase: everything of a store but reading and writing records. For stores of one process.
 
 Rules:
-1. A subclass implements the seven methods that raise NotImplementedError here. The base class calls `write` and `write_sent`
-   one at a time, and never calls `write` again for changes that it has accepted or refused.
-2. Changes of all tasks in one loop iteration are one call of `write`. A call that raises is repeated until it succeeds;
-   meanwhile the store refuses new work.
-3. Push configs and waiting notifications are kept in memory. A subclass that needs more sets `push_configs` and `outbox`,
-   and overrides `notify`.
+1. A subclass implements the seven methods that raise NotImplementedError here. The base class calls `write`
+   and `write_sent` one at a time, and never calls `write` again for changes that it has accepted or refused.
+2. Changes of all tasks in one loop iteration are one call of `write`. A call that raises is repeated until it
+   succeeds; meanwhile the store refuses new work.
+3. Push configs and waiting notifications are kept in memory. A subclass that needs more sets `push_configs`
+   and `outbox`, and overrides `notify`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,10 @@ class StoreBase:
     remote: Remote | None = None
 
     def __init__(self, *, page_key: bytes = b"", ack_timeout: float = 10.0) -> None:
-        """page_key: see PageTokens. ack_timeout: seconds after which a caller gets UNAVAILABLE from a failing store."""
+        """page_key: see PageTokens.
+
+        ack_timeout: seconds after which a caller gets UNAVAILABLE from a failing store.
+        """
         self.memory = MemoryAccount()
         configs = MemoryPushConfigStore()
         self._notifications = MemoryOutbox(configs)
@@ -126,13 +129,14 @@ class StoreBase:
     async def write(self, changes: Sequence[TaskChange]) -> Sequence[str]:
         """Stores changes of different tasks, durably, each of them whole.
 
-        Returns the ids of the tasks whose version in the store is another than `before`; these are not changed.
-        Raises OSError or A2AError if nothing was stored.
+        Returns the ids of the tasks whose version in the store is another than `before`; these are not
+        changed. Raises OSError or A2AError if nothing was stored.
         """
         raise NotImplementedError
 
     async def find(self, scope: Scope, query: TaskQuery, after: tuple[int, str] | None) -> Found:
-        """Tasks of a scope by the time of their status (nanoseconds since the epoch) and their id, the highest first.
+        """Tasks of a scope by the time of their status (nanoseconds since the epoch) and their id, the
+        highest first.
 
         after: the (time, id) of the last task of the page before; None for the first page.
         """

@@ -1,7 +1,7 @@
 """Checksums of what rows hold, so that altered octets are never served as genuine. It knows no tables.
 
-CRC-32 finds every change of up to 32 bits in a row, and all but one in four billion of the others, at a tenth of the cost of
-a digest. It is no protection against somebody who writes into the database on purpose.
+CRC-32 finds every change of up to 32 bits in a row, and all but one in four billion of the others, at a tenth
+of the cost of a digest. It is no protection against somebody who writes into the database on purpose.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ class ClusterListener(Protocol):
 class Cluster:
     """The other replicas, and this one among them. Make it, and use it, in the loop of the store.
 
-    url: of the database, as libpq reads it (`postgresql://…`). lease: seconds without a beat after which a replica
-    counts as dead. poll: seconds after which the tables are read without a hint.
+    url: of the database, as libpq reads it (`postgresql://…`). lease: seconds without a beat after which a
+    replica counts as dead. poll: seconds after which the tables are read without a hint.
     """
 
     def __init__(self, url: str, *, lease: float = LEASE, poll: float = POLL) -> None:

@@ -1,10 +1,11 @@
-"""What one replica asks of another, over a table: the question is a row, and so is the answer. Not what is asked.
+"""What one replica asks of another, over a table: the question is a row, and so is the answer. Not what is
+asked.
 
 Rules:
 1. A question is put only to a replica that lives; when it dies, the question has failed.
 2. Whoever asked and no longer waits takes the question back; if it is being worked on, that goes on.
-3. An answer is read once. What is left of the dead is removed by the living. A question that is not there any more
-   has failed, too.
+3. An answer is read once. What is left of the dead is removed by the living. A question that is not there any
+   more has failed, too.
 """
 
 from __future__ import annotations

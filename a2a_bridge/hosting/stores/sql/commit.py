@@ -1,16 +1,18 @@
 """One transaction per group, as the writer's thread makes it. When, and of what, is the business of `writer`.
 
 Rules:
-1. All of a group is committed, or nothing. Where a task was written by somebody else meanwhile, the group is undone,
-   that task is taken out, and the rest is tried again.
-2. When the connection breaks during the commit nobody knows whether it took place. Before the group is tried again
-   its tasks are looked at: their versions tell. Where others have written them all since, PostgreSQL is asked for the
-   transaction itself. It is not asked alone: after a crash it may give the same number to another transaction.
-3. Jobs of others share the transaction, each in a savepoint. They may be done twice, so they must not mind. A group of
-   nothing else is, after a doubt: nothing that it wrote is known here, and a number alone is no proof (rule 2).
-4. Transactions of several replicas lock rows in one order, so that they do not deadlock: rows of `tasks` by id, then
-   counters by their key, then what the jobs lock, by the order that each job states. Where PostgreSQL finds a deadlock
-   all the same, the group is tried again at once.
+1. All of a group is committed, or nothing. Where a task was written by somebody else meanwhile, the group is
+   undone, that task is taken out, and the rest is tried again.
+2. When the connection breaks during the commit nobody knows whether it took place. Before the group is tried
+   again its tasks are looked at: their versions tell. Where others have written them all since, PostgreSQL is
+   asked for the transaction itself. It is not asked alone: after a crash it may give the same number to
+   another transaction.
+3. Jobs of others share the transaction, each in a savepoint. They may be done twice, so they must not mind. A
+   group of nothing else is, after a doubt: nothing that it wrote is known here, and a number alone is no
+   proof (rule 2).
+4. Transactions of several replicas lock rows in one order, so that they do not deadlock: rows of `tasks` by
+   id, then counters by their key, then what the jobs lock, by the order that each job states. Where
+   PostgreSQL finds a deadlock all the same, the group is tried again at once.
 """
 
 from __future__ import annotations
@@ -74,8 +76,8 @@ class Announcer(Protocol):
 class Job:
     """Something of others to be done in a transaction. Either result or error is set when it was done.
 
-    order: the table and key of the row that it locks; jobs are done in this order. task_id: as it stands in the row, of
-    the task that it changes; empty for none.
+    order: the table and key of the row that it locks; jobs are done in this order. task_id: as it stands in
+    the row, of the task that it changes; empty for none.
     """
 
     work: Callable[[Connection], Any]
@@ -95,9 +97,10 @@ class Session(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """What one transaction writes. lost: what turned out to be somebody else's. refused: what the database will never
-    take. doubtful: whether it may have been committed although that was not said. mail: how many notifications were
-    put in. session, number: where the last try was made, and of its transaction, on PostgreSQL.
+    """What one transaction writes. lost: what turned out to be somebody else's. refused: what the database
+    will never take. doubtful: whether it may have been committed although that was not said. mail: how many
+    notifications were put in. session, number: where the last try was made, and of its transaction, on
+    PostgreSQL.
     """
 
     changes: list[Change]
@@ -300,11 +303,13 @@ class Committer:
         outcome = self._outcome(connection, group.number)
         if outcome is not None:
             return outcome == "committed"
-        # Later versions are somebody else's, who can as a rule only have come after a task that we had let go of.
+        # Later versions are somebody else's, who can as a rule only have come after a task that we had let go
+        # of.
         return not group.changes[0].holder
 
     def _end(self, connection: Connection, session: Session | None) -> None:
-        """Sees to it that a connection that broke will not commit any more, and locks nothing. Raises until then.
+        """Sees to it that a connection that broke will not commit any more, and locks nothing. Raises until
+        then.
 
         Its server may notice only after hours that nobody is there.
         """
@@ -356,7 +361,10 @@ class Committer:
             trial.rollback()
 
     def _require_numbers(self, connection: Connection, error: Exception) -> None:
-        """PostgreSQL without numbers for transactions calls that too large as well, whatever it is given. Raises then."""
+        """PostgreSQL without numbers for transactions calls that too large as well, whatever it is given.
+
+        Raises then.
+        """
         if _too_large(error):
             connection.exec_driver_sql(f"SELECT {_NUMBER}")
 

@@ -1,11 +1,11 @@
 """How many tasks match a query, for the price of a few rows: counters that are kept with every write.
 
 Rules:
-1. A task counts in its scope, and in its context of that scope. In its scope it also counts in stretches of time, of
-   LEVELS lengths, each 64 times the one before: 1 second, 69 seconds, 73 minutes, 3 days, 208 days.
-2. How many there are since some moment is the sum of the stretches after it, at most 63 of each length, and those
-   tasks between it and the end of its second, which are counted one by one. So the price depends on no total. Only
-   a question for a context and a time at once counts what it finds.
+1. A task counts in its scope, and in its context of that scope. In its scope it also counts in stretches of
+   time, of LEVELS lengths, each 64 times the one before: 1 second, 69 seconds, 73 minutes, 3 days, 208 days.
+2. How many there are since some moment is the sum of the stretches after it, at most 63 of each length, and
+   those tasks between it and the end of its second, which are counted one by one. So the price depends on no
+   total. Only a question for a context and a time at once counts what it finds.
 3. Numbers of one transaction are added up first: a group of writes costs about as many rows as a single one.
 """
 

@@ -1,8 +1,10 @@
-"""Connections to SQLite or PostgreSQL, and reading through them in threads. Writing is the business of `writer`.
+"""Connections to SQLite or PostgreSQL, and reading through them in threads. Writing is the business of
+`writer`.
 
 Rules:
 1. SQLite: write-ahead log, and every commit is on the disk when it returns (synchronous=FULL).
-2. What the database throws is `failed`; callers get UNAVAILABLE, and the log the cause. Anything else is a mistake here.
+2. What the database throws is `failed`; callers get UNAVAILABLE, and the log the cause. Anything else is a
+   mistake here.
 3. No text of the database, and nothing of its URL, reaches a caller.
 """
 
@@ -109,8 +111,8 @@ class Database:
             self._watch.check()
 
     def anchor(self, token: bytes = b"") -> None:
-        """Keeps a SQLite file open, and watches it. Where the last connection goes, its index of the log goes too, and
-        on a disk that takes no writes nobody could read any more.
+        """Keeps a SQLite file open, and watches it. Where the last connection goes, its index of the log goes
+        too, and on a disk that takes no writes nobody could read any more.
 
         token: noted in the file by this process, see `file_watch`.
         """
@@ -179,13 +181,17 @@ def parse(url: str) -> URL:
 
 
 def inserting(connection: Connection, table: Table) -> Any:
-    """An INSERT that may say what becomes of a conflict, which both databases spell alike and SQLAlchemy does not."""
+    """An INSERT that may say what becomes of a conflict, which both databases spell alike and SQLAlchemy does
+    not.
+    """
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     return dialect.insert(table)
 
 
 def shown(url: URL) -> str:
-    """Where a database is, for whoever reads a message: without what may be secret, wherever in the URL that stands."""
+    """Where a database is, for whoever reads a message: without what may be secret, wherever in the URL that
+    stands.
+    """
     query = {name: value for name, value in url.query.items() if name in _PLACES}
     return url.set(drivername=url.get_backend_name(), password=None, query=query).render_as_string()
 

@@ -1,11 +1,12 @@
 """Whether the SQLite file that is open is still the one at its path. It mends nothing and writes nothing.
 
 Rules:
-1. Whoever deletes or replaces an open file leaves the process writing into one that nobody finds again. So what was
-   opened is compared with what stands at the path: device and inode, of the log and its index, too.
-2. A file that is written over keeps its inode. So each process notes a token in the database when it opens it, and
-   looks for it where it stands in the file.
-3. The descriptor stays open as long as the database: closing any descriptor of a file gives up SQLite's locks on it.
+1. Whoever deletes or replaces an open file leaves the process writing into one that nobody finds again. So
+   what was opened is compared with what stands at the path: device and inode, of the log and its index, too.
+2. A file that is written over keeps its inode. So each process notes a token in the database when it opens
+   it, and looks for it where it stands in the file.
+3. The descriptor stays open as long as the database: closing any descriptor of a file gives up SQLite's locks
+   on it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class FileChangedError(SQLAlchemyError):
 
 
 class FileWatch:
-    """Looks after one file. token: noted in `settings`; empty when it is not. connect: gives a connection to it.
+    """Looks after one file. token: noted in `settings`; empty when it is not. connect: gives a connection to
+    it.
 
     Its methods may be called in any thread.
     """

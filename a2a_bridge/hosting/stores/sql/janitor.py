@@ -1,8 +1,10 @@
-"""Throws away what is kept only for a while: logs of ended tasks, messages that were sent, and tasks where asked to.
+"""Throws away what is kept only for a while: logs of ended tasks, messages that were sent, and tasks where
+asked to.
 
 Rules:
 1. Small batches, one after another, as jobs of the writer: nobody who writes waits long.
-2. Logs are found by walking along the log itself, from task to task: what was thrown away before costs nothing.
+2. Logs are found by walking along the log itself, from task to task: what was thrown away before costs
+   nothing.
 3. On several replicas each has a janitor. Two that throw away the same thing throw it away once.
 """
 
@@ -167,7 +169,10 @@ def _delete_logs(connection: Connection, task_ids: Sequence[str]) -> None:
 
 
 def _free(connection: Connection, task_ids: Sequence[str]) -> list[str]:
-    """Those tasks that no other replica's janitor deletes from at this moment. They are locked until the commit."""
+    """Those tasks that no other replica's janitor deletes from at this moment.
+
+    They are locked until the commit.
+    """
     query = select(tasks.c.id).where(tasks.c.id.in_(task_ids))
     return list(connection.scalars(query.with_for_update(skip_locked=True)))
 

@@ -2,8 +2,9 @@
 
 Rules:
 1. A reader is given what is durable, and nothing else.
-2. A tail holds the newest durable events of a task that somebody here reads: what the slowest reader has not had, but
-   never more than a window. Who falls behind it reads from the database, and nobody waits for anybody.
+2. A tail holds the newest durable events of a task that somebody here reads: what the slowest reader has not
+   had, but never more than a window. Who falls behind it reads from the database, and nobody waits for
+   anybody.
 3. What other processes wrote is in no tail. When one learns of it, its readers look into the database.
 """
 
@@ -41,7 +42,8 @@ _FETCH = 256 << 10
 class EventLogs:
     """The tails of all tasks that are read here.
 
-    given: the number of the last event that a writer of this process was given; None when it writes no such task.
+    given: the number of the last event that a writer of this process was given; None when it writes no such
+    task.
     """
 
     def __init__(
@@ -120,8 +122,8 @@ class EventLogs:
 class _Tail:
     """The newest events of one task. base: the number of the event before the first one here.
 
-    last: of the last one that is known to be durable; 0 until somebody has looked. stale: whether the database
-    may have more than is known here.
+    last: of the last one that is known to be durable; 0 until somebody has looked. stale: whether the
+    database may have more than is known here.
     """
 
     __slots__ = (
@@ -215,7 +217,10 @@ class _Tail:
                 self._sleepers.remove(sleeper)
 
     def taken(self) -> None:
-        """A reader has been given something. Once all have who are in this turn of the loop, one looks at all of them."""
+        """A reader has been given something.
+
+        Once all have who are in this turn of the loop, one looks at all of them.
+        """
         if not self._trimming:
             self._trimming = True
             asyncio.get_running_loop().call_soon(self.trim)

@@ -1,7 +1,9 @@
-"""What replicas tell each other at once over LISTEN and NOTIFY: that something changed, not what. Not the changes.
+"""What replicas tell each other at once over LISTEN and NOTIFY: that something changed, not what. Not the
+changes.
 
 Rules:
-1. A notification is a hint: whoever gets one reads the tables, and whoever misses one reads them a little later.
+1. A notification is a hint: whoever gets one reads the tables, and whoever misses one reads them a little
+   later.
 2. It is sent in the transaction that it is about, so it never comes before the change, nor without it.
 3. One connection listens. When it breaks another one is made, and everything counts as changed.
 """
@@ -91,8 +93,8 @@ class Listener:
         self.on(Kind.MAIL, self._posted)
 
     def tells(self, wake: Callable[[Collection[str] | None], None], mail: Callable[[], None]) -> None:
-        """Has `wake` called with the tasks that others have changed, None for any, and `mail` when there may be
-        something new in the outbox; both in the thread of the store's loop.
+        """Has `wake` called with the tasks that others have changed, None for any, and `mail` when there may
+        be something new in the outbox; both in the thread of the store's loop.
         """
         self._wake, self._mail = wake, mail
 
@@ -101,7 +103,10 @@ class Listener:
         self._handlers.setdefault(kind, []).append(handler)
 
     async def start(self, own: Callable[[], str]) -> None:
-        """Listens from when it returns. own: the name under which this replica speaks. Raises psycopg.Error."""
+        """Listens from when it returns. own: the name under which this replica speaks.
+
+        Raises psycopg.Error.
+        """
         await self._room.call(self._start(own))
 
     # ------------------------------------------------------------------ in the room's thread

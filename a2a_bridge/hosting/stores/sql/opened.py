@@ -1,8 +1,8 @@
 """Opens SqlStore: locks, looks at the tables, joins the other replicas; and closes it in the reverse order.
 
 Rules:
-1. A SQLite file is one process's at a time: a lock beside it says whose, and the system lets go of it however the
-   process ends.
+1. A SQLite file is one process's at a time: a lock beside it says whose, and the system lets go of it however
+   the process ends.
 2. An empty new file is filled. Any other database that is not as this version needs it is refused.
 3. Files are made for their owner only.
 """

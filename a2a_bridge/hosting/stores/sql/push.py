@@ -1,13 +1,15 @@
-"""The outbox in a database: events come in with the commit that makes them, and go out when they were delivered.
+"""The outbox in a database: events come in with the commit that makes them, and go out when they were
+delivered.
 
 Rules:
-1. One replica delivers for a config at a time. `push_configs.holder` is * when something waits for anybody, else who
-   delivers it. A claim of a replica that is not alive is anybody's.
-2. Delays are kept on this process's monotonic clock. The times in the rows only matter to who claims a config that
-   somebody else has left, and a delay is never longer than LONGEST there, whatever any clock says.
-3. No locks beyond a statement's own. Mail that comes in while a config is let go may find it belonging to nobody: it is
-   looked for a little later, and all over every now and then.
-4. What is ours in the rows is in `_lines`. Where a claim's result was lost it is not: the next claim finds that again.
+1. One replica delivers for a config at a time. `push_configs.holder` is * when something waits for anybody,
+   else who delivers it. A claim of a replica that is not alive is anybody's.
+2. Delays are kept on this process's monotonic clock. The times in the rows only matter to who claims a config
+   that somebody else has left, and a delay is never longer than LONGEST there, whatever any clock says.
+3. No locks beyond a statement's own. Mail that comes in while a config is let go may find it belonging to
+   nobody: it is looked for a little later, and all over every now and then.
+4. What is ours in the rows is in `_lines`. Where a claim's result was lost it is not: the next claim finds
+   that again.
 """
 
 from __future__ import annotations
@@ -88,7 +90,10 @@ def post_events(connection: Connection, mail: Sequence[NewDelivery]) -> int:
 
 
 def _make_anybodys(connection: Connection, which: ColumnElement[bool], *, skip_locked: bool = False) -> None:
-    """Offers configs to whoever delivers. skip_locked: not those that another transaction changes just now."""
+    """Offers configs to whoever delivers.
+
+    skip_locked: not those that another transaction changes just now.
+    """
     if connection.dialect.name != "sqlite":
         # In the order in which all lock them: several replicas may do this at once.
         wanted = select(_C.task, _C.id).where(which)
@@ -122,8 +127,8 @@ class _Head(NamedTuple):
 class SqlOutbox:
     """Implements Outbox.
 
-    me: the id of this replica at present. now, wall: seconds on a clock that never jumps, and since the epoch.
-    most_dead: how many that were given up are kept for operators.
+    me: the id of this replica at present. now, wall: seconds on a clock that never jumps, and since the
+    epoch. most_dead: how many that were given up are kept for operators.
     """
 
     def __init__(
@@ -151,7 +156,8 @@ class SqlOutbox:
         self._look_at = now()
         self._sweep_at = now()
         self._buried = 0
-        #: whether there was a claim whose result has not arrived; set by the writer's thread, as the claim is made
+        #: whether there was a claim whose result has not arrived; set by the writer's thread, as the claim is
+        #: made
         self._unsure = False
         #: lines that were let go since the last look, and before it
         self._freed: list[_Line] = []
@@ -168,7 +174,9 @@ class SqlOutbox:
         self._notify()
 
     def redirect(self, line: _Line, url: str) -> None:
-        """A config was given another URL: what waits for it here waits for nothing that the old target has brought about."""
+        """A config was given another URL: what waits for it here waits for nothing that the old target has
+        brought about.
+        """
         if self._lines.redirect(line, target_of(url)):
             self._notify()
 
@@ -276,8 +284,8 @@ class SqlOutbox:
             self._sweep_at = self._now() + SWEEP
 
     def _take_over(self, connection: Connection, me: str) -> list[_Head]:
-        # Who asked may be gone before this is committed, and it may be done again although it was committed: until a
-        # result has arrived, the rows tell what was claimed.
+        # Who asked may be gone before this is committed, and it may be done again although it was committed:
+        # until a result has arrived, the rows tell what was claimed.
         lines = self._mislaid(connection, me) if self._unsure else []
         self._unsure = True
         wanted = select(_C.task, _C.id).where(_is_free(me)).limit(max(0, _CLAIM - len(lines)))
@@ -298,7 +306,10 @@ class SqlOutbox:
         ]
 
     def _mislaid(self, connection: Connection, me: str) -> list[_Line]:
-        """What is ours in the rows, and nothing to us. In a thread: somebody may just be done with some of it."""
+        """What is ours in the rows, and nothing to us.
+
+        In a thread: somebody may just be done with some of it.
+        """
         held = select(_C.task, _C.id).where(_C.holder != "", _C.holder == me)
         return [(task, name) for task, name in connection.execute(held) if (task, name) not in self._lines]
 

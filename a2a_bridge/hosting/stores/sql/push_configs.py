@@ -1,8 +1,8 @@
 """Push notification configs in a database. Sealed when there is a key; see a2a_bridge.push.vault.
 
 Rules:
-1. A row that no key opens, or that is damaged, is an error of that row: it is missing from lists, and said to be
-   broken when asked for.
+1. A row that no key opens, or that is damaged, is an error of that row: it is missing from lists, and said to
+   be broken when asked for.
 2. A config of another scope is not there, whoever names its task.
 3. Ids and scopes are those of callers outside, and in the rows what `storable` makes of them.
 """
@@ -43,7 +43,10 @@ class Reads(Protocol):
 
 
 class Writes(Protocol):
-    """Where rows are written: the group writer. Returns when what `work` did is durable; it may be run twice."""
+    """Where rows are written: the group writer.
+
+    Returns when what `work` did is durable; it may be run twice.
+    """
 
     async def write(self, work: Callable[[Connection], T], /, *, order: tuple[str, ...] = ()) -> T: ...
 

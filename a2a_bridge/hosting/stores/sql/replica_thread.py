@@ -1,4 +1,5 @@
-"""A thread of its own for what a replica says to others, and connections there that never hang. Not the store's.
+"""A thread of its own for what a replica says to others, and connections there that never hang. Not the
+store's.
 
 Rules:
 1. Nothing here waits for the loop that answers callers, so a busy one does not make this replica look dead.
@@ -108,8 +109,8 @@ class StatementConnection:
     ) -> list[tuple[Any, ...]]:
         """The rows of a statement that gives some, committed.
 
-        Raises psycopg.Error; whether it was done is then not known. Whoever is cancelled while it runs does not
-        stop it.
+        Raises psycopg.Error; whether it was done is then not known. Whoever is cancelled while it runs does
+        not stop it.
         """
         return await asyncio.shield(asyncio.ensure_future(self._run(statement, values, seconds)))
 
@@ -170,7 +171,9 @@ async def connect(url: str, name: str) -> Connection:
 
 @contextmanager
 def deadline(connection: Connection, seconds: float) -> Iterator[None]:
-    """Cuts the connection when what is done with it takes longer: it then fails like one that the network cut."""
+    """Cuts the connection when what is done with it takes longer: it then fails like one that the network
+    cut.
+    """
     timer = asyncio.get_running_loop().call_later(seconds, _cut, connection)
     try:
         yield

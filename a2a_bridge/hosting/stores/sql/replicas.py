@@ -1,8 +1,10 @@
-"""Who is alive on one database: this replica's beat, and a watch on the others'. Not what becomes of their tasks.
+"""Who is alive on one database: this replica's beat, and a watch on the others'. Not what becomes of their
+tasks.
 
 Rules:
-1. A replica is alive exactly as long as it has a row in `replicas`. Whoever has watched one without a beat for the
-   lease takes its row away; a replica that finds its own row gone was declared dead, and goes on under a new name.
+1. A replica is alive exactly as long as it has a row in `replicas`. Whoever has watched one without a beat
+   for the lease takes its row away; a replica that finds its own row gone was declared dead, and goes on
+   under a new name.
 2. No wall clocks: a beat is a number, and how long it stood still is measured by each watcher's own clock.
 3. A watcher that could not look begins anew: an outage of the database is nobody's death.
 4. The beat comes from a thread and a connection of its own.
@@ -53,7 +55,8 @@ _LEFT = """
 
 
 class Replicas:
-    """The replica of this process among the others. Its methods and members are for the thread of the store's loop.
+    """The replica of this process among the others. Its methods and members are for the thread of the store's
+    loop.
 
     me: the name under which it holds tasks. It changes when it was declared dead: read it anew for each hold.
     alone: whether there was no other one when it looked last, or since one joined.
@@ -89,8 +92,8 @@ class Replicas:
         self._on_orphans.append(tell)
 
     def on_look(self, tell: Callable[[frozenset[str], float], None]) -> None:
-        """Has `tell` called, in the room's thread, with those that live, whenever it has looked, and with when it
-        began to look.
+        """Has `tell` called, in the room's thread, with those that live, whenever it has looked, and with
+        when it began to look.
         """
         self._on_look.append(tell)
 
@@ -203,8 +206,8 @@ class Replicas:
     def _doubt(self) -> None:
         if not self._doubted and monotonic() - self._beaten >= self._lease:
             self._doubted = True
-            # What it works on goes on: without the database nobody else can begin it, and if only this one is cut off,
-            # nothing of what it writes will count.
+            # What it works on goes on: without the database nobody else can begin it, and if only this one is
+            # cut off, nothing of what it writes will count.
             log.error("others may take this replica for dead by now; it goes on until it knows")
 
     async def _leave(self) -> None:

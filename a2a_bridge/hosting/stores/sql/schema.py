@@ -1,11 +1,13 @@
-"""The tables, for SQLite and PostgreSQL alike. `migrations/` builds them step by step; a test compares the two.
+"""The tables, for SQLite and PostgreSQL alike. `migrations/` builds them step by step; a test compares the
+two.
 
 Rules:
 1. `tasks` holds what is looked for and changes often; what is big stands in `bodies` and is written rarely.
-2. A task is its body plus the events after `applied`, in order. Events stand in segments: those of one commit in one
-   row; see `segments.py`.
+2. A task is its body plus the events after `applied`, in order. Events stand in segments: those of one commit
+   in one row; see `segments.py`.
 3. Times are nanoseconds since the epoch for what the protocol shows, seconds for the rest.
-4. `checksum` is the CRC-32 of what stands beside it; NULL in rows that an older version wrote. See `checksums.py`.
+4. `checksum` is the CRC-32 of what stands beside it; NULL in rows that an older version wrote. See
+   `checksums.py`.
 """
 
 from __future__ import annotations
@@ -31,8 +33,10 @@ metadata = MetaData()
 #: SQLite numbers rows by itself only where the column is INTEGER
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
-#: holder: the replica that works on the task, empty for none. version: counts writes of this row; who writes names the
-#: one before. last: number of the last event. applied: of the last event that the body contains. written: when this row was written last.
+#: holder: the replica that works on the task, empty for none. version: counts writes of this row; who writes
+#: names the
+#: one before. last: number of the last event. applied: of the last event that the body contains. written:
+#: when this row was written last.
 tasks = Table(
     "tasks",
     metadata,
@@ -79,8 +83,10 @@ segments = Table(
     sqlite_with_rowid=False,
 )
 
-#: how many tasks there are, so that nobody has to count them; see `counts.py`. bucket: of which stretch of time, of a
-#: length that `level` says. stripe: replicas write rows of their own, so that none waits for another; their sum counts
+#: how many tasks there are, so that nobody has to count them; see `counts.py`. bucket: of which stretch of
+#: time, of a
+#: length that `level` says. stripe: replicas write rows of their own, so that none waits for another; their
+#: sum counts
 counts = Table(
     "counts",
     metadata,
@@ -120,8 +126,10 @@ sends = Table(
 )
 Index("sends_by_age", sends.c.created)
 
-#: data: the config serialized; encrypted when a key is configured. holder: the replica that delivers what waits for it;
-#: empty when nothing waits, * when that is for anybody to deliver. checksum: of data and aside, one after the other
+#: data: the config serialized; encrypted when a key is configured. holder: the replica that delivers what
+#: waits for it;
+#: empty when nothing waits, * when that is for anybody to deliver. checksum: of data and aside, one after the
+#: other
 push_configs = Table(
     "push_configs",
     metadata,

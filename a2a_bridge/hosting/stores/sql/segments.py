@@ -1,6 +1,7 @@
 """Rows of the log: the events of one commit in one row. Not where they lie, nor who reads them.
 
-The form is that of a protobuf message with one repeated member of number 1, so that other programs can read it.
+The form is that of a protobuf message with one repeated member of number 1, so that other programs can read
+it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Messages that were sent, so that one that comes twice is worked on once. Who decides what follows is the engine."""
+"""Messages that were sent, so that one that comes twice is worked on once.
+
+Who decides what follows is the engine.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The statements of a group of writes: many rows in each, as few calls as can be. Not the other queries, which SQLAlchemy makes.
+"""The statements of a group of writes: many rows in each, as few calls as can be. Not the other queries,
+which SQLAlchemy makes.
 
-They are text, because making them anew for each group took as long as the database does. The drivers run them as
-they are: a call per row, from a thread beside a busy loop, would wait for the loop each time.
+They are text, because making them anew for each group took as long as the database does. The drivers run them
+as they are: a call per row, from a thread beside a busy loop, would wait for the loop each time.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ def insert(
 ) -> list[Any]:
     """Inserts rows, or changes those that are there. The cursors, whose `rowcount` says how many that were.
 
-    driver: the connection of the driver. mark: how it marks a value. rows: values in the order of the columns.
-    returning: an expression; the cursors give its value for each of those rows.
+    driver: the connection of the driver. mark: how it marks a value. rows: values in the order of the
+    columns. returning: an expression; the cursors give its value for each of those rows.
     """
     cursors = []
     column = _CONTENT.get(table.name)

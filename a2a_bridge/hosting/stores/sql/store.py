@@ -231,7 +231,8 @@ class SqlStore:
         found = await self._database.read(lambda connection: orphaned(connection, limit))
         if found:
             return found
-        # Who opened a task and was sent away because that took too long does not know that it has become ours.
+        # Who opened a task and was sent away because that took too long does not know that it has become
+        # ours.
         known = set(self.writer.holds)
         mine = await self._database.read(lambda connection: at_work(connection, self._beside.me))
         return [one for one in mine if one[1] not in known and one[1] not in self.writer.holds][:limit]

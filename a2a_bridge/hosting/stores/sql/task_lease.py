@@ -1,10 +1,12 @@
-"""The hold on one task: takes its events, and says what of them is to be written. `writer` writes it, in groups.
+"""The hold on one task: takes its events, and says what of them is to be written. `writer` writes it, in
+groups.
 
 Rules:
-1. What is given is kept as messages, and serialized only when a group is collected: the working copy then is the
-   task after the last event.
-2. The body is written when the task begins, is amended, or ends, and when the events since it was are as large as it
-   is: so reading never costs much more than the task, and writing a stream never more than twice its size.
+1. What is given is kept as messages, and serialized only when a group is collected: the working copy then is
+   the task after the last event.
+2. The body is written when the task begins, is amended, or ends, and when the events since it was are as
+   large as it is: so reading never costs much more than the task, and writing a stream never more than twice
+   its size.
 3. A task that ends is let go of in the same write.
 """
 
@@ -40,8 +42,8 @@ class Kept(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What one group writes of one task. given: up to where this answers its waiters. before: where the task was
-    counted; None for a new one. data: the events, serialized. size: of them, in bytes.
+    """What one group writes of one task. given: up to where this answers its waiters. before: where the task
+    was counted; None for a new one. data: the events, serialized. size: of them, in bytes.
     """
 
     hold: TaskLease
@@ -340,7 +342,10 @@ class TaskLease:
             tell(VersionConflictError(self.task_id))
 
     def part(self) -> None:
-        """It is over. Whoever held it and this one need not wait for the collector of cycles to be rid of each other."""
+        """It is over.
+
+        Whoever held it and this one need not wait for the collector of cycles to be rid of each other.
+        """
         self._on_lost = _nothing
         self._count(-self._counted)
 

@@ -1,10 +1,11 @@
-"""Reading tasks: one, a page of them, or one as it was. In threads, in one transaction each; nothing here waits or writes.
+"""Reading tasks: one, a page of them, or one as it was. In threads, in one transaction each; nothing here
+waits or writes.
 
 Rules:
-1. A task is its body and what came after it. A body may be newer than what is asked for; then it is folded from the
-   beginning, if the log still has that.
-2. A page is found through an index: the place in it is the time and id of the page's last task, so that neither new
-   tasks nor changed ones make it miss or repeat what stays where it is.
+1. A task is its body and what came after it. A body may be newer than what is asked for; then it is folded
+   from the beginning, if the log still has that.
+2. A page is found through an index: the place in it is the time and id of the page's last task, so that
+   neither new tasks nor changed ones make it miss or repeat what stays where it is.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ log = logging.getLogger("a2a_bridge.store")
 
 
 class Found(NamedTuple):
-    """A task and what its row says. holder: the replica that works on it, if that is alive. ended: whether it will
-    never change. written: when it was changed last. data: the task, serialized; None where its row holds only a part.
+    """A task and what its row says. holder: the replica that works on it, if that is alive. ended: whether it
+    will never change. written: when it was changed last. data: the task, serialized; None where its row holds
+    only a part.
     """
 
     task: hub.Task
@@ -50,8 +52,8 @@ class Position(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Tasks, whether others follow, the time and id of the last one, how many match (with those that are damaged), and how
-    many of this page are missing because they are damaged.
+    """Tasks, whether others follow, the time and id of the last one, how many match (with those that are
+    damaged), and how many of this page are missing because they are damaged.
     """
 
     tasks: list[hub.Task]
@@ -145,7 +147,8 @@ def listing(connection: Connection, scope: Scope, query: TaskQuery, after: tuple
 def stretch(
     connection: Connection, task_id: str, after: int, most: int
 ) -> tuple[Position | None, list[Segment]]:
-    """Where the log of a task ends (None when there is no such task), and some of its segments after a number.
+    """Where the log of a task ends (None when there is no such task), and some of its segments after a
+    number.
 
     most: bytes after which no further segment is fetched.
     """

@@ -1,4 +1,6 @@
-"""Tasks that have ended, kept at hand: they never change, so nobody asks the database again until they may be gone."""
+"""Tasks that have ended, kept at hand: they never change, so nobody asks the database again until they may be
+gone.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ class _Entry(NamedTuple):
 class TerminalTaskCache:
     """The tasks that were asked for, or ended, last.
 
-    most: bytes. kept: seconds after which any replica may delete a task that has ended; None for never. wall: seconds
-    since the epoch.
+    most: bytes. kept: seconds after which any replica may delete a task that has ended; None for never. wall:
+    seconds since the epoch.
     """
 
     def __init__(

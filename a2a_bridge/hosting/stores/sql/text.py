@@ -1,4 +1,7 @@
-"""Texts that callers choose, in a form that every database keeps: PostgreSQL has no NUL. Not for texts it is not asked for."""
+"""Texts that callers choose, in a form that every database keeps: PostgreSQL has no NUL.
+
+Not for texts it is not asked for.
+"""
 
 from __future__ import annotations
 

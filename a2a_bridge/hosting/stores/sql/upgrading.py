@@ -1,6 +1,7 @@
 """Whether a database has the tables of this version, and how it gets them. The steps are in `migrations`.
 
-A store looks when it is opened, and changes nothing: only a new and empty SQLite file gets its tables at once.
+A store looks when it is opened, and changes nothing: only a new and empty SQLite file gets its tables at
+once.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _ALONE = threading.Lock()
 
 
 def revision(connection: Connection) -> str | None:
-    """The step that was taken last: empty where there are no tables at all, None where they are somebody else's."""
+    """The step that was taken last: empty where there are no tables at all, None where they are somebody
+    else's.
+    """
     names = set(inspect(connection).get_table_names())
     found = ""
     if _TABLE in names:

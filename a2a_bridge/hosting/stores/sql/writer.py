@@ -1,11 +1,12 @@
-"""Group commit: what all tasks have to write goes into one transaction at a time. What a transaction does: `commit`.
+"""Group commit: what all tasks have to write goes into one transaction at a time. What a transaction does:
+`commit`.
 
 Rules:
-1. A group is collected at once when somebody waits, else `commit_delay` after the first change. While one is being
-   committed the next one gathers; it is collected when the first is done.
+1. A group is collected at once when somebody waits, else `commit_delay` after the first change. While one is
+   being committed the next one gathers; it is collected when the first is done.
 2. Whoever waits is told after the commit, never before.
-3. A group that fails is kept as it is and tried again until it succeeds, a little less often each time. Meanwhile the
-   store refuses new work, and who has waited for `ack_timeout` is told UNAVAILABLE.
+3. A group that fails is kept as it is and tried again until it succeeds, a little less often each time.
+   Meanwhile the store refuses new work, and who has waited for `ack_timeout` is told UNAVAILABLE.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class GroupWriter:
     """The one who writes.
 
     commit_delay: seconds that a change may wait for others when nobody waits for it. ack_timeout: seconds.
-    memory: where what the tasks take is counted. me: the name of this process at present. on_committed: told of each group once it is durable, before those who wait for it.
+    memory: where what the tasks take is counted. me: the name of this process at present. on_committed: told
+    of each group once it is durable, before those who wait for it.
     """
 
     def __init__(
@@ -98,7 +100,10 @@ class GroupWriter:
     def hold(
         self, scope: Scope, task_id: str, on_lost: Callable[[], None], *, push: bool, kept: Kept | None = None
     ) -> TaskLease:
-        """The hold on a task: a new one, or one that is ours in the database. Lost at once when there is one already."""
+        """The hold on a task: a new one, or one that is ours in the database.
+
+        Lost at once when there is one already.
+        """
         hold = TaskLease(self, scope, task_id, on_lost, push=push, kept=kept)
         if task_id in self.holds:
             self._loop.call_soon(hold.lose)
@@ -128,7 +133,9 @@ class GroupWriter:
             self._jobs.pop(job, None)
 
     def probe(self) -> None:
-        """Commits nothing, if there is nothing to commit: so that `refusal` tells of an outage before somebody writes."""
+        """Commits nothing, if there is nothing to commit: so that `refusal` tells of an outage before
+        somebody writes.
+        """
         if self.closed or self._failing or self._jobs or self._group is not None:
             return
         answer: asyncio.Future[None] = self._loop.create_future()
@@ -260,7 +267,8 @@ class GroupWriter:
             self._turn = None
 
     def _send(self, group: Group) -> None:
-        # It may be what calls this, with a group that is tried again. Left there, it would hold up the next one.
+        # It may be what calls this, with a group that is tried again. Left there, it would hold up the next
+        # one.
         self._timer = None
         self._group = group
         self._sent = self._loop.time()
