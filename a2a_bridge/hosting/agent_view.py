@@ -1,8 +1,6 @@
-"""What an agent is shown of a request and of a task: not what dialects carry in them for others (see
-residue).
+"""Requests and tasks as agents see them: without the content that dialects carry in them for other versions.
 
-What is stored and returned keeps it, so that a caller of an older version gets back what it said, as it said
-it.
+Stores and answers keep that content, so that a caller of an older version gets back exactly what it sent.
 """
 
 from __future__ import annotations

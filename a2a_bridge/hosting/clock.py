@@ -1,4 +1,4 @@
-"""The time that hosting goes by, so that tests can bring their own. Not a scheduler."""
+"""The clock of hosting, which tests replace. Not a scheduler."""
 
 from __future__ import annotations
 

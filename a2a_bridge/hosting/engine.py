@@ -1,11 +1,13 @@
 """The engine: the eleven operations over an executor and a store. Implements A2AService.
 
 Rules:
-1. What a caller may not see looks exactly like what is not there.
-2. A live task is answered from its working copy, any other from the store; nothing before it is durable.
-3. A direct answer costs no task, queue or lock; a caller that goes away cancels it. A task goes on without
-   callers.
-4. Whoever changes a task holds it. A task that another live replica holds is that replica's to change.
+1. A task that a caller may not see looks exactly like a task that does not exist.
+2. A live task is answered from its working copy, any other from the store; in both cases only once it is
+   durable.
+3. A direct answer needs no task, queue or lock, and is cancelled when its caller leaves. A task continues
+   without callers.
+4. Only the holder of a task's lease changes it. Calls about tasks of other live replicas are forwarded to
+   them.
 """
 
 from __future__ import annotations

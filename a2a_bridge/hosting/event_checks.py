@@ -1,4 +1,4 @@
-"""Makes what executors yield fit for callers: ids and times filled in, foreign ids refused. It applies
+"""Completes and checks the events of executors: fills in ids and times, refuses foreign ids. It applies
 nothing.
 
 Each function changes the event it is given, which is the engine's own copy.

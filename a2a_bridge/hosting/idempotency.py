@@ -1,13 +1,12 @@
-"""Messages that are sent again: worked on once, answered every time. Only for engines that are asked to do
-this.
+"""Idempotent sends: a repeated message has one run, and every sender gets its answer. Off by default.
 
 Rules:
-1. A message is the same when the same caller sends the same id with the same content, whatever binding or
-   version it comes by. The same id with other content is refused.
-2. An id is reserved for good before the executor sees the message. A reservation that came to nothing,
-   because its process died before anything was stored, is taken over by whoever sends the message next.
-3. In one process, whoever sends a message that is being worked on waits with whoever sent it first. When that
-   work is being thrown away, because all who sent it have gone, the message is worked on anew after that.
+1. A message is a repetition if the same caller sends the same id with the same content, over any binding or
+   version. The same id with other content is refused.
+2. An id is reserved durably before the executor sees the message. If the process dies before anything was
+   stored, the next sender of the message takes over the reservation.
+3. Within one process, further senders of a message wait with the first one. If its run is being stopped,
+   because all earlier senders have left, the message gets a new run after that.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The four operations on push notification configs. Storing them, not sending anything to them.
+"""The four operations on push notification configs. They store configs and send nothing.
 
 Rules:
-1. Every operation needs the agent's capability and a task that the caller may see, in this order.
-2. Who repeats a config without an id gets no second one.
-3. A config is kept with the version of the call that registered it: that is what its receiver reads. What
-   that version said beside it comes back to callers of older versions.
-4. Answers show a mask for credentials; see a2a_bridge.push.redaction.
+1. Every operation requires the agent's capability, then a task that the caller may see.
+2. Repeating a config without an id does not create a second one.
+3. A config keeps the version of the call that registered it: its receiver gets notifications in that version.
+   Content that only this version has comes back to callers of older versions.
+4. Answers show a mask instead of credentials; see a2a_bridge.push.redaction.
 """
 
 from __future__ import annotations

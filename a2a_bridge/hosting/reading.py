@@ -1,9 +1,8 @@
-"""Callers' ways through the events of tasks: where each stands, what stands for events that are lost, when it
-ends.
+"""Readers of task events: their position, the snapshot that replaces lost events, and the end of a stream.
 
 Rules:
-1. Each event goes with its id, a snapshot with that of the last event it holds (see `core.resume`).
-2. What is lost is said, and a snapshot stands for it; then the events go on.
+1. Each event goes with its id, a snapshot with the id of its last event (see `core.resume`).
+2. Lost events are reported as a gap with a snapshot; then the events continue.
 3. A subscription ends with the event that ends the task, or with a request for input that is the task's last
    event. The stream of a message ends with the first request for input of its run.
 """

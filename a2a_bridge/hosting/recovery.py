@@ -1,11 +1,10 @@
-"""Takes over the tasks that a process left behind when it died. Not who is dead: stores know that.
+"""Takes over the tasks of dead processes. The store knows which processes are dead.
 
 Rules:
-1. No task stays at work for ever: an executor that can goes on with it, else it fails with a text that says
-   why.
-2. A task that waits for its user goes on waiting; only nobody holds it any more.
-3. Whoever takes hold of a task that was left at work sees to it, whatever it came for: there is no second
-   orphan.
+1. No task stays at work for ever: the executor resumes it if it can, otherwise it fails with a reason.
+2. A task that waits for its user keeps waiting, without a lease.
+3. Any caller that acquires a task that was left at work resumes or fails it: it is not left as an orphan
+   again.
 """
 
 from __future__ import annotations

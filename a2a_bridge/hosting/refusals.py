@@ -1,4 +1,4 @@
-"""What the engine answers to what it does not do. Only what more than one module of hosting says."""
+"""Errors of the engine that more than one module of hosting raises."""
 
 from __future__ import annotations
 

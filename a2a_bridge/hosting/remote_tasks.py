@@ -1,11 +1,10 @@
-"""Calls about tasks that other replicas work on: asked of them, and done here when they are gone. Not how
-they are asked.
+"""Calls about tasks that other replicas hold: forwarded to them, or done here once they are dead.
 
 Rules:
-1. Whoever holds a task changes it. When the holder dies while it is asked, this replica looks again, and may
-   well be the one that takes the task over.
-2. A message counts as taken when it stands in the task's history once more than before: then it is not sent
-   again, and what is answered is what becomes of the task.
+1. The holder of a task's lease changes it. If the holder dies during a call, this replica looks again, and
+   may take the task over itself.
+2. A forwarded message counts as accepted if the task's history holds it once more than before. Then it is not
+   sent again, and the answer is what becomes of the task.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""What one replica has another one do, because that one works on the task: calls over Remote. Not who holds
+"""Calls from one replica to another that holds the task, over Remote. It does not know which replica holds
 what.
 
 Rules:
-1. A call travels with its circumstances: tenant, principal with claims, parameters, origin, and the time that
-   is left.
-2. It is carried out as if it had come to the other replica, and is never passed on a second time.
-3. Errors come back as they were. A caller that goes away stops nothing that was accepted.
+1. A call carries its context: tenant, principal with claims, parameters, origin, and the remaining time.
+2. The other replica executes it like a call of its own, and never forwards it again.
+3. Errors come back unchanged. A caller that leaves does not stop accepted work.
 
-A question is a header in JSON and a serialized request; an answer is a header and a serialized response. The
-header says how long it is, so that replicas of other releases can tell what they do not understand.
+A question is a header in JSON and a serialized request; an answer is a header and a serialized response. Each
+starts with the length of its header, so that replicas of other releases can detect what they do not
+understand.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""A run: one execution of an executor, with all it may know and short ways to say what it has to say.
+"""A run: one execution of an executor, with its input and shortcuts for its output.
 
-It is not the task: the engine owns that. A run reads a snapshot of it, and yields events about it.
+A run is not the task, which belongs to the engine: it reads a snapshot of the task and yields events about
+it.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""How a message becomes work: checked, brought to the execution that it belongs to, and queued there. Not its
-answer.
+"""Accepts messages: checks them, finds or creates their task run, and queues them. Answers come from the run.
 
 Rules:
-1. A message to an existing task counts as accepted once the store has it for good in the task's history.
-2. A task that its process left at work is taken up, or fails, before it takes another message.
-3. Names that a caller gives are bounded here, for all stores alike: databases index them, and not in any
-   length.
-4. A message counts against the limits of its task from the moment it is let in, not only when it is stored
-   and queued.
+1. A message to an existing task is accepted once it is durable in the task's history.
+2. A task that a dead process left at work is resumed, or fails, before it takes another message.
+3. The lengths of names that callers choose are limited here for all stores: databases index them.
+4. A message counts against the limits of its task as soon as it is admitted, before it is stored and queued.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a caller is shown of a task: as much history as it wants, and where the stream of its events ends.
+"""What callers see of a task: the length of its history, and the end of its event stream.
 
-It decides nothing about the task and keeps nothing of it.
+It makes no decisions about the task and keeps no state.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""A task as the process that works on it knows it, and its one way into the store. Not who works on it or who
-asks.
+"""The live copy of a task and its connection to the store. It knows neither runs nor callers.
 
 Rules:
-1. The copy changes in the same breath in which the change is given to the writer; nobody waits for a write to
-   go on.
-2. What is shown is copied first and shown once the store has it for good, so nobody sees what a crash undoes.
-3. Once the hold is lost the copy is worth nothing, and neither is what happens to it.
+1. A change to the copy is given to the writer at once; nothing waits for the write.
+2. Callers get a copy, once it is durable, so a crash never undoes what they have seen.
+3. Once the lease is lost, the copy is invalid, and changes to it are dropped.
 """
 
 from __future__ import annotations

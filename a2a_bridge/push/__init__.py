@@ -1,4 +1,4 @@
-"""Push notifications: what one looks like for whom, who may be sent to, and what delivers them."""
+"""Push notifications: their content by version, the policy for webhook addresses, and their delivery."""
 
 from a2a_bridge.push.delivery_worker import DeliveryWorker
 from a2a_bridge.push.notification import Notification, notification

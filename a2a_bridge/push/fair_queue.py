@@ -1,11 +1,10 @@
-"""Whose turn it is: one line per push config, whose first notification is due at some time. It holds no
+"""A fair queue: one key per push config, with the time at which its first notification is due. It holds no
 notification.
 
 Rules:
-1. A line waits for its time, then for its target to be free, then it is out until somebody says what became
-   of it.
-2. Targets whose lines are ready take turns, so a target with many lines keeps no other waiting.
-3. Times are those of a clock that never jumps; whoever uses this says which.
+1. A key waits for its time, then for capacity of its target, and is then out until its result is reported.
+2. Targets with ready keys take turns, so a target with many keys does not delay the others.
+3. Times are those of a monotonic clock, which the caller chooses.
 """
 
 from __future__ import annotations

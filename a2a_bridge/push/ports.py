@@ -1,7 +1,6 @@
-"""What delivering notifications needs of a store: who registered, and what is to be delivered. No code of a
-store.
+"""The protocols of what delivery needs from a store: registered webhooks and waiting notifications.
 
-Hosting's ports have them too, as parts of its Store.
+The ports of hosting have them too, as parts of its Store.
 """
 
 from __future__ import annotations

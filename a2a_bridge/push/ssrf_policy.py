@@ -1,11 +1,11 @@
-"""Where notifications may be sent: the policy against requests forged through us. Pure: it resolves and
-connects nothing.
+"""The policy against server-side request forgery (SSRF): where notifications may be sent. Pure, without any
+I/O.
 
 Rules:
-1. Only http and https, only some ports, only addresses that all of the Internet routes. Which these are is
-   said here, because what `ipaddress` says differs from one Python to the next.
-2. All addresses of a name have to be fine: one that is not makes the name suspect.
-3. What the operator allows is fine, port and all: a host by its name, or the addresses of a network.
+1. Only http and https, only some ports, only globally routed addresses. The list is here, because `ipaddress`
+   differs between Python versions.
+2. All addresses of a name have to be allowed: one that is not makes the name suspect.
+3. The operator can allow more: a host by its name, or the addresses of a network, with any port.
 """
 
 from __future__ import annotations

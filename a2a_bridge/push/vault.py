@@ -1,11 +1,10 @@
-"""Seals what is secret in push configs before a store keeps it. Fernet of `cryptography`; it keeps nothing
-itself.
+"""Encrypts the secrets of push configs before a store keeps them, with Fernet of `cryptography`. It keeps no
+state.
 
 Rules:
-1. The first key seals, all keys open: a key is replaced by putting a new one before it.
-2. What was kept without a key stays readable when there is one. Sealed words tell themselves apart by their
-   first byte.
-3. What no key opens is an error of that one word, and its content is never told to anybody.
+1. The first key encrypts, all keys decrypt: to replace a key, put a new one before it.
+2. Secrets that were stored without a key stay readable. The first octet tells whether a secret is encrypted.
+3. A secret that no key decrypts is an error of that one secret, and its content is never shown.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Asks the guard about real hosts: resolves names, once, and gives the addresses that may be connected to.
+"""Resolves the hosts of webhooks once, and gives the addresses that the SSRF policy allows.
 
 Rules:
-1. The same question is asked when a config is registered and when a connection is made. Only the second
-   protects: what a name means may change in between. Whoever connects takes the addresses given here, and no
-   others.
-2. A name that nobody knows at present may be registered: its owner may be slower than we are, and so may our
-   resolver.
-3. Addresses of this machine are refused, public ones too: the system is asked which address would speak to
+1. The policy is checked when a config is registered and when a connection is made. Only the second check
+   protects, because DNS may change in between: connections use the addresses given here and no others.
+2. A name that cannot be resolved at present may be registered: DNS changes can be slow.
+3. Addresses of this machine are refused, public ones too: the system says which of its addresses would reach
    them.
 """
 

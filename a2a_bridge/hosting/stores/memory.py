@@ -1,12 +1,10 @@
-"""A store in this process's memory: fast, bounded, and gone when the process ends. Not for more than one
-process.
+"""A store in this process's memory: fast, bounded, and gone when the process ends. For one process.
 
 Rules:
-1. Everything is as durable as it ever gets at once, so nothing is ever pending and nobody waits for it.
-2. A task is serialized when its writer leaves it or it ends, and not before: until then it is the working
-   copy.
-3. Bounded: tasks by their number, the events of each by a window, and those of tasks that nobody works on or
-   reads by their number and bytes together.
+1. Changes are as durable as they will ever be at once, so nothing is pending and nothing waits.
+2. A task is serialized when its lease is released or it ends. Until then the store shares the working copy.
+3. Memory is bounded: the number of tasks, the window of each event log, and the number and octets of the logs
+   without writers and readers.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The events of one task in memory: a bounded window that all its readers share. Nothing is kept on disk.
+"""The events of one task in memory: a bounded window that all its readers share.
 
 Rules:
-1. An event is stored once, whoever reads it; a reader is a position in the log.
-2. The log holds what the slowest reader has not had, and of what all have had as much as fits into the
-   window, so that who lost its connection can go on. When it is full of what was not read, `room` makes the
-   producer wait.
-3. A reader that keeps the log full for `stall` seconds is dropped with an error, and the others go on.
+1. An event is stored once for all readers; a reader is a position in the log.
+2. The log keeps all events that the slowest reader has not read, and as many read ones as fit into the
+   window, so that broken streams can resume. If unread events fill the window, `room` makes the producer
+   wait.
+3. A reader that keeps the log full for `stall` seconds is dropped with an error, so that the others continue.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Push notification configs and what waits for them, in this process's memory: bounded, and gone with the
+"""Push notification configs and waiting notifications in this process's memory: bounded, gone with the
 process.
 
 Rules:
-1. Events are kept as they are, and shared: nobody changes them.
-2. What is beyond a bound goes: of configs those of the task that got one first, of notifications the oldest
-   of the line that is too long, of dead letters the oldest.
+1. Events are shared and must not be changed.
+2. Beyond a bound the oldest entries go: the configs of the task that registered first, the oldest
+   notifications of a queue that is too long, the oldest dead letters.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Messages that were sent, in this process's memory, so that one that comes twice is worked on once.
-
-Bounded.
-"""
+"""Ids of sent messages in this process's memory, for idempotent sends. Bounded."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The tasks of one scope in memory, in the order in which they are listed. It knows nothing of events or
-writers.
+"""The tasks of one scope in memory, in list order. It knows neither events nor writers.
 
-A task that somebody writes is its working copy; any other is kept serialized: that is smaller than a live
-message, quicker than a copy, and nobody can change it.
+A task with a writer is its working copy. Any other is kept serialized: smaller than a live message, faster to
+read than a copy, and immutable.
 """
 
 from __future__ import annotations

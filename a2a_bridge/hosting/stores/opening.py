@@ -1,9 +1,8 @@
-"""Opens the store that a URL names, and says in plain words why one cannot be opened. It keeps nothing
-itself.
+"""Opens the store of a URL.
 
 Rules:
-1. What a store needs is imported when one of its kind is opened: who keeps tasks in memory loads no database.
-2. What is told of a URL never holds its password.
+1. The modules of a store are imported when it is opened: a store in memory loads no database driver.
+2. Error messages never contain the password of the URL.
 """
 
 from __future__ import annotations

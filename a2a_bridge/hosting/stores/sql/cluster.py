@@ -1,6 +1,6 @@
-"""All that a store needs to work beside others on one PostgreSQL, in one piece. It holds no tasks.
+"""The connection of a store to the other replicas on one PostgreSQL. It holds no tasks.
 
-On SQLite there is nobody beside, and `alone` stands here.
+On SQLite there are no other replicas, and `single_node` takes its place.
 """
 
 from __future__ import annotations

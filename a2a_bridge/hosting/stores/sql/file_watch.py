@@ -1,11 +1,11 @@
-"""Whether the SQLite file that is open is still the one at its path. It mends nothing and writes nothing.
+"""Detects that the open SQLite file was deleted or replaced. It repairs nothing and writes nothing.
 
 Rules:
-1. Whoever deletes or replaces an open file leaves the process writing into one that nobody finds again. So
-   what was opened is compared with what stands at the path: device and inode, of the log and its index, too.
-2. A file that is written over keeps its inode. So each process notes a token in the database when it opens
-   it, and looks for it where it stands in the file.
-3. The descriptor stays open as long as the database: closing any descriptor of a file gives up SQLite's locks
+1. After that, the process would write into a file that no later process finds. So the device and inode of the
+   open file, its log and its index are compared with those at the path.
+2. A file that is overwritten keeps its inode. So each process notes a token in the database when it opens it,
+   and looks for the token where it stands in the file.
+3. The descriptor stays open as long as the database: closing any descriptor of a file releases SQLite's locks
    on it.
 """
 

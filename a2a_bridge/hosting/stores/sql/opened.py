@@ -1,10 +1,10 @@
-"""Opens SqlStore: locks, looks at the tables, joins the other replicas; and closes it in the reverse order.
+"""Opens SqlStore: locks, checks the tables, joins the other replicas; closes it in the reverse order.
 
 Rules:
-1. A SQLite file is one process's at a time: a lock beside it says whose, and the system lets go of it however
-   the process ends.
-2. An empty new file is filled. Any other database that is not as this version needs it is refused.
-3. Files are made for their owner only.
+1. One process uses a SQLite file at a time: a lock beside it says which one, and the system releases it
+   however the process ends.
+2. An empty new file is set up. Any other database without the tables of this version is refused.
+3. Files are readable for their owner only.
 """
 
 from __future__ import annotations

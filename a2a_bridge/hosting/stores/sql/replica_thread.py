@@ -1,10 +1,11 @@
-"""A thread of its own for what a replica says to others, and connections there that never hang. Not the
-store's.
+"""A thread for the communication between replicas, and connections in it that never hang. The store does not
+use it.
 
 Rules:
-1. Nothing here waits for the loop that answers callers, so a busy one does not make this replica look dead.
-2. Every statement has a deadline. One that passes it loses its connection, and the next one makes a new one.
-3. What is called in the thread of the store's loop says so; all else runs in the thread of this room.
+1. Nothing here waits for the event loop of the store, so a busy loop does not make this replica look dead.
+2. Every statement has a timeout. One that exceeds it loses its connection, and the next one makes a new
+   connection.
+3. Methods that are called in the thread of the store's loop say so; all others run in this thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What stands for other replicas on SQLite, which is one process's at a time: nobody else is alive."""
+"""Takes the place of the cluster on SQLite, which one process uses at a time: no other replica is alive."""
 
 from __future__ import annotations
 

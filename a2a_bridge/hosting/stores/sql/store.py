@@ -1,8 +1,8 @@
-"""SqlStore: the port, put together from the parts beside it. How it is opened is said in `opened`.
+"""SqlStore: implements the Store protocol with the modules beside it. `opened` opens it.
 
 Rules:
-1. What is read of a task that is written here waits for what was written: readers see what they were told.
-2. A task is held by who is in its row, for as long as that replica lives. Holds of the dead are anybody's.
+1. A read of a task that is written here waits for pending writes: readers see everything they were told.
+2. The row of a task names the holder of its lease. The lease lasts as long as that replica lives.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The hold on one task: takes its events, and says what of them is to be written. `writer` writes it, in
+"""The lease on one task: buffers its events, and decides what the next group writes. `writer` writes the
 groups.
 
 Rules:
-1. What is given is kept as messages, and serialized only when a group is collected: the working copy then is
+1. Events are buffered as messages, and serialized when a group is collected: at that time the working copy is
    the task after the last event.
-2. The body is written when the task begins, is amended, or ends, and when the events since it was are as
-   large as it is: so reading never costs much more than the task, and writing a stream never more than twice
+2. The body is written when the task begins, is amended or ends, and when the events since the last body are
+   as large as it: so a read never costs much more than the task, and a stream never writes more than twice
    its size.
-3. A task that ends is let go of in the same write.
+3. The write of a terminal state also releases the lease.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Tasks that have ended, kept at hand: they never change, so nobody asks the database again until they may be
-gone.
+"""An LRU cache of ended tasks: they never change, so they are read from the database once, until they may be
+deleted.
 """
 
 from __future__ import annotations

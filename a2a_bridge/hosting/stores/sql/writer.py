@@ -1,12 +1,12 @@
-"""Group commit: what all tasks have to write goes into one transaction at a time. What a transaction does:
-`commit`.
+"""Group commit: the changes of all tasks go into one transaction at a time. `commit` has the transaction
+itself.
 
 Rules:
-1. A group is collected at once when somebody waits, else `commit_delay` after the first change. While one is
-   being committed the next one gathers; it is collected when the first is done.
-2. Whoever waits is told after the commit, never before.
-3. A group that fails is kept as it is and tried again until it succeeds, a little less often each time.
-   Meanwhile the store refuses new work, and who has waited for `ack_timeout` is told UNAVAILABLE.
+1. A group is collected at once if a caller waits, otherwise `commit_delay` after the first change. During a
+   commit the next group collects.
+2. Waiting callers are answered after the commit.
+3. A group that fails is kept unchanged and retried until it succeeds, with growing pauses. Meanwhile the
+   store refuses new work, and callers that have waited for `ack_timeout` get UNAVAILABLE.
 """
 
 from __future__ import annotations
