@@ -33,7 +33,7 @@ _Key = tuple[Scope, str]
 
 
 class AlreadySentError(Exception):
-    """The message was sent before, and this is what it led to: a direct answer, or a task."""
+    """Control flow: the message was sent before and led to a direct answer or a task."""
 
     def __init__(self, answer: hub.SendMessageResponse | None, shown: Shown | None) -> None:
         super().__init__()
@@ -42,17 +42,17 @@ class AlreadySentError(Exception):
 
 
 class _First:
-    """A message that this process works on. accepted: once it is queued, or why it was not."""
+    """A message that this process works on. accepted: its run, or the error that refused it."""
 
     def __init__(self, digest: bytes) -> None:
         self.digest = digest
         self.accepted: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-        #: done when what came of it is stored, or forgotten
+        #: done when its result is stored or its id is deleted
         self.stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
 class Idempotency:
-    """Keeps messages from being worked on twice."""
+    """Gives repeated messages the result of the first one."""
 
     def __init__(self, store: Store, sending: Sending, readers: EventReaders, patience: float) -> None:
         self._store = store
@@ -85,7 +85,7 @@ class Idempotency:
     async def _over(self, first: _First, accepted: Accepted) -> None:
         """Returns when what came of a message is stored.
 
-        Raises UNAVAILABLE when its run is deaf to being ended.
+        Raises UNAVAILABLE when its run ignores its cancellation.
         """
         await asyncio.wait({first.stored}, timeout=None if accepted.send.finished else self._patience)
         if not accepted.send.finished:
@@ -158,7 +158,7 @@ class Idempotency:
             elif accepted.task_run.task is None:
                 await self._forget(key)
         except A2AError as error:
-            log.warning("the answer to a message could not be kept for those who send it again: %s", error)
+            log.warning("the answer to a message could not be stored for repetitions: %s", error)
         finally:
             del self._firsts[key]
             first.stored.set_result(None)
@@ -167,7 +167,7 @@ class Idempotency:
         try:
             await self._store.sends.forget(*key)
         except A2AError as error:
-            log.warning("a message that was refused stays noted as sent: %s", error)
+            log.warning("the id of a refused message could not be deleted: %s", error)
 
     async def _reserve(self, key: _Key, digest: bytes, request: hub.SendMessageRequest) -> str:
         """The id of the task that the message is for, or begins.

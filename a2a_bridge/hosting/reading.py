@@ -23,7 +23,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
 class EventReaders:
-    """All who read. shown: gives a task as it may be shown, or raises TASK_NOT_FOUND."""
+    """All readers of an engine. shown: gives a durable copy of a task, or raises TASK_NOT_FOUND."""
 
     def __init__(self, store: Store, shown: Callable[[Scope, str], Awaitable[Shown]]) -> None:
         self.store = store
@@ -34,7 +34,7 @@ class EventReaders:
         return self._tasks.total()
 
     def read(self, task_id: str) -> bool:
-        """Whether somebody reads the events of a task."""
+        """True if the events of a task have a reader."""
         return task_id in self._tasks
 
     def begin(self, scope: Scope, task_id: str, after: int | None, asked: str = "") -> EventReader:
@@ -56,7 +56,7 @@ class EventReaders:
         return shown
 
     def end(self, error: A2AError) -> None:
-        """Ends all of them with an error, after the events so far."""
+        """Ends all readers with an error, after the events so far."""
         for task_id in list(self._tasks):
             self.store.end(task_id, error)
 
@@ -72,7 +72,7 @@ class EventReaders:
 
 
 class EventReader:
-    """One caller's way through the events of a task."""
+    """One caller's position in the events of a task."""
 
     def __init__(
         self, readers: EventReaders, scope: Scope, task_id: str, after: int | None, asked: str

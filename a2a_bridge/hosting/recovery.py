@@ -100,7 +100,7 @@ class Recovery:
                 if not any(ends):
                     return True  # others were quicker, or it is beyond us
         except A2AError as error:
-            log.warning("tasks that were left behind cannot be taken over yet: %s", error)
+            log.warning("orphaned tasks cannot be taken over yet: %s", error)
             return False
         return True
 
@@ -128,7 +128,7 @@ class Recovery:
         except A2AError:
             raise
         except Exception:
-            log.exception("task %s was left behind and cannot be taken over", task_id)
+            log.exception("orphaned task %s cannot be taken over", task_id)
             return False
 
 

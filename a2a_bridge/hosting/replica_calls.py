@@ -109,7 +109,7 @@ class ReplicaCalls:
             head, _ = await self._ask(streamed.holder, "turn", streamed.ticket.encode(), CallContext(), _SOON)
         except A2AError as error:
             # Whoever took the task over has not kept the queue.
-            log.debug("the turn of a message is not known: %s", error)
+            log.debug("the queue position of a message is unknown: %s", error)
             return False
         begun_at = head.get("begun_at", 0)
         return begun_at is None or number <= begun_at
@@ -151,7 +151,7 @@ class ReplicaCalls:
         except A2AError as error:
             answer, content = {"error": _told(error)}, b""
         except Exception:
-            log.exception("what another replica asked for has failed")
+            log.exception("a call of another replica has failed")
             answer, content = {"error": _told(internal_error())}, b""
         return _written(answer | {"reply": context.reply}, content)
 

@@ -113,7 +113,7 @@ class DeliveryWorker:
     def start(self) -> None:
         """Begins. Once."""
         self._outbox.on_mail(self._stirred.set)
-        self._worker = asyncio.create_task(self._work(), name="a2a courier")
+        self._worker = asyncio.create_task(self._work(), name="a2a delivery worker")
 
     async def close(self, grace: float = 0) -> None:
         """Sends what is due for `grace` seconds at most, and stops. What is left stays in the outbox."""
@@ -149,7 +149,7 @@ class DeliveryWorker:
                     logger.warning("the outbox cannot be read, which is tried again: %s", error)
                 pause = trouble = min(max(_MEND, trouble * 2), _LONGEST_MEND)
             except Exception:
-                logger.exception("the courier stumbled")
+                logger.exception("the delivery worker failed and continues")
                 pause = trouble = min(max(_MEND, trouble * 2), _LONGEST_MEND)
             for delivery in deliveries:
                 self._begin(delivery)
@@ -294,7 +294,7 @@ class DeliveryWorker:
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._taken.append((delivery, told))
         if self._telling is None:
-            self._telling = asyncio.create_task(self._tell(), name="a2a courier tells")
+            self._telling = asyncio.create_task(self._tell(), name="a2a delivery results")
         await told
 
     async def _tell(self) -> None:

@@ -61,7 +61,7 @@ _CLOSED_6 = tuple(
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address belongs to somebody on the Internet, and to nothing of ours by a detour."""
+    """True if an address is globally routed and leads to no private network indirectly."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _CLOSED_4)
     if address.scope_id is not None or address not in _OPEN_6:
@@ -100,7 +100,7 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class SsrfPolicy:
-    """The policy. allow: what is fine although it would not be."""
+    """The policy. allow: exceptions of the operator."""
 
     allow: Sequence[Allowed] = ()
     ports: frozenset[int] = PORTS
@@ -135,7 +135,7 @@ class SsrfPolicy:
         return ""
 
     def admits(self, host: str, port: int) -> bool:
-        """Whether a host is allowed by its name, so that its addresses may be our own."""
+        """True if the operator allows a host by its name: then its addresses may be private."""
         return any(one.host == _name(host) and one.port in (0, port) for one in self.allow if one.host)
 
     def _is_allowed(self, address: Address, port: int) -> bool:
@@ -148,7 +148,7 @@ class SsrfPolicy:
         )
 
     def allows(self, text: str, port: int) -> bool:
-        """Whether an address is fine because the operator says so."""
+        """True if the operator allows an address."""
         return self._is_allowed(ip_address(text), port)
 
 

@@ -18,14 +18,14 @@ _PLAIN, _SEALED = b"\x00", b"\x01"
 
 
 class DecryptionError(Exception):
-    """A sealed word that none of the keys opens."""
+    """A secret that none of the keys decrypts."""
 
 
 class Vault:
-    """Seals and opens octets.
+    """Encrypts and decrypts octets.
 
-    keys: Fernet keys (32 octets in URL-safe base64), the newest first; none to leave everything as it is.
-    Raises ValueError for what is no such key, MissingExtraError where there are keys and no `cryptography`.
+    keys: Fernet keys (32 octets in URL-safe base64), the newest first; none for no encryption.
+    Raises ValueError for an invalid key, MissingExtraError if there are keys but no `cryptography`.
     """
 
     def __init__(self, keys: Sequence[str] = ()) -> None:
@@ -43,7 +43,7 @@ class Vault:
             raise ValueError("a key for push configs has to be 32 octets in URL-safe base64") from None
 
     def encrypt(self, octets: bytes) -> bytes:
-        """What to keep."""
+        """The octets to store."""
         return _PLAIN + octets if self._fernet is None else _SEALED + self._fernet.encrypt(octets)
 
     def decrypt(self, kept: bytes) -> bytes:

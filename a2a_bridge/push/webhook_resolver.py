@@ -55,7 +55,7 @@ class WebhookResolver:
         self._threads: ThreadPoolExecutor | None = None
 
     async def check(self, config: hub.TaskPushNotificationConfig, /) -> A2AError | None:
-        """Why nothing can be sent to a config: INVALID_PARAMS naming the member at fault; None when it can."""
+        """INVALID_PARAMS naming the member that prevents delivery; None if delivery is possible."""
         refusal = deliverable(config)
         if refusal is not None:
             return refusal

@@ -51,9 +51,9 @@ class MemoryPushConfigStore:
         self._most_tasks = most_tasks
         self._most_per_task = most_per_task
         self._tasks: OrderedDict[_Key, dict[str, _StoredConfig]] = OrderedDict()
-        #: told which line nobody waits for any more
+        #: called with a config that was deleted
         self.on_gone: Callable[[_Line], None] | None = None
-        #: told which line may lead elsewhere from now on
+        #: called with a config whose target may have changed
         self.on_changed: Callable[[_Line], None] | None = None
 
     async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None:

@@ -53,8 +53,8 @@ class Entry:
 class TaskTable:
     """The tasks of one scope in the order of (time, id).
 
-    A status is nearly always newer than all before it, so appending keeps the order; when it is not, the
-    shelf is put in order again by the next listing.
+    A status is nearly always newer than all before it, so appending keeps the order; otherwise the
+    table is sorted by the next listing.
     """
 
     __slots__ = ("entries", "newest", "ordered")

@@ -53,7 +53,7 @@ def _send(row: Any) -> bool:
 
 
 def _config(row: Any) -> bool:
-    return intact(row.data + row.aside, row.checksum)  # it may be sealed with a key that is not at hand
+    return intact(row.data + row.aside, row.checksum)  # it may be encrypted with an unknown key
 
 
 def _notification(row: Any) -> bool:

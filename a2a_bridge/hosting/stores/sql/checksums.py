@@ -24,7 +24,7 @@ class DamagedError(A2AError):
     """What a row holds is not what was written. To callers: DATA_LOSS naming the task."""
 
     def __init__(self, task_id: str) -> None:
-        text = "what the store has of the task is damaged"
+        text = "the stored task is damaged"
         super().__init__(Reason.DATA_LOSS, text, metadata={"taskId": task_id}, blame=Blame.SELF)
         self.task_id = task_id
 

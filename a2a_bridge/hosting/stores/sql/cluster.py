@@ -60,7 +60,7 @@ class Cluster:
 
     @property
     def remote(self) -> Remote:
-        """What asks the others."""
+        """Calls to the other replicas."""
         return self._commands
 
     def announce(self, connection: Connection, task_ids: Iterable[str], *, mail: bool = False) -> None:

@@ -105,7 +105,7 @@ class Commands:
         except TimeoutError:
             raise _silent("the replica that works on the task did not answer in time") from None
         except Error:
-            log.warning("another replica could not be asked: the database is not reached")
+            log.warning("a call to another replica failed: the database cannot be reached")
             raise _silent("the store is not available") from None
         if answer is None:
             raise OwnerLostError
@@ -173,7 +173,7 @@ class Commands:
                     swept = monotonic()
                     await self._link.run(_SWEEP_UP, {"me": self._replicas.me})
             except Error as error:
-                log.debug("questions of other replicas cannot be read: %s", type(error).__name__)
+                log.debug("calls of other replicas cannot be read: %s", type(error).__name__)
                 await asyncio.sleep(self._poll / 4)
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._poll):
@@ -208,7 +208,7 @@ class Commands:
             try:
                 answer = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._room.home))
             except Exception:
-                log.exception("what another replica asked could not be done")
+                log.exception("a call of another replica failed")
         head = payload(Kind.ANSWER, self._replicas.me)
         pause = 0.05
         while True:

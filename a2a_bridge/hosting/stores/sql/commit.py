@@ -144,7 +144,7 @@ class Committer:
             connection = self._open()
             self._end(connection, group.session)
             if group.doubtful and self._is_committed(connection, group):
-                log.warning("a commit that was in doubt has taken place")
+                log.warning("an in-doubt commit was found committed")
                 group.doubtful = False
                 return False
             group.doubtful = False
@@ -161,10 +161,10 @@ class Committer:
                 self._transaction.rollback()
                 self._transaction = None
                 if refused is not None and _deadlocked(refused):
-                    log.info("a group of writes was in a deadlock, and is tried again")
+                    log.info("a group of writes was in a deadlock and is retried")
                     continue
                 if not self._weed(connection, group) and refused is not None:
-                    log.error("something of a group of writes cannot be stored", exc_info=refused)
+                    log.error("some changes of a group cannot be stored", exc_info=refused)
                     self._part(connection, group)
             raise RuntimeError("a group of writes does not come to an end")  # noqa: TRY301
         except BaseException:

@@ -127,7 +127,7 @@ class Database:
         closing = asyncio.ensure_future(asyncio.to_thread(self.close))
         _, late = await asyncio.wait({closing}, timeout=_LAST_READS)
         if late:
-            log.error("the store does not answer, and is left as it is")
+            log.error("the store does not answer; its connection is not closed")
         else:
             closing.result()
 

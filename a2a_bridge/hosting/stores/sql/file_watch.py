@@ -85,7 +85,7 @@ class FileWatch:
         if wrong and wrong != before:
             log.error("%s; nothing more is written: %s", wrong, _REMEDY)
         elif before and not wrong:
-            log.warning("%s is in its place again", self._path)
+            log.warning("%s is back", self._path)
 
     def _misplaced(self) -> str:
         for path, known in self._known.items():

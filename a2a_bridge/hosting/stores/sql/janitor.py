@@ -81,7 +81,7 @@ class Janitor:
             try:
                 await self.round()
             except A2AError:
-                log.debug("the janitor comes back later, because the store does not work")
+                log.debug("the clean-up is retried later: the store does not work")
             await asyncio.sleep(_ROUND)
 
     async def _sends(self, before: float) -> None:

@@ -109,7 +109,7 @@ class EventLogs:
                     if tail is not None and (position.last > tail.last or position.ended > tail.ended):
                         tail.outdated()
         except A2AError:
-            log.debug("what others have written is looked for again later")
+            log.debug("events of other replicas are read again later")
         finally:
             self._looking = None
 

@@ -136,7 +136,7 @@ class Listener:
                     return
                 if not failures:
                     log.warning(
-                        "this replica does not hear the others: %s; it looks by itself", type(error).__name__
+                        "no notifications of other replicas: %s; this replica polls", type(error).__name__
                     )
                 failures += 1
             await asyncio.sleep(min(_SLOWEST, 0.05 * 2 ** min(failures, 8)))

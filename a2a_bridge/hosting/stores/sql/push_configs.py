@@ -1,4 +1,4 @@
-"""Push notification configs in a database. Sealed when there is a key; see a2a_bridge.push.vault.
+"""Push notification configs in a database. Encrypted if there is a key; see a2a_bridge.push.vault.
 
 Rules:
 1. A row that no key opens, or that is damaged, is an error of that row: it is missing from lists, and said to
@@ -61,7 +61,7 @@ class SqlPushConfigStore:
         self._writer = writer
         self._vault = vault or Vault()
         self._most = most_per_task
-        #: told which line leads where from now on
+        #: called with the new target of a config
         self.on_changed: Callable[[tuple[str, str], str], None] | None = None
 
     async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None:

@@ -54,11 +54,11 @@ class ReplicaThread:
         return self._thread.is_alive()
 
     async def call(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Runs something in the room; called in the store's loop, and cancelled with its caller."""
+        """Runs a coroutine in the thread; called in the store's loop, and cancelled with its caller."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def tell(self, what: Callable[..., object], *arguments: Any) -> None:
-        """Calls something in the store's loop, soon."""
+        """Calls a function in the store's loop, soon."""
         # A loop that was closed without closing the store has nobody left to tell.
         with contextlib.suppress(RuntimeError):
             self._home.call_soon_threadsafe(what, *arguments)
@@ -71,7 +71,7 @@ class ReplicaThread:
         return task
 
     async def close(self) -> None:
-        """Ends all duties, and the thread. Called in the store's loop."""
+        """Ends all background tasks and the thread. Called in the store's loop."""
         if self.open:
             await self.call(self._end())
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -86,7 +86,7 @@ class ReplicaThread:
     def _off_duty(self, done: asyncio.Task[None]) -> None:
         self._duties.discard(done)
         if not done.cancelled() and (error := done.exception()) is not None:
-            log.error("what this replica says to others has failed", exc_info=error)
+            log.error("the communication with other replicas has failed", exc_info=error)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -140,11 +140,11 @@ class Replicas:
                     if left:
                         self._orphaned()
                 if failures:
-                    log.info("the database is reached again")
+                    log.info("the database can be reached again")
                 failures = 0
             except Error as error:
                 if not failures:
-                    log.warning("this replica cannot tell the others that it lives: %s", type(error).__name__)
+                    log.warning("this replica cannot send its heartbeat: %s", type(error).__name__)
                 failures += 1
                 pause = min(pause, 0.1 * 2 ** min(failures, 8))
                 self._doubt()
@@ -178,7 +178,7 @@ class Replicas:
         for name, (beat, since) in list(self._seen.items()):
             if now - since >= self._lease:
                 log.warning(
-                    "replica %s has had no beat for %.1f s: its tasks are taken over", name, now - since
+                    "replica %s had no heartbeat for %.1f s: its tasks are taken over", name, now - since
                 )
                 values = {"id": name, "beat": beat, "channel": CHANNEL}
                 await self._link.run(_BURY, values | {"orphans": payload(Kind.ORPHANS, self._name)})
@@ -190,7 +190,7 @@ class Replicas:
         self._room.tell(self._count, not left)
 
     async def _reborn(self) -> None:
-        log.error("this replica was taken for dead; what it worked on is no longer its own")
+        log.error("this replica was declared dead; its tasks have other owners now")
         self._name = uuid4().hex
         await self._register(self._told)
         self._renamed()
@@ -208,7 +208,7 @@ class Replicas:
             self._doubted = True
             # What it works on goes on: without the database nobody else can begin it, and if only this one is
             # cut off, nothing of what it writes will count.
-            log.error("others may take this replica for dead by now; it goes on until it knows")
+            log.error("other replicas may have declared this one dead; it continues until it knows")
 
     async def _leave(self) -> None:
         await ended(self._beating)

@@ -18,7 +18,7 @@ class SingleNode:
         self.remote = None
 
     def join(self, connection: Connection) -> None:
-        """Whoever held anything before is dead, because the lock is ours."""
+        """All earlier holders are dead, because this process has the lock."""
         connection.execute(delete(replicas))
         connection.execute(insert(replicas).values(id=self.me, beat=0))
 
@@ -26,5 +26,5 @@ class SingleNode:
         """There is nobody to tell."""
 
     def on_death(self, tell: Callable[[], None]) -> None:
-        """Told once: whoever was there before has died."""
+        """Calls `tell` once: all earlier holders are dead."""
         tell()

@@ -63,7 +63,7 @@ class ClusterMembership(Announcer, Protocol):
 class SqlStore:
     """Implements Store. Use it in one loop: the one it was made in.
 
-    page_key: the same for all replicas. vault: seals secrets.
+    page_key: the same for all replicas. vault: encrypts secrets.
     """
 
     durable = True

@@ -217,7 +217,7 @@ class TaskLease:
             await self._writer.waiting(self.when_synced)
 
     async def settled(self) -> None:
-        """Waits until all that was given so far is durable, or never will be."""
+        """Waits until all changes so far are durable or dropped."""
         with suppress(VersionConflictError):
             await self.synced()
 
@@ -239,12 +239,12 @@ class TaskLease:
 
     @property
     def released(self) -> bool:
-        """Whether it has been, or will be, given up, or the task has ended."""
+        """True if the lease is or will be released, or the task has ended."""
         return self._released or self._ended
 
     @property
     def weight(self) -> int:
-        """Bytes that are written next, about."""
+        """The approximate size of the next write, in octets."""
         task, events = self._task, self._bytes
         whole = self._body_size + self._unfolded + events
         ends = task is not None and task.status.state in TERMINAL
@@ -253,7 +253,7 @@ class TaskLease:
         return events
 
     def collect(self, me: str) -> Change:
-        """What is to be written now. Nothing of it is asked for again."""
+        """The changes to write now. Each is returned once."""
         events, self._events = self._events, []
         self._writer.queued -= self._bytes
         self._bytes = 0
@@ -304,7 +304,7 @@ class TaskLease:
         )
 
     def settle(self, change: Change) -> None:
-        """That was made durable."""
+        """A change is durable."""
         self._synced = change.given
         if self._counted:
             self._count(-change.size)
@@ -316,7 +316,7 @@ class TaskLease:
                     tell(None)
 
     def expire(self, now: float, error: A2AError) -> None:
-        """Sends those away who have waited too long."""
+        """Fails the waiters whose time is over."""
         if any(deadline <= now for _, deadline, _ in self._waiters):
             waiters = self._waiters
             self._waiters = [waiter for waiter in waiters if waiter[1] > now]
@@ -325,7 +325,7 @@ class TaskLease:
                     tell(error)
 
     def lose(self) -> None:
-        """The task is somebody else's. May be called again."""
+        """Another process owns the task. May be called again."""
         if self._told:
             return
         self.lost = self._told = True

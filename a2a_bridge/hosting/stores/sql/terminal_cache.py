@@ -26,7 +26,7 @@ class _Entry(NamedTuple):
 
 
 class TerminalTaskCache:
-    """The tasks that were asked for, or ended, last.
+    """The ended tasks that were read or written last.
 
     most: bytes. kept: seconds after which any replica may delete a task that has ended; None for never. wall:
     seconds since the epoch.
@@ -50,17 +50,17 @@ class TerminalTaskCache:
 
     @property
     def idle(self) -> int:
-        """All of it: the database has it, too."""
+        """Octets that can be evicted: all of them."""
         return self._size
 
     def give_up(self, wanted: int, /) -> None:
-        """Forgets those that were asked for longest ago."""
+        """Evicts entries in LRU order."""
         until = max(0, self._size - wanted)
         while self._size > until:
             self._drop_oldest()
 
     def get(self, scope: Scope, task_id: str) -> Stored | None:
-        """A copy of a task; None when it is not at hand, or of another scope."""
+        """A copy of a task; None if it is not cached or belongs to another scope."""
         entry = self._entries.get(task_id)
         if entry is None or entry.scope != scope:
             return None

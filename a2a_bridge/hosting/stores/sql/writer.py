@@ -49,7 +49,7 @@ _LAST_GROUP = 10.0
 
 
 class GroupWriter:
-    """The one who writes.
+    """Writes all changes of this process.
 
     commit_delay: seconds that a change may wait for others when nobody waits for it. ack_timeout: seconds.
     memory: where what the tasks take is counted. me: the name of this process at present. on_committed: told
@@ -79,7 +79,7 @@ class GroupWriter:
         self._patience = ack_timeout
         self._loop = asyncio.get_running_loop()
         self._dirty: list[TaskLease] = []
-        #: in their order; whoever does not wait any longer takes its own out
+        #: in the order of their arrival; a caller that stops waiting removes its job
         self._jobs: dict[Job, None] = {}
         self._group: Group | None = None
         self._sent = 0.0
@@ -144,21 +144,21 @@ class GroupWriter:
         self.hurry()
 
     def refusal(self) -> A2AError | None:
-        """UNAVAILABLE while nothing can be written."""
+        """UNAVAILABLE while writes fail."""
         slow = self._group is not None and not self._back and self._loop.time() - self._sent > _SLOW
         if self._failing or slow:
             return unavailable()
         return None
 
     def lose_all(self) -> None:
-        """All holds are lost."""
+        """All leases are lost."""
         holds, self.holds = self.holds, {}
         for hold in holds.values():
             hold.lose()
             hold.part()
 
     async def settled(self) -> None:
-        """Waits until all that was given is durable."""
+        """Waits until all changes are durable."""
         while self._group is not None or self._waits():
             self.hurry()
             await self.next_group()
@@ -172,7 +172,7 @@ class GroupWriter:
         self._inbox.put(None)
         await asyncio.to_thread(self._thread.join, _LAST_GROUP)
         if self._thread.is_alive():
-            log.error("the store does not answer; what was given last may be lost")
+            log.error("the store does not answer; the last changes may be lost")
         for hold in tuple(self.holds.values()):
             hold.expire(math.inf, unavailable())
         for job in self._jobs:
@@ -182,7 +182,7 @@ class GroupWriter:
 
     @property
     def crowded(self) -> bool:
-        """Whether too much waits to be written."""
+        """True if too many changes wait to be written."""
         return len(self._dirty) > _CROWD or self.queued > _QUEUE_BYTES
 
     def deadline(self) -> float:
@@ -190,20 +190,20 @@ class GroupWriter:
         return self._loop.time() + self._patience
 
     def note(self, hold: TaskLease) -> None:
-        """A hold has something to write."""
+        """A lease has changes."""
         self._dirty.append(hold)
         if self._timer is None and self._group is None:
             self._timer = self._loop.call_later(self._delay, self._collect)
 
     def hurry(self) -> None:
-        """Somebody waits."""
+        """A caller waits: commits as soon as possible."""
         if self._urgent:
             return
         self._urgent = True
         if self._group is None:
             if self._timer is not None:
                 self._timer.cancel()
-            # Whoever else is ready in this turn of the loop comes along.
+            # Batches everything queued in this loop iteration.
             self._timer = self._loop.call_soon(self._collect)
 
     def waiting(self, when: Callable[[Synced], None]) -> asyncio.Future[None]:
@@ -228,7 +228,7 @@ class GroupWriter:
         await asyncio.shield(self._turn)
 
     def forget(self, hold: TaskLease) -> None:
-        """A hold that is over."""
+        """A lease is over."""
         if self.holds.get(hold.task_id) is hold:
             del self.holds[hold.task_id]
         hold.part()
@@ -261,7 +261,7 @@ class GroupWriter:
             self._take_turns()
 
     def _take_turns(self) -> None:
-        """Lets those go on who wait for a group."""
+        """Wakes the callers that wait for a group."""
         if self._turn is not None:
             self._turn.set_result(None)
             self._turn = None
@@ -300,7 +300,7 @@ class GroupWriter:
             self._wait = _SOON
             log.warning("the store works again")
         for change in group.refused:
-            # First, since whoever loses a task is told that somebody else has it.
+            # First: after a loss, waiters are told that another process owns the task.
             change.hold.expire(math.inf, internal_error())
         for change in (*group.lost, *group.refused):
             change.hold.lose()
@@ -357,7 +357,7 @@ def _nothing(connection: Connection) -> None:
 def _tellable(error: Exception) -> Exception:
     if not failed(error):
         return error
-    log.error("something cannot be stored: %s", cause(error))
+    log.error("a change cannot be stored: %s", cause(error))
     return internal_error()
 
 
