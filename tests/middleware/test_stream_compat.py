@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import compose
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.dialects.marks import CLOSING, SNAPSHOT, final_said, say_final, synthesise, synthesised
@@ -239,3 +241,29 @@ async def test_a_list_without_an_end_is_refused() -> None:
     with pytest.raises(A2AError) as caught:
         await ask(stream_compat([OLD])(probe), listing())
     assert caught.value.reason is Reason.INVALID_AGENT_RESPONSE
+
+
+@pytest.mark.parametrize("state", [WORKING, COMPLETED])
+async def test_a_gap_in_the_middle_of_a_stream_becomes_updates(state: Any) -> None:
+    """Clients of 0.x refuse a second task in one stream."""
+    snapshot = hub.Task(id="t-1", context_id="c", status=hub.TaskStatus(state=state))
+    snapshot.artifacts.add(artifact_id="a").parts.add(text="all of it")
+    probe = Probe()
+
+    async def stream(_: Any) -> Any:
+        yield Event(hub.StreamResponse(task=hub.Task(id="t-1", context_id="c")), "1")
+        yield Event(hub.StreamResponse(task=snapshot), "2", gap=True)
+        if state == WORKING:
+            yield Event(status(COMPLETED), "3")
+
+    probe.on_stream = stream
+    request = hub.SendMessageRequest(message=hub.Message(message_id="m"))
+    call: Call[Any, Any] = Call(ops.SEND_STREAMING_MESSAGE, request, older())
+    async with aclosing(stream_compat([V1_0, OLD])(probe).stream(call)) as events:
+        first, piece, *updates = [event async for event in events]
+    assert first.id == "1"
+    assert piece.message.artifact_update.artifact == snapshot.artifacts[0]
+    assert not piece.message.artifact_update.append
+    assert [(one.id, one.message.status_update.status.state) for one in updates] == (
+        [("2", WORKING), ("3", COMPLETED)] if state == WORKING else [("2", COMPLETED)]
+    )
