@@ -64,7 +64,7 @@ def build_agent_app(agent: Agent, options: ServeOptions, *, sends: bool = False)
     if store is None:
         store = MemoryStore(max_memory=options.store_options.max_memory)
     sends = sends and agent.card.capabilities.push_notifications
-    resolver = WebhookResolver(options.push_options.guard()) if sends else None
+    resolver = WebhookResolver(options.push_options.policy()) if sends else None
     engine = Engine(agent, store=store, options=options.engine, push_sender=resolver)
     host = options.host if options.host.refusal is not None else replace(options.host, refusal=store.refusal)
     if host.status is None:

@@ -104,7 +104,7 @@ async def _relay(
     durable = store is not None and store.durable
     if options.push_options.signing_keys and not durable:
         raise ValueError("signing keys of a relay need a durable store, and none is configured")
-    resolver = WebhookResolver(options.push_options.guard())
+    resolver = WebhookResolver(options.push_options.policy())
     stack.callback(resolver.close)
     post = await stack.enter_async_context(http_post(DialOptions(timeout=_PUSH_TIMEOUT), resolver.resolve))
     relay_store = None

@@ -70,7 +70,7 @@ def push_options(allow: list[str] | None, signing_keys: list[Path] | None) -> Pu
     keys = tuple(read(path, "--push-signing-key") for path in signing_keys or ())
     options = PushOptions(allow=tuple(allow or ()), signing_keys=keys)
     try:
-        options.guard()
+        options.policy()
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--push-allow") from None
     try:

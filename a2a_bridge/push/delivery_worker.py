@@ -112,7 +112,7 @@ class DeliveryWorker:
 
     def start(self) -> None:
         """Begins. Once."""
-        self._outbox.on_mail(self._stirred.set)
+        self._outbox.on_new(self._stirred.set)
         self._worker = asyncio.create_task(self._work(), name="a2a delivery worker")
 
     async def close(self, grace: float = 0) -> None:

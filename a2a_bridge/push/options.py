@@ -1,4 +1,4 @@
-"""What can be said about sending notifications. Values only."""
+"""The options of push notifications. Values only."""
 
 from __future__ import annotations
 
@@ -9,34 +9,37 @@ from a2a_bridge.push.ssrf_policy import PORTS, SCHEMES, Allowed, SsrfPolicy
 
 @dataclass(frozen=True, slots=True)
 class PushOptions:
-    """Habits and limits. Times in seconds.
+    """How notifications are delivered. Times in seconds."""
 
-    allow: hosts, addresses and networks that may be posted to although the guard would refuse them: see
-        `Allowed.parse`. ports, schemes: what everybody else's URLs may have. signing_keys: private keys, PEM
-        or JWK, to sign notifications with; the first signs. issuer: who says so; empty for the public URL of
-        who serves, or the name of the agent. timeout: for one attempt. attempts: how often one notification
-        is tried at most. age: for how long. first, longest: the pauses between attempts grow from one to the
-        other; the real ones are random below that.
-    longest_wish: how long a pause a receiver may ask for with Retry-After.
-    at_once: how many notifications are on their way at one time. each: how many of them to one target.
-    trip: failures in a row after which a target is left alone for a while.
-    """
-
+    #: hosts, addresses and networks that the policy would refuse, but may be posted to: see `Allowed.parse`
     allow: tuple[str, ...] = ()
+    #: the ports of all other webhooks
     ports: frozenset[int] = PORTS
+    #: the URL schemes of all webhooks
     schemes: frozenset[str] = SCHEMES
+    #: private keys (PEM or JWK) that sign notifications; the first one signs, all are published
     signing_keys: tuple[str, ...] = field(default=(), repr=False)
+    #: the issuer in signatures; empty for the public URL of the server, or the name of the agent
     issuer: str = ""
+    #: time for one attempt
     timeout: float = 15.0
+    #: the largest number of attempts for one notification
     attempts: int = 100
+    #: time after which an undelivered notification becomes a dead letter
     age: float = 24 * 3600.0
+    #: the upper bound of the random pause after the first attempt; it doubles with each attempt
     first: float = 1.0
+    #: the largest upper bound of that pause
     longest: float = 600.0
+    #: the longest pause that a receiver can ask for with Retry-After
     longest_wish: float = 3600.0
+    #: concurrent deliveries
     at_once: int = 64
+    #: concurrent deliveries to one target
     each: int = 8
+    #: consecutive failures that open the circuit of a target
     trip: int = 5
 
-    def guard(self) -> SsrfPolicy:
-        """The policy these options make. Raises ValueError for what cannot be allowed."""
+    def policy(self) -> SsrfPolicy:
+        """The policy of these options. Raises ValueError for an invalid `allow`."""
         return SsrfPolicy([Allowed.parse(text) for text in self.allow], self.ports, self.schemes)

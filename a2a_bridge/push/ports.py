@@ -13,54 +13,61 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
 class Registered(NamedTuple):
-    """A push notification config. version: in which its receiver reads; empty for the newest. aside: what the
-    caller said that the config has no place for (see ASIDE_PARAMETER).
-    """
+    """A registered push notification config."""
 
     config: hub.TaskPushNotificationConfig
+    #: the protocol version that its receiver reads; empty for the newest
     version: str = ""
+    #: content of the registration that the config has no members for (see ASIDE_PARAMETER)
     aside: str = ""
 
 
 class Delivery(NamedTuple):
-    """A notification to be delivered: an event, and to whom. number: its own. sequence: of the event in its
-    task. attempts: how many have failed. webhook_id: stays the same whenever and wherever it is delivered.
-    """
+    """One notification to deliver."""
 
+    #: identifies the notification in the outbox
     number: int
     scope: Scope
     task_id: str
+    #: the number of the event in its task
     sequence: int
     event: hub.StreamResponse
     registered: Registered
+    #: failed attempts so far
     attempts: int
+    #: the `webhook-id` header, the same for all attempts
     webhook_id: str
 
 
 class OutboxEntry(NamedTuple):
-    """A notification that waits or was given up, as operators see it. Times in seconds since the epoch."""
+    """A waiting notification or a dead letter, as operators see it."""
 
     number: int
     scope: Scope
     task_id: str
     config_id: str
+    #: the number of the event in its task
     sequence: int
     url: str
+    #: failed attempts so far
     attempts: int
+    #: True for a dead letter
     dead: bool
+    #: the error of the last attempt; empty before the first
     error: str
+    #: seconds since the epoch
     created: float
 
 
 class Outbox(Protocol):
     """Notifications that are due. The store puts events in by itself, in the same commit as the event."""
 
-    def on_mail(self, tell: Callable[[], None], /) -> None:
-        """Has `tell` called whenever there may be something new."""
+    def on_new(self, tell: Callable[[], None], /) -> None:
+        """Registers a callback for new notifications."""
         ...
 
     async def post(self, scope: Scope, registered: Registered, event: hub.StreamResponse, /) -> None:
-        """Puts in an event that is of no task here. Returns when it is durable."""
+        """Adds an event of a task that is not in this store. Returns when it is durable."""
         ...
 
     async def due(self, limit: int, room: Callable[[str], int], /) -> list[Delivery]:
@@ -73,25 +80,28 @@ class Outbox(Protocol):
         ...
 
     async def wait(self) -> float | None:
-        """Seconds until something that waits for a further attempt is due; None when nothing does."""
+        """Seconds until the next retry is due; None if no notification waits for one."""
         ...
 
     async def sent(self, deliveries: Sequence[Delivery], /) -> None:
-        """They were acknowledged: forgets them."""
+        """Deletes acknowledged notifications."""
         ...
 
     async def again(self, delivery: Delivery, error: str, seconds: float, /) -> None:
-        """It failed and is due again in so many seconds; what follows it for the same config waits."""
+        """Schedules a retry after a failure. Later notifications of the same config wait for it."""
         ...
 
     async def dead(self, delivery: Delivery, error: str, /) -> None:
-        """It is given up, kept for operators, and no longer in the way of what follows."""
+        """Makes a notification a dead letter.
+
+        Later notifications of the same config no longer wait for it.
+        """
         ...
 
     async def entries(
         self, *, dead: bool | None = None, limit: int = 100, after: int = 0
     ) -> list[OutboxEntry]:
-        """What is in, by number, for operators: of all scopes."""
+        """The notifications of all scopes by number, for operators."""
         ...
 
     async def retry(self, numbers: Sequence[int] | None, /) -> int:

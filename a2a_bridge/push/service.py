@@ -52,7 +52,7 @@ async def push_service(
     ImportError where a package is missing that they need.
     """
     options = options or PushOptions()
-    resolver = sender or WebhookResolver(options.guard())
+    resolver = sender or WebhookResolver(options.policy())
     signer = (
         Signer(options.signing_keys, options.issuer or issuer or "a2a-bridge")
         if options.signing_keys

@@ -1,4 +1,4 @@
-"""OutboxContract: what a courier relies on in the push configs and the outbox of any store. Not delivery itself.
+"""OutboxContract: what the delivery worker relies on in the push configs and the outbox of any store. Not delivery itself.
 
 `DurableOutboxContract` has that too. Subclass one with `opened`; the subclass's name must start with `Test`.
 """
@@ -165,7 +165,7 @@ class OutboxContract(_Opens):
 
     async def test_mail_is_told(self, store: Store) -> None:
         come = asyncio.Event()
-        store.outbox.on_mail(come.set)
+        store.outbox.on_new(come.set)
         await store.push_configs.put(HERE, registered())
         await written(store)
         async with asyncio.timeout(PATIENCE):

@@ -1,4 +1,4 @@
-"""A store, a courier over real sockets, and clocks and chances of a test's own. No tests."""
+"""A store, a delivery worker over real sockets, and clocks and chances of a test's own. No tests."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ async def until(look: Callable[[], Any]) -> Any:
 async def delivering(
     store: Store | None = None, how: PushOptions | None = None, **members: Any
 ) -> AsyncIterator[tuple[Any, DeliveryWorker]]:
-    """A store (in memory unless given), and a courier at work on it."""
+    """A store (in memory unless given), and a delivery worker at work on it."""
     store = memory(members.get("now", time.monotonic)) if store is None else store
     how = how or options()
-    keeper = WebhookResolver(how.guard())
+    keeper = WebhookResolver(how.policy())
     async with http_post(DialOptions(timeout=how.timeout), keeper.resolve) as post:
         worker = DeliveryWorker(store.outbox, post, how, **({"task_at": store.task_at} | members))
         worker.start()
@@ -85,7 +85,7 @@ class Broken:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._outbox, name)
-        if name == "on_mail":
+        if name == "on_new":
             return method
 
         async def call(*given: Any, **named: Any) -> Any:

@@ -1,4 +1,6 @@
-"""The courier, over real sockets: order, retries, circuits, what is final, and that nobody waits for anybody else."""
+"""The delivery worker, over real sockets: order, retries, circuits, what is final, and that nobody waits for
+anybody else.
+"""
 
 from __future__ import annotations
 
@@ -181,7 +183,9 @@ async def test_a_silent_receiver_is_not_waited_for() -> None:
 
 
 async def test_nothing_is_lost_when_receivers_fail_often() -> None:
-    """30 % of the attempts fail in some way: all events arrive, those of a task in order, again with the same id."""
+    """30 % of the attempts fail in some way: all events arrive, those of a task in order, again with the same
+    id.
+    """
     chance = random.Random(7)
     async with receiving() as receiver, delivering(how=options(trip=10_000)) as (store, _):
         receiver.fault = lambda: chance.choice(["500", "503", "429", "drop"]) if chance.random() < 0.3 else ""
@@ -389,7 +393,7 @@ async def test_a_mistake_of_ours_is_no_dead_end(caplog: pytest.LogCaptureFixture
     assert "could not be made" in caplog.text
 
 
-async def test_a_courier_without_a_free_slot_sleeps() -> None:
+async def test_a_worker_without_a_free_slot_sleeps() -> None:
     """What is due meanwhile waits for the slot, and not by asking the outbox over and over."""
     clock = Clock()
     store: Any = memory(clock)

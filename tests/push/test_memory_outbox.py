@@ -97,7 +97,7 @@ async def test_what_an_old_url_has_brought_about_ends_with_it() -> None:
     configs = MemoryPushConfigStore()
     outbox = MemoryOutbox(configs)
     told: list[int] = []
-    outbox.on_mail(lambda: told.append(len(told)))
+    outbox.on_new(lambda: told.append(len(told)))
     await configs.put(HERE, config(URL))
     outbox.deliver(HERE, "t", 1, event(1))
     outbox.deliver(HERE, "t", 2, event(2))

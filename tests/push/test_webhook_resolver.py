@@ -32,7 +32,7 @@ class Names:
 
 
 def resolver(*meanings: Sequence[str], allow: Sequence[str] = ()) -> WebhookResolver:
-    return WebhookResolver(PushOptions(allow=tuple(allow)).guard(), lookup=Names(*meanings))
+    return WebhookResolver(PushOptions(allow=tuple(allow)).policy(), lookup=Names(*meanings))
 
 
 async def refused(url: str, *meanings: Sequence[str], allow: Sequence[str] = ()) -> str:
@@ -110,7 +110,7 @@ async def test_a_name_that_changes_its_meaning_is_not_connected_to() -> None:
     async with receiving() as receiver:
         port = receiver.url.rpartition(":")[2].partition("/")[0]
         names = Names(["1.1.1.1"], ["127.0.0.1"])
-        keeper = WebhookResolver(PushOptions(ports=frozenset({int(port)})).guard(), lookup=names)
+        keeper = WebhookResolver(PushOptions(ports=frozenset({int(port)})).policy(), lookup=names)
         url = f"http://hook.example:{port}/hook"
         assert await keeper.check(hub.TaskPushNotificationConfig(url=url)) is None
         async with posting(keeper) as post:
@@ -126,7 +126,7 @@ async def test_the_checked_address_is_the_connected_one() -> None:
     async with receiving() as receiver:
         port = receiver.url.rpartition(":")[2].partition("/")[0]
         names = Names(["127.0.0.1"], ["127.0.0.2"])
-        keeper = WebhookResolver(PushOptions(allow=("127.0.0.1",)).guard(), lookup=names)
+        keeper = WebhookResolver(PushOptions(allow=("127.0.0.1",)).policy(), lookup=names)
         async with posting(keeper) as post:
             reply = await post(f"http://hook.example:{port}/hook", {}, b"{}")
         assert reply.status == 204
@@ -138,7 +138,7 @@ async def test_the_checked_address_is_the_connected_one() -> None:
 async def test_literal_addresses_are_not_connected_to(host: str) -> None:
     async with receiving() as receiver:
         port = receiver.url.rpartition(":")[2].partition("/")[0]
-        async with posting(WebhookResolver(PushOptions(ports=frozenset({int(port)})).guard())) as post:
+        async with posting(WebhookResolver(PushOptions(ports=frozenset({int(port)})).policy())) as post:
             with pytest.raises(A2AError):
                 await post(f"http://{host}:{port}/hook", {}, b"{}")
         assert receiver.posted == []
@@ -176,7 +176,7 @@ async def test_connections_are_used_again_unless_the_answer_is_long(text: str, k
 
 
 async def test_https_only() -> None:
-    keeper = WebhookResolver(PushOptions(schemes=frozenset({"https"})).guard(), lookup=Names(["1.1.1.1"]))
+    keeper = WebhookResolver(PushOptions(schemes=frozenset({"https"})).policy(), lookup=Names(["1.1.1.1"]))
     assert await keeper.check(hub.TaskPushNotificationConfig(url="https://hook.example/")) is None
     assert await keeper.check(hub.TaskPushNotificationConfig(url="http://hook.example/")) is not None
 

@@ -39,7 +39,7 @@ class Heard:
         self.tasks.append(task_ids)
         self._tell()
 
-    def mail_came(self) -> None:
+    def outbox_changed(self) -> None:
         self.mail += 1
         self._tell()
 

@@ -87,12 +87,12 @@ async def test_the_order_of_closing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(under_test, "open_store", opening)
     noted(Engine, "engine")
-    noted(PushService, "courier")
+    noted(PushService, "delivery")
     async with serve(echo, [interface("JSONRPC")], ServeOptions(store="memory://")) as server:
         async with connect(server.card) as peer:
             await peer.send("hello")
         await server.drain(1.0)
-        assert order == ["engine", "courier"]
+        assert order == ["engine", "delivery"]
     assert order[-1] == "store"
     assert order.count("store") == 1
 

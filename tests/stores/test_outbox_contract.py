@@ -1,4 +1,4 @@
-"""Outboxes keep what a courier relies on: in memory, in SQLite, in PostgreSQL."""
+"""Outboxes keep what a delivery worker relies on: in memory, in SQLite, in PostgreSQL."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ async def test_mail_that_comes_in_while_a_config_is_let_go_is_told_of(
         return let_go(connection, lines, me)
 
     tells: list[int] = []
-    store.outbox.on_mail(lambda: tells.append(1))
+    store.outbox.on_new(lambda: tells.append(1))
     await store.push_configs.put(HERE, registered())
     await written(store)
     if when == "claimed":
@@ -189,7 +189,7 @@ async def test_what_is_another_s_by_now_is_not_given_out(store: Any) -> None:
     await store.outbox.again(delivery, "HTTP 500", 0)
     assert await due(store) == []
     await done(store, "DELETE FROM replicas WHERE id = 'other'")
-    store.outbox.mail_came()
+    store.outbox.outbox_changed()
     assert told(await due(store)) == [("t", "p", 1)]
 
 
@@ -212,7 +212,7 @@ async def test_a_replica_that_was_taken_for_dead_begins_anew(store: Any) -> None
     await outbox.again(before[1], "HTTP 500", 0)
     assert await due(store) == []
     await done(store, "DELETE FROM replicas WHERE id = 'other'")
-    outbox.mail_came()
+    outbox.outbox_changed()
     assert told(await due(store)) == [("t", "b", 1)]
 
 

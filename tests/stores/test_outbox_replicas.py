@@ -20,7 +20,7 @@ TASKS = [f"t{number}" for number in range(12)]
 
 @asynccontextmanager
 async def replicas(url: str, count: int) -> AsyncIterator[list[Any]]:
-    """Stores on one database, each with a courier."""
+    """Stores on one database, each with a delivery worker."""
     async with AsyncExitStack() as stack:
         stores = []
         for _ in range(count):

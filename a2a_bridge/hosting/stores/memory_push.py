@@ -169,7 +169,7 @@ class MemoryOutbox:
         for config_id in self._configs.ids(scope, task_id):
             self._put((scope, task_id, config_id), sequence, event)
 
-    def on_mail(self, tell: Callable[[], None], /) -> None:
+    def on_new(self, tell: Callable[[], None], /) -> None:
         self._tell.append(tell)
 
     async def post(self, scope: Scope, registered: Registered, event: hub.StreamResponse, /) -> None:

@@ -26,7 +26,7 @@ class ClusterListener(Protocol):
         """Others have changed these tasks, None for any: readers look again."""
         ...
 
-    def mail_came(self) -> None:
+    def outbox_changed(self) -> None:
         """There may be something new in the outbox."""
         ...
 
@@ -78,7 +78,7 @@ class Cluster:
     async def start(self, store: ClusterListener) -> None:
         """Joins. Raises psycopg.Error; it is to be closed then, too."""
         self._replicas.on_lost(store.let_go)
-        self._listener.tells(store.woken, store.mail_came)
+        self._listener.tells(store.woken, store.outbox_changed)
         await self._listener.start(lambda: self.me)
         await self._replicas.start()
         await self._commands.start()

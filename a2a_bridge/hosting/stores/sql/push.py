@@ -165,10 +165,10 @@ class SqlOutbox:
 
     # ------------------------------------------------------------------ what comes in
 
-    def on_mail(self, tell: Callable[[], None], /) -> None:
+    def on_new(self, tell: Callable[[], None], /) -> None:
         self._tell.append(tell)
 
-    def mail_came(self) -> None:
+    def outbox_changed(self) -> None:
         """Something was put in, here or elsewhere. To be called on the loop, after the commit."""
         self._looking = True
         self._notify()
@@ -192,7 +192,7 @@ class SqlOutbox:
             connection.execute(idle.values(holder=_ANYBODY))
 
         await self._writer.write(work, order=("push_configs", task_id, config_id))
-        self.mail_came()
+        self.outbox_changed()
 
     # ------------------------------------------------------------------ what goes out
 
@@ -250,7 +250,7 @@ class SqlOutbox:
 
     async def retry(self, numbers: Sequence[int] | None, /) -> int:
         count = await self._writer.write(lambda connection: retry(connection, numbers))
-        self.mail_came()
+        self.outbox_changed()
         return count
 
     # ------------------------------------------------------------------ claims

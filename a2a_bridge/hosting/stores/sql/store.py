@@ -247,9 +247,9 @@ class SqlStore:
             # Nobody was heard for a while, perhaps because the database has gone.
             self.writer.probe()
 
-    def mail_came(self) -> None:
+    def outbox_changed(self) -> None:
         """There may be something new in the outbox."""
-        self._mail.mail_came()
+        self._mail.outbox_changed()
 
     def let_go(self) -> None:
         """All holds are lost: this replica was taken for dead."""
@@ -272,4 +272,4 @@ class SqlStore:
                 hold = change.hold
                 self._ended.put(hold.scope, hold.task_id, change.body, change.version, change.last, now)
         if group.mail:
-            self._mail.mail_came()
+            self._mail.outbox_changed()
