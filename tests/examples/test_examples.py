@@ -232,7 +232,7 @@ async def test_the_demo_goes_on_when_a_step_fails(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("old", "new", "differs"),
     [
-        ('"curious"', '"glad"', "a member nobody knows"),
+        ('"curious"', '"glad"', "an unknown member"),
         ("0.5", "0.25", "a fraction"),
         ("9007199254740993", "9007199254740992", "an integer that no double holds"),
         ('"metadata": {}, "ext', '"ext', "an empty object"),
