@@ -35,7 +35,7 @@ from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects import GRPC, HTTP_JSON, KNOWN, V1_0, Dialect, by_version
 from a2a_bridge.dialects.carrying import dumps
 from a2a_bridge.dialects.detect import normalise
-from a2a_bridge.dialects.v0_3.card import OLD_WELL_KNOWN_PATH, without_residue
+from a2a_bridge.dialects.v0_3.card import OLD_WELL_KNOWN_PATH, without_carrier
 from a2a_bridge.dialects.v0_3.card_interfaces import is_old, main_interface, places
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -158,7 +158,7 @@ class Advertisement:
 
     def _made(self, base_url: str, wanted: _Wanted) -> hub.AgentCard:
         made = hub.AgentCard()
-        made.CopyFrom(self._card if self._carries else without_residue(self._card))
+        made.CopyFrom(self._card if self._carries else without_carrier(self._card))
         del made.supported_interfaces[:]
         made.supported_interfaces.extend(self._interfaces(base_url, wanted, http=self._grpc_urls == "http"))
         return made
@@ -242,13 +242,13 @@ class Advertisement:
     def _tree(self, base_url: str, wanted: _Wanted) -> JsonObject:
         old = self._old(wanted)
         if wanted.version and old:
-            tree = old[0].card.encode(without_residue(self._shown(base_url, wanted)))
+            tree = old[0].card.encode(without_carrier(self._shown(base_url, wanted)))
             # A member of 1.0 that holds interfaces which the members of 0.x cannot express.
             tree.pop("supportedInterfaces", None)
             return tree
         card = self._made(base_url, wanted)
         if wanted.version:
-            return V1_0.card.encode(expressible(without_residue(card)))
+            return V1_0.card.encode(expressible(without_carrier(card)))
         if not old:
             return V1_0.card.encode(expressible(card))
         return dual(card, self._shown(base_url, wanted), old)

@@ -23,7 +23,7 @@ from a2a_bridge.cards.schemes import expressible
 from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError, dumps, loads
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.dialects import V1_0, Dialect
-from a2a_bridge.dialects.v0_3.card import without_residue
+from a2a_bridge.dialects.v0_3.card import without_carrier
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: the type of scheme that 0.3 added
@@ -32,12 +32,12 @@ _LATER = "mutualTLS"
 
 def dual(card: hub.AgentCard, shown: hub.AgentCard, dialects: Iterable[Dialect]) -> JsonObject:
     """The card in 1.0 and in the older `dialects`. shown: the card with the interfaces for the older ones."""
-    document = V1_0.card.encode(expressible(without_residue(card)))
+    document = V1_0.card.encode(expressible(without_carrier(card)))
     document.setdefault("capabilities", {})  # required by all of them
     said = _said(document)
     for dialect in dialects:
         beside = dialect.card.beside or dialect.card.encode
-        for source in (shown, without_residue(shown), expressible(without_residue(shown))):
+        for source in (shown, without_carrier(shown), expressible(without_carrier(shown))):
             merged = _merged(document, beside(source))
             if said is not None and _said(merged) == said:
                 document = merged

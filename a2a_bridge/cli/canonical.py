@@ -15,9 +15,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from a2a_bridge.dialects import marks, residue
+from a2a_bridge.dialects import marks, unmapped
 
-_CARRIED = frozenset({residue.KEY, marks.FINAL, marks.SYNTHESISED})
+_CARRIED = frozenset({unmapped.KEY, marks.FINAL, marks.SYNTHESISED})
 
 ID_MEMBERS = frozenset({"id", "taskId", "contextId", "messageId", "artifactId"})
 TIME_MEMBERS = frozenset({"timestamp", "createdAt", "lastModified"})

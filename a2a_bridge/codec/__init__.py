@@ -4,7 +4,7 @@
 between JSON trees and text; `missing_required` names absent REQUIRED members. All of it is pure.
 """
 
-from a2a_bridge.codec.decode import decode_bytes, decoder
+from a2a_bridge.codec.decode import decode_bytes, decoder, whole_decoder
 from a2a_bridge.codec.encode import encoder
 from a2a_bridge.codec.errors import DecodeError, EncodeError, JsonSyntaxError, Violation
 from a2a_bridge.codec.required import missing_required, required
@@ -40,4 +40,5 @@ __all__ = [
     "missing_required",
     "required",
     "rounded",
+    "whole_decoder",
 ]

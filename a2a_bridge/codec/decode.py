@@ -114,16 +114,46 @@ def _decoder(cls: type[M], *, strict_numbers: bool) -> Callable[[Json], M]:
     return decode
 
 
-_LIBRARIES: dict[Callable[[int], float], dict[str, Any]] = {}
-"""Everything compiled so far, and what it needs, by what decides about large numbers."""
+def whole_decoder(cls: type[M]) -> Callable[[Json], tuple[M, bool]]:
+    """A decoder that also tells whether the message says all that is in the tree.
+
+    It does not where there are unknown members, empty lists, nulls, names in snake_case, or integers that no double holds.
+    The function raises `DecodeError`.
+    """
+    plan = plan_of(cls)
+    with BUILDING:
+        strict = compile_body(plan, structs.exactly, strict=True)
+        lenient = compile_body(plan, structs.nearest)
+    explain = decoder(cls)
+    from_string = cls.FromString
+
+    def decode(tree: Json) -> tuple[M, bool]:
+        try:
+            return from_string(strict(tree).encode("latin-1")), True
+        except (ValueError, RecursionError, ProtobufDecodeError):
+            pass
+        try:
+            return from_string(lenient(tree).encode("latin-1")), False
+        except (ValueError, RecursionError, ProtobufDecodeError):
+            pass
+        return explain(tree), False
+
+    return decode
 
 
-def compile_body(plan: MessagePlan, to_double: Callable[[int], float]) -> Body:
-    """The function that writes the wire text of a message; `to_double` decides about large integers."""
-    names = _LIBRARIES.get(to_double)
+_LIBRARIES: dict[tuple[Callable[[int], float], bool], dict[str, Any]] = {}
+"""Everything compiled so far, and what it needs, by what decides about large numbers and by whether it is strict."""
+
+
+def compile_body(plan: MessagePlan, to_double: Callable[[int], float], *, strict: bool = False) -> Body:
+    """The function that writes the wire text of a message; `to_double` decides about large integers.
+
+    strict: for members that the message does not say it raises `Irregular`.
+    """
+    names = _LIBRARIES.get((to_double, strict))
     if names is None:
         struct, value, array = structs.writers(to_double)
-        names = _LIBRARIES[to_double] = {
+        names = _LIBRARIES[to_double, strict] = {
             "Irregular": Irregular,
             "LEVELS": structs.LEVELS,
             "BARE_LEVELS": structs.BARE_LEVELS,
@@ -138,7 +168,7 @@ def compile_body(plan: MessagePlan, to_double: Callable[[int], float]) -> Body:
             "value_of": value,
         }
     if plan.label not in names:
-        _Generator(Source(names)).run(plan)
+        _Generator(Source(names), strict=strict).run(plan)
     body: Body = names[plan.label]
     return body
 
@@ -170,8 +200,9 @@ def tidy(tree: dict[str, Any], names: dict[str, FieldPlan]) -> dict[str, Any]:
 class _Generator:
     """Writes the functions of a message type and of all below it."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, *, strict: bool) -> None:
         self.source = source
+        self.strict = strict
 
     def run(self, plan: MessagePlan) -> None:
         for one in plan.nested():
@@ -198,7 +229,7 @@ class _Generator:
                     done.add(field.oneof)
                     self.members([one for one in plan.fields if one.oneof == field.oneof])
             with block("if seen != len(tree):"):
-                line(f"return {plan.label}(tidy(tree, {names}))")
+                line("raise Irregular" if self.strict else f"return {plan.label}(tidy(tree, {names}))")
             line("return out")
 
     def members(self, fields: list[FieldPlan]) -> None:
@@ -226,7 +257,9 @@ class _Generator:
         if field.map_value is not None:
             self.map(field, field.map_value)
         elif field.repeated:
-            with block("if type(value) is not list:"):
+            with block(
+                "if type(value) is not list or not value:" if self.strict else "if type(value) is not list:"
+            ):
                 line("raise Irregular")
             with block("for item in value:"):
                 self.value(field, "item", "out")

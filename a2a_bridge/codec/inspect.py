@@ -60,7 +60,9 @@ def _inspect(field: FieldPlan, value: Json, path: str, levels: int) -> Iterator[
         case Kind.LIST if type(value) is not list:
             yield Finding(path, f"expected an array, got {values.describe(value)}")
         case Kind.STRUCT | Kind.VALUE | Kind.LIST:
-            yield from _free(value, path, structs.LEVELS if type(value) is dict else structs.BARE_LEVELS)
+            yield from free_findings(
+                value, path, structs.LEVELS if type(value) is dict else structs.BARE_LEVELS
+            )
         case _:
             problem = _scalar_problem(field, value)
             if problem is not None:
@@ -133,7 +135,7 @@ def _scalar_problem(field: FieldPlan, value: Json) -> str | None:
     return None
 
 
-def _free(value: Any, path: str, levels: int) -> Iterator[Finding]:
+def free_findings(value: Any, path: str, levels: int) -> Iterator[Finding]:
     """What may stand inside a Struct or a Value: any JSON, but not too deep, and numbers that doubles hold."""
     match value:
         case None | bool():
@@ -153,7 +155,7 @@ def _free(value: Any, path: str, levels: int) -> Iterator[Finding]:
                 yield Finding(path, structs.TOO_DEEP)
                 return
             for index, item in enumerate(value):
-                yield from _free(item, f"{path}[{index}]", levels - structs.ARRAY_LEVELS)
+                yield from free_findings(item, f"{path}[{index}]", levels - structs.ARRAY_LEVELS)
         case dict():
             if levels < structs.OBJECT_LEVELS:
                 yield Finding(path, structs.TOO_DEEP)
@@ -161,7 +163,7 @@ def _free(value: Any, path: str, levels: int) -> Iterator[Finding]:
             for key, item in value.items():
                 here = member(path, key)
                 yield from _name_problem(key, here)
-                yield from _free(item, here, levels - structs.OBJECT_LEVELS)
+                yield from free_findings(item, here, levels - structs.OBJECT_LEVELS)
         case _:
             yield Finding(path, "is not a JSON value")
 

@@ -190,7 +190,7 @@ def _field(descriptor: FieldDescriptor, plans: dict[Descriptor, MessagePlan]) ->
             raise TypeError(f"the codec has no rule for the keys of {descriptor.full_name}")
         return FieldPlan(kind=Kind.MESSAGE, map_value=_field(value, plans), **names)
     oneof = descriptor.containing_oneof
-    repeated = _is_repeated(descriptor)
+    repeated = is_repeated(descriptor)
     names |= {
         "repeated": repeated,
         "presence": descriptor.has_presence and not repeated,
@@ -216,7 +216,8 @@ def _enum(descriptor: EnumDescriptor) -> EnumPlan:
     return EnumPlan({value.name: value.number for value in values}, names)
 
 
-def _is_repeated(descriptor: FieldDescriptor) -> bool:
+def is_repeated(descriptor: Any) -> bool:
+    """Whether a field holds a list."""
     # `label` is deprecated from protobuf 6 on and warns; `is_repeated` does not exist before.
     if hasattr(FieldDescriptor, "is_repeated"):
         return bool(descriptor.is_repeated)

@@ -1,6 +1,6 @@
 """Carried data on the wire: only a bridge with our key can have written what we believe. It knows no version.
 
-Dialects carry what another version has no place for: a text under KEY in the metadata of a message (see `residue`),
+Dialects carry what another version has no place for: a text under KEY in the metadata of a message (see `unmapped`),
 one in an extension of a card, or the service parameter ASIDE_PARAMETER. Inside of the process these texts are plain.
 Rules:
 1. On every wire such a text has a code before it (HMAC-SHA256 of the text and of what it belongs to), which is put there
@@ -27,7 +27,7 @@ from google.protobuf.message import Message
 
 from a2a_bridge import codec
 from a2a_bridge.codec import EncodeError, Json, JsonObject, encoder
-from a2a_bridge.dialects.residue import KEY
+from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.pb._pool import method_classes
 
 #: under which carried texts stand: in metadata, and in the card of a2a.v1

@@ -206,7 +206,7 @@ class Dialect:
     declares: whether its callers say their version (spec 1.0, 3.6.1); who says none speaks an older one.
     extensions: names of the parameter that lists extensions. All are read, and all are sent.
     final_events: whether a stream ends with a status event that says `final`, instead of just ending.
-    losses: what it cannot say, not even with a residue.
+    losses: what it cannot say, not even as text beside it.
     files: forms for dialling agents whose spelling of file contents is known, where that makes a difference.
     """
 

@@ -1,14 +1,12 @@
-"""The slow path of the `kind` shape: reads what the quick functions do not take, and keeps what the hub cannot. It
-knows no particular object: those are `Shape`s, which the modules beside it define.
+"""The tolerant reader of JSON of older versions: reads what the quick functions do not take. It knows no particular object:
+those are `Shape`s, which the modules beside it define.
 
 Rules:
 1. A *canonical* tree is one that encoding a hub message gives. Reading makes the canonical tree of a given one;
    decoding is total on what the specification's schema allows, and on much else that can be understood.
-2. *Facts* are what a hub message says and no canonical tree can, such as a role that is not given. They stand in
-   the 0.x metadata as the residue of source `hub`, in every version of the bridge the same.
-3. What a given tree says beyond canonical tree and facts is the residue of source `kind`, in the hub's metadata.
-4. Both count only if they are what this module would write itself. What is not is the user's own: it is kept, as a
-   fact or in a residue, and comes back as it was.
+2. *Facts* are what a hub message says and no canonical tree can, such as a number without a name. They stand in the 0.x
+   metadata, as source HUB (see `unmapped`).
+3. What a given tree says beyond canonical tree and facts stands in the hub's metadata, as source KIND.
 """
 
 from __future__ import annotations
@@ -20,14 +18,13 @@ from typing import Any, TypeVar
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 
-from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
+from a2a_bridge.codec import DecodeError, Json, JsonObject, dumps_ascii
 from a2a_bridge.codec.errors import Violation
 from a2a_bridge.codec.inspect import member
-from a2a_bridge.codec.structs import TOO_DEEP
-from a2a_bridge.codec.values import describe
-from a2a_bridge.dialects import residue, scalars
-from a2a_bridge.dialects.residue import HUB, KEY, KIND
-from a2a_bridge.pb.google_protobuf import Value
+from a2a_bridge.codec.structs import read_value
+from a2a_bridge.codec.values import describe, string_octets
+from a2a_bridge.dialects import scalars, unmapped
+from a2a_bridge.dialects.unmapped import EMPTY, HUB, KEY, KIND
 
 M = TypeVar("M", bound=Message)
 Facts = dict[str, Any]
@@ -35,12 +32,9 @@ Facts = dict[str, Any]
 _MOST = 20
 """Violations that an error carries at most, as in the codec."""
 
-_decode_value = decoder(Value)
-_encode_value = encoder(Value)
-
 
 class Refused(Exception):  # noqa: N818 - control flow, never seen outside: `explain` finds the words
-    """A tree cannot be understood, or more would have to be carried than may be."""
+    """A tree cannot be understood."""
 
 
 class Reader:
@@ -77,14 +71,15 @@ class Reader:
         if value is not None and type(value) is not str:
             self.expected(name, "a string")
             return
-        text = scalars.canonical_text(value or "")
+        text = value or ""
+        self._unicode(text, member(self.path, name))
         if text or required:
             self.tree[name] = text
 
     def later(self, name: str) -> None:
         """A string that only later versions define: of any other type it is a stranger's."""
         value = self.given.get(name)
-        if type(value) is str and value and scalars.canonical_text(value) is value:
+        if type(value) is str and value:
             self.tree[name] = value
 
     def strings(self, name: str, *, required: bool = False) -> None:
@@ -96,9 +91,15 @@ class Reader:
                     (f"{member(self.path, name)}[{index}]", f"expected a string, got {describe(item)}")
                 )
                 return
-        texts = [scalars.canonical_text(item) for item in items]
+            self._unicode(item, f"{member(self.path, name)}[{index}]")
         if items or required:
-            self.tree[name] = items if texts == items else texts
+            self.tree[name] = items
+
+    def _unicode(self, text: str, path: str) -> None:
+        try:
+            string_octets(text)
+        except ValueError as error:
+            self.problems.append((path, str(error)))
 
     def flag(self, name: str) -> bool | None:
         """True or false, or None; left out unless true."""
@@ -138,28 +139,24 @@ class Reader:
 
     def metadata(self, *ours: str) -> None:
         """The member `metadata`: left out when empty, and without the members that are ours, KEY and others."""
-        given = self.object("metadata")
-        if not given:
+        found = self.object("metadata")
+        if not found:
             return
-        try:
-            found = scalars.canonical_free(given)
-        except scalars.TooDeepError:
-            self.wrong("metadata", TOO_DEEP)
-            return
-        if type(found) is dict and any(key in found for key in (KEY, *ours)):
+        if any(key in found for key in (KEY, *ours)):
             self.mark = found.get(KEY)
             found = {key: value for key, value in found.items() if key != KEY and key not in ours}
-        if found:
-            self.tree["metadata"] = found
+        try:
+            metadata = scalars.canonical_free(found, member(self.path, "metadata"))
+        except scalars.FreeJsonError as error:
+            self.problems += error.problems
+            return
+        if metadata:
+            self.tree["metadata"] = metadata
 
     def within(self, other: Reader) -> JsonObject:
         """Takes over what a reader of an object inside this one found."""
         self.problems += other.problems
         return other.tree
-
-
-def _any(_: JsonObject, __: Any) -> bool:
-    return True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,25 +211,26 @@ def decode_with(shape: Shape, text: Callable[[Any], str]) -> Callable[[Any], Any
 
 
 def text_of(shape: Shape, given: Any) -> str:
-    """The wire text of any tree, residue included. Raises Refused."""
+    """The wire text of any tree, with what the message cannot hold in its metadata. Raises Refused."""
     if type(given) is not dict:
         raise Refused
     reader = read(shape, given)
     if reader.problems:
         raise Refused
-    shown = presented(shape, reader.tree, reader.facts)
     text = shape.write(reader.tree)
     if reader.facts:
         message = shape.cls.FromString(text.encode("latin-1"))
-        _impose(shape, message, reader.facts)
+        shape.impose(message, reader.facts)
+        if EMPTY in unmapped.sources(reader.mark):
+            message.metadata.SetInParent()  # type: ignore[attr-defined]
         text = message.SerializeToString().decode("latin-1")
-    entries = [one for one in residue.diff(shown, given) if one[0] not in reader.dropped]
+    shown = presented(shape, reader.tree, reader.facts)
+    apart = bool(reader.facts) and reader.mark is None  # facts that the peer said in its own way
+    entries = unmapped.difference(shown, _without_mark(given, reader), whole=apart)
+    entries = [one for one in entries if one[0] not in reader.dropped]
     if not entries:
         return text
-    try:
-        kept = residue.write(KIND, entries)
-    except residue.TooMuch:
-        raise Refused from None
+    kept = unmapped.write(KIND, entries)
     return text + scalars.metadata_entry(shape.metadata_tag, KEY, scalars.value_of(kept, 1))
 
 
@@ -240,28 +238,22 @@ def read(shape: Shape, given: JsonObject, path: str = "") -> Reader:
     """Reads one unit, but not those within it."""
     reader = Reader(given, path)
     shape.read(reader)
-    mark, tree = reader.mark, reader.tree
-    facts = residue.heard(mark, HUB) if mark is not None else None
-    if isinstance(facts, dict) and residue.said(HUB, _sorted(facts)) == mark:
-        checks = {"key": _any, "bare": _any, **shape.checks}
-        both = reader.facts | facts
-        if all(name in checks and checks[name](tree, value) for name, value in facts.items()):
-            # It is one of ours only if we would write the same: else there is no telling what it means. And
-            # what stands under KEY in the hub's metadata, or keeps it empty, leaves no room for a residue there.
-            plain = without_flag(tree, both)
-            shown = presented(shape, plain, both)
-            alone = facts.keys() & {"key", "bare"}
-            fits = facts.keys() != {"bare"} and (facts.get("bare", True) is True and len(alone) < 2)
-            if "bare" in facts and "metadata" in plain:
-                fits = False
-            if fits and _is_ours(shown, mark) and (not alone or residue.same(shown, given)):
-                reader.tree, reader.facts = plain, both
+    facts = unmapped.sources(reader.mark).get(HUB)
+    if isinstance(facts, dict) and all(
+        name in shape.checks and shape.checks[name](reader.tree, value) for name, value in facts.items()
+    ):
+        reader.facts |= facts
+        reader.tree = without_flag(reader.tree, reader.facts)
     return reader
 
 
-def _is_ours(shown: JsonObject, mark: Json) -> bool:
-    metadata = shown.get("metadata")
-    return isinstance(metadata, dict) and metadata.get(KEY) == mark
+def _without_mark(given: JsonObject, reader: Reader) -> JsonObject:
+    """The tree without the text under KEY, which is this module's own."""
+    if reader.mark is None:
+        return given
+    metadata = {key: value for key, value in given["metadata"].items() if key != KEY}
+    rest = {key: value for key, value in given.items() if key != "metadata"}
+    return rest | {"metadata": metadata} if metadata else rest
 
 
 def presented(shape: Shape, tree: JsonObject, facts: Facts) -> JsonObject:
@@ -271,7 +263,7 @@ def presented(shape: Shape, tree: JsonObject, facts: Facts) -> JsonObject:
     tree = dict(tree)
     tree["metadata"] = dict(tree.get("metadata") or {})
     shape.show(tree, facts)
-    tree["metadata"][KEY] = residue.said(HUB, _sorted(facts))
+    tree["metadata"][KEY] = unmapped.write(HUB, facts)
     return tree
 
 
@@ -289,38 +281,20 @@ WRAPPED = "data_part_compat"
 
 
 def restored(shape: Shape, tree: JsonObject, facts: Facts | None = None) -> JsonObject:
-    """What a peer gets for a message whose metadata holds KEY, or that has facts: the tree that it once was, if
-    there is a residue that fits.
+    """What a peer gets for a message whose metadata holds KEY, or that has facts: with what is carried for this shape.
 
-    tree: canonical, with KEY in its metadata as the message has it.
+    tree: canonical, with KEY in its metadata as the message has it. It may be changed.
     """
-    facts = dict(facts or {})
     metadata = tree.get("metadata") or {}
-    if KEY not in metadata:
-        return presented(shape, tree, facts)
-    text = metadata[KEY]
-    rest = {key: value for key, value in metadata.items() if key != KEY}
-    tree = {key: value for key, value in tree.items() if key != "metadata"}
-    if rest:
-        tree["metadata"] = rest
-    shown = presented(shape, tree, facts)
-    entries = residue.read(text, KIND)
-    if entries is None:
-        if _of_others(text):
-            return shown
-    else:
-        given = residue.patch(shown, entries)
-        if type(given) is dict and _means(shape, given, tree, facts):
-            return given
-    return presented(shape, tree, facts | {"key": text})
-
-
-def _means(shape: Shape, given: JsonObject, tree: JsonObject, facts: Facts) -> bool:
-    try:
-        again = read(shape, given)
-        return not again.problems and again.facts == facts and residue.same(again.tree, tree)
-    except RecursionError:  # of a depth that only forgers reach, in units within this one
-        return False
+    text = metadata.pop(KEY, None)
+    if not metadata:
+        tree.pop("metadata", None)
+    shown = presented(shape, tree, facts or {})
+    entries = unmapped.read(text, KIND)
+    if not entries:
+        return shown
+    made: JsonObject = unmapped.restore(shown, entries)
+    return made
 
 
 def marked(shape: Shape, message: Any) -> JsonObject:
@@ -328,19 +302,20 @@ def marked(shape: Shape, message: Any) -> JsonObject:
     copy: Any = shape.cls()
     copy.CopyFrom(message)
     facts = shape.facts_of(copy)
+    empty = copy.HasField("metadata") and not copy.metadata.fields
     key: Json = None
-    if copy.HasField("metadata"):
-        if KEY in copy.metadata.fields:
-            key = _encode_value(copy.metadata.fields[KEY])
-            del copy.metadata.fields[KEY]
-        elif not copy.metadata.fields:
-            facts["bare"] = True
+    if copy.HasField("metadata") and KEY in copy.metadata.fields:
+        key = read_value(copy.metadata.fields[KEY])
+        del copy.metadata.fields[KEY]
         if not copy.metadata.fields:
             copy.ClearField("metadata")
     tree = shape.encode(copy)
     if key is not None:
         tree["metadata"] = {**tree.get("metadata", {}), KEY: key}
-    return restored(shape, tree, facts)
+    made = restored(shape, tree, facts)
+    if empty and facts:
+        made["metadata"][KEY] = dumps_ascii({HUB: facts, EMPTY: True})
+    return made
 
 
 def explained(shape: Shape, tree: Json) -> DecodeError:
@@ -360,33 +335,5 @@ def _explain(shape: Shape, given: Json, path: str, problems: list[Violation]) ->
         return
     reader = read(shape, given, path)
     problems += reader.problems
-    if not reader.problems:
-        try:
-            residue.write(KIND, residue.diff(presented(shape, reader.tree, reader.facts), given))
-        except residue.TooMuch as error:
-            problems.append((path, str(error)))
     for name, inner, value in shape.inside(reader.tree):
         _explain(inner, value, f"{path}.{name}" if path else name, problems)
-
-
-def _impose(shape: Shape, message: Any, facts: Facts) -> None:
-    shape.impose(message, facts)
-    if "key" in facts:
-        message.metadata.fields[KEY].CopyFrom(_decode_value(facts["key"]))
-    if "bare" in facts:
-        message.metadata.SetInParent()
-
-
-def _of_others(text: Json) -> bool:
-    """Whether a text under KEY is a residue that says nothing of this shape.
-
-    It stays behind here: writers of ProtoJSON write `1.0` for 1 as a matter of course, and nearly everything of
-    theirs would come with an entry that no reader of this shape has a use for.
-    """
-    return residue.heard(text, residue.PROTO) is not None
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value

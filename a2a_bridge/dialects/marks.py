@@ -1,4 +1,4 @@
-"""What the bridge writes into metadata of its own accord, so that others can tell. Not residues: see there.
+"""What the bridge writes into metadata of its own accord, so that others can tell. Not unmapped content: see there.
 
 Rules:
 1. `final` is a member of status events in 0.x only, and follows from the state nearly always. Where it does not,

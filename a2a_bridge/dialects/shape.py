@@ -38,19 +38,18 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from a2a_bridge.codec import JsonObject
+from a2a_bridge.codec import JsonObject, values
 from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.meter import spend_on
 from a2a_bridge.codec.plan import BUILDING, FieldPlan, Kind
 from a2a_bridge.codec.source import Source, literal
 from a2a_bridge.codec.structs import LEVELS, read_struct
-from a2a_bridge.codec.values import timestamp_text
 from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, VARINT_WIRE, tag
 from a2a_bridge.dialects import scalars
 from a2a_bridge.dialects.facts import facts_of
 from a2a_bridge.dialects.irregular import Facts, Reader, Shape, marked, restored, text_of, text_with
 from a2a_bridge.dialects.members import Inline, Member, Names, fields_of
-from a2a_bridge.dialects.residue import KEY
+from a2a_bridge.dialects.unmapped import KEY
 
 _LIBRARY: dict[str, Any] = {
     "Irregular": Irregular,
@@ -65,8 +64,8 @@ _LIBRARY: dict[str, Any] = {
     "strings": scalars.strings,
     "struct": scalars.struct,
     "text_of": text_of,
-    "timestamp_octets": scalars.timestamp_octets,
-    "timestamp_text": timestamp_text,
+    "timestamp_octets": values.timestamp_octets,
+    "timestamp_text": values.timestamp_text,
 }
 """Everything compiled so far, and what it needs."""
 
@@ -84,7 +83,7 @@ def unit(cls: type[Message], *members: Member, kind: str = "") -> Shape:
     def taken(message: Any) -> Facts:
         found: Facts = {}
         for one in facts:
-            found |= one.take(message, compiler.encode)
+            found |= one.take(message)
         return found
 
     def impose(message: Any, found: Facts) -> None:
@@ -307,9 +306,9 @@ class _Compiler:
             for note, member in zip(self.notes, [one for one in self.members if one.noted], strict=True):
                 derived = f'tree["{member.name}"]'
                 with block(f"if {note} in metadata:"):
-                    with block(f"if metadata[{note}] is not (not {derived}):"):
-                        line(f"return marked(shape_{self.label}, message)  # not as the bridge notes it")
-                    line(f"{derived} = not {derived}", f"del metadata[{note}]")
+                    with block(f"if metadata[{note}] is (not {derived}):"):
+                        line(f"{derived} = not {derived}")
+                    line(f"del metadata[{note}]")
                     with block("if not metadata:"):
                         line("return tree")
             line('tree["metadata"] = metadata')
@@ -447,8 +446,7 @@ def _read_inline(reader: Reader, member: Member, shape: Inline, within: Callable
 def _read_time(reader: Reader, name: str) -> None:
     value = reader.given.get(name)
     if type(value) is str:
-        canonical = scalars.canonical_time(value)
-        if canonical is not None:
-            reader.tree[name] = canonical
+        if values.lenient_timestamp(value) is not None:
+            reader.tree[name] = value
     elif value is not None:
         reader.expected(name, "a date and time")

@@ -5,28 +5,28 @@ Stores and answers keep that content, so that a caller of an older version gets 
 
 from __future__ import annotations
 
-from a2a_bridge.dialects import residue
+from a2a_bridge.dialects import unmapped
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-_KEY = residue.KEY.encode()
+_KEY = unmapped.KEY.encode()
 _SMALL = 4096
 
 Request = hub.SendMessageRequest | hub.CancelTaskRequest
 
 
 def for_agent(request: Request) -> Request:
-    """The request without residues: itself when it has none."""
+    """The request without that content: itself when it has none."""
     # Asked for each message. Up to some size it is quicker to look for the key than to look at each part.
     if request.ByteSize() < _SMALL:
         if _KEY not in request.SerializeToString():
             return request
-    elif not any(unit.HasField("metadata") for unit in residue.units(request)):
+    elif not any(unit.HasField("metadata") for unit in unmapped.units(request)):
         return request
-    return residue.stripped(request)
+    return unmapped.stripped(request)
 
 
 def task_for_agent(task: hub.Task) -> hub.Task:
-    """A task of one's own, with the residues taken out of it."""
-    if residue.present(task):
-        residue.strip(task)
+    """A task of one's own, without that content."""
+    if unmapped.present(task):
+        unmapped.strip(task)
     return task

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from a2a_bridge.core.errors import A2AError, invalid_params
-from a2a_bridge.dialects import residue
+from a2a_bridge.dialects import unmapped
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.target import target_of
 
@@ -60,20 +60,18 @@ def redacted_aside(text: str) -> str:
     """What is told beside a config, with the mask for credentials in it."""
     if _NAME not in text:
         return text
-    for source in (residue.KIND, residue.PROTO):
-        entries = residue.read(text, source)
+    for source in (unmapped.KIND, unmapped.PROTO):
+        entries = unmapped.read(text, source)
         if entries:
-            return residue.write(source, [_redacted_entry(entry) for entry in entries])
+            return unmapped.write(source, [_redacted_entry(entry) for entry in entries])
     return ""
 
 
-def _redacted_entry(entry: residue.Entry) -> residue.Entry:
-    if len(entry) != 3:
-        return entry
-    pointer, checksum, value = entry
-    if pointer.endswith(f"/{_NAME}") and isinstance(value, str):
-        return [pointer, checksum, MASK]
-    return [pointer, checksum, _redacted_tree(value)]
+def _redacted_entry(entry: unmapped.Entry) -> unmapped.Entry:
+    pointer, *values = entry
+    if pointer.endswith(f"/{_NAME}"):
+        return [pointer, *(MASK if isinstance(value, str) else value for value in values)]
+    return [pointer, *(_redacted_tree(value) for value in values)]
 
 
 def _redacted_tree(root: Any) -> Any:

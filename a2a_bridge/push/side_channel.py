@@ -26,7 +26,7 @@ from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Middleware, Service
-from a2a_bridge.dialects import JSONRPC, KNOWN, Dialect, older_versions, residue
+from a2a_bridge.dialects import JSONRPC, KNOWN, Dialect, older_versions, unmapped
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger("a2a_bridge.push")
@@ -54,10 +54,10 @@ def told_within(request: hub.SendMessageRequest) -> str:
         return ""
     entries = [
         [_OF_CONFIG + entry[0].removeprefix(_INLINE), *entry[1:]]
-        for entry in residue.carried(request, residue.KIND) or ()
+        for entry in unmapped.carried(request, unmapped.KIND) or ()
         if entry[0].startswith(_INLINE)
     ]
-    text = residue.write(residue.KIND, entries) if entries else ""
+    text = unmapped.write(unmapped.KIND, entries) if entries else ""
     return text if len(text) <= LONGEST else ""
 
 
@@ -82,13 +82,9 @@ def _together(asides: Sequence[str]) -> str:
     entries = [
         [f"/{place}{entry[0]}", *entry[1:]]
         for place, aside in enumerate(asides)
-        for entry in residue.read(aside, residue.KIND) or ()
+        for entry in unmapped.read(aside, unmapped.KIND) or ()
     ]
-    try:
-        return residue.write(residue.KIND, entries) if entries else ""
-    except residue.TooMuch as error:
-        logger.warning("the additional content of push notification configs %s", error)
-        return ""
+    return unmapped.write(unmapped.KIND, entries) if entries else ""
 
 
 def _key(scope: Scope, *words: str) -> bytes:

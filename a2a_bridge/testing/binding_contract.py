@@ -28,7 +28,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0, Dialect
-from a2a_bridge.dialects.residue import KEY
+from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
 from a2a_bridge.testing.samples import full

@@ -12,8 +12,8 @@ from a2a_bridge.cards import Advertisement, Mounted, interface
 from a2a_bridge.codec import dumps, loads_exact
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.dialects import V1_0
-from a2a_bridge.dialects.residue import KEY
-from a2a_bridge.dialects.v0_3.card import decode_card, without_residue
+from a2a_bridge.dialects.unmapped import KEY
+from a2a_bridge.dialects.v0_3.card import decode_card, without_carrier
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 CARD = hub.AgentCard(
@@ -375,7 +375,7 @@ def test_what_only_0_x_says_travels_on_in_the_card_of_an_agent_elsewhere(carries
 def test_unknown_members_of_an_agent_say_nothing_in_the_name_of_1_0(smuggled: Any) -> None:
     document = tree([http(), http(version="0.3")], carrying(**smuggled))
     plain = Advertisement(
-        without_residue(carrying(**smuggled)), [http(), http(version="0.3")], card_address=HTTP
+        without_carrier(carrying(**smuggled)), [http(), http(version="0.3")], card_address=HTTP
     )
     assert V1_0.card.decode(document) == plain.card("http://h.example")
     assert document["url"] == "http://h.example/"

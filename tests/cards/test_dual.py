@@ -13,8 +13,8 @@ from a2a_bridge.cards.read import parse_bytes
 from a2a_bridge.cards.schemes import expressible
 from a2a_bridge.codec import dumps, loads_exact
 from a2a_bridge.dialects import V0_3, V1_0
-from a2a_bridge.dialects.residue import KEY
-from a2a_bridge.dialects.v0_3.card import decode_card, without_residue
+from a2a_bridge.dialects.unmapped import KEY
+from a2a_bridge.dialects.v0_3.card import decode_card, without_carrier
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.old_cards import card_trees
 from a2a_bridge.testing.strategies import messages
@@ -35,7 +35,7 @@ def document(card: hub.AgentCard) -> tuple[Advertisement, Any]:
 
 def without_interfaces(card: hub.AgentCard) -> hub.AgentCard:
     copy = hub.AgentCard()
-    copy.CopyFrom(without_residue(card))
+    copy.CopyFrom(without_carrier(card))
     del copy.supported_interfaces[:]
     copy.capabilities.SetInParent()  # 0.x always has them
     return copy

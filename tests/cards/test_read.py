@@ -11,7 +11,7 @@ from a2a_bridge.cards.read import parse_bytes, parse_tree
 from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import V1_0, by_version
-from a2a_bridge.dialects.residue import same
+from a2a_bridge.dialects.unmapped import same
 from a2a_bridge.dialects.v0_3.card import encode_card
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

@@ -7,7 +7,7 @@ import pytest
 from a2a_bridge.cards import interface, select
 from a2a_bridge.cards.read import parse_bytes
 from a2a_bridge.codec import dumps, loads_exact
-from a2a_bridge.dialects.residue import same
+from a2a_bridge.dialects.unmapped import same
 from a2a_bridge.dialects.v0_3.card import encode_card
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.samples import full

@@ -1,9 +1,9 @@
-"""docs/versions.md lists what the code has: versions, bindings, card paths, losses, the key of residues and its size."""
+"""docs/versions.md lists what the code has: versions, bindings, card paths, losses, the key of unmapped content."""
 
 from __future__ import annotations
 
 from a2a_bridge.core.call import ASIDE_PARAMETER
-from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, residue
+from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, unmapped
 from a2a_bridge.dialects.marks import SYNTHESISED
 from tests.docs.losses import PAGE, written
 from tests.docs.pages import prose, table
@@ -26,7 +26,6 @@ def test_the_versions_and_their_bindings() -> None:
 
 def test_names_and_sizes() -> None:
     text = prose(PAGE)
-    assert f"`{residue.KEY}`" in text
+    assert f"`{unmapped.KEY}`" in text
     assert f"`{SYNTHESISED}`" in text
     assert f"`{ASIDE_PARAMETER}`" in text
-    assert f"at most {residue.LARGEST // 1024} KiB" in text

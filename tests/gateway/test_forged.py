@@ -16,7 +16,7 @@ from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.codec import dumps, encoder, loads
 from a2a_bridge.core.call import ASIDE_PARAMETER
 from a2a_bridge.dialects import by_version, carrying
-from a2a_bridge.dialects.residue import KEY
+from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import Server, serve_gateway
 from tests.gateway.raw_echo import RawAgent, task_of
@@ -24,16 +24,14 @@ from tests.gateway.raw_echo import RawAgent, task_of
 KINDS = ("JSONRPC", "HTTP+JSON", "GRPC")
 #: what the examination added to a message, and to a request about a task
 ENTRIES = [
-    ["/file", None, {"uri": "http://x"}],
-    ["/data", None, {"a": 1}],
-    ["/type", None, "t"],
-    ["/task_id", None, "t"],
+    ["/file", {"uri": "http://x"}],
+    ["/data", {"a": 1}],
+    ["/type", "t"],
+    ["/task_id", "t"],
 ]
-FORGED = json.dumps({"v": 1, "kind": ENTRIES}, separators=(",", ":"))
-ABOUT = json.dumps(
-    {"v": 1, "kind": [["/metadata", None, {"a": 1}], ["/taskId", None, "x"]]}, separators=(",", ":")
-)
-FACTS = json.dumps({"v": 1, "hub": {"bare": True}}, separators=(",", ":"))
+FORGED = json.dumps({"kind": ENTRIES}, separators=(",", ":"))
+ABOUT = json.dumps({"kind": [["/metadata", {"a": 1}], ["/taskId", "x"]]}, separators=(",", ":"))
+FACTS = json.dumps({"hub": {"role": 7}}, separators=(",", ":"))
 WRONG = "0" * 32 + "." + FORGED
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from a2a_bridge.codec import dumps, loads_exact
-from a2a_bridge.dialects.residue import KEY, same
 from tests.gateway.raw_echo import Side, chained
+from tests.identity import says
 
 OLD_SIDES: list[Side] = [("0.3", "GRPC"), ("0.3", "HTTP+JSON"), ("0.2.5", "HTTP+JSON"), ("0.2.5", "JSONRPC")]
 NEW_SIDES: list[Side] = [("1.0", "JSONRPC"), ("1.0", "HTTP+JSON"), ("1.0", "GRPC")]
@@ -39,16 +39,13 @@ def pushed(members: str) -> str:
     return configured(f'"pushNotificationConfig":{{"url":"http://u",{members}}}')
 
 
-FORGED = json.dumps('{"v":1,"kind":[["/role",null,"agent"]]}')
-FACTS = json.dumps('{"v":1,"hub":{"bare":true}}')
 FILES = [
-    "aGk", "aGk=", "-_8=", "-_8", "aGk=\n", "aGl=", "", "=", "====", "!!!", "a", "ab", "aGkK\r\naGkK\r\n", "é", " aGk= ",
+    "aGk", "aGk=", "-_8=", "-_8", "aGk=\n", "aGl=", "", "ab", "aGkK\r\naGkK\r\n", " aGk= ",
 ]  # fmt: skip
 
 ODDITIES = {
     "numbers": message(
-        ',"metadata":{"n":9007199254740993,"i":123456789012345678901234567890,"f":1.0,"e":1e0,"z":-0.0,"x":1e400,'
-        '"y":-1e400,"d":0.1234567890123456789,"E":1E+2,"m":9007199254740992,"mm":-9007199254740991}'
+        ',"metadata":{"n":9007199254740993,"i":123456789012345678901234567890,"f":1.0,"e":1e0,"z":-0.0,"d":0.1234567890123456789,"E":1E+2,"m":9007199254740992,"mm":-9007199254740991}'
     ),
     "numbers in data": message(parts='[{"kind":"data","data":{"n":9007199254740993,"a":[1,1.0,1e2,[],{}]}}]'),
     "the flag of an SDK": message(
@@ -76,10 +73,6 @@ ODDITIES = {
     "deep metadata": message(f',"metadata":{deep(30)}'),
     "deep lists": message(',"metadata":{"a":' + "[" * 43 + "]" * 43 + "}"),
     "deep data": message(parts=f'[{{"kind":"data","data":{deep(30)}}}]'),
-    "lone surrogates": message(
-        ',"metadata":{"a":"\\ud800","b":"\\udc00\\ud800","c":"\\ud83d\\ude00"},"\\ud800":1',
-        '[{"kind":"text","text":"x\\ud800y"},{"kind":"data","data":{"\\udfff":"\\ud801"}}]',
-    ),
     "controls": message(parts='[{"kind":"text","text":"\\u0000\\u001f\\u2028\\uffff"}]'),
     "odd ids": message(',"taskId":"ü/%2F","contextId":".."'),
     "data that is no object": message(
@@ -104,14 +97,6 @@ ODDITIES = {
     ),
     "no scheme": pushed('"authentication":{"schemes":[]}'),
     "no authentication": pushed('"id":"a/b%","authentication":null'),
-    "the key": message(f',"metadata":{{"{KEY}":"x"}}'),
-    "an object under the key": message(f',"metadata":{{"{KEY}":{{"v":1}}}}'),
-    "a forged residue": message(f',"metadata":{{"{KEY}":{FORGED}}},"x":1'),
-    "forged facts": message(f',"metadata":{{"{KEY}":{FACTS}}}'),
-    "the key in a part": message(
-        parts=f'[{{"kind":"text","text":"a","metadata":{{"{KEY}":{FORGED}}},"z":1}}]'
-    ),
-    "the key in params": params(f'"metadata":{{"{KEY}":1.0}}'),
 }
 
 
@@ -126,14 +111,10 @@ def oddities(side: Side) -> dict[str, str]:
 
 
 def expected(side: Side, text: str) -> Any:
-    """What arrives: what was sent without our name; `acceptedOutputModes` in each configuration; beyond a side of 1.0 the
+    """What arrives: what was sent; `acceptedOutputModes` in each configuration; beyond a side of 1.0 the
     defaults of 1.0 written out; and beyond a2a.v1 no empty metadata of parts.
     """
     given: Any = loads_exact(text)
-    for unit in (given, given["message"], *given["message"]["parts"]):
-        metadata = unit.get("metadata")
-        if metadata and metadata.pop(KEY, None) is not None and not metadata:
-            del unit["metadata"]
     for part in given["message"]["parts"]:
         if side in OLD_SIDES and side[1] != "JSONRPC" and part.get("metadata") == {}:
             del part["metadata"]
@@ -153,10 +134,10 @@ async def test_all_that_is_sent_arrives_and_comes_back(side: Side) -> None:
             agent.asked.clear()
             result = await client.call("message/send", text)
             [asked] = agent.asked
-            if not same(asked, expected(side, text)):
+            if not says(asked, expected(side, text)):
                 wrong.append(f"{name}: {text} arrived as {dumps(asked)!r}")
             shown = agent.answer("message/send", asked)
-            if not same(result, shown):
+            if not says(result, shown):
                 wrong.append(f"{name}: {dumps(shown)!r} came back as {dumps(result)!r}")
     assert not wrong, "\n".join(wrong)
 
@@ -169,7 +150,7 @@ async def test_all_that_is_streamed_comes_back(side: Side) -> None:
             events = await client.call("message/stream", text)
             asked = agent.asked[-1]
             shown = agent.answer("message/stream", asked)
-            if not (same(asked, expected(side, text)) and same(events, shown)):
+            if not (says(asked, expected(side, text)) and says(events, shown)):
                 wrong.append(f"{name}: {dumps(shown)!r} came back as {dumps(events)!r}")
     assert not wrong, "\n".join(wrong)
 
@@ -197,9 +178,7 @@ async def test_events_are_what_the_agent_said(side: Side) -> None:
     async with chained(side) as (client, agent):
         agent.answer = lambda _method, _params: events
         got = await client.call("message/stream", message())
-    assert len(got) == len(events)
-    for one, other in zip(got, events, strict=True):
-        assert one == other
+    assert says(got, events)
 
 
 IDS = ["a/b", "a%2Fb", "ü", ".", "..", "a b", "a:b", "a?b", "a#b", ":cancel", "%", "+", "tasks/x"]
@@ -220,15 +199,15 @@ async def test_whatever_is_said_of_a_request_for_a_task_arrives(side: Side, meth
     text = '{"id":"t","metadata":{"q":1.0,"n":null},"zz":[9007199254740993]}'
     async with chained(side) as (client, agent):
         await client.call(method, text)
-    assert same(agent.asked[-1], loads_exact(text))
+    assert says(agent.asked[-1], loads_exact(text))
 
 
 @pytest.mark.parametrize(
     ("told", "heard"),
     [
         ('"blocking":false', {"acceptedOutputModes": [], "blocking": False}),
-        ('"historyLength":2', {"acceptedOutputModes": [], "historyLength": 2}),
-        ('"acceptedOutputModes":["a/b"]', {"acceptedOutputModes": ["a/b"]}),
+        ('"historyLength":2', {"acceptedOutputModes": [], "historyLength": 2, "blocking": True}),
+        ('"acceptedOutputModes":["a/b"]', {"acceptedOutputModes": ["a/b"], "blocking": True}),
         ("", None),
     ],
 )

@@ -21,6 +21,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import ScriptedAgent
 from a2a_bridge.testing.probe import Probe, yielding
 from tests.hosting.scene import agent_of
+from tests.identity import says
 from tests.patience import PATIENCE
 from tests.push.version_scene import Front, bridged, hosted, served
 
@@ -146,7 +147,7 @@ async def test_what_0_3_said_comes_back_as_it_was_said_and_no_agent_sees_how(ups
     async with fronts(agent_of(execute), upstream) as front:
         task = await front.call("message/send", {"message": odd})
     got = task["history"][0]
-    assert {name: got[name] for name in odd} == odd
+    assert says({name: got[name] for name in odd}, odd)
     assert isinstance(got["metadata"]["n"], int)
     assert b"urn:a2a-bridge" not in seen[0]
 

@@ -9,7 +9,7 @@ import pytest
 
 from a2a_bridge import agent
 from a2a_bridge.core.call import CallContext
-from a2a_bridge.dialects.residue import KEY, present, stripped, write
+from a2a_bridge.dialects.unmapped import KEY, present, stripped, write
 from a2a_bridge.hosting import Run
 from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.executor import Event

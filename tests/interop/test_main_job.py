@@ -30,7 +30,7 @@ from tests.matrix.versions import CLIENTS, OURS, Side, expected_differences
 from tests.patience import PATIENCE
 from tests.peers.callers import LACKING, BareCaller, Caller, PeerCaller, ServiceCaller
 from tests.peers.faults import differences as older_differences
-from tests.peers.faults import without_residues
+from tests.peers.faults import without_unmapped
 from tests.peers.processes import AGENTS, Agent, PeerClient
 from tests.peers.transcript import settled, transcripts
 
@@ -110,7 +110,7 @@ async def test_an_agent_with_one_binding_is_reached_over_all(
 
 def without_offers(lines: Lines) -> Lines:
     """Whatever the agent offers, a gateway offers to resume streams, and says so in its cards."""
-    return [(label, without_residues(outcome)) for label, outcome in lines]
+    return [(label, without_unmapped(outcome)) for label, outcome in lines]
 
 
 @asynccontextmanager

@@ -22,7 +22,7 @@ from tests.interop.peers import Peer
 from tests.interop.sdk_client import sdk_client
 from tests.matrix.cells import CELLS, Cell, deviations, of
 from tests.patience import PATIENCE
-from tests.peers.faults import without_residues
+from tests.peers.faults import without_unmapped
 
 pytestmark = pytest.mark.sdk
 
@@ -64,7 +64,7 @@ async def test_a_gateway_changes_nothing(cell: Cell, sdk_agents: Callable[..., P
     for told in (expected, got):
         # Whatever the agent offers, the gateway offers to resume streams.
         told["extended_card"] = [
-            (label, without_residues(outcome)) for label, outcome in told["extended_card"]
+            (label, without_unmapped(outcome)) for label, outcome in told["extended_card"]
         ]
     found = [
         line for name in SCENARIOS for line in differences(name, expected[name], got[name], deviations(cell))

@@ -17,8 +17,8 @@ from tests.peers.faults import (
     Mask,
     faults_of,
     without_defaults,
-    without_residues,
     without_snapshots,
+    without_unmapped,
 )
 from tests.peers.processes import AGENTS as AGENT_PROGRAMS
 from tests.peers.processes import ALL as BINDINGS
@@ -106,7 +106,7 @@ class Deviation:
 DEVIATIONS = (
     Deviation(
         "a gateway offers to resume the streams of any agent, and says so in its cards",
-        without_residues,
+        without_unmapped,
         conversation="extended_card",
     ),
     Deviation(
@@ -118,7 +118,7 @@ DEVIATIONS = (
     *(
         Deviation(
             "a2a.v1 has no place for what only 1.0 says: it travels in metadata, and in a card as an extension",
-            without_residues,
+            without_unmapped,
             client=f"* 0.* {binding}",
         )
         for binding in ("HTTP+JSON", "GRPC")

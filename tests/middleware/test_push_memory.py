@@ -12,7 +12,7 @@ from a2a_bridge.core.call import Call, CallContext, Origin, Principal, ResponseP
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects import V1_0, Dialect
-from a2a_bridge.dialects.residue import KEY, read, write
+from a2a_bridge.dialects.unmapped import KEY, read, write
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge.push import Registrations, push_memory
@@ -104,16 +104,16 @@ async def test_what_was_said_beside_a_config_comes_back() -> None:
 async def test_what_was_said_beside_the_configs_of_a_list_comes_back_for_each() -> None:
     agent = Agent()
     await agent.create(caller(), "o")
-    await agent.create(caller(aside=write("kind", [["/pushNotificationConfig/x", None, 1]])))
-    await agent.create(caller(aside=write("kind", [["/y", None, 2], ["/z", None, 3]])), "q")
+    await agent.create(caller(aside=write("kind", [["/pushNotificationConfig/x", 1]])))
+    await agent.create(caller(aside=write("kind", [["/y", 2], ["/z", 3]])), "q")
     told = read(await agent.list(caller()), "kind")
-    assert told == [["/1/pushNotificationConfig/x", None, 1], ["/2/y", None, 2], ["/2/z", None, 3]]
+    assert told == [["/1/pushNotificationConfig/x", 1], ["/2/y", 2], ["/2/z", 3]]
     over_grpc = caller().replace(origin=Origin("GRPC", "0.3"), reply=ResponseParameters())
     told = json.loads(await agent.list(over_grpc) or "")
     assert [text and read(text, "kind") for text in told] == [
         None,
-        [["/pushNotificationConfig/x", None, 1]],
-        [["/y", None, 2], ["/z", None, 3]],
+        [["/pushNotificationConfig/x", 1]],
+        [["/y", 2], ["/z", 3]],
     ]
 
 
@@ -122,11 +122,11 @@ async def test_what_was_said_beside_a_config_within_a_message_comes_back_too() -
     request = send().request
     request.configuration.task_push_notification_config.CopyFrom(config(""))
     inline = "/configuration/pushNotificationConfig/authentication"
-    entries: list[Any] = [["/configuration/blocking", None, True], [inline, None, {"schemes": []}]]
+    entries: list[Any] = [["/configuration/blocking", True], [inline, {"schemes": []}]]
     request.metadata[KEY] = write("kind", entries)
     await ask(agent.service, Call(ops.SEND_MESSAGE, request, caller()))
     agent.configs["given"] = config("given")
-    expected = [["/pushNotificationConfig/authentication", None, {"schemes": []}]]
+    expected = [["/pushNotificationConfig/authentication", {"schemes": []}]]
     assert read(await agent.get(caller(), "given"), "kind") == expected
 
 

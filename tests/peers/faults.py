@@ -145,11 +145,11 @@ def without_defaults(tree: Any) -> Any:
     return [without_defaults(item) for item in tree] if isinstance(tree, list) else tree
 
 
-def without_residues(tree: Any) -> Any:
+def without_unmapped(tree: Any) -> Any:
     """What the bridge says in metadata, and in a card's extensions, for who knows to read it, need not be there."""
     if isinstance(tree, dict):
         kept = {
-            name: without_residues(value)
+            name: without_unmapped(value)
             for name, value in tree.items()
             if not name.startswith("urn:a2a-bridge:")
         }
@@ -159,7 +159,7 @@ def without_residues(tree: Any) -> Any:
             if value or value == tree[name] or name not in ("metadata", "params", "extensions")
         }
     if isinstance(tree, list):
-        return [without_residues(item) for item in tree if not _only_residue(item)]
+        return [without_unmapped(item) for item in tree if not _only_residue(item)]
     return tree
 
 

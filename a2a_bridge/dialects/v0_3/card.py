@@ -2,22 +2,22 @@
 
 What the members of the other version cannot say is carried, so that a card that comes back is the card that left:
 
-1. JSON → hub → JSON: unknown members, null, empty lists, numbers that are no doubles. They stand as a residue in an
-   AgentExtension of the hub's card, the last one, with the URI `residue.KEY`. It is not written to 0.x.
+1. JSON → hub → JSON: unknown members, null, empty lists, numbers that are no doubles. They stand as text in an
+   AgentExtension of the hub's card, the last one, with the URI `unmapped.KEY`. It is not written to 0.x.
 2. Hub → JSON → hub: most has a natural place (`supportedInterfaces`, `deviceCode`, `pkceRequired`). What has none
    (a `capabilities` that is not there, say) stands in the same way in an extension of the 0.x card.
-3. A residue changes nothing but what the other version cannot say: one that would is somebody's own extension, and
+3. That text changes nothing but what the other version cannot say: one that would is somebody's own extension, and
    treated as such. So is one that did not come from here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 
 from a2a_bridge.codec import (
     DecodeError,
-    EncodeError,
     Json,
     JsonObject,
     decoder,
@@ -25,9 +25,9 @@ from a2a_bridge.codec import (
 )
 from a2a_bridge.codec.values import describe
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.dialects import residue
+from a2a_bridge.dialects import unmapped
 from a2a_bridge.dialects.dialect import CardForm
-from a2a_bridge.dialects.residue import HUB, KEY, KIND, TooMuch
+from a2a_bridge.dialects.unmapped import HUB, KEY, KIND
 from a2a_bridge.dialects.v0_3.card_interfaces import INTERFACE_MEMBERS
 from a2a_bridge.dialects.v0_3.card_members import decode_members, encode_members
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -49,7 +49,7 @@ def decode_card(tree: JsonObject, version: str = VERSION) -> hub.AgentCard:
     """
     try:
         return _decode(tree, version)
-    except (DecodeError, TooMuch) as error:
+    except DecodeError as error:
         text = f"not an agent card: {error}"
         raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
     except RecursionError:
@@ -61,12 +61,9 @@ def encode_card(card: hub.AgentCard, version: str = VERSION) -> JsonObject:
     """Card → JSON, for a reader of `version`, whose interfaces come first. Raises EncodeError."""
     tree = encode_members(card, version)
     patched = _patched(card, tree, version)
-    try:
-        if patched is None:
-            return _mirrored(tree, card, version)
-        return _mirrored(patched, without_residue(card), version)
-    except TooMuch as error:
-        raise EncodeError("", str(error)) from None
+    if patched is None:
+        return _mirrored(tree, card, version)
+    return _mirrored(patched, without_carrier(card), version)
 
 
 def encode_beside(card: hub.AgentCard, version: str = VERSION) -> JsonObject:
@@ -89,7 +86,7 @@ def card_form(version: str, *paths: str) -> CardForm:
     )
 
 
-def without_residue(card: hub.AgentCard) -> hub.AgentCard:
+def without_carrier(card: hub.AgentCard) -> hub.AgentCard:
     """The card without what only 0.x says; the same object if there is nothing of the kind."""
     if _carrier(card) is None:
         return card
@@ -112,27 +109,22 @@ def _carrier(card: hub.AgentCard) -> hub.AgentExtension | None:
 
 
 def _patched(card: hub.AgentCard, tree: JsonObject, version: str) -> JsonObject | None:
-    """The tree, with what the card's residue adds; None without one, or with one that says something else."""
+    """The tree, with what the card carries of this shape; None when it carries nothing."""
     carrier = _carrier(card)
     if carrier is None:
         return None
     text = carrier.params.fields[KEY].string_value if KEY in carrier.params.fields else ""
-    if residue.is_residue(text) and residue.heard(text, KIND) is None:
-        return tree  # another wire's residue, which this one does not show
-    entries = residue.read(text, KIND)
+    entries = unmapped.read(text, KIND)
     if entries is None:
-        return None
-    meant = (without_residue(card), decode_members(tree, version))
-    patched = residue.patch(tree, entries)
-    if type(patched) is dict and _says(patched, version) in meant:
-        return patched
-    # A card that has got other interfaces since keeps what was said of everything else. What speaks of interfaces
-    # alone and fits them has nothing else to lose, and is forged.
+        return tree  # another wire's, which this one does not show
+    meant = (without_carrier(card), decode_members(tree, version))
+    patched = unmapped.restore(deepcopy(tree), entries)
+    if _says(patched, version) in meant:
+        return patched  # type: ignore[no-any-return]
+    # A card that has got other interfaces since keeps what was said of everything else.
     others = [one for one in entries if not _is_address(one[0])]
-    if not others and len(residue.diff(tree, patched)) == len(entries):
-        return None
-    patched = residue.patch(tree, others)
-    return patched if type(patched) is dict and _says(patched, version) in meant else None
+    patched = unmapped.restore(deepcopy(tree), others)
+    return patched if _says(patched, version) in meant else tree
 
 
 def _is_address(pointer: str) -> bool:
@@ -142,21 +134,21 @@ def _is_address(pointer: str) -> bool:
 
 def _carried(card: hub.AgentCard, tree: JsonObject, version: str) -> hub.AgentCard:
     """The card, with what else the tree holds."""
-    entries = residue.diff(encode_members(card, version), tree)
+    entries = unmapped.difference(encode_members(card, version), tree, whole=True)
     if entries:
         carrier = card.capabilities.extensions.add(uri=KEY)
-        carrier.params.fields[KEY].string_value = residue.write(KIND, entries)
+        carrier.params.fields[KEY].string_value = unmapped.write(KIND, entries)
     return card
 
 
 def _mirrored(tree: JsonObject, card: hub.AgentCard, version: str) -> JsonObject:
     """The tree, with what else the card holds."""
     said = decode_members(tree, version)
-    entries = [] if said == card else residue.diff(_hub_tree(said), _hub_tree(card))
+    entries = [] if said == card else unmapped.difference(_hub_tree(said), _hub_tree(card), whole=True)
     if not entries:
         return tree
     capabilities = dict(tree.get("capabilities") or {})
-    extension = {"uri": KEY, "params": {KEY: residue.write(HUB, entries)}}
+    extension = {"uri": KEY, "params": {KEY: unmapped.write(HUB, entries)}}
     capabilities["extensions"] = [*(capabilities.get("extensions") or ()), extension]
     return tree | {"capabilities": capabilities}
 
@@ -166,11 +158,11 @@ def _unmirrored(tree: JsonObject, version: str) -> hub.AgentCard | None:
     match tree:
         case {
             "capabilities": {
-                "extensions": [*others, {"uri": residue.KEY, "params": {residue.KEY: str(text)}}],
+                "extensions": [*others, {"uri": unmapped.KEY, "params": {unmapped.KEY: str(text)}}],
                 **capabilities,
             }
         }:
-            entries = residue.read(text, HUB)
+            entries = unmapped.read(text, HUB)
         case _:
             return None
     if entries is None:
@@ -180,13 +172,13 @@ def _unmirrored(tree: JsonObject, version: str) -> hub.AgentCard | None:
     bare = tree | {"capabilities": capabilities}
     said = decode_members(bare, version)
     try:
-        card = _decode_hub(residue.patch(_hub_tree(said), entries))
+        card = _decode_hub(unmapped.restore(_hub_tree(said), entries))
     except DecodeError:
         return None
     if encode_members(card, version) != encode_members(said, version):
         return None
     card = _carried(card, bare, version)
-    return card if residue.same(encode_card(card, version), tree) else None
+    return card if unmapped.same(encode_card(card, version), tree) else None
 
 
 def _says(tree: Json, version: str) -> hub.AgentCard | None:

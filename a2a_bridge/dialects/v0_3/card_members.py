@@ -15,7 +15,7 @@ from typing import Any
 from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
 from a2a_bridge.codec.structs import ARRAY_LEVELS, LEVELS, OBJECT_LEVELS
 from a2a_bridge.codec.values import describe
-from a2a_bridge.dialects.residue import KEY
+from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.dialects.v0_3.card_interfaces import decode_interfaces, encode_interfaces
 from a2a_bridge.dialects.v0_3.security import (
     Alternatives,

@@ -14,12 +14,10 @@ from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
 from a2a_bridge.codec.values import describe
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
+from a2a_bridge.dialects.pair import Context, Pair
 from a2a_bridge.dialects.v0_3 import names, params, push_configs
 from a2a_bridge.dialects.v0_3 import proto_asides as asides
-from a2a_bridge.dialects.v0_3.proto_messages import Notes
-from a2a_bridge.dialects.v0_3.proto_residue import Pair
-from a2a_bridge.dialects.v0_3.proto_rows import CONFIG, CONFIGS, CREATE_CONFIG
-from a2a_bridge.dialects.v0_3.proto_trees import tree_of, without_unknown
+from a2a_bridge.dialects.v0_3.proto_requests import CONFIG, CONFIGS, CREATE_CONFIG
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 PAGE = 100
@@ -36,16 +34,16 @@ def an_object(tree: Json) -> JsonObject:
 
 
 def from_proto(pair: Pair, tree: JsonObject) -> Any:
-    """ProtoJSON → hub, for what travels without a residue."""
+    """ProtoJSON → hub, for what has no metadata."""
     message = pair.hub()
-    pair.decode(decoder(pair.wire)(tree), message, Notes())
+    pair.decode(decoder(pair.wire)(tree), message, Context())
     return message
 
 
 def to_proto(pair: Pair, message: Any) -> Any:
-    """Hub → ProtoJSON, for what travels without a residue."""
+    """Hub → ProtoJSON, for what has no metadata."""
     plain = pair.wire()
-    pair.encode(message, plain, Notes())
+    pair.encode(message, plain, Context())
     return encoder(pair.wire)(plain)
 
 
@@ -98,14 +96,12 @@ def create_request(tree: Json) -> JsonObject:
 
 def create_aside(tree: Any) -> Mapping[str, str]:
     """What a configuration to register says beyond the hub."""
-    # By the names of the proto, whatever spelling was used: it is to fit answers.
-    return asides.tell(CREATE_CONFIG, tree_of(decoder(CREATE_CONFIG.wire)(create_request(tree))))
+    return asides.tell(CREATE_CONFIG, create_request(tree))
 
 
 def create_recall(tree: Any, told: Mapping[str, str]) -> Any:
     """The reverse."""
-    recalled = asides.recall(CREATE_CONFIG, create_request(tree), told)
-    return {"taskId": tree.get("taskId"), **without_unknown(recalled)}
+    return {"taskId": tree.get("taskId"), **asides.recall(CREATE_CONFIG, create_request(tree), told)}
 
 
 def decode_config(tree: Json) -> hub.TaskPushNotificationConfig:
@@ -163,4 +159,4 @@ def configs_aside(tree: Any) -> Mapping[str, str]:
 
 def configs_recall(tree: Any, told: Mapping[str, str]) -> Any:
     """The reverse."""
-    return without_unknown(asides.recall_list(CONFIG, tree, told, "configs"))
+    return asides.recall_list(CONFIG, tree, told, "configs")

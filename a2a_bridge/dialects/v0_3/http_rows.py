@@ -23,6 +23,7 @@ from a2a_bridge.codec.values import base64_octets, describe
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects.dialect import HttpAddress, HttpRule, Row
+from a2a_bridge.dialects.pair import Pair
 from a2a_bridge.dialects.v0_3 import params, proto_card, push_configs, requests, shapes
 from a2a_bridge.dialects.v0_3 import proto_asides as asides
 from a2a_bridge.dialects.v0_3.file_rows import FILES_PARAMETER, chosen
@@ -43,18 +44,14 @@ from a2a_bridge.dialects.v0_3.http_bodies import (
     encode_listing,
     to_proto,
 )
-from a2a_bridge.dialects.v0_3.proto_residue import EVENT, SEND, SENT, TASK, Pair, decode_tree, encode_tree
+from a2a_bridge.dialects.v0_3.proto import EVENT, SEND, SENT, TASK, decode_tree, encode_tree
+from a2a_bridge.dialects.v0_3.proto_requests import CONFIG, CONFIGS, CREATE_CONFIG, EMPTY, unpaired
 from a2a_bridge.dialects.v0_3.proto_rows import (
-    CONFIG,
-    CONFIGS,
-    CREATE_CONFIG,
-    EMPTY,
     request_decoder,
     request_encoder,
     response_decoder,
     response_encoder,
 )
-from a2a_bridge.dialects.v0_3.proto_trees import without_unknown
 from a2a_bridge.dialects.v0_3.strict import without_younger_members
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
@@ -63,7 +60,7 @@ from a2a_bridge.peers import Files, caller
 Coder = Callable[[Any], Any]
 HttpRow = Row[HttpAddress, Any]
 
-_LISTED = Pair(hub.ListTasksResponse, hub.ListTasksResponse, lambda *_: None, lambda *_: None)
+_LISTED = unpaired(hub.ListTasksResponse)
 
 # --- addresses -------------------------------------------------------------------------------------------------
 
@@ -233,12 +230,8 @@ def _row(
     )
 
 
-def _plain(cls: Any) -> Pair:
-    return Pair(cls, cls, lambda *_: None, lambda *_: None)
-
-
 def _request(cls: Any, encode: Coder, decode: Coder) -> tuple[Pair, Coder, Coder]:
-    return _plain(cls), encode, decode
+    return unpaired(cls), encode, decode
 
 
 def _ids(cls: Any, *members: str) -> tuple[Pair, Coder, Coder]:
@@ -268,7 +261,7 @@ def _proto_rows(files: Files) -> dict[Any, HttpRow]:
     config = (CONFIG, partial(to_proto, CONFIG), decode_config)
     about_config: dict[str, Any] = {
         "aside_response": partial(asides.tell, CONFIG),
-        "recall_response": lambda tree, told: without_unknown(asides.recall(CONFIG, tree, told)),
+        "recall_response": partial(asides.recall, CONFIG),
     }
     rows = (
         _row(ops.SEND_MESSAGE, send, sent),

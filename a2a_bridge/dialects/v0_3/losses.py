@@ -1,4 +1,4 @@
-"""What 0.3 cannot say of the hub, not even with a residue. As data, so that tests exempt and docs show the same."""
+"""What 0.3 cannot say of the hub, not even as text beside it. As data, so that tests exempt and docs show the same."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, RootModel
 from a2a_bridge.codec import DecodeError, EncodeError
 from a2a_bridge.core import errors as core
 from a2a_bridge.core.errors import Reason, Violation
-from a2a_bridge.dialects import residue
+from a2a_bridge.dialects import unmapped
 from a2a_bridge.dialects.dialect import ErrorReply
 from a2a_bridge.dialects.v0_3 import card, errors, parts, push_configs, requests, shapes
 from a2a_bridge.dialects.v0_3.models_shape import A2ABaseModel, read, write
@@ -123,7 +123,7 @@ def _read(model: Any, write_tree: Callable[[Any], Any], message: Any) -> Any:
         if isinstance(message, core.A2AError):
             raise
         # A peer wrote what the schema does not have, and the codec keeps it. Without that it has a model.
-        bare = residue.stripped(message)
+        bare = unmapped.stripped(message)
         if bare is message:
             raise
         return read(model, write_tree(bare))

@@ -7,7 +7,7 @@ Rules:
 2. historyLength goes through as it is; what is larger than the hub can say is as much as it can say. A negative one is
    for the agent to refuse: the schema allows it. 0 in tasks/get is read as absent, as the servers of the Python and Java
    SDKs do: the Java client sends it with every request (a2a-java 0.3.3.Final, TaskQueryParams.java:20).
-3. Requests with metadata in the hub are units, with their residue there. What the others cannot hold is told aside.
+3. Requests with metadata in the hub are units. What the others cannot hold is told aside.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from a2a_bridge.codec.structs import LEVELS, read_struct
 from a2a_bridge.codec.values import describe
 from a2a_bridge.codec.wire import VARINT
 from a2a_bridge.core.call import ASIDE_PARAMETER
-from a2a_bridge.dialects import residue, scalars
+from a2a_bridge.dialects import scalars, unmapped
 from a2a_bridge.dialects.irregular import Reader, Shape, decode_with, restored, text_with
-from a2a_bridge.dialects.residue import KEY, KIND, PROTO
 from a2a_bridge.dialects.scalars import LONGEST, SHORTEST, strings, struct
+from a2a_bridge.dialects.unmapped import KEY, KIND, PROTO
 from a2a_bridge.dialects.v0_3.push_configs import (
     check_aside,
     decode_inner,
@@ -60,13 +60,13 @@ def write_send(tree: Any) -> str:
             return out
     value = get("metadata")
     if value is not None:
-        rest -= 1  # residue
-        if KEY in value:  # residue
-            raise Irregular  # residue
+        rest -= 1
+        if KEY in value:
+            raise Irregular
         body = struct(value, LEVELS)
         out += f'"{VARINT[len(body)]}{body}'
-    if rest:  # residue
-        raise Irregular  # residue
+    if rest:
+        raise Irregular
     return out
 
 
@@ -76,16 +76,16 @@ def _configuration(tree: Any) -> str:
     out = ""
     value = get("acceptedOutputModes")
     if value is not None:
-        rest -= 1  # residue
+        rest -= 1
         out = strings(value, "\n")
     value = get("pushNotificationConfig")
     if value is not None:
-        rest -= 1  # residue
+        rest -= 1
         body = _push_config(value)
         out += f"\x12{VARINT[len(body)]}{body}"
     value = get("historyLength")
     if value is not None:
-        rest -= 1  # residue
+        rest -= 1
         if type(value) is not int or not SHORTEST <= value <= LONGEST:
             raise Irregular
         out += f"\x18{VARINT[value]}"
@@ -94,8 +94,8 @@ def _configuration(tree: Any) -> str:
         out += " \1"
     elif value is not True:
         raise Irregular
-    if rest != 1:  # residue
-        raise Irregular  # residue
+    if rest != 1:
+        raise Irregular
     return out
 
 
@@ -104,7 +104,7 @@ def _push_config(tree: Any) -> str:
         raise Irregular
     reader = Reader(tree)
     _read_nested_config(reader)
-    if reader.problems or not residue.same(reader.tree, tree):
+    if reader.problems or not unmapped.same(reader.tree, tree):
         raise Irregular
     return decode_inner(tree).SerializeToString().decode("latin-1")
 
@@ -119,8 +119,8 @@ def encode_send(request: Any) -> JsonObject:
     if request.HasField("metadata"):
         metadata = read_struct(request.metadata)
         tree["metadata"] = metadata
-        if KEY in metadata:  # residue
-            return restored(SEND, tree)  # residue
+        if KEY in metadata:
+            return restored(SEND, tree)
     return tree
 
 
@@ -201,7 +201,7 @@ def _send_inside(tree: JsonObject) -> Iterator[tuple[str, Shape, Any]]:
 
 def write_cancel(tree: Any) -> str:
     """Wire text of canonical TaskIdParams for a cancellation. Raises Irregular for any others."""
-    seen = 1  # residue
+    seen = 1
     value = tree.get("id")
     if type(value) is not str:
         raise Irregular
@@ -210,13 +210,13 @@ def write_cancel(tree: Any) -> str:
     out = f"\x12{VARINT[len(value)]}{value}"
     value = tree.get("metadata")
     if value is not None:
-        seen += 1  # residue
-        if KEY in value:  # residue
-            raise Irregular  # residue
+        seen += 1
+        if KEY in value:
+            raise Irregular
         body = struct(value, LEVELS)
         out += f"\x1a{VARINT[len(body)]}{body}"
-    if seen != len(tree):  # residue
-        raise Irregular  # residue
+    if seen != len(tree):
+        raise Irregular
     return out
 
 
@@ -226,8 +226,8 @@ def encode_cancel(request: Any) -> JsonObject:
     if request.HasField("metadata"):
         metadata = read_struct(request.metadata)
         tree["metadata"] = metadata
-        if KEY in metadata:  # residue
-            return restored(CANCEL, tree)  # residue
+        if KEY in metadata:
+            return restored(CANCEL, tree)
     return tree
 
 
@@ -268,13 +268,10 @@ class Params:
         return {} if reader.problems else check_aside(tree, reader.tree)
 
     def recall(self, tree: Json, parameters: Mapping[str, str]) -> Json:
-        """Canonical params with what was told aside, if they still mean the same."""
+        """Canonical params with what was told aside. Changes them in place."""
         text = parameters.get(ASIDE_PARAMETER)
-        given = residue.patch(tree, residue.read(text, KIND) or schemes_told(text, PROTO))
-        if given is tree:
-            return tree
-        reader = self._read(given)
-        return tree if reader.problems or not residue.same(reader.tree, tree) else given
+        made: Json = unmapped.restore(tree, unmapped.read(text, KIND) or schemes_told(text, PROTO))
+        return made
 
 
 def _params(*strings: str, length: bool = False) -> Callable[[Json], Reader]:

@@ -11,8 +11,8 @@ from typing import Any
 
 from a2a_bridge.codec import Json, JsonObject
 from a2a_bridge.codec.errors import Irregular
-from a2a_bridge.codec.structs import BARE_LEVELS, LEVELS, TOO_DEEP, read_struct, read_value
-from a2a_bridge.codec.values import base64_text
+from a2a_bridge.codec.structs import LEVELS, read_struct, read_value
+from a2a_bridge.codec.values import base64_octets, base64_text
 from a2a_bridge.codec.wire import VARINT
 from a2a_bridge.dialects import scalars
 from a2a_bridge.dialects.irregular import (
@@ -25,8 +25,8 @@ from a2a_bridge.dialects.irregular import (
     restored,
     text_with,
 )
-from a2a_bridge.dialects.residue import KEY
-from a2a_bridge.dialects.scalars import base64_octets, struct
+from a2a_bridge.dialects.scalars import struct
+from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _KINDS = ("text", "file", "data")
@@ -59,24 +59,24 @@ def write_part(tree: Any) -> str:
         return _file(file, tree)
     else:
         raise Irregular
-    rest = len(tree) - 2  # residue
+    rest = len(tree) - 2
     value = get("metadata")
     if value is not None:
-        rest -= 1  # residue
-        if KEY in value:  # residue
-            raise Irregular  # residue
+        rest -= 1
+        if KEY in value:
+            raise Irregular
         body = struct(value, LEVELS)
         out += f"*{VARINT[len(body)]}{body}"
     value = get("filename")
     if value is not None:
-        rest -= 1  # residue
+        rest -= 1
         out += _name("2", value)
     value = get("mediaType")
     if value is not None:
-        rest -= 1  # residue
+        rest -= 1
         out += _name(":", value)
-    if rest:  # residue
-        raise Irregular  # residue
+    if rest:
+        raise Irregular
     return out
 
 
@@ -95,26 +95,26 @@ def _file(file: dict[str, Any], tree: dict[str, Any]) -> str:
     if rest:
         value = file.get("name")
         if value is not None:
-            rest -= 1  # residue
+            rest -= 1
             out += _name("2", value)
         value = file.get("mimeType")
         if value is not None:
-            rest -= 1  # residue
+            rest -= 1
             out += _name(":", value)
-        if rest:  # residue
-            raise Irregular  # residue
+        if rest:
+            raise Irregular
     if len(tree) == 2:
         return out
-    rest = len(tree) - 2  # residue
+    rest = len(tree) - 2
     metadata = tree.get("metadata")
     if metadata is not None:
-        rest -= 1  # residue
-        if KEY in metadata:  # residue
-            raise Irregular  # residue
+        rest -= 1
+        if KEY in metadata:
+            raise Irregular
         body = struct(metadata, LEVELS)
         out += f"*{VARINT[len(body)]}{body}"
-    if rest:  # residue
-        raise Irregular  # residue
+    if rest:
+        raise Irregular
     return out
 
 
@@ -153,8 +153,8 @@ def encode_part(part: Any) -> JsonObject:
         if part.HasField("metadata"):
             metadata = read_struct(part.metadata)
             tree["metadata"] = metadata
-            if KEY in metadata:  # residue
-                return restored(PART, tree)  # residue
+            if KEY in metadata:
+                return restored(PART, tree)
         return tree
     value = part.filename
     if value:
@@ -165,8 +165,8 @@ def encode_part(part: Any) -> JsonObject:
     if part.HasField("metadata"):
         metadata = read_struct(part.metadata)
         tree["metadata"] = metadata
-        if KEY in metadata:  # residue
-            return restored(PART, tree)  # residue
+        if KEY in metadata:
+            return restored(PART, tree)
     return tree
 
 
@@ -204,9 +204,9 @@ def _read_data(reader: Reader) -> None:
         return
     data: Json = reader.given["data"]
     try:
-        found = scalars.canonical_free(data, LEVELS if type(data) is dict else BARE_LEVELS)
-    except scalars.TooDeepError:
-        reader.wrong("data", TOO_DEEP)
+        found = scalars.canonical_free(data, f"{reader.path}.data" if reader.path else "data")
+    except scalars.FreeJsonError as error:
+        reader.problems += error.problems
         return
     if type(data) is not dict:
         # 0.2.5 speaks of arrays in prose; the hub takes any value.
@@ -225,11 +225,16 @@ def _read_file(reader: Reader) -> None:
     text = given.get("bytes")
     if text is None and given.get("uri") is None and type(given.get("data")) is str:
         text = given["data"]  # as examples of 0.2 call it
+        reader.dropped.add("/file/data")
     if text is not None:
         if type(text) is not str:
             file.expected("bytes", "a base64 string")
         else:
-            file.tree["bytes"] = scalars.canonical_base64(text) or ""
+            file.tree["bytes"] = text
+            try:
+                base64_octets(text)
+            except ValueError as error:
+                file.wrong("bytes", str(error))
         if given.get("uri"):
             # A file is one or the other. What middleware sees of it is what the agent gets.
             reader.dropped.add("/file/uri")

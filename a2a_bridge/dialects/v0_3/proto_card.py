@@ -12,20 +12,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from a2a_bridge.codec import DecodeError, EncodeError, JsonObject
-from a2a_bridge.dialects import residue
+from a2a_bridge.codec import DecodeError, EncodeError, JsonObject, decoder, encoder
+from a2a_bridge.dialects import unmapped
 from a2a_bridge.dialects.carrying import CARD_KEY
-from a2a_bridge.dialects.residue import PROTO
+from a2a_bridge.dialects.unmapped import PROTO
 from a2a_bridge.dialects.v0_3 import card
-from a2a_bridge.dialects.v0_3.proto_requests import nothing
-from a2a_bridge.dialects.v0_3.proto_residue import Pair
-from a2a_bridge.dialects.v0_3.proto_trees import has_unknown, message_of, tree_of
+from a2a_bridge.dialects.v0_3.proto_requests import unpaired
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 CARRIER = CARD_KEY
 
-PAIR = Pair(v0.AgentCard, hub.AgentCard, nothing, nothing)
+PAIR = unpaired(hub.AgentCard)
+
+_decode_plain = decoder(v0.AgentCard)
+_encode_plain = encoder(v0.AgentCard)
 
 #: `type` of a scheme in JSON ↔ the oneof's member, and the members that are called otherwise
 _TYPES = {
@@ -56,23 +57,17 @@ _REQUIRED_OF_SKILL: tuple[tuple[str, Any], ...] = (
 
 def decode_bytes(wire: bytes) -> hub.AgentCard:
     """Protobuf bytes → hub. Raises protobuf's DecodeError, codec.DecodeError and A2AError."""
-    message = v0.AgentCard.FromString(wire)
-    if has_unknown(wire, message):
-        message = v0.AgentCard.FromString(wire)
-    return card.FORM.decode(_told(message))
+    return card.FORM.decode(_told(v0.AgentCard.FromString(wire)))
 
 
 def encode_bytes(message: hub.AgentCard) -> bytes:
-    """Hub → protobuf bytes. Raises codec.EncodeError when too much would have to be carried."""
+    """Hub → protobuf bytes. Raises codec.EncodeError."""
     tree = card.FORM.encode(message)
     wire: v0.AgentCard = _message(tree)
-    try:
-        entries = residue.diff(_tree(wire), tree)
-        if entries:
-            extension = wire.capabilities.extensions.add(uri=CARRIER)
-            extension.params.fields[CARRIER].string_value = residue.write(PROTO, entries)
-    except residue.TooMuch as error:
-        raise EncodeError("", str(error)) from None
+    entries = unmapped.difference(_tree(wire), tree, whole=True)
+    if entries:
+        extension = wire.capabilities.extensions.add(uri=CARRIER)
+        extension.params.fields[CARRIER].string_value = unmapped.write(PROTO, entries)
     return wire.SerializeToString()
 
 
@@ -94,7 +89,7 @@ def decode_json(tree: Any) -> hub.AgentCard:
     if any("type" in one for one in wrapped):
         tree = {**tree, "securitySchemes": {name: _json_alone(one) for name, one in schemes.items()}}
     elif wrapped or _is_protojson(tree):
-        return card.FORM.decode(_told(message_of(v0.AgentCard, tree)))
+        return card.FORM.decode(_told(_decode_plain(tree)))
     return card.FORM.decode(tree)
 
 
@@ -116,11 +111,11 @@ def _told(message: v0.AgentCard) -> JsonObject:
     extensions = message.capabilities.extensions
     if not extensions or extensions[-1].uri != CARRIER:
         return _tree(message)
-    entries = residue.read(extensions[-1].params.fields[CARRIER].string_value, PROTO)
+    entries = unmapped.read(extensions[-1].params.fields[CARRIER].string_value, PROTO)
     bare = v0.AgentCard()
     bare.CopyFrom(message)
     del bare.capabilities.extensions[-1]
-    patched: Any = residue.patch(_tree(bare), entries or [])
+    patched: Any = unmapped.restore(_tree(bare), entries or [])
     try:
         said = _message(patched)
     except (ValueError, TypeError, AttributeError):
@@ -134,7 +129,7 @@ def _told(message: v0.AgentCard) -> JsonObject:
 
 def _tree(message: v0.AgentCard) -> JsonObject:
     try:
-        tree = tree_of(message)
+        tree = _encode_plain(message)
     except EncodeError as error:
         raise DecodeError(error.path, error.problem) from None
     for name, default in _REQUIRED:
@@ -164,7 +159,7 @@ def _message(tree: JsonObject) -> v0.AgentCard:
     tree["skills"] = [
         {**skill, "security": _proto_securities(skill.get("security"))} for skill in tree.get("skills") or ()
     ]
-    made: v0.AgentCard = message_of(v0.AgentCard, tree)
+    made: v0.AgentCard = _decode_plain(tree)
     return made
 
 

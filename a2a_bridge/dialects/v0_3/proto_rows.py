@@ -15,65 +15,29 @@ from a2a_bridge.codec import DecodeError, EncodeError
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
 from a2a_bridge.dialects.dialect import Row
+from a2a_bridge.dialects.pair import Pair
 from a2a_bridge.dialects.v0_3 import proto_asides as asides
 from a2a_bridge.dialects.v0_3 import proto_card
-from a2a_bridge.dialects.v0_3 import proto_requests as r
 from a2a_bridge.dialects.v0_3.file_rows import chosen
-from a2a_bridge.dialects.v0_3.proto_residue import (
-    EVENT,
-    SEND,
-    SENT,
-    TASK,
-    Pair,
-    decode_bytes,
-    encode_bytes,
+from a2a_bridge.dialects.v0_3.proto import EVENT, SEND, SENT, TASK, decode_bytes, encode_bytes
+from a2a_bridge.dialects.v0_3.proto_requests import (
+    CANCEL,
+    CONFIG,
+    CONFIGS,
+    CREATE_CONFIG,
+    DELETE_CONFIG,
+    EMPTY,
+    GET_CARD,
+    GET_CONFIG,
+    GET_TASK,
+    LIST_CONFIGS,
+    SUBSCRIBE,
 )
 from a2a_bridge.dialects.v1_0.messages import unreadable
 from a2a_bridge.pb import a2a_v1 as v0
-from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge.peers import Files
 
 SERVICE = "/a2a.v1.A2AService/"
-
-GET_TASK = Pair(v0.GetTaskRequest, hub.GetTaskRequest, r.decode_get_task, r.encode_get_task)
-CANCEL = Pair(v0.CancelTaskRequest, hub.CancelTaskRequest, r.decode_task_name, r.encode_task_name)
-SUBSCRIBE = Pair(
-    v0.TaskSubscriptionRequest, hub.SubscribeToTaskRequest, r.decode_task_name, r.encode_task_name
-)
-CREATE_CONFIG = Pair(
-    v0.CreateTaskPushNotificationConfigRequest,
-    hub.TaskPushNotificationConfig,
-    r.decode_create,
-    r.encode_create,
-)
-GET_CONFIG = Pair(
-    v0.GetTaskPushNotificationConfigRequest,
-    hub.GetTaskPushNotificationConfigRequest,
-    r.decode_config_name,
-    r.encode_config_name,
-)
-DELETE_CONFIG = Pair(
-    v0.DeleteTaskPushNotificationConfigRequest,
-    hub.DeleteTaskPushNotificationConfigRequest,
-    r.decode_config_name,
-    r.encode_config_name,
-)
-LIST_CONFIGS = Pair(
-    v0.ListTaskPushNotificationConfigRequest,
-    hub.ListTaskPushNotificationConfigsRequest,
-    r.decode_list_configs,
-    r.encode_list_configs,
-)
-CONFIG = Pair(v0.TaskPushNotificationConfig, hub.TaskPushNotificationConfig, r.decode_config, r.encode_config)
-CONFIGS = Pair(
-    v0.ListTaskPushNotificationConfigResponse,
-    hub.ListTaskPushNotificationConfigsResponse,
-    r.decode_configs,
-    r.encode_configs,
-)
-GET_CARD = Pair(v0.GetAgentCardRequest, hub.GetExtendedAgentCardRequest, r.nothing, r.nothing)
-EMPTY = Pair(Empty, Empty, r.nothing, r.nothing)
 
 Coder = Callable[[Any], Any]
 
@@ -172,20 +136,13 @@ def _encode(pair: Pair, files: Files, message: Any) -> bytes:
     return encode_bytes(pair, message, files)
 
 
-def _asides(pair: Pair) -> dict[str, Any]:
-    return {
-        "aside": asides.of_bytes(pair, partial(asides.tell, pair)),
-        "recall": asides.to_bytes(pair, partial(asides.recall, pair)),
-    }
-
-
 _ABOUT_CONFIG: dict[str, Any] = {
-    "aside_response": asides.of_bytes(CONFIG, partial(asides.tell, CONFIG)),
-    "recall_response": asides.to_bytes(CONFIG, partial(asides.recall, CONFIG)),
+    "aside_response": partial(asides.tell_bytes, CONFIG),
+    "recall_response": partial(asides.recall_bytes, CONFIG),
 }
 _ABOUT_CONFIGS: dict[str, Any] = {
-    "aside_response": asides.of_bytes(CONFIGS, partial(asides.tell_list, CONFIG, items="configs")),
-    "recall_response": asides.to_bytes(CONFIGS, partial(asides.recall_list, CONFIG, items="configs")),
+    "aside_response": partial(asides.tell_list_bytes, CONFIGS, CONFIG),
+    "recall_response": partial(asides.recall_list_bytes, CONFIGS, CONFIG),
 }
 
 
@@ -204,16 +161,18 @@ def _rows(files: Files) -> tuple[Row[str, bytes], ...]:
     return (
         _row(ops.SEND_MESSAGE, "SendMessage", SEND, SENT, files),
         _row(ops.SEND_STREAMING_MESSAGE, "SendStreamingMessage", SEND, EVENT, files),
-        _row(ops.GET_TASK, "GetTask", GET_TASK, TASK, files, **_asides(GET_TASK)),
-        _row(ops.CANCEL_TASK, "CancelTask", CANCEL, TASK, files, **_asides(CANCEL)),
-        _row(ops.SUBSCRIBE_TO_TASK, "TaskSubscription", SUBSCRIBE, EVENT, files, **_asides(SUBSCRIBE)),
+        _row(ops.GET_TASK, "GetTask", GET_TASK, TASK, files, **asides.of_bytes(GET_TASK)),
+        _row(ops.CANCEL_TASK, "CancelTask", CANCEL, TASK, files, **asides.of_bytes(CANCEL)),
+        _row(
+            ops.SUBSCRIBE_TO_TASK, "TaskSubscription", SUBSCRIBE, EVENT, files, **asides.of_bytes(SUBSCRIBE)
+        ),
         _row(
             ops.CREATE_PUSH_CONFIG,
             "CreateTaskPushNotificationConfig",
             CREATE_CONFIG,
             CONFIG,
             files,
-            **_asides(CREATE_CONFIG),
+            **asides.of_bytes(CREATE_CONFIG),
             **_ABOUT_CONFIG,
         ),
         _row(
@@ -222,7 +181,7 @@ def _rows(files: Files) -> tuple[Row[str, bytes], ...]:
             GET_CONFIG,
             CONFIG,
             files,
-            **_asides(GET_CONFIG),
+            **asides.of_bytes(GET_CONFIG),
             **_ABOUT_CONFIG,
         ),
         _row(
@@ -231,7 +190,7 @@ def _rows(files: Files) -> tuple[Row[str, bytes], ...]:
             LIST_CONFIGS,
             CONFIGS,
             files,
-            **_asides(LIST_CONFIGS),
+            **asides.of_bytes(LIST_CONFIGS),
             **_ABOUT_CONFIGS,
         ),
         _card_row(),
@@ -241,7 +200,7 @@ def _rows(files: Files) -> tuple[Row[str, bytes], ...]:
             DELETE_CONFIG,
             EMPTY,
             files,
-            **_asides(DELETE_CONFIG),
+            **asides.of_bytes(DELETE_CONFIG),
         ),
     )
 

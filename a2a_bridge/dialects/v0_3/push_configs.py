@@ -16,13 +16,18 @@ from a2a_bridge.codec import DecodeError, Json, JsonObject
 from a2a_bridge.codec.values import describe
 from a2a_bridge.core.call import ASIDE_PARAMETER
 from a2a_bridge.core.errors import invalid_params
-from a2a_bridge.dialects import residue
+from a2a_bridge.dialects import unmapped
 from a2a_bridge.dialects.irregular import Reader
-from a2a_bridge.dialects.residue import KIND, PROTO
+from a2a_bridge.dialects.unmapped import KIND, PROTO
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 MOST_ASIDE = 4096
 """Characters told aside, at most: they travel as a header."""
+
+
+class TooLargeError(ValueError):
+    """More would travel beside a message than a header holds."""
+
 
 _PREFERRED = ("bearer", "basic")
 
@@ -116,13 +121,13 @@ def read_inner(reader: Reader) -> None:
 
 
 def irregularities(tree: Json, canonical: Json) -> str:
-    """What a tree says beyond its canonical form, as ASCII JSON; empty for nothing. Raises TooMuch."""
-    entries = residue.diff(canonical, tree)
+    """What a tree says beyond its canonical form, as ASCII JSON; empty for nothing. Raises TooLargeError."""
+    entries = unmapped.difference(canonical, tree)
     if not entries:
         return ""
-    text = residue.write(KIND, entries)
+    text = unmapped.write(KIND, entries)
     if len(text) > MOST_ASIDE:
-        raise residue.TooMuch(f"holds more than {MOST_ASIDE} bytes that A2A 1.0 has no place for")
+        raise TooLargeError(f"holds more than {MOST_ASIDE} bytes that A2A 1.0 has no place for")
     return text
 
 
@@ -130,18 +135,15 @@ def irregularities(tree: Json, canonical: Json) -> str:
 _SCHEMES = "/pushNotificationConfig/authentication/schemes"
 
 
-def schemes_told(text: object, source: str) -> list[residue.Entry]:
+def schemes_told(text: object, source: str) -> list[unmapped.Entry]:
     """What the other shape of 0.x told of the schemes of a configuration, which this one can say too."""
-    return [entry for entry in residue.read(text, source) or () if entry[0].startswith(_SCHEMES)]
+    return [entry for entry in unmapped.read(text, source) or () if entry[0].startswith(_SCHEMES)]
 
 
 def with_push_config(tree: JsonObject, text: str) -> JsonObject:
-    """A canonical tree with that in it again, if it still means the same configuration."""
-    given = residue.patch(tree, residue.read(text, KIND) or schemes_told(text, PROTO))
-    reader = read_push_config(given)
-    if type(given) is not dict or reader.problems or not residue.same(reader.tree, tree):
-        return tree
-    return given
+    """A canonical tree with that in it again. Changes it in place."""
+    made: JsonObject = unmapped.restore(tree, unmapped.read(text, KIND) or schemes_told(text, PROTO))
+    return made
 
 
 def aside(text: str) -> Mapping[str, str]:
@@ -153,7 +155,7 @@ def check_aside(tree: Json, canonical: Json) -> Mapping[str, str]:
     """The same for a tree and its canonical form. Raises INVALID_PARAMS for what is too much."""
     try:
         return aside(irregularities(tree, canonical))
-    except residue.TooMuch as error:
+    except TooLargeError as error:
         raise invalid_params("", str(error)) from None
 
 

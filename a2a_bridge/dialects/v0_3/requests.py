@@ -11,10 +11,11 @@ from a2a_bridge.codec import DecodeError, EncodeError, Json, JsonSyntaxError, en
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import ASIDE_PARAMETER
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
-from a2a_bridge.dialects import residue
+from a2a_bridge.dialects import unmapped
 from a2a_bridge.dialects.dialect import Row
 from a2a_bridge.dialects.v0_3 import card, params
 from a2a_bridge.dialects.v0_3.push_configs import (
+    TooLargeError,
     aside,
     decode_push_config,
     encode_push_config,
@@ -129,7 +130,7 @@ def aside_push_configs(tree: Json) -> Mapping[str, str]:
 
 
 def recall_push_configs(tree: Any, parameters: Mapping[str, str]) -> Json:
-    """A list of configs with that in it again, if it still means the same.
+    """A list of configs with that in it again.
 
     Other forms tell what was said config by config; that is understood too.
     """
@@ -140,13 +141,7 @@ def recall_push_configs(tree: Any, parameters: Mapping[str, str]) -> Json:
     if texts is not None:
         texts += [None] * (len(tree) - len(texts))
         return [with_push_config(item, one) if one else item for item, one in zip(tree, texts, strict=False)]
-    given = residue.patch(tree, residue.read(text, residue.KIND) or ())
-    if type(given) is not list or len(given) != len(tree):
-        return cast("Json", tree)
-    readers = [read_push_config(item) for item in given]
-    if any(one.problems for one in readers) or not residue.same([one.tree for one in readers], tree):
-        return cast("Json", tree)
-    return given
+    return cast("Json", unmapped.restore(tree, unmapped.read(text, unmapped.KIND) or ()))
 
 
 def _texts(text: str) -> list[str | None] | None:
@@ -163,7 +158,7 @@ def _texts(text: str) -> list[str | None] | None:
 def _aside(tree: Json, canonical: Json) -> Mapping[str, str]:
     try:
         return aside(irregularities(tree, canonical))
-    except residue.TooMuch as error:
+    except TooLargeError as error:
         text = f"the agent's answer {error}"
         raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from a2a_bridge.codec import decoder, dumps, encoder, loads, loads_exact
 from a2a_bridge.dialects.v0_1 import card
 from a2a_bridge.dialects.v0_1.requests import ROWS
-from a2a_bridge.dialects.v0_1.stash import same
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.dialects.v0_1 import payloads
+from tests.identity import says
 
 BY_METHOD = {row.address: row for row in ROWS}
 RESULTS = {
@@ -64,7 +64,7 @@ def test_any_result_comes_back(method: str, data: st.DataObject) -> None:
         made = row.encode_response(one)
         if row.recall_response is not None:
             made = row.recall_response(made, aside)
-        assert same(loads(dumps(made)), loads(dumps(tree)))
+        assert says(loads(dumps(made)), loads(dumps(tree)))
 
 
 @settings(max_examples=40)
@@ -78,7 +78,7 @@ def test_any_parameters_come_back(method: str, data: st.DataObject) -> None:
         made = row.encode_request(one)
         if row.recall is not None:
             made = row.recall(made, aside)
-        assert same(loads(dumps(made)), loads(dumps(tree)))
+        assert says(loads(dumps(made)), loads(dumps(tree)))
 
 
 @settings(max_examples=60)
@@ -89,4 +89,4 @@ def test_any_card_comes_back(wire: Any) -> None:
         url="http://h/a", protocol_binding="JSONRPC", protocol_version="0.1.0"
     )
     for one in hops(message):
-        assert same(loads(dumps(card.encode(one))), loads(dumps(tree)))
+        assert says(loads(dumps(card.encode(one))), loads(dumps(tree)))

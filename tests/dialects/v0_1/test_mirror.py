@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from a2a_bridge.codec import dumps, loads
-from a2a_bridge.dialects import residue
+from a2a_bridge.dialects import unmapped
 from a2a_bridge.dialects.v0_1.params import EVERYTHING
 from a2a_bridge.dialects.v0_1.requests import ROWS
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -68,8 +68,8 @@ def test_any_request_comes_back(method: str, cls: Any, data: st.DataObject) -> N
         request.message.task_id = request.message.task_id or "made by the client side"
     row = BY_METHOD[method]
     decoded = again(row.decode_request, row.encode_request(request))
-    residue.strip(request)
-    residue.strip(decoded)
+    unmapped.strip(request)
+    unmapped.strip(decoded)
     assert decoded == request
 
 
@@ -89,8 +89,8 @@ def test_any_response_comes_back(method: str, cls: Any, data: st.DataObject) -> 
     response = settled(response)
     row = BY_METHOD[method]
     decoded = again(row.decode_response, row.encode_response(response))
-    residue.strip(response)
-    residue.strip(decoded)
+    unmapped.strip(response)
+    unmapped.strip(decoded)
     assert decoded == response
 
 

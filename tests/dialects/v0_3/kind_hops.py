@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from a2a_bridge import codec
-from a2a_bridge.dialects.residue import same
 from a2a_bridge.dialects.v0_3.requests import ROWS
+from tests.identity import says
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,10 +47,10 @@ def through(
 
 
 def check(decode: Callable[[Any], Any], encode: Callable[[Any], Any], tree: Any, *hops: str) -> None:
-    """Whatever the hops, the tree comes back: as it is if they are not named."""
+    """Whatever the hops, what comes back says what the tree says. All hops if none is named."""
     text = codec.dumps(tree)
     wanted = codec.loads_exact(text)
     message = reading(decode, text)
     for name in hops or HOPS:
         found = codec.loads_exact(codec.dumps(encode(HOPS[name](message))))
-        assert same(found, wanted), (name, text, codec.dumps(found), message)
+        assert says(found, wanted), (name, text, codec.dumps(found), message)

@@ -9,7 +9,7 @@ import pytest
 from a2a_bridge.codec import dumps, loads_exact
 from a2a_bridge.core import operations as ops
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V0_3
-from a2a_bridge.dialects.residue import KEY, same
+from a2a_bridge.dialects.unmapped import KEY, same
 from a2a_bridge.pb import a2a_v1
 
 AUTHENTICATION = {"schemes": ["Basic", "Bearer", "Digest"], "credentials": "c"}

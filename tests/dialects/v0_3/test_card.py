@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.codec import EncodeError, decode_bytes, dumps, encoder, loads_exact
+from a2a_bridge.codec import decode_bytes, dumps, encoder, loads_exact
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.dialects.residue import KEY, diff, same, write
-from a2a_bridge.dialects.v0_3.card import FORM, decode_card, encode_card, without_residue
+from a2a_bridge.dialects.unmapped import KEY, same
+from a2a_bridge.dialects.v0_3.card import FORM, decode_card, encode_card, without_carrier
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.samples import full
 
@@ -81,7 +81,7 @@ def test_a_regular_card_carries_nothing() -> None:
         )
     )
     assert not bears_residue(decoded)
-    assert without_residue(decoded) is decoded
+    assert without_carrier(decoded) is decoded
     assert decoded.name == "a"
     assert decoded.provider == hub.AgentProvider(organization="o", url="u")
     assert decoded.capabilities.HasField("streaming")
@@ -201,8 +201,8 @@ def test_l7_unknown_members_everywhere() -> None:
     ["additionalInterfaces", "documentationUrl", "iconUrl", "preferredTransport", "provider", "security", "securitySchemes", "signatures", "supportsAuthenticatedExtendedCard"],
 )  # fmt: skip
 def test_null_is_as_good_as_absent(name: str) -> None:
-    decoded = without_residue(round_trip(card(**{name: None})))
-    assert decoded == without_residue(round_trip(card(**{name: ...})))
+    decoded = without_carrier(round_trip(card(**{name: None})))
+    assert decoded == without_carrier(round_trip(card(**{name: ...})))
 
 
 def test_l17_the_transport_that_is_not_said_is_jsonrpc() -> None:
@@ -394,17 +394,6 @@ def test_what_is_no_object_is_no_card(tree: Any) -> None:
     assert caught.value.reason is Reason.INVALID_AGENT_RESPONSE
 
 
-def test_more_than_can_be_carried_is_refused() -> None:
-    with pytest.raises(A2AError, match="more than") as caught:
-        decode_card(read(card(x="y" * 70_000)))
-    assert caught.value.reason is Reason.INVALID_AGENT_RESPONSE
-    decode_card(read(card(description="y" * 70_000)))
-    huge = hub.AgentCard()
-    huge.capabilities.extensions.add(uri=KEY, description="y" * 70_000)
-    with pytest.raises(EncodeError):
-        encode_card(huge)
-
-
 def test_l17_where_the_two_lists_disagree_the_members_of_0_x_count() -> None:
     other = [{"url": "http://evil.example", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]
     decoded = round_trip(card(supportedInterfaces=other))
@@ -422,7 +411,7 @@ def carried(decoded: hub.AgentCard) -> str:
 
 
 def with_text(text: str, **members: Any) -> hub.AgentCard:
-    decoded = without_residue(decode_card(read(card(**members))))
+    decoded = without_carrier(decode_card(read(card(**members))))
     decoded.capabilities.extensions.add(uri=KEY).params.fields[KEY].string_value = text
     return decoded
 
@@ -445,30 +434,6 @@ def test_a_change_in_between_survives_and_what_has_no_part_in_it_still_applies()
     assert KEY not in dumps(tree).decode()
 
 
-@pytest.mark.parametrize(
-    "entries",
-    [
-        '[["/url","%s","http://evil"]]',
-        '[["/skills/0/name",null,"evil"],["/security",null,[{"x":[]}]]]',
-        '[["","%s",5]]',
-        '[["/name","%s",5]]',
-        '[["/capabilities/streaming",null,true]]',
-    ],
-)
-def test_a_forged_residue_changes_nothing_and_is_somebodys_own(entries: str) -> None:
-    plain = encode_card(without_residue(decode_card(read(card()))))
-    sums = {one[0]: one[1] for other in ({}, 5) for one in diff(plain, other)}
-    pointer = json.loads(entries.replace("%s", ""))[0][0]
-    text = f'{{"v":1,"kind":{entries.replace("%s", sums.get(pointer, "00000000"))}}}'
-    forged = with_text(text)
-    tree = encode_card(forged)
-    assert {name: tree[name] for name in plain if name != "capabilities"} == {
-        name: plain[name] for name in plain if name != "capabilities"
-    }
-    assert "streaming" not in tree["capabilities"]
-    assert decode_card(read(tree)) == forged
-
-
 @pytest.mark.parametrize("version", ["0.3.0", "0.3", "0.2.5", "dev"])
 def test_other_interfaces_make_no_foreigner_of_what_is_carried(version: str) -> None:
     decoded = decode_card(read(card(protocolVersion=version, additionalInterfaces=[])))
@@ -478,33 +443,6 @@ def test_other_interfaces_make_no_foreigner_of_what_is_carried(version: str) -> 
     assert KEY not in dumps(tree).decode()
     assert tree["protocolVersion"] == "0.3.0"
     assert tree["additionalInterfaces"]
-
-
-@pytest.mark.parametrize("every", [False, True])
-def test_a_forged_residue_sends_nobody_elsewhere(every: bool) -> None:
-    forged = hub.AgentCard(name="a", supported_interfaces=MIXED if every else MIXED[2:3])
-    forged.capabilities.SetInParent()
-    plain = encode_card(forged)
-    assert "supportedInterfaces" in plain
-    entries = diff(plain, read(plain | {"url": "http://evil.example", "preferredTransport": "JSONRPC"}))
-    forged.capabilities.extensions.add(uri=KEY).params.fields[KEY].string_value = write("kind", entries)
-    tree = encode_card(forged)
-    assert (tree["url"], tree["preferredTransport"]) == (plain["url"], plain["preferredTransport"])
-    assert decode_card(read(tree)) == forged
-
-
-@pytest.mark.parametrize(
-    "text", ["", "x", "{}", '{"v":1}', '{"v":2,"kind":[]}', '{"v":1,"kind":{}}', '{"v":1,"kind":[5]}']
-)
-def test_somebodys_own_extension_under_our_key_comes_back(text: str) -> None:
-    foreign = hub.AgentCard(name="a")
-    foreign.capabilities.extensions.add(uri=KEY, description="mine").params.fields["k"].string_value = text
-    assert decode_card(read(encode_card(foreign))) == foreign
-    extension = {"uri": KEY, "params": {KEY: text, "n": 1.0}, "description": "mine"}
-    given = read(card(capabilities={"extensions": [{"uri": "u"}, extension, {"uri": KEY}]}))
-    decoded = decode_card(given)
-    assert same(read(encode_card(decoded)), given)
-    assert [one.uri for one in decoded.capabilities.extensions] == ["u", KEY]
 
 
 def test_a_residue_of_a_0_x_caller_is_the_callers_own() -> None:
@@ -551,7 +489,7 @@ def mirror(entries: str, *others: Any) -> Any:
 def test_a_residue_of_the_other_direction_that_0_x_forged_is_its_own(entries: str) -> None:
     given = mirror(entries, {"uri": "u"})
     decoded = decode_card(given)
-    assert without_residue(decoded) == decode_card(read(card(capabilities={"extensions": [{"uri": "u"}]})))
+    assert without_carrier(decoded) == decode_card(read(card(capabilities={"extensions": [{"uri": "u"}]})))
     assert same(read(encode_card(decoded)), given)
 
 

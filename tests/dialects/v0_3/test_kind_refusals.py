@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from a2a_bridge import codec
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.dialects.residue import same
 from a2a_bridge.dialects.v0_3.params import decode_send, encode_send
 from a2a_bridge.dialects.v0_3.shapes import decode_event, encode_event
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing import strategies_v0
 from tests.dialects.v0_3.kind_hops import ROW, reading
+from tests.identity import says
 
 some = settings(max_examples=max(settings().max_examples // 2, 10))
 
@@ -184,4 +184,4 @@ def test_a_tree_with_anything_anywhere_comes_back_or_is_refused(side: str, data:
     except codec.DecodeError:
         return
     found = codec.loads_exact(codec.dumps(encode(message)))
-    assert same(found, codec.loads_exact(text)), (text, codec.dumps(found))
+    assert says(found, codec.loads_exact(text)), (text, codec.dumps(found))

@@ -11,7 +11,7 @@ import pytest
 
 from a2a_bridge import codec
 from a2a_bridge.codec import ExactFloat
-from a2a_bridge.dialects import residue
+from a2a_bridge.dialects import unmapped
 from a2a_bridge.dialects.v0_3.params import decode_send, encode_send
 from a2a_bridge.dialects.v0_3.parts import decode_part, encode_part
 from a2a_bridge.dialects.v0_3.shapes import (
@@ -178,6 +178,6 @@ def test_what_is_regular_leaves_no_trace() -> None:
         "metadata": {"k": "v"},
     }  # fmt: skip
     message = decode_task(task)
-    assert not residue.present(message)
+    assert not unmapped.present(message)
     assert b"urn:" not in message.SerializeToString()
     assert encode_task(message) == task

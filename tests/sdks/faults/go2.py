@@ -17,7 +17,7 @@ from tests.peers.faults import (
     without_empties,
     without_empty_containers,
     without_error_names,
-    without_residues,
+    without_unmapped,
     wordless,
 )
 from tests.peers.processes import GRPC
@@ -116,7 +116,7 @@ FAULTS: tuple[Fault, ...] = (
         CLIENT,
         GO,
         EVERY,
-        without_residues,
+        without_unmapped,
         sometimes=True,
     ),
     *(

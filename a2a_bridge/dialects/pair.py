@@ -1,0 +1,190 @@
+r"""Two protobuf messages that mean the same, and the conversion between them, compiled from their descriptors.
+
+Fields of the same name are copied; only differences are written down. For TaskStatus, whose `update` the hub calls
+`message`, the compiled function looks like this:
+
+    def decode_TaskStatus(source, into, context):
+        into.state = source.state
+        if source.HasField('update'):
+            into.message.SetInParent()
+            decode_Message(source.update, into.message, context)
+        if source.HasField('timestamp'):
+            into.timestamp.CopyFrom(source.timestamp)
+
+A conversion never fails for lack of a place: what the older message lacks stands under KEY in its metadata (see `unmapped`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from a2a_bridge.codec.meter import spend_on
+from a2a_bridge.codec.plan import is_repeated
+from a2a_bridge.codec.source import Source
+from a2a_bridge.dialects.unmapped import HUB, KEY, carried, carry
+from a2a_bridge.peers import Files
+
+Convert = Callable[[Any, Any, "Context"], None]
+#: (message, the one to fill, context, what is said under HUB)
+Custom = Callable[[Any, Any, "Context", dict[str, Any]], None]
+
+
+class Context:
+    """What one conversion knows beside its message."""
+
+    __slots__ = ("carried", "files")
+
+    def __init__(self, files: Files = Files.AUTO) -> None:
+        #: what the peer writes into bytes of files
+        self.files = files
+        #: whether metadata of the hub holds text under KEY
+        self.carried = False
+
+
+class Pair:
+    """A message on the wire, the one of the hub that means the same, and the conversion both ways."""
+
+    __slots__ = ("decode", "encode", "hub", "wire")
+
+    def __init__(self, wire: type[Any], hub: type[Any], decode: Convert, encode: Convert) -> None:
+        self.wire = wire
+        self.hub = hub
+        #: (wire message, hub message to fill, context)
+        self.decode = decode
+        #: (hub message, wire message to fill, context)
+        self.encode = encode
+
+
+_NAMES: dict[str, Any] = {"KEY": KEY, "HUB": HUB, "carry": carry, "spend_on": spend_on}
+
+
+def paired(
+    wire: type[Message],
+    hub: type[Message],
+    *,
+    rename: Mapping[str, str] | None = None,
+    lacks: tuple[str, ...] = (),
+    custom: tuple[str, ...] = (),
+    decode: Custom | None = None,
+    encode: Custom | None = None,
+) -> Pair:
+    """Compiles a pair. The messages in its fields have to be paired before.
+
+    rename: fields of the wire -> those of the hub. lacks: fields of the hub that are said under HUB in the metadata of the
+    wire. custom: fields of either side that `decode` and `encode` convert. Raises TypeError for a field that none of this
+    accounts for.
+    """
+    names = dict(rename or {})
+    fields: list[tuple[Any, Any]] = []
+    theirs: dict[str, Any] = dict(hub.DESCRIPTOR.fields_by_name)
+    for field in wire.DESCRIPTOR.fields:
+        if field.name in custom:
+            continue
+        other = theirs.pop(names.get(field.name, field.name), None)
+        if other is None:
+            raise TypeError(f"{field.full_name} has no counterpart")
+        fields.append((field, other))
+    missing = theirs.keys() - {*lacks, *custom}
+    if missing:
+        raise TypeError(f"{wire.DESCRIPTOR.full_name} has no place for {', '.join(sorted(missing))}")
+    lacking = [hub.DESCRIPTOR.fields_by_name[name] for name in lacks]
+    source = Source(_NAMES)
+    name = wire.DESCRIPTOR.name
+    for way, own in (("decode", decode), ("encode", encode)):
+        pairs = fields if way == "decode" else [(other, field) for field, other in fields]
+        with source.block(f"def {way}_{name}(source, into, context):"):
+            _body(source, way, pairs, lacking, None if own is None else source.keep("custom", own))
+    source.compile(f"pair {wire.DESCRIPTOR.full_name}")
+    return Pair(wire, hub, _NAMES[f"decode_{name}"], _NAMES[f"encode_{name}"])
+
+
+def _body(
+    source: Source, way: str, fields: list[tuple[Any, Any]], lacking: list[Any], custom: str | None
+) -> None:
+    line, block = source.line, source.block
+    says = bool(lacking) or custom is not None
+    if says:
+        line("said = {}")
+    line("pass")
+    for field, other in fields:
+        if field.name == "metadata":
+            with block("if source.HasField('metadata'):"):
+                line("into.metadata.CopyFrom(source.metadata)")
+                then = (
+                    "context.carried = True"
+                    if way == "encode"
+                    else f"said = {source.keep('taken', taken)}(into)"
+                )
+                if says or way == "encode":
+                    with block("if KEY in into.metadata.fields:"):
+                        line(then)
+        else:
+            _field(source, way, field, other)
+    for field in lacking:
+        value = f"list(source.{field.name})" if is_repeated(field) else f"source.{field.name}"
+        if way == "encode":
+            with block(f"if source.{field.name}:"):
+                line(f"said[{field.json_name!r}] = {value}")
+        else:
+            with block(f"if said and {field.json_name!r} in said:"):
+                line(f"{source.keep('set', set_field)}(into, {field.name!r}, said[{field.json_name!r}])")
+    if custom is not None:
+        line(f"{custom}(source, into, context, said)")
+    if says and way == "encode":
+        with block("if said:"):
+            line("carry(into, HUB, said)")
+
+
+def _field(source: Source, way: str, field: Any, other: Any) -> None:
+    line, block = source.line, source.block
+    mine, its = f"source.{field.name}", f"into.{other.name}"
+    inner = field.message_type
+    if inner is None:
+        if is_repeated(field):
+            line(f"{its}.extend({mine})")
+        elif field.has_presence:
+            with block(f"if source.HasField({field.name!r}):"):
+                line(f"{its} = {mine}")
+        elif other.has_presence:
+            with block(f"if {mine}:"):
+                line(f"{its} = {mine}")
+        else:
+            line(f"{its} = {mine}")
+    elif inner.full_name.startswith("google.protobuf."):
+        with block(f"if source.HasField({field.name!r}):"):
+            line(f"{its}.CopyFrom({mine})")
+    else:
+        convert = f"{way}_{(field if way == 'decode' else other).message_type.name}"
+        if convert not in source.names:
+            raise TypeError(f"{field.full_name} is not paired")
+        if is_repeated(field):
+            items = f"spend_on({mine})" if way == "encode" else mine
+            with block(f"for one in {items}:"):
+                line(f"{convert}(one, {its}.add(), context)")
+        else:
+            with block(f"if source.HasField({field.name!r}):"):
+                line(f"{its}.SetInParent()", f"{convert}({mine}, {its}, context)")
+
+
+def taken(unit: Any) -> dict[str, Any]:
+    """What is said under HUB in the metadata of a unit, which loses it."""
+    said = carried(unit, HUB)
+    if said is not None:
+        carry(unit, HUB, None)
+    return said if isinstance(said, dict) else {}
+
+
+def set_field(message: Any, name: str, value: Any) -> None:
+    """Sets a field that the wire lacks, if the value is of its type."""
+    field: FieldDescriptor = message.DESCRIPTOR.fields_by_name[name]
+    try:
+        if is_repeated(field):
+            getattr(message, name).extend(value)
+        else:
+            setattr(message, name, value)
+    except (TypeError, ValueError):
+        message.ClearField(name)  # authenticated, but by a bridge of another version

@@ -1,0 +1,273 @@
+"""Content that one version has no place for: carried as text beside a message, and put back where it came from.
+
+Rules:
+1. Entries tell what a JSON tree holds beyond the one that its message is written as. `[pointer, value]` adds a member where
+   there is none, `[pointer, value, old]` takes the place of an old value, `[pointer]` removes a member (of a card: signatures
+   are about the document as it is). Pointers as in RFC 6901.
+2. Not told, because it means the same: members that only the canonical tree has, how a number is written, null where a value
+   is. docs/versions.md has the table.
+3. A *unit* is a message with metadata of its own. Entries stand in that metadata, as one ASCII string under KEY, and not in
+   members, because a Struct would lose numbers and depth. Child units have their own.
+4. Nothing here is verified: on every wire these texts are authenticated (see `carrying`). An entry whose place has changed
+   since is left out, so that an agent may edit the message.
+5. `strip` removes the texts for readers to whom they mean nothing: hosted agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
+
+from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError, dumps_ascii, loads
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+M = TypeVar("M", bound=Message)
+Entry = list[Any]
+"""[pointer, value], [pointer, value, old value] or [pointer]."""
+
+KEY = "urn:a2a-bridge:unmapped:1"
+#: sources: the JSON `kind` shape of 0.x, the shape of a2a.v1, and the hub (what that says and 0.x cannot)
+KIND, PROTO, HUB = "kind", "proto", "hub"
+#: beside them: the metadata that holds the text was empty before
+EMPTY = "empty"
+
+_KEY_BYTES = KEY.encode()
+
+
+# --- entries ---------------------------------------------------------------------------------------------------
+
+
+def difference(canonical: Json, given: Json, *, whole: bool = False) -> list[Entry]:
+    """What `restore` needs to make the given tree of the canonical one.
+
+    whole: members that only the canonical tree has are told as well, and null in place of a value.
+    """
+    entries: list[Entry] = []
+    # Not recursive: trees may be as deep as a parser allows.
+    waiting: list[tuple[Any, Any, str]] = [(canonical, given, "")]
+    while waiting:
+        old, new, pointer = waiting.pop()
+        if old is new:
+            continue
+        if type(old) is dict and type(new) is dict:
+            for name, value in new.items():
+                if name in old:
+                    waiting.append((old[name], value, below(pointer, name)))
+                else:
+                    entries.append([below(pointer, name), value])
+            if whole:
+                entries += [[below(pointer, name)] for name in old if name not in new]
+        elif type(old) is list and type(new) is list and len(old) == len(new):
+            waiting += [(old[at], value, f"{pointer}/{at}") for at, value in enumerate(new)]
+        elif (new is not None or whole) and not same(old, new):
+            entries.append([pointer, new, old])
+    return entries
+
+
+def restore(tree: Any, entries: Sequence[Entry]) -> Any:
+    """The tree with the values of the entries. Changes it in place, so it has to be the caller's own."""
+    root = {"": tree}
+    places: dict[str, Any] = {}
+    for pointer, *values in entries:
+        parent, _, last = pointer.rpartition("/")
+        if parent not in places:
+            places[parent] = _place(root, parent) if pointer else root
+        place, name = places[parent], _unescaped(last)
+        if type(place) is list and name.isdigit() and int(name) < len(place):
+            at: Any = int(name)
+        elif type(place) is dict:
+            at = name
+            if name not in place:
+                if len(values) == 1:
+                    place[name] = values[0]
+                continue
+            if not values:
+                del place[name]
+                continue
+        else:
+            continue
+        if len(values) == 2 and same(place[at], values[1]):
+            place[at] = values[0]
+    return root[""]
+
+
+def below(pointer: str, name: str) -> str:
+    """The pointer to a member."""
+    return f"{pointer}/{name.replace('~', '~0').replace('/', '~1') if '~' in name or '/' in name else name}"
+
+
+def same(one: Json, other: Json) -> bool:
+    """Whether two trees are the same: numbers by value, members in any order."""
+    waiting: list[tuple[Any, Any]] = [(one, other)]
+    while waiting:
+        one, other = waiting.pop()
+        if one is other:
+            continue
+        if isinstance(one, float) or isinstance(other, float):
+            if type(one) is bool or type(other) is bool or not isinstance(one, int | float):
+                return False
+            if not isinstance(other, int | float) or one != other:
+                return False
+        elif type(one) is not type(other):
+            return False
+        elif type(one) is dict:
+            if one.keys() != other.keys():  # type: ignore[union-attr]
+                return False
+            waiting += [(value, other[name]) for name, value in one.items()]  # type: ignore[index,call-overload]
+        elif type(one) is list:
+            if len(one) != len(other):  # type: ignore[arg-type]
+                return False
+            waiting += zip(one, other, strict=True)  # type: ignore[arg-type]
+        elif one != other:
+            return False
+    return True
+
+
+# --- texts -----------------------------------------------------------------------------------------------------
+
+
+def write(source: str, content: Json) -> str:
+    """The text for what one source says."""
+    return dumps_ascii({source: content})
+
+
+def sources(text: object) -> JsonObject:
+    """What each source says in a text; nothing when it is none of ours."""
+    if not isinstance(text, str) or not text.startswith("{"):
+        return {}
+    try:
+        tree = loads(text)
+    except JsonSyntaxError:
+        return {}
+    return tree if isinstance(tree, dict) else {}
+
+
+def read(text: object, source: str) -> list[Entry] | None:
+    """The entries of a source in a text; None when it has none."""
+    entries = sources(text).get(source)
+    if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
+        return None
+    return entries
+
+
+# --- units -----------------------------------------------------------------------------------------------------
+
+
+def carry(unit: Any, source: str, content: Json) -> None:
+    """Puts what a source says into the metadata of a unit, beside what others say; nothing at all removes it."""
+    empty = unit.HasField("metadata") and not unit.metadata.fields
+    fields = unit.metadata.fields
+    said = sources(fields[KEY].string_value) if KEY in fields else {}
+    said.pop(source, None)
+    if content:
+        said[source] = content
+        if empty:
+            said[EMPTY] = True
+    if said.keys() - {EMPTY}:
+        fields[KEY].string_value = dumps_ascii(said)
+    else:
+        _remove(unit)
+        if empty or EMPTY in said:
+            unit.metadata.SetInParent()
+
+
+def carried(unit: Any, source: str) -> Any:
+    """What a source says in the metadata of a unit; None for nothing."""
+    if not unit.HasField("metadata") or KEY not in unit.metadata.fields:
+        return None
+    return sources(unit.metadata.fields[KEY].string_value).get(source)
+
+
+def present(message: Message) -> bool:
+    """Whether there is a text anywhere in a message of the hub."""
+    return _KEY_BYTES in message.SerializeToString() and any(_bears(unit) for unit in units(message))
+
+
+def strip(message: Message) -> None:
+    """Removes all texts from a message, in place, and metadata that held nothing else."""
+    for unit in units(message):
+        if _bears(unit):
+            _remove(unit)
+
+
+def stripped(message: M) -> M:
+    """The message without texts: itself if it has none, else a copy."""
+    if not present(message):
+        return message
+    copy = type(message)()
+    copy.CopyFrom(message)
+    strip(copy)
+    return copy
+
+
+def units(message: Any) -> Iterator[Any]:
+    """All the messages with metadata of their own in a message of the hub, itself included."""
+    match message:
+        case hub.Part():
+            yield message
+        case hub.Message() | hub.Artifact():
+            yield message
+            yield from message.parts
+        case hub.Task():
+            yield message
+            yield from _status_units(message)
+            for one in (*message.history, *message.artifacts):
+                yield from units(one)
+        case hub.TaskStatusUpdateEvent():
+            yield message
+            yield from _status_units(message)
+        case hub.TaskArtifactUpdateEvent():
+            yield message
+            if message.HasField("artifact"):
+                yield from units(message.artifact)
+        case hub.SendMessageRequest():
+            yield message
+            if message.HasField("message"):
+                yield from units(message.message)
+        case hub.CancelTaskRequest():
+            yield message
+        case hub.StreamResponse() | hub.SendMessageResponse():
+            payload = message.WhichOneof("payload")
+            if payload is not None:
+                yield from units(getattr(message, payload))
+        case hub.ListTasksResponse():
+            for task in message.tasks:
+                yield from units(task)
+
+
+def _status_units(message: Any) -> Iterator[Any]:
+    if message.HasField("status") and message.status.HasField("message"):
+        yield from units(message.status.message)
+
+
+def _bears(unit: Any) -> bool:
+    return unit.HasField("metadata") and KEY in unit.metadata.fields
+
+
+def _remove(unit: Any) -> None:
+    if KEY in unit.metadata.fields:
+        del unit.metadata.fields[KEY]
+    if not unit.metadata.fields:
+        unit.ClearField("metadata")
+
+
+def _is_entry(entry: object) -> bool:
+    return isinstance(entry, list) and len(entry) in (1, 2, 3) and isinstance(entry[0], str)
+
+
+def _place(root: Any, pointer: str) -> Any:
+    place: Any = root
+    for name in pointer.split("/"):
+        if type(place) is dict:
+            place = place.get(_unescaped(name))
+        elif type(place) is list and name.isdigit() and int(name) < len(place):
+            place = place[int(name)]
+        else:
+            return None
+    return place
+
+
+def _unescaped(name: str) -> str:
+    return name.replace("~1", "/").replace("~0", "~") if "~" in name else name

@@ -1,0 +1,271 @@
+"""Unmapped content of protobuf messages of a2a.v1: unknown fields of their bytes, unknown members of their ProtoJSON.
+
+`collect_…` puts entries of source PROTO into the metadata of the unit they belong to, before a message becomes one of the
+hub; `restore_…` takes them out again when it is written. Entries about a message that no unit holds are returned. Pointers are
+ProtoJSON, with two names that no field has:
+UNKNOWN: unknown protobuf fields of the object, base64. Only bytes can say them again: in JSON they stay in the metadata.
+WRAPPER: the object around the unit (SendMessageResponse, StreamResponse).
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from typing import Any
+
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from a2a_bridge.codec import Json, JsonObject, dumps_ascii
+from a2a_bridge.codec.decode import spellings
+from a2a_bridge.codec.plan import Kind, MessagePlan, is_repeated, plan_of
+from a2a_bridge.codec.structs import EXACT_INTEGER, number
+from a2a_bridge.codec.wire import VARINT
+from a2a_bridge.dialects.unmapped import EMPTY, KEY, PROTO, Entry, below, carried, carry, restore, sources
+
+UNKNOWN = "urn:a2a-bridge:unknown-fields"
+WRAPPER = "urn:a2a-bridge:wrapper"
+
+_FREE = (Kind.STRUCT, Kind.VALUE, Kind.LIST)
+#: members of trees that hold free JSON
+_FREE_NAMES = frozenset({"metadata", "data"})
+
+
+def add(unit: Any, entries: list[Entry]) -> None:
+    """Adds entries to what the metadata of a unit holds."""
+    if entries:
+        carry(unit, PROTO, [*(carried(unit, PROTO) or ()), *entries])
+
+
+def entries_of(unit: Any) -> list[Entry]:
+    """The entries in the metadata of a unit."""
+    found = carried(unit, PROTO)
+    return found if isinstance(found, list) else []
+
+
+# --- JSON ------------------------------------------------------------------------------------------------------
+
+
+def collect_members(message: Any, tree: JsonObject) -> list[Entry]:
+    """What the tree that a message was read from says beyond the message."""
+    plan = plan_of(type(message))
+    entries: list[Entry] = []
+    _collect_object(plan, message, tree, "", entries)
+    return entries if not _is_wrapper(plan) else _to_payload(message, entries)
+
+
+def restore_members(tree: JsonObject) -> JsonObject:
+    """A tree with what its units carry for JSON. Changes it in place."""
+    waiting: list[Any] = [tree]
+    while waiting:
+        place = waiting.pop()
+        if type(place) is list:
+            waiting += place
+        elif type(place) is dict:
+            waiting += [value for name, value in place.items() if name not in _FREE_NAMES]
+            metadata = place.get("metadata")
+            if type(metadata) is dict and KEY in metadata:
+                _restore_unit(place, metadata, tree)
+    return tree
+
+
+def _collect_object(
+    plan: MessagePlan, message: Any, tree: JsonObject, pointer: str, entries: list[Entry]
+) -> None:
+    if is_unit(plan):
+        own: list[Entry] = []
+        _collect(plan, message, tree, "", own)
+        add(message, own)
+    else:
+        _collect(plan, message, tree, pointer, entries)
+
+
+def _collect(plan: MessagePlan, message: Any, tree: JsonObject, pointer: str, entries: list[Entry]) -> None:
+    names = spellings(plan)
+    for name, value in tree.items():
+        field = names.get(name)
+        if field is None:
+            entries.append([below(pointer, name), value])
+            continue
+        if value is None:
+            continue
+        here = below(pointer, field.json_name)
+        one = field.map_value or field
+        many = field.map_value is not None or field.repeated
+        if many and not value:
+            entries.append([here, value])
+        elif one.kind in _FREE:
+            entries += _large_integers(value, here)
+        elif one.kind is Kind.MESSAGE and one.message is not None:
+            content = getattr(message, field.name)
+            if not many:
+                _collect_object(one.message, content, value, here, entries)
+            else:
+                for at, item in value.items() if field.map_value is not None else enumerate(value):
+                    _collect_object(one.message, content[at], item, below(here, str(at)), entries)
+
+
+def _large_integers(value: Json, pointer: str) -> Iterator[Entry]:
+    """Integers of up to 64 bits that no double holds, in free JSON."""
+    waiting: list[tuple[Any, str]] = [(value, pointer)]
+    while waiting:
+        item, here = waiting.pop()
+        if type(item) is dict:
+            waiting += [(one, below(here, name)) for name, one in item.items()]
+        elif type(item) is list:
+            waiting += [(one, f"{here}/{at}") for at, one in enumerate(item)]
+        elif type(item) is int and not -EXACT_INTEGER <= item <= EXACT_INTEGER:
+            nearest = number(float(item))
+            if nearest != item:
+                yield [here, item, nearest]
+
+
+def _restore_unit(unit: JsonObject, metadata: JsonObject, root: JsonObject) -> None:
+    said = sources(metadata.pop(KEY))
+    kept = []
+    around = []
+    within = []
+    for entry in said.pop(PROTO, ()):
+        if entry[0].endswith(UNKNOWN):
+            kept.append(entry)
+        elif entry[0].startswith(f"/{WRAPPER}/"):
+            around.append([entry[0].removeprefix(f"/{WRAPPER}"), *entry[1:]])
+        else:
+            within.append(entry)
+    if kept:
+        said[PROTO] = kept
+    if said.keys() - {EMPTY}:
+        metadata[KEY] = dumps_ascii(said)
+    elif not metadata and EMPTY not in said:
+        del unit["metadata"]
+    restore(unit, within)
+    if around and unit is not root:
+        restore(root, around)
+
+
+# --- bytes -----------------------------------------------------------------------------------------------------
+
+
+def has_unknown(wire: bytes, message: Any) -> bool:
+    """Whether bytes hold more than a message parsed from them says; drops its unknown fields.
+
+    Whatever is not the usual encoding of known fields takes more bytes than that.
+    """
+    message.DiscardUnknownFields()
+    return bool(message.ByteSize() != len(wire))
+
+
+def collect_unknown(message: Any) -> list[Entry]:
+    """The unknown fields of a message and of all below it, which keep none."""
+    entries: list[Entry] = []
+    _collect_unknown(message, "", entries)
+    message.DiscardUnknownFields()
+    return entries if not _is_wrapper(plan_of(type(message))) else _to_payload(message, entries)
+
+
+def restore_unknown(message: Any) -> None:
+    """Puts the unknown fields that units carry back, in place."""
+    for unit in _units(message):
+        entries = entries_of(unit)
+        kept = []
+        for entry in entries:
+            pointer = entry[0]
+            if not pointer.endswith(UNKNOWN):
+                kept.append(entry)
+            elif pointer.startswith(f"/{WRAPPER}/"):
+                merge_unknown(message, pointer.removeprefix(f"/{WRAPPER}"), entry[1])
+            else:
+                merge_unknown(unit, pointer, entry[1])
+        if entries:
+            carry(unit, PROTO, kept)
+
+
+def merge_unknown(message: Any, pointer: str, text: object) -> None:
+    """Adds unknown fields to the message at a pointer, if it is still there."""
+    place: Any = message
+    for name in pointer.split("/")[1:-1]:
+        if isinstance(place, Message):
+            field = next((one for one in place.DESCRIPTOR.fields if one.json_name == name), None)
+            if field is None or (not is_repeated(field) and not place.HasField(field.name)):
+                return
+            place = getattr(place, field.name)
+        elif name.isdigit() and int(name) < len(place):
+            place = place[int(name)]
+        else:
+            return
+    try:
+        octets = b64decode(text, validate=True)  # type: ignore[arg-type]
+        probe = type(place).FromString(octets)
+        probe.DiscardUnknownFields()
+        if not probe.ByteSize():
+            place.MergeFromString(octets)
+    except (ValueError, TypeError, AttributeError, ProtobufDecodeError):
+        return
+
+
+def _collect_unknown(message: Any, pointer: str, entries: list[Entry]) -> None:
+    own, path = ([], "") if is_unit(plan_of(type(message))) else (entries, pointer)
+    octets = "".join(_unknown(UnknownFieldSet(message))).encode("latin-1")
+    if octets:
+        own.append([f"{path}/{UNKNOWN}", b64encode(octets).decode("ascii")])
+    for name, at, one in _below(message):
+        _collect_unknown(one, f"{path}/{name}{at}", own)
+    if own is not entries:
+        add(message, own)
+
+
+def _below(message: Any) -> Iterator[tuple[str, str, Any]]:
+    """The messages within one, save those of free JSON and maps: JSON name, index with a slash, message."""
+    for field, value in message.ListFields():
+        inner = field.message_type
+        if inner is None or inner.full_name.startswith("google.") or inner.GetOptions().map_entry:
+            continue
+        if is_repeated(field):
+            yield from ((field.json_name, f"/{at}", one) for at, one in enumerate(value))
+        else:
+            yield field.json_name, "", value
+
+
+def _units(message: Any) -> Iterator[Any]:
+    if is_unit(plan_of(type(message))):
+        yield message
+    for _, _, one in _below(message):
+        yield from _units(one)
+
+
+def _unknown(fields: Any) -> Iterator[str]:
+    for field in fields:
+        key = VARINT[field.field_number << 3 | field.wire_type]
+        match field.wire_type:
+            case 0:
+                yield key + VARINT[field.data]
+            case 1:
+                yield key + int(field.data).to_bytes(8, "little").decode("latin-1")
+            case 2:
+                yield f"{key}{VARINT[len(field.data)]}{bytes(field.data).decode('latin-1')}"
+            case 3:
+                yield key
+                yield from _unknown(field.data)
+                yield VARINT[field.field_number << 3 | 4]
+            case 5:
+                yield key + int(field.data).to_bytes(4, "little").decode("latin-1")
+
+
+# --- small things ----------------------------------------------------------------------------------------------
+
+
+def is_unit(plan: MessagePlan) -> bool:
+    """Whether messages of a type have metadata of their own."""
+    return any(field.name == "metadata" for field in plan.fields)
+
+
+def _is_wrapper(plan: MessagePlan) -> bool:
+    return "payload" in plan.descriptor.oneofs_by_name
+
+
+def _to_payload(message: Any, entries: list[Entry]) -> list[Entry]:
+    which = message.WhichOneof("payload")
+    if which is not None:
+        add(getattr(message, which), [[f"/{WRAPPER}{entry[0]}", *entry[1:]] for entry in entries])
+    return []

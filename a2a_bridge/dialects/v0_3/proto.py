@@ -1,0 +1,353 @@
+"""Messages of a2a.v1 ↔ hub as pairs: what differs, and nothing else. Bytes and ProtoJSON of them, with unmapped content.
+
+Rules:
+1. `final` follows from the state. Where it does not, the hub's event has an annotation (see `annotations`).
+2. Waiting: `blocking` is the opposite of `return_immediately`. No configuration at all means to wait; it is written out,
+   because servers in the field read its absence as "do not wait".
+3. history_length 0 is "not said", and never "no history".
+4. Of several authentication schemes the hub has one: Bearer or Basic if offered, else the first. Without any there is no
+   authentication, since the hub requires a scheme.
+5. Empty metadata of a part is not written: Java 0.3 reads HTTP+JSON by a schema without this member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from a2a_bridge.codec import DecodeError, JsonObject, encoder, whole_decoder
+from a2a_bridge.codec.depth import may_be_deep, too_deep
+from a2a_bridge.codec.free import fill_nulls
+from a2a_bridge.codec.structs import TOO_DEEP
+from a2a_bridge.dialects import marks
+from a2a_bridge.dialects.pair import Context, Pair, paired
+from a2a_bridge.dialects.unmapped import PROTO, carry
+from a2a_bridge.dialects.unmapped_fields import (
+    add,
+    collect_members,
+    collect_unknown,
+    entries_of,
+    has_unknown,
+    restore_members,
+    restore_unknown,
+)
+from a2a_bridge.dialects.v0_3.proto_files import decode_octets, encode_octets, usual
+from a2a_bridge.pb import a2a_v1 as v0
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.pb.google_protobuf import NULL_VALUE
+from a2a_bridge.peers import Files
+
+#: states whose events are the last of a stream in 0.3
+FINAL_STATES = frozenset(
+    {
+        hub.TASK_STATE_COMPLETED,
+        hub.TASK_STATE_FAILED,
+        hub.TASK_STATE_CANCELED,
+        hub.TASK_STATE_REJECTED,
+        hub.TASK_STATE_INPUT_REQUIRED,
+    }
+)
+
+_WRITTEN = "/file/urn:a2a-bridge:written"
+"""How bytes of a file were written, where that is not what the peer is known for: a value of Files."""
+_SCHEMES = "/configuration/pushNotification/authentication/schemes"
+_USUAL_SCHEMES = ("bearer", "basic")
+
+
+# --- bytes and ProtoJSON ---------------------------------------------------------------------------------------
+
+
+def decode_bytes(pair: Pair, wire: bytes, files: Files = Files.AUTO) -> Any:
+    """Protobuf bytes → hub. Raises protobuf's DecodeError, codec.DecodeError and INVALID_PARAMS."""
+    given = pair.wire.FromString(wire)
+    if may_be_deep(wire) and (deep := too_deep(given)):
+        raise DecodeError.of([(path, TOO_DEEP) for path in deep])
+    if has_unknown(wire, given):
+        given = pair.wire.FromString(wire)
+        collect_unknown(given)
+    message = pair.hub()
+    pair.decode(given, message, Context(files))
+    fill_nulls(wire, message)
+    return message
+
+
+def encode_bytes(pair: Pair, message: Any, files: Files = Files.AUTO) -> bytes:
+    """Hub → protobuf bytes."""
+    plain, context = pair.wire(), Context(files)
+    pair.encode(message, plain, context)
+    if context.carried:
+        restore_unknown(plain)
+    octets: bytes = plain.SerializeToString()
+    return octets
+
+
+def decode_tree(pair: Pair, tree: JsonObject, files: Files = Files.AUTO) -> Any:
+    """ProtoJSON → hub. Raises codec.DecodeError and INVALID_PARAMS."""
+    decode = _DECODERS.get(pair.wire)
+    if decode is None:
+        decode = _DECODERS[pair.wire] = whole_decoder(pair.wire)
+    given, whole = decode(tree)
+    if not whole:
+        collect_members(given, tree)
+    message = pair.hub()
+    pair.decode(given, message, Context(files))
+    return message
+
+
+def encode_tree(pair: Pair, message: Any, files: Files = Files.AUTO) -> JsonObject:
+    """Hub → ProtoJSON. Raises codec.EncodeError."""
+    plain, context = pair.wire(), Context(files)
+    pair.encode(message, plain, context)
+    tree: JsonObject = encoder(pair.wire)(plain)
+    return restore_members(tree) if context.carried else tree
+
+
+_DECODERS: dict[type[Any], Any] = {}
+
+
+# --- parts -----------------------------------------------------------------------------------------------------
+
+
+def _decode_part(wire: v0.Part, into: hub.Part, context: Context, said: JsonObject) -> None:
+    which = wire.WhichOneof("part")
+    if which == "file":
+        _decode_file(wire.file, into, context, said)
+        return
+    if which == "text":
+        into.text = wire.text
+    elif which == "data":
+        data = wire.data.data
+        if said.get("bare") is True and "value" in data.fields:
+            into.data.CopyFrom(data.fields["value"])
+        else:
+            into.data.struct_value.CopyFrom(data)
+    if said:
+        into.media_type = str(said.get("mediaType", ""))
+        into.filename = str(said.get("filename", ""))
+
+
+def _decode_file(wire: v0.FilePart, into: hub.Part, context: Context, said: JsonObject) -> None:
+    if wire.mime_type:
+        into.media_type = wire.mime_type
+    if wire.name:
+        into.filename = wire.name
+    if wire.WhichOneof("file") != "file_with_bytes":
+        # A file that is neither here nor elsewhere still is a file.
+        into.url = wire.file_with_uri
+        return
+    files = Files.RAW if said.get("raw") is True else context.files
+    into.raw, written = decode_octets(wire.file_with_bytes, wire.mime_type, files)
+    if written is not usual(context.files) and wire.file_with_bytes and not said:
+        add(into, [[_WRITTEN, written.value]])
+
+
+def _encode_part(message: hub.Part, into: v0.Part, context: Context, said: JsonObject) -> None:
+    which = message.WhichOneof("content")
+    if which == "raw":
+        _encode_file(message, into, context, said)
+    elif which == "url":
+        into.file.file_with_uri = message.url
+    elif which == "text":
+        into.text = message.text
+    elif which == "data":
+        kind = message.data.WhichOneof("kind")
+        if kind == "struct_value":
+            into.data.data.CopyFrom(message.data.struct_value)
+        else:
+            said["bare"] = True
+            value = into.data.data.fields["value"]
+            if kind is None:
+                value.null_value = NULL_VALUE
+            else:
+                value.CopyFrom(message.data)
+    if which in ("raw", "url"):
+        into.file.mime_type = message.media_type
+        into.file.name = message.filename
+    else:
+        if message.media_type:
+            said["mediaType"] = message.media_type
+        if message.filename:
+            said["filename"] = message.filename
+    if into.HasField("metadata") and not into.metadata.fields:
+        into.ClearField("metadata")
+
+
+def _encode_file(message: hub.Part, into: v0.Part, context: Context, said: JsonObject) -> None:
+    written = usual(context.files)
+    entries = entries_of(into) if context.carried else []
+    found = [entry[1] for entry in entries if entry[0] == _WRITTEN]
+    if found:
+        carry(into, PROTO, [entry for entry in entries if entry[0] != _WRITTEN])
+        if context.files is not Files.RAW:  # a peer known for content gets content, whatever its writer wrote
+            written = Files.BASE64 if found[0] == Files.BASE64.value else Files.RAW
+    into.file.file_with_bytes = encode_octets(message.raw, written)
+    if context.files is Files.AUTO and written is Files.RAW and message.raw and not found:
+        # Content that reads like base64 has to be told from it.
+        _, read_as = decode_octets(message.raw, message.media_type, Files.AUTO)
+        if read_as is not Files.RAW:
+            said["raw"] = True
+
+
+# --- tasks and events ------------------------------------------------------------------------------------------
+
+
+def _decode_final(
+    wire: v0.TaskStatusUpdateEvent, into: hub.TaskStatusUpdateEvent, _: Context, __: JsonObject
+) -> None:
+    if into.HasField("metadata") and marks.FINAL in into.metadata.fields:
+        _drop_final(into)  # an annotation that came from outside is not ours
+    if wire.final != (into.status.state in FINAL_STATES):
+        marks.say_final(into, wire.final)
+
+
+def _encode_final(
+    message: hub.TaskStatusUpdateEvent, into: v0.TaskStatusUpdateEvent, _: Context, __: JsonObject
+) -> None:
+    said = marks.final_said(message)
+    into.final = message.status.state in FINAL_STATES if said is None else said
+    if into.HasField("metadata") and marks.FINAL in into.metadata.fields:
+        _drop_final(into)
+
+
+def _drop_final(event: Any) -> None:
+    del event.metadata.fields[marks.FINAL]
+    if not event.metadata.fields:
+        event.ClearField("metadata")
+
+
+# --- sending, and push notification configurations -------------------------------------------------------------
+
+
+def usable_scheme(schemes: Sequence[str]) -> str:
+    """The one scheme of several that credentials most likely are for; empty when there is none."""
+    for usual_one in _USUAL_SCHEMES:
+        for scheme in schemes:
+            if scheme.lower() == usual_one:
+                return scheme
+    return schemes[0] if schemes else ""
+
+
+def _decode_webhook(
+    wire: v0.PushNotificationConfig, into: hub.TaskPushNotificationConfig, _: Context, __: JsonObject
+) -> None:
+    scheme = usable_scheme(wire.authentication.schemes)
+    if scheme:
+        into.authentication.scheme = scheme
+        into.authentication.credentials = wire.authentication.credentials
+
+
+def _encode_webhook(
+    message: hub.TaskPushNotificationConfig, into: v0.PushNotificationConfig, _: Context, __: JsonObject
+) -> None:
+    if message.HasField("authentication"):
+        into.authentication.SetInParent()
+        if message.authentication.scheme:
+            into.authentication.schemes.append(message.authentication.scheme)
+        into.authentication.credentials = message.authentication.credentials
+
+
+def _decode_configuration(
+    wire: v0.SendMessageRequest, into: hub.SendMessageRequest, context: Context, said: JsonObject
+) -> None:
+    given = wire.configuration
+    if wire.HasField("configuration") and not _only_waits(given):
+        to = into.configuration
+        to.SetInParent()
+        to.accepted_output_modes.extend(given.accepted_output_modes)
+        if given.HasField("push_notification"):
+            to.task_push_notification_config.SetInParent()
+            WEBHOOK.decode(given.push_notification, to.task_push_notification_config, context)
+            schemes = list(given.push_notification.authentication.schemes)
+            if len(schemes) > 1:
+                add(into, [[_SCHEMES, schemes, [usable_scheme(schemes)]]])
+        if given.history_length:
+            to.history_length = given.history_length
+        to.return_immediately = not given.blocking
+    if said:
+        if "configuration" in said:
+            into.configuration.SetInParent()
+        if said.get("historyLength") == 0:
+            into.configuration.history_length = 0
+        if into.configuration.HasField("task_push_notification_config"):
+            push = into.configuration.task_push_notification_config
+            push.task_id, push.tenant = str(said.get("taskId", "")), str(said.get("tenant", ""))
+
+
+def _only_waits(configuration: v0.SendMessageConfiguration) -> bool:
+    """Whether it says no more than that the caller waits, as no configuration does in the hub."""
+    return configuration.blocking and not (
+        configuration.accepted_output_modes
+        or configuration.history_length
+        or configuration.HasField("push_notification")
+    )
+
+
+def _encode_configuration(
+    message: hub.SendMessageRequest, into: v0.SendMessageRequest, context: Context, said: JsonObject
+) -> None:
+    given = message.configuration
+    to = into.configuration
+    to.accepted_output_modes.extend(given.accepted_output_modes)
+    if given.HasField("task_push_notification_config"):
+        push = given.task_push_notification_config
+        to.push_notification.SetInParent()
+        WEBHOOK.encode(push, to.push_notification, context)
+        _restore_schemes(into, context)
+        said |= {name: value for name, value in (("taskId", push.task_id), ("tenant", push.tenant)) if value}
+    if context.carried and message.HasField("configuration") and not given.ByteSize():
+        said["configuration"] = {}  # what it carries would have no place
+    to.history_length = given.history_length
+    if given.HasField("history_length") and not given.history_length:
+        said["historyLength"] = 0
+    to.blocking = not given.return_immediately
+
+
+def _restore_schemes(into: v0.SendMessageRequest, context: Context) -> None:
+    entries = entries_of(into) if context.carried else []
+    found = [entry for entry in entries if entry[0] == _SCHEMES and len(entry) == 3]
+    if found:
+        carry(into, PROTO, [entry for entry in entries if entry[0] != _SCHEMES])
+        authentication = into.configuration.push_notification.authentication
+        if list(authentication.schemes) == found[0][2]:
+            authentication.schemes[:] = [str(scheme) for scheme in found[0][1]]
+
+
+# --- the table -------------------------------------------------------------------------------------------------
+
+PART = paired(
+    v0.Part,
+    hub.Part,
+    custom=("text", "file", "data", "raw", "url", "filename", "media_type"),
+    decode=_decode_part,
+    encode=_encode_part,
+)
+MESSAGE = paired(v0.Message, hub.Message, rename={"content": "parts"}, lacks=("reference_task_ids",))
+ARTIFACT = paired(v0.Artifact, hub.Artifact)
+STATUS = paired(v0.TaskStatus, hub.TaskStatus, rename={"update": "message"})
+TASK = paired(v0.Task, hub.Task)
+STATUS_UPDATE = paired(
+    v0.TaskStatusUpdateEvent,
+    hub.TaskStatusUpdateEvent,
+    custom=("final",),
+    decode=_decode_final,
+    encode=_encode_final,
+)
+ARTIFACT_UPDATE = paired(v0.TaskArtifactUpdateEvent, hub.TaskArtifactUpdateEvent)
+SENT = paired(v0.SendMessageResponse, hub.SendMessageResponse, rename={"msg": "message"})
+EVENT = paired(v0.StreamResponse, hub.StreamResponse, rename={"msg": "message"})
+#: a configuration without its task
+WEBHOOK = paired(
+    v0.PushNotificationConfig,
+    hub.TaskPushNotificationConfig,
+    custom=("authentication", "task_id", "tenant"),
+    decode=_decode_webhook,
+    encode=_encode_webhook,
+)
+SEND = paired(
+    v0.SendMessageRequest,
+    hub.SendMessageRequest,
+    rename={"request": "message"},
+    custom=("configuration", "tenant"),
+    decode=_decode_configuration,
+    encode=_encode_configuration,
+)

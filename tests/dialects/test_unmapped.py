@@ -1,0 +1,127 @@
+"""The engine for unmapped content: entries, texts and units; what dialects make of them is tested there."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from a2a_bridge.dialects import unmapped
+from a2a_bridge.dialects.unmapped import HUB, KEY, KIND, PROTO, difference, restore, same
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.strategies_v0 import anything
+from tests.identity import says
+
+
+@given(canonical=anything(), given_=anything())
+def test_restoring_a_difference_says_what_was_given(canonical: Any, given_: Any) -> None:
+    entries = difference(canonical, given_)
+    again = unmapped.read(unmapped.write(KIND, entries), KIND)
+    assert again is not None
+    restored = restore(deepcopy(canonical), again)
+    if isinstance(canonical, dict) and isinstance(given_, dict):
+        assert all(
+            name in restored and says(restored[name], value)
+            for name, value in given_.items()
+            if name not in canonical
+        )
+
+
+@pytest.mark.parametrize(
+    ("canonical", "given_", "entries"),
+    [
+        ({"a": 1}, {"a": 1.0}, []),
+        ({}, {"a": None}, [["/a", None]]),
+        ({"a": 1}, {}, []),
+        ({}, {"a": [], "b": {}}, [["/a", []], ["/b", {}]]),
+        ({"a": {"b": 1}}, {"a": {"b": 1, "c~/": 2}}, [["/a/c~0~1", 2]]),
+        ({"a": [1, 2**53]}, {"a": [1, 2**53 + 1]}, [["/a/1", 2**53 + 1, 2**53]]),
+        ({"a": ["x"]}, {"a": ["y", "x"]}, [["/a", ["y", "x"], ["x"]]]),
+        ({"a": True}, {"a": 1}, [["/a", 1, True]]),
+    ],
+)
+def test_entries_are_what_the_canonical_tree_does_not_say(canonical: Any, given_: Any, entries: Any) -> None:
+    assert difference(canonical, given_) == entries
+    assert says(restore(deepcopy(canonical), entries), given_) or not entries
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        ["/a", 2],
+        ["/a", 2, 3],
+        ["/x/y", 1],
+        ["/l/5", 1, 1],
+        ["/l/0", 2],
+        ["/l/x", 2],
+        ["/a/b", 1],
+        ["a", 1, 1],
+    ],
+)
+def test_an_entry_whose_place_has_changed_is_left_out(entry: Any) -> None:
+    tree = {"a": 1, "l": [1]}
+    assert restore(deepcopy(tree), [entry]) == tree
+
+
+def test_numbers_are_the_same_by_value_and_true_is_not_one() -> None:
+    assert same([1, {"a": 1.0}], [1.0, {"a": 1}])
+    assert not same(True, 1)
+    assert not same(2**53, 2**53 + 1)
+    assert not same("1", 1.0)
+
+
+def test_sources_stand_side_by_side_and_the_last_takes_the_key_away() -> None:
+    part = hub.Part(text="x")
+    unmapped.carry(part, KIND, [["/x", 1]])
+    unmapped.carry(part, PROTO, [["/y", 2]])
+    assert (unmapped.carried(part, KIND), unmapped.carried(part, PROTO)) == ([["/x", 1]], [["/y", 2]])
+    assert unmapped.carried(part, HUB) is None
+    unmapped.carry(part, KIND, None)
+    unmapped.carry(part, PROTO, [])
+    assert part == hub.Part(text="x")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "[]", "null", '{"kind":5}', '{"kind":[[1,2]]}', '{"kind":[5]}', "{"]
+)
+def test_a_text_of_another_shape_says_nothing(text: str) -> None:
+    assert unmapped.read(text, KIND) is None
+
+
+def test_a_large_text_is_carried() -> None:
+    entries = [["/x", "y" * (1 << 20)]]
+    assert unmapped.read(unmapped.write(KIND, entries), KIND) == entries
+
+
+def test_stripping_leaves_what_messages_say() -> None:
+    task = hub.Task(id="t", history=[hub.Message(message_id="m", parts=[hub.Part(text="x")])])
+    plain = hub.Task.FromString(task.SerializeToString())
+    assert unmapped.stripped(task) is task
+    for unit in list(unmapped.units(task)):
+        unmapped.carry(unit, KIND, [["/x", 1]])
+    task.metadata["own"] = "stays"
+    assert unmapped.present(task)
+    stripped = unmapped.stripped(task)
+    assert KEY.encode() not in stripped.SerializeToString()
+    assert stripped.metadata["own"] == "stays"
+    stripped.ClearField("metadata")
+    assert stripped == plain
+
+
+def test_all_messages_with_metadata_are_units() -> None:
+    parts = [hub.Part(text="x")]
+    message = hub.Message(parts=parts)
+    status = hub.TaskStatus(message=message)
+    task = hub.Task(status=status, history=[message], artifacts=[hub.Artifact(parts=parts)])
+    assert len(list(unmapped.units(hub.StreamResponse(task=task)))) == 7
+    for one, count in (
+        (hub.SendMessageRequest(message=message), 3),
+        (hub.TaskStatusUpdateEvent(status=status), 3),
+        (hub.TaskArtifactUpdateEvent(artifact=hub.Artifact(parts=parts)), 3),
+        (hub.ListTasksResponse(tasks=[task]), 7),
+        (hub.CancelTaskRequest(), 1),
+        (hub.GetTaskRequest(), 0),
+    ):
+        assert len(list(unmapped.units(one))) == count
