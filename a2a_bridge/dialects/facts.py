@@ -78,7 +78,7 @@ def facts_of(
     """The facts that messages of a class may have, in the order in which they are taken out."""
     fields = fields_of(cls)
     for member in members:
-        field = fields.get(member.name)
+        field = member.field_in(fields)
         if field is None:
             continue
         if member.names is not None:

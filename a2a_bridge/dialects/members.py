@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from a2a_bridge.codec import JsonObject
 from a2a_bridge.codec.plan import FieldPlan, plan_of
-from a2a_bridge.dialects.irregular import Shape
+from a2a_bridge.dialects.irregular import Reader, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,8 @@ class Inline:
     write: Callable[[Any], str]
     #: the message as a canonical tree; raises KeyError for enum numbers without a name
     encode: Callable[[Any], JsonObject]
+    #: the tolerant reader
+    read: Callable[[Reader], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,16 @@ class Member:
     name: str
     #: the shape of the object that it is, or of the objects in the list that it is
     shape: Shape | Inline | None = None
+    #: the hub's name of the member in JSON, where it is another one
+    of: str = ""
+    #: whether the hub's fields of the object are those of the message around it
+    flat: bool = False
+    #: whether true is false in the hub
+    inverted: bool = False
+    #: whether only later versions define the text: a member of another type is then an unknown one
+    later: bool = False
+    #: which of a list of texts is the hub's only one
+    chosen: Callable[[list[str]], str] | None = None
     #: whether a canonical tree has it even when it is empty
     always: bool = False
     #: whether a tree without it is refused
@@ -57,6 +69,10 @@ class Member:
     follows: tuple[str, Callable[[Any], bool]] | None = None
     #: where the hub's metadata notes a value that does not follow
     noted: str = ""
+
+    def field_in(self, fields: Mapping[str, FieldPlan]) -> FieldPlan | None:
+        """The hub's field, of those by their names in JSON; None for members that have none."""
+        return fields.get(self.of or self.name)
 
 
 def fields_of(cls: type[Message]) -> dict[str, FieldPlan]:

@@ -30,8 +30,8 @@ def strings(items: Any, tag: str) -> str:
     return out
 
 
-def history_length(value: Any) -> int | None:
-    """A historyLength as the hub can hold it, in 32 bits; None for what is no integer."""
+def int32(value: Any) -> int | None:
+    """An integer as the hub can hold it, in 32 bits, the nearest one; None for values that are not integers."""
     if isinstance(value, float):
         if value - value != 0:
             return LONGEST if value > 0 else SHORTEST

@@ -33,22 +33,25 @@ For a status the generated functions look like this:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 from google.protobuf.message import Message
 
-from a2a_bridge.codec import JsonObject, values
+from a2a_bridge.codec import DecodeError, Json, JsonObject, values
 from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.meter import spend_on
 from a2a_bridge.codec.plan import BUILDING, FieldPlan, Kind
 from a2a_bridge.codec.source import Source, literal
 from a2a_bridge.codec.structs import LEVELS, read_struct
+from a2a_bridge.codec.values import describe
 from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, VARINT_WIRE, tag
 from a2a_bridge.dialects import scalars
 from a2a_bridge.dialects.facts import facts_of
 from a2a_bridge.dialects.irregular import Facts, Reader, Shape, marked, restored, text_of, text_with
-from a2a_bridge.dialects.members import Inline, Member, Names, fields_of
+from a2a_bridge.dialects.members import Inline, Member, fields_of
+from a2a_bridge.dialects.tolerant import reader_of
 from a2a_bridge.dialects.unmapped import KEY
 
 _LIBRARY: dict[str, Any] = {
@@ -94,7 +97,7 @@ def unit(cls: type[Message], *members: Member, kind: str = "") -> Shape:
     shape = Shape(
         cls,
         tag(compiler.fields["metadata"].number, LENGTH_WIRE),
-        _reader(cls, members, kind),
+        reader_of(cls, members, kind),
         compiler.write,
         compiler.encode,
         lambda tree: _units(members, tree),
@@ -110,7 +113,7 @@ def unit(cls: type[Message], *members: Member, kind: str = "") -> Shape:
 def inline(cls: type[Message], *members: Member) -> Inline:
     """The shape of a message without metadata."""
     compiler = _Compiler(cls, members, "")
-    shape = Inline(cls, members, compiler.write, compiler.encode)
+    shape = Inline(cls, members, compiler.write, compiler.encode, reader_of(cls, members))
     _COMPILERS[shape] = compiler
     return shape
 
@@ -119,6 +122,29 @@ def table_of(shape: Shape | Inline) -> tuple[tuple[Member, ...], str]:
     """The members of a compiled shape and the value of its `kind`, for generators of code and docs."""
     compiler = _COMPILERS[shape]
     return compiler.members, compiler.kind
+
+
+def read_inline(shape: Inline, tree: Json) -> Reader:
+    """Reads an object of an inline shape that stands by itself."""
+    if type(tree) is not dict:
+        reader = Reader({})
+        reader.wrong("", f"expected an object, got {describe(tree)}")
+        return reader
+    reader = Reader(tree)
+    shape.read(reader)
+    return reader
+
+
+def decode_inline(shape: Inline, tree: Json) -> Any:
+    """The message of an object of an inline shape. Raises DecodeError."""
+    try:
+        text = shape.write(tree)
+    except (ValueError, LookupError, AttributeError, TypeError):
+        reader = read_inline(shape, tree)
+        if reader.problems:
+            raise DecodeError.of(reader.problems) from None
+        text = shape.write(reader.tree)
+    return shape.cls.FromString(text.encode("latin-1"))
 
 
 class _Compiler:
@@ -136,7 +162,7 @@ class _Compiler:
 
     def write(self, tree: Any) -> str:
         """See `Shape.write`."""
-        if self._write not in _LIBRARY:
+        if self._encode not in _LIBRARY:  # the last one that `compile` defines
             self.compile()
         text: str = _LIBRARY[self._write](tree)
         return text
@@ -151,6 +177,8 @@ class _Compiler:
     def compile(self) -> None:
         """Write the functions, and those of the shapes within first."""
         with BUILDING:
+            if self._encode in _LIBRARY:
+                return  # another thread was first
             for member in self.members:
                 inner = _COMPILERS.get(member.shape) if member.shape is not None else None
                 if inner is not None and inner._encode not in _LIBRARY:  # noqa: SLF001 - of this very class
@@ -159,6 +187,12 @@ class _Compiler:
             self.texter()
             self.encoder()
             self.source.compile(self.label)
+
+    def field(self, member: Member) -> FieldPlan:
+        """The hub's field of a member."""
+        found = member.field_in(self.fields)
+        assert found is not None, f"{self.label} has no {member.name}"  # noqa: S101 - tables are ours
+        return found
 
     # JSON -> wire
 
@@ -186,8 +220,8 @@ class _Compiler:
 
     def write_optional(self, member: Member, *, check: bool) -> None:
         line, block = self.source.line, self.source.block
-        field = self.fields[member.name]
-        by_default = not field.repeated and field.kind in (Kind.STRING, Kind.BOOL)
+        field = self.field(member)
+        by_default = not field.repeated and member.chosen is None and field.kind in (Kind.STRING, Kind.BOOL)
         if check and not by_default:
             with block("if not rest:"):
                 line("return out")
@@ -199,14 +233,18 @@ class _Compiler:
     def append(self, member: Member) -> None:
         """Append `value`."""
         line, block = self.source.line, self.source.block
-        field = self.fields[member.name]
+        if member.flat:
+            line(f"out += {self.text(member)}(value)")
+            return
+        field = self.field(member)
         prefix = literal(tag(field.number, LENGTH_WIRE))
         if member.names is not None:
             number = tag(field.number, VARINT_WIRE)
             written = {name: number + VARINT[value] for name, value in member.names.numbers.items()}
             line(f"out += {self.source.keep('written', written)}[value]")
         elif field.repeated and field.kind is Kind.STRING:
-            line(f'out += strings(value, "{prefix}")')
+            with block("if value != []:") if member.always else nullcontext():
+                line(f'out += strings(value, "{prefix}")')
         elif field.repeated:
             with block(
                 "if type(value) is not list:" if member.always else "if type(value) is not list or not value:"
@@ -215,15 +253,28 @@ class _Compiler:
             with block("for item in value:"):
                 line(f"body = {self.text(member)}(item)", f'out += f"{prefix}{{VARINT[len(body)]}}{{body}}"')
         elif field.kind is Kind.STRING:
+            if member.chosen is not None:
+                with block("if type(value) is not list or len(value) != 1:"):
+                    line("raise Irregular")
+                line("(value,) = value")
             with block("if type(value) is not str:"):
                 line("raise Irregular")
             with block("if not value.isascii():"):
                 line('value = value.encode().decode("latin-1")')
             line(f'out += f"{prefix}{{VARINT[len(value)]}}{{value}}"')
         elif field.kind is Kind.BOOL:
-            with block("if value is not True:"):
+            true = f'out += "{literal(tag(field.number, VARINT_WIRE))}\\1"'
+            if member.inverted:
+                with block("if value is False:"):
+                    line(true)
+            with block(f"{'elif' if member.inverted else 'if'} value is not True:"):
                 line("raise Irregular")
-            line(f'out += "{literal(tag(field.number, VARINT_WIRE))}\\1"')
+            if not member.inverted:
+                line(true)
+        elif field.kind is Kind.INTEGER:
+            with block(f"if type(value) is not int or not {field.low} <= value <= {field.high}:"):
+                line("raise Irregular")
+            line(f'out += f"{literal(tag(field.number, VARINT_WIRE))}{{VARINT[value]}}"')
         else:
             if field.kind is Kind.STRUCT:
                 with block(f"if {' or '.join(f'{key} in value' for key in ('KEY', *self.notes))}:"):
@@ -290,7 +341,7 @@ class _Compiler:
             line("return tree")
 
     def encode_optional(self, member: Member) -> None:
-        field = self.fields[member.name]
+        field = self.field(member)
         if field.presence:
             with self.source.block(f'if message.HasField("{field.name}"):'):
                 self.source.line(f'tree["{member.name}"] = {self.read(member)}')
@@ -317,7 +368,10 @@ class _Compiler:
 
     def read(self, member: Member, value: str = "") -> str:
         """The expression for what a member is in JSON."""
-        field = self.fields[member.name]
+        if member.flat:
+            assert member.shape is not None  # noqa: S101 - tables are ours
+            return f"encode_{_COMPILERS[member.shape].label}(message)"
+        field = self.field(member)
         value = value or f"message.{field.name}"
         if member.names is not None:
             names = {number: name for name, number in member.names.numbers.items()}
@@ -334,7 +388,9 @@ class _Compiler:
             )
         if field.kind is Kind.TIMESTAMP:
             return f"timestamp_text({value})"
-        return f"{value}[:]" if field.repeated else value
+        if member.chosen is not None:
+            return f"[{value}]"
+        return f"{value}[:]" if field.repeated else f"not {value}" if member.inverted else value
 
 
 def _units(members: tuple[Member, ...], tree: JsonObject) -> Iterator[tuple[str, Shape, Any]]:
@@ -351,102 +407,3 @@ def _units(members: tuple[Member, ...], tree: JsonObject) -> Iterator[tuple[str,
                 yield f"{member.name}[{index}]", shape, value
         else:
             yield member.name, shape, found
-
-
-# The tolerant reader: makes the canonical tree of any tree that can be understood
-
-
-def _reader(cls: type[Message], members: tuple[Member, ...], kind: str = "") -> Callable[[Reader], None]:
-    """The function that reads one object."""
-    fields = fields_of(cls)
-    ordered = sorted(members, key=lambda member: bool(member.follows))
-    notes = [member.noted for member in members if member.noted]
-    steps = [_step(member, fields.get(member.name), notes) for member in ordered]
-
-    def read(reader: Reader) -> None:
-        if kind:
-            reader.kind(kind)
-        for step in steps:
-            step(reader)
-
-    return read
-
-
-def _step(member: Member, field: FieldPlan | None, notes: list[str]) -> Callable[[Reader], None]:
-    """The function that reads one member."""
-    name, always, shape, names = member.name, member.always, member.shape, member.names
-    if field is None:
-        return lambda reader: _read_following(reader, member)
-    if names is not None:
-        return lambda reader: _read_name(reader, member, names)
-    if isinstance(shape, Inline):
-        within = _reader(shape.cls, shape.members)
-        return lambda reader: _read_inline(reader, member, shape, within)
-    if shape is not None:
-        return lambda reader: _read_units(reader, member, many=field.repeated)
-    match field.kind:
-        case Kind.STRING if field.repeated:
-            return lambda reader: reader.strings(name, required=always)
-        case Kind.STRING:
-            return lambda reader: reader.string(name, required=always)
-        case Kind.BOOL:
-            return lambda reader: _ignore(reader.flag(name))
-        case Kind.STRUCT:
-            return lambda reader: reader.metadata(*notes)
-        case Kind.TIMESTAMP:
-            return lambda reader: _read_time(reader, name)
-    raise TypeError(f"shapes have no rule for {name}")
-
-
-def _ignore(_: object) -> None:
-    return None
-
-
-def _read_following(reader: Reader, member: Member) -> None:
-    assert member.follows is not None  # noqa: S101 - for the type checker
-    other, derive = member.follows
-    value = reader.given.get(member.name)
-    if type(value) is not bool:
-        if value is not None:
-            reader.expected(member.name, "true or false")
-        value = derive(reader.tree[other])
-    reader.tree[member.name] = value
-
-
-def _read_name(reader: Reader, member: Member, names: Names) -> None:
-    value = reader.given.get(member.name)
-    if value is None and not member.required:
-        value = names.default
-    name = names.aliases.get(value, value) if type(value) is str else ""
-    if name not in names.numbers:
-        text = "is required" if value is None else f"is none of {', '.join(names.numbers)}"
-        reader.wrong(member.name, text)
-    reader.tree[member.name] = name
-
-
-def _read_units(reader: Reader, member: Member, *, many: bool) -> None:
-    if member.required and reader.given.get(member.name) is None:
-        reader.wrong(member.name, "is required")
-    if many:
-        reader.units(member.name, required=member.always)
-    else:
-        reader.unit(member.name)
-
-
-def _read_inline(reader: Reader, member: Member, shape: Inline, within: Callable[[Reader], None]) -> None:
-    given = reader.object(member.name)
-    if given is not None:
-        inner = Reader(given, f"{reader.path}.{member.name}" if reader.path else member.name)
-        within(inner)
-        reader.tree[member.name] = reader.within(inner)
-    elif member.always:
-        reader.tree[member.name] = shape.encode(shape.cls())
-
-
-def _read_time(reader: Reader, name: str) -> None:
-    value = reader.given.get(name)
-    if type(value) is str:
-        if values.lenient_timestamp(value) is not None:
-            reader.tree[name] = value
-    elif value is not None:
-        reader.expected(name, "a date and time")

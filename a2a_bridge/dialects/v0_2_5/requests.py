@@ -1,6 +1,6 @@
 """The JSON-RPC methods of 0.2.5 as rows: those of 0.3 and what differs (spec 0.2.5, 7). It reads no JSON itself.
 
-1. A configuration has to list media types: `[]` is written where nothing was asked for, and means that.
+1. A configuration lists media types; an empty list is none.
 2. `unknown` is a state that ends a stream, so its events say `final` unless they are told not to.
 3. The extended card is a plain GET beside the agent's URL; 0.2.6 has a method for it as well.
 """
@@ -14,32 +14,18 @@ from typing import Any
 from a2a_bridge.core import operations as ops
 from a2a_bridge.dialects import marks
 from a2a_bridge.dialects.dialect import Row
+from a2a_bridge.dialects.irregular import decode_with, text_with
 from a2a_bridge.dialects.v0_2_5 import card
 from a2a_bridge.dialects.v0_3 import requests as v0_3
+from a2a_bridge.dialects.v0_3.params import send_params
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 EXTENDED_CARD = "GET ../agent/authenticatedExtendedCard"
 """Not a method: what bindings make of it is in their hands."""
 EXTENDED_CARD_METHOD = "agent/authenticatedExtendedCard"
 
-_MODES = "acceptedOutputModes"
-
-
-def older_params(tree: Any) -> Any:
-    """MessageSendParams of 0.3 as 0.2.5 has them."""
-    configuration = tree.get("configuration")
-    if not isinstance(configuration, dict) or configuration.get(_MODES) is not None:
-        return tree
-    return tree | {"configuration": configuration | {_MODES: []}}
-
-
-def newer_params(tree: Any) -> Any:
-    """MessageSendParams of 0.2.5 as 0.3 has them. What is none of them is left for 0.3 to refuse."""
-    configuration = tree.get("configuration") if isinstance(tree, dict) else None
-    if not isinstance(configuration, dict) or configuration.get(_MODES) != []:
-        return tree
-    rest = {name: value for name, value in configuration.items() if name != _MODES}
-    return tree | {"configuration": rest}
+_SEND = send_params(modes=True)
+_decode_send = decode_with(_SEND, text_with(_SEND))
 
 
 def encode_event(event: hub.StreamResponse, encode: Callable[[Any], Any]) -> Any:
@@ -89,12 +75,8 @@ def _turned(event: hub.StreamResponse) -> hub.StreamResponse:
 
 
 def _sending(row: Row[str, Any]) -> Row[str, Any]:
-    encode, decode = row.encode_request, row.decode_request
-    return replace(
-        row,
-        encode_request=lambda request: older_params(encode(request)),
-        decode_request=lambda wire: decode(newer_params(wire)),
-    )
+    encode = v0_3.request_encoder(hub.SendMessageRequest, _SEND.encode)
+    return replace(row, encode_request=encode, decode_request=v0_3.request_decoder(_decode_send))
 
 
 def _streaming(row: Row[str, Any]) -> Row[str, Any]:

@@ -11,13 +11,14 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
-from a2a_bridge.codec import DecodeError, Json, JsonObject
-from a2a_bridge.codec.values import describe
+from a2a_bridge.codec import Json, JsonObject
 from a2a_bridge.core.call import ASIDE_PARAMETER
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects import unmapped
-from a2a_bridge.dialects.irregular import Reader
+from a2a_bridge.dialects.members import Member
+from a2a_bridge.dialects.shape import decode_inline, inline, read_inline
 from a2a_bridge.dialects.unmapped import KIND, PROTO
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -32,92 +33,47 @@ class TooLargeError(ValueError):
 _PREFERRED = ("bearer", "basic")
 
 
+def _preferred(schemes: list[str]) -> str:
+    for wanted in _PREFERRED:
+        for scheme in schemes:
+            if scheme.lower() == wanted:
+                return scheme
+    return schemes[0]
+
+
+_MEMBERS = (
+    Member("url", always=True, required=True),
+    Member("id"),
+    Member("token"),
+    Member(
+        "authentication",
+        inline(
+            hub.AuthenticationInfo,
+            Member("schemes", of="scheme", always=True, chosen=_preferred),
+            Member("credentials"),
+        ),
+    ),
+)
+CONFIG = inline(hub.TaskPushNotificationConfig, *_MEMBERS)
+#: a configuration in the params of a message
+NESTED_CONFIG = inline(
+    hub.TaskPushNotificationConfig, *_MEMBERS, Member("taskId", later=True), Member("tenant", later=True)
+)
+TASK_CONFIG = inline(
+    hub.TaskPushNotificationConfig,
+    Member("taskId", always=True),
+    Member("pushNotificationConfig", CONFIG, flat=True, always=True, required=True),
+    Member("tenant", later=True),
+)
+
+encode_push_config = TASK_CONFIG.encode
+read_push_config = partial(read_inline, TASK_CONFIG)
+
+
 def decode_push_config(tree: Json) -> hub.TaskPushNotificationConfig:
     """{taskId, pushNotificationConfig} → hub. Raises DecodeError."""
-    reader = read_push_config(tree)
-    if reader.problems:
-        raise DecodeError.of(reader.problems)
-    return _message(reader.tree)
-
-
-def encode_push_config(config: hub.TaskPushNotificationConfig) -> JsonObject:
-    """The reverse."""
-    tree: JsonObject = {"taskId": config.task_id, "pushNotificationConfig": encode_inner(config)}
-    if config.tenant:
-        tree["tenant"] = config.tenant
-    return tree
-
-
-def decode_inner(tree: JsonObject) -> hub.TaskPushNotificationConfig:
-    """A canonical {url, id, token, authentication}, without a task's id unless it has one → hub."""
-    config = hub.TaskPushNotificationConfig(
-        url=tree["url"],
-        id=tree.get("id", ""),
-        token=tree.get("token", ""),
-        task_id=tree.get("taskId", ""),
-        tenant=tree.get("tenant", ""),
-    )
-    authentication = tree.get("authentication")
-    if authentication is not None:
-        config.authentication.scheme = authentication["schemes"][0]
-        config.authentication.credentials = authentication.get("credentials", "")
+    config: hub.TaskPushNotificationConfig = decode_inline(TASK_CONFIG, tree)
     return config
-
-
-def encode_inner(config: hub.TaskPushNotificationConfig) -> JsonObject:
-    """The reverse, leaving the task's id and the tenant to the caller."""
-    tree: JsonObject = {"url": config.url}
-    if config.id:
-        tree["id"] = config.id
-    if config.token:
-        tree["token"] = config.token
-    if config.HasField("authentication"):
-        authentication: JsonObject = {"schemes": [config.authentication.scheme]}
-        if config.authentication.credentials:
-            authentication["credentials"] = config.authentication.credentials
-        tree["authentication"] = authentication
-    return tree
-
-
-def read_push_config(tree: Json, path: str = "") -> Reader:
-    """Reads {taskId, pushNotificationConfig}."""
-    if type(tree) is not dict:
-        reader = Reader({}, path)
-        reader.wrong("", f"expected an object, got {describe(tree)}")
-        return reader
-    reader = Reader(tree, path)
-    reader.string("taskId", required=True)
-    reader.later("tenant")
-    given = reader.object("pushNotificationConfig")
-    if given is None:
-        if tree.get("pushNotificationConfig") is None:
-            reader.wrong("pushNotificationConfig", "is required")
-        return reader
-    inner = Reader(given, f"{path}.pushNotificationConfig" if path else "pushNotificationConfig")
-    read_inner(inner)
-    reader.tree["pushNotificationConfig"] = reader.within(inner)
-    return reader
-
-
-def read_inner(reader: Reader) -> None:
-    """Reads {url, id, token, authentication}."""
-    if reader.given.get("url") is None:
-        reader.wrong("url", "is required")
-    reader.string("url", required=True)
-    reader.string("id")
-    reader.string("token")
-    given = reader.object("authentication")
-    if given is None:
-        return
-    path = f"{reader.path}.authentication" if reader.path else "authentication"
-    authentication = Reader(given, path)
-    authentication.strings("schemes")
-    authentication.string("credentials")
-    found = reader.within(authentication)
-    schemes = found.get("schemes")
-    if schemes:
-        found["schemes"] = [_scheme(schemes)]
-        reader.tree["authentication"] = found
 
 
 def irregularities(tree: Json, canonical: Json) -> str:
@@ -157,18 +113,3 @@ def check_aside(tree: Json, canonical: Json) -> Mapping[str, str]:
         return aside(irregularities(tree, canonical))
     except TooLargeError as error:
         raise invalid_params("", str(error)) from None
-
-
-def _message(tree: JsonObject) -> hub.TaskPushNotificationConfig:
-    config = decode_inner(tree["pushNotificationConfig"])
-    config.task_id = tree["taskId"]
-    config.tenant = tree.get("tenant", "")
-    return config
-
-
-def _scheme(schemes: list[str]) -> str:
-    for wanted in _PREFERRED:
-        for scheme in schemes:
-            if scheme.lower() == wanted:
-                return scheme
-    return schemes[0]

@@ -208,7 +208,7 @@ _ABOUT_CONFIG = {"aside_response": aside_push_config, "recall_response": recall_
 GET_TASK_LITERALLY = _row(
     ops.GET_TASK,
     "tasks/get",
-    (params.encode_get_task, params.GET_TASK.decode),
+    (params.GET_TASK.encode, params.GET_TASK.decode),
     _TASK,
     **_beside(params.GET_TASK),
 )
@@ -225,7 +225,7 @@ ROWS: tuple[Row[str, Any], ...] = (
     _row(
         ops.GET_TASK,
         "tasks/get",
-        (params.encode_get_task, params.decode_get_task),
+        (params.GET_TASK.encode, params.decode_get_task),
         _TASK,
         **_beside(params.GET_TASK),
     ),
@@ -233,7 +233,7 @@ ROWS: tuple[Row[str, Any], ...] = (
     _row(
         ops.SUBSCRIBE_TO_TASK,
         "tasks/resubscribe",
-        (params.encode_subscribe, params.decode_subscribe),
+        (params.SUBSCRIBE.encode, params.SUBSCRIBE.decode),
         _EVENT,
         **_beside(params.SUBSCRIBE),
     ),
@@ -247,14 +247,14 @@ ROWS: tuple[Row[str, Any], ...] = (
     _row(
         ops.GET_PUSH_CONFIG,
         "tasks/pushNotificationConfig/get",
-        (params.encode_get_push_config, params.decode_get_push_config),
+        (params.GET_PUSH_CONFIG.encode, params.GET_PUSH_CONFIG.decode),
         _PUSH_CONFIG,
         **_beside(params.GET_PUSH_CONFIG, **_ABOUT_CONFIG),
     ),
     _row(
         ops.LIST_PUSH_CONFIGS,
         "tasks/pushNotificationConfig/list",
-        (params.encode_list_push_configs, params.decode_list_push_configs),
+        (params.LIST_PUSH_CONFIGS.encode, params.LIST_PUSH_CONFIGS.decode),
         (encode_push_configs, decode_push_configs),
         **_beside(
             params.LIST_PUSH_CONFIGS,
@@ -265,7 +265,7 @@ ROWS: tuple[Row[str, Any], ...] = (
     _row(
         ops.DELETE_PUSH_CONFIG,
         "tasks/pushNotificationConfig/delete",
-        (params.encode_delete_push_config, params.decode_delete_push_config),
+        (params.DELETE_PUSH_CONFIG.encode, params.DELETE_PUSH_CONFIG.decode),
         (_null, _empty),
         **_beside(params.DELETE_PUSH_CONFIG),
     ),

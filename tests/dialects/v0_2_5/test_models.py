@@ -185,7 +185,7 @@ def test_models_meet_the_hub_as_0_2_5_means_it() -> None:
 
     params = models.MessageSendParams(
         message=models.read(models.Message, MESSAGE),
-        configuration=models.MessageSendConfiguration(accepted_output_modes=[]),
+        configuration=models.MessageSendConfiguration(accepted_output_modes=[], blocking=True),
     )
     assert models.encode(models.decode(params)) == params
     assert isinstance(models.encode(models.decode(params)), models.MessageSendParams)

@@ -17,6 +17,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing import strategies_v0
 from tests.dialects.v0_3.kind_hops import reading
 from tests.dialects.v0_3.test_models import CARD, CONFIG, MESSAGE, TASK
+from tests.identity import says
 
 UPDATE = {
     "kind": "status-update",
@@ -106,7 +107,7 @@ def test_what_peers_write_against_the_schema_is_shown_within_it() -> None:
     tree = {"messageId": "m", "role": "agent", "parts": [{"data": [1, 2]}, {"kind": "file", "file": {}}]}
     assert models.check(models.Message, tree)
     message = shapes.decode_message(tree)
-    assert shapes.encode_message(message) == tree
+    assert says(shapes.encode_message(message), tree)
     first, second = (part.root for part in models.encode(message).parts)
     assert first.data == {"value": [1, 2]}
     assert second.file.uri == ""

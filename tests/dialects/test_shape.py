@@ -1,0 +1,57 @@
+"""The compiler of tables of JSON members: when it compiles, and what its functions look like in tracebacks."""
+
+from __future__ import annotations
+
+import linecache
+from typing import Any
+
+import pytest
+
+from a2a_bridge.codec import DecodeError
+from a2a_bridge.codec.source import Source
+from a2a_bridge.dialects.members import Member
+from a2a_bridge.dialects.shape import _COMPILERS, decode_inline, inline, table_of
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+def artifact() -> Any:
+    return inline(hub.Artifact, Member("artifactId", always=True), Member("name"), Member("extensions"))
+
+
+def test_a_table_is_compiled_on_its_first_call_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    compile_lines = Source.compile
+    monkeypatch.setattr(
+        Source, "compile", lambda self, title: (compiled.append(title), compile_lines(self, title))[1]
+    )
+    shape = artifact()
+    assert not compiled
+    assert shape.encode(hub.Artifact(artifact_id="a")) == {"artifactId": "a"}
+    _COMPILERS[shape].compile()  # as a thread does that waited for another one
+    assert shape.write({"artifactId": "a"}) == "\n\1a"
+    assert len(compiled) == 1
+
+
+def test_a_canonical_tree_comes_back_and_wrong_members_are_named() -> None:
+    shape = artifact()
+    tree = {"artifactId": "é", "name": "n", "extensions": ["urn:x"]}
+    assert shape.encode(decode_inline(shape, tree)) == tree
+    assert decode_inline(shape, {"artifactId": "a", "name": None, "later": 1}) == hub.Artifact(
+        artifact_id="a"
+    )
+    with pytest.raises(DecodeError, match="name: expected a string, got a number"):
+        decode_inline(shape, {"artifactId": "a", "name": 1})
+
+
+def test_tracebacks_show_the_lines_of_compiled_functions() -> None:
+    shape = artifact()
+    with pytest.raises(AttributeError) as caught:
+        shape.encode(None)
+    frame = caught.traceback[-1]
+    line = linecache.getline(str(frame.frame.code.raw.co_filename), frame.lineno + 1)
+    assert "message.artifact_id" in line
+
+
+def test_generators_see_the_members_of_a_table() -> None:
+    members, kind = table_of(artifact())
+    assert ([one.name for one in members], kind) == (["artifactId", "name", "extensions"], "")
