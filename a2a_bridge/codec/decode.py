@@ -79,10 +79,14 @@ def decode_bytes(cls: type[M], data: bytes | str, *, strict_numbers: bool = Fals
 
 def _decoder(cls: type[M], *, strict_numbers: bool) -> Callable[[Json], M]:
     plan = plan_of(cls)
-    body = compile_body(plan, structs.exactly)
+    body: Body | None = None
     from_string = cls.FromString
 
     def decode(tree: Json) -> M:
+        nonlocal body
+        if body is None:
+            with BUILDING:  # on the first call, so that imports stay quick
+                body = compile_body(plan, structs.exactly)
         try:
             return from_string(body(tree).encode("latin-1"))
         except (ValueError, RecursionError, ProtobufDecodeError):

@@ -42,7 +42,7 @@ _ENCODERS: dict[type[Message], Callable[[Any], Any]] = {}
 
 
 def encoder(cls: type[M]) -> Callable[[M], JsonObject]:
-    """The function that makes JSON trees of the messages of a class. Compiled once.
+    """The function that makes JSON trees of the messages of a class. Compiled once, on its first call.
 
     A Value that holds nothing becomes null. The function raises `EncodeError` for what JSON cannot say: NaN and
     infinity inside Struct or Value, and timestamps outside the years 1 to 9999.
@@ -67,6 +67,24 @@ _LIBRARY: dict[str, Any] = {
 
 def _encoder(plan: MessagePlan) -> Callable[[Any], Any]:
     whole = FieldPlan("", "", 0, plan.kind, message=plan)
+    compiled: Callable[[Any], Any] | None = None
+
+    def encode(message: Any) -> Any:
+        nonlocal compiled
+        if compiled is None:
+            with BUILDING:  # on the first call, so that imports stay quick
+                compiled = _compiled(plan, whole)
+        try:
+            return compiled(message)
+        except ValueError as error:
+            for path, problem in _problems(whole, message, ""):
+                raise EncodeError(path, problem) from None
+            raise EncodeError("", str(error)) from None
+
+    return encode
+
+
+def _compiled(plan: MessagePlan, whole: FieldPlan) -> Callable[[Any], Any]:
     if plan.label not in _LIBRARY:
         source = Source(_LIBRARY)
         for one in plan.nested():
@@ -77,16 +95,7 @@ def _encoder(plan: MessagePlan) -> Callable[[Any], Any]:
                 source.line(f"return {_expression(source, whole, 'message')}")
         source.compile(f"encode {plan.descriptor.full_name}")
     compiled: Callable[[Any], Any] = _LIBRARY[plan.label]
-
-    def encode(message: Any) -> Any:
-        try:
-            return compiled(message)
-        except ValueError as error:
-            for path, problem in _problems(whole, message, ""):
-                raise EncodeError(path, problem) from None
-            raise EncodeError("", str(error)) from None
-
-    return encode
+    return compiled
 
 
 def _message(source: Source, plan: MessagePlan) -> None:
