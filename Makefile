@@ -21,6 +21,8 @@ PRESENT = $(wildcard $(SOURCES))
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
+# Tests start hundreds of processes. Where bytecode is switched off, each of them would compile every module again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help install demo test check bench generate checkgenerate format checkformat lint breaking types layers \
 	docs dist compat interpreters lock clean peers matrix frameworks sdks crash soak

@@ -1,7 +1,8 @@
 """A hosted agent with its store, its engine and the delivery of its notifications. No sockets.
 
 Rules:
-1. Resources opened here are closed here, after the last call: the engine, then the notifications, then the store.
+1. Resources opened here are closed here, after the last call: the engine, then the notifications, then the
+   store.
 2. A store that the application opened is closed by the application.
 """
 
@@ -53,10 +54,11 @@ class AgentApp:
 
 
 def build_agent_app(agent: Agent, options: ServeOptions, *, sends: bool = False) -> AgentApp:
-    """An agent over an open store or, without one, over memory. The engine is not started: see `start_lazily`.
+    """An agent over an open store or, without one, over memory. The engine is not started: see
+    `start_lazily`.
 
-    sends: whether the agent sends notifications. Raises TypeError when the store is still a URL, ValueError for
-    contradictory options.
+    sends: whether the agent sends notifications. Raises TypeError when the store is still a URL, ValueError
+    for contradictory options.
     """
     if isinstance(options.store, str):
         raise TypeError("open the store of a URL first: see a2a_bridge.hosting.stores.open_store")
@@ -84,7 +86,9 @@ def build_agent_app(agent: Agent, options: ServeOptions, *, sends: bool = False)
 
 
 def start_lazily(one: AgentApp) -> Service:
-    """The agent's service; the first call starts the engine. For hosts without a start of their own, as ASGI."""
+    """The agent's service; the first call starts the engine. For hosts without a start of their own, as
+    ASGI.
+    """
     return _StartsLazily(one)
 
 

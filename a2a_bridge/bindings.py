@@ -1,8 +1,8 @@
 """The interface of transports: `mount` a server side, `dial` a client side. Transports are found by name.
 
-A binding lives in a folder of `a2a_bridge_transports` named after its kind (`JSONRPC` → `jsonrpc`, `HTTP+JSON` →
-`http_json`), or in another distribution behind an entry point of group `a2a_bridge.bindings`. Either way the
-module or object has an attribute `BINDING`, or is the binding.
+A binding lives in a folder of `a2a_bridge_transports` named after its kind (`JSONRPC` → `jsonrpc`,
+`HTTP+JSON` → `http_json`), or in another distribution behind an entry point of group `a2a_bridge.bindings`.
+Either way the module or object has an attribute `BINDING`, or is the binding.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class HostOptions:
     #: open streams of one gRPC connection; clients wait before they open a further one
     max_connection_streams: int = 1000
     #: how long the listener stays open after draining has begun. Readiness fails and responses close their
-    #: connections meanwhile, so that clients move away. None: half a second, and only while connections are open
+    #: connections meanwhile, so that clients move away. None: half a second, and only while connections are
+    #: open
     drain_window: float | None = None
     #: figures for `/readyz?verbose`, by name
     status: Callable[[], Mapping[str, int]] | None = None
@@ -92,7 +93,8 @@ class Frame:
     message: Any = None
 
 
-#: (host, port) → the addresses that may be connected to. Raises OSError when there are none, A2AError to refuse.
+#: (host, port) → the addresses that may be connected to. Raises OSError when there are none, A2AError to
+#: refuse.
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
@@ -134,7 +136,8 @@ class DialOptions:
     connect_timeout: float = 10.0
     #: silence on a stream after which the peer counts as dead; keep-alives are not silence
     idle_timeout: float = 120.0
-    #: time without an answer or event after which a call is DEADLINE_EXCEEDED; keep-alives do not count. 0: no limit
+    #: time without an answer or event after which a call is DEADLINE_EXCEEDED; keep-alives do not count. 0:
+    #: no limit
     silence_timeout: float = 0
     #: service parameters of every call, such as credentials; lower-case names
     parameters: Mapping[str, str] = field(default_factory=dict)
@@ -144,17 +147,19 @@ class DialOptions:
     max_message: int = 64 * MIB
     #: JSON values in a response or event, or their equivalent in protobuf. 0: no limit
     max_values: int = ANSWER_VALUES
-    #: None: by the URL; True or False; an ssl.SSLContext or grpc credentials; TlsFiles, used where the URL asks for TLS
+    #: None: by the URL; True or False; an ssl.SSLContext or grpc credentials; TlsFiles, used where the URL
+    #: asks for TLS
     tls: Any = None
     #: whether gRPC uses TLS; None: by the scheme, and without one on port 443
     grpc_tls: bool | None = None
     #: profile of the agent, or its name, if the agent is not recognised (see a2a_bridge.peers)
     peer: Profile | str = ""
-    #: whether files go to agents of 0.x as base64 text over gRPC and HTTP+JSON. None: as the profile says, base64 text
-    #: for an unknown agent; files that arrived in one form keep it
+    #: whether files go to agents of 0.x as base64 text over gRPC and HTTP+JSON. None: as the profile says,
+    #: base64 text for an unknown agent; files that arrived in one form keep it
     base64_files: bool | None = None
-    #: URL that the operator named, from which the card came. Interfaces at other hosts get no `parameters`, only
-    #: IMPERSONAL of `forward`, and may be refused (see gateway.destinations). Empty: the interfaces were named
+    #: URL that the operator named, from which the card came. Interfaces at other hosts get no `parameters`,
+    #: only IMPERSONAL of `forward`, and may be refused (see gateway.destinations). Empty: the interfaces were
+    #: named
     named: str = ""
     #: further origins (URLs or `host:port`) that get all parameters
     credentials_for: frozenset[str] = frozenset()
@@ -197,14 +202,17 @@ class Host(Protocol):
         ...
 
     async def drain(self, grace: float) -> None:
-        """Refuses new work, lets running calls finish for `grace` seconds, ends the rest as UNAVAILABLE, closes."""
+        """Refuses new work, lets running calls finish for `grace` seconds, ends the rest as UNAVAILABLE,
+        closes.
+        """
         ...
 
 
 #: (base URL the caller used for the mount, without a trailing slash) → a JSON document
 Document = Callable[[str], bytes]
 
-#: (the same, the query as it was sent, the value of A2A-Version) → a JSON document. Raises A2AError to refuse the query.
+#: (the same, the query as it was sent, the value of A2A-Version) → a JSON document. Raises A2AError to refuse
+#: the query.
 Variant = Callable[[str, str, str], bytes]
 
 
@@ -223,7 +231,9 @@ class DocumentHost(Host, Protocol):
         ...
 
     def receive(self, path: str, receive: Receive) -> None:
-        """Calls `receive` for every POST below an absolute path; the response is its status without a body."""
+        """Calls `receive` for every POST below an absolute path; the response is its status without a
+        body.
+        """
         ...
 
 
@@ -244,8 +254,8 @@ class Binding(Protocol, Generic[HostT]):
     def mount(self, host: HostT, path: str, service: Service, dialects: Sequence[Dialect]) -> None:
         """Attaches a server side at `path` ("" for the root; bindings without paths ignore it).
 
-        Only dialects with a form for this kind are served; they may share addresses, see dialects.detect. To be
-        called before `start` only.
+        Only dialects with a form for this kind are served; they may share addresses, see dialects.detect. To
+        be called before `start` only.
         """
         ...
 
@@ -309,7 +319,9 @@ def names() -> list[str]:
 
 
 def asgi_host(options: HostOptions, close: Callable[[float], Awaitable[None]] | None = None) -> DocumentHost:
-    """A host that is an ASGI application instead of a listener. `close`: called at the end of the lifespan."""
+    """A host that is an ASGI application instead of a listener. `close`: called at the end of the
+    lifespan.
+    """
     module = importlib.import_module(f"{PACKAGE}._http.asgi")
     return cast("DocumentHost", module.AsgiHost(options, close=close))
 
@@ -340,7 +352,8 @@ def http_fetch(options: DialOptions) -> AbstractAsyncContextManager[Fetch]:
 def http_post(options: DialOptions, resolve: Resolve | None = None) -> AbstractAsyncContextManager[Post]:
     """A Post over the HTTP session of the transports, for webhooks. It follows no redirect.
 
-    resolve: resolves every host, literal addresses included; then no proxy is used, and responses have no body.
+    resolve: resolves every host, literal addresses included; then no proxy is used, and responses have no
+    body.
     """
     session = importlib.import_module(f"{PACKAGE}._http.session")
     return cast("AbstractAsyncContextManager[Post]", session.poster(options, resolve))

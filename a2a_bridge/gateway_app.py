@@ -1,9 +1,9 @@
-"""A gateway in front of a remote agent: its connections, its shared streams and the relay of its notifications. No
-sockets of its own.
+"""A gateway in front of a remote agent: its connections, its shared streams and the relay of its
+notifications. No sockets of its own.
 
 Rules:
-1. Resources opened here are closed here, after the last call: streams, then notifications, then the connections to
-   the agent, then the store.
+1. Resources opened here are closed here, after the last call: streams, then notifications, then the
+   connections to the agent, then the store.
 2. A store that the application opened is closed by the application.
 """
 
@@ -61,9 +61,10 @@ async def gateway_app(
 ) -> AsyncIterator[GatewayApp]:
     """A gateway to a remote agent while the context is open.
 
-    dial: opens one interface of the agent. resumes: whether the agent's card offers to resume streams after an event
-    id. names: the task names of versions in which callers name their tasks. Raises StoreOpenError, ValueError for
-    contradictory options, and UNSUPPORTED_OPERATION when none of the interfaces can be dialled.
+    dial: opens one interface of the agent. resumes: whether the agent's card offers to resume streams after
+    an event id. names: the task names of versions in which callers name their tasks. Raises StoreOpenError,
+    ValueError for contradictory options, and UNSUPPORTED_OPERATION when none of the interfaces can be
+    dialled.
     """
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store_of(options)) if options.push_relay else None

@@ -1,11 +1,12 @@
 """One account of the memory of a hosted agent or a gateway. Holders report their own sizes.
 
 Rules:
-1. Sizes are those of serialized messages: an estimate, below the memory of the process. Large requests and responses in
-   work count in every account.
-2. Above the limit, idle data is freed first, from the largest holder: it is in the store, or no longer needed.
-3. The rest is in use. New work is refused above 7/8 of the limit, so that running work can finish. Above the limit runs
-   wait or fail; see `pressure`.
+1. Sizes are those of serialized messages: an estimate, below the memory of the process. Large requests and
+   responses in work count in every account.
+2. Above the limit, idle data is freed first, from the largest holder: it is in the store, or no longer
+   needed.
+3. The rest is in use. New work is refused above 7/8 of the limit, so that running work can finish. Above the
+   limit runs wait or fail; see `pressure`.
 """
 
 from __future__ import annotations

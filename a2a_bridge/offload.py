@@ -24,7 +24,9 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 T = TypeVar("T")
 
 SMALL = 16 * 1024
-"""Largest document, in octets, that is decoded on the loop without a count; it holds at most half as many values."""
+"""Largest document, in octets, that is decoded on the loop without a count; it holds at most half as many
+values.
+"""
 LARGE = 1024 * 1024
 """Documents above this size, in octets, are decoded in a thread regardless of their values."""
 THREADS = 2

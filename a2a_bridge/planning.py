@@ -1,4 +1,6 @@
-"""From declared interfaces to listeners, paths and versions, and the options of a server. No sockets are opened here."""
+"""From declared interfaces to listeners, paths and versions, and the options of a server. No sockets are
+opened here.
+"""
 
 from __future__ import annotations
 
@@ -51,12 +53,13 @@ class ServeOptions:
     push: bool = True
     #: where notifications may go, and how often delivery is tried
     push_options: PushOptions = field(default_factory=PushOptions)
-    #: base URL of this gateway for the agent, which posts notifications there; the gateway relays them in the version of
-    #: their receivers. Empty: no relay, the agent posts to the receivers itself
+    #: base URL of this gateway for the agent, which posts notifications there; the gateway relays them in the
+    #: version of their receivers. Empty: no relay, the agent posts to the receivers itself
     push_relay: str = ""
     #: number of tasks for which a gateway answers ListTasks in place of an agent that cannot; 0: none
     list_tasks_memory: int = REMEMBERED
-    #: the task store: a URL (see `open_store`), or an open store, which the application closes; None: in memory
+    #: the task store: a URL (see `open_store`), or an open store, which the application closes; None: in
+    #: memory
     store: Store | str | None = None
     #: options of a store that is opened by its URL
     store_options: StoreOptions = field(default_factory=StoreOptions)
@@ -87,7 +90,9 @@ EVERYTHING_HTTP = tuple(one for one in EVERYTHING if one.protocol_binding != "GR
 
 
 def placed(declared: hub.AgentInterface, options: ServeOptions) -> Mounted:
-    """The listener, path and version of a declared interface. Raises LookupError or ValueError for an invalid one."""
+    """The listener, path and version of a declared interface. Raises LookupError or ValueError for an invalid
+    one.
+    """
     binding = find(declared.protocol_binding)
     dialect = by_version(declared.protocol_version)
     if dialect is None or dialect.form(binding.kind) is None:
@@ -105,7 +110,9 @@ def placed(declared: hub.AgentInterface, options: ServeOptions) -> Mounted:
 
 
 def jsonrpc_paths(card: hub.AgentCard) -> tuple[str, ...]:
-    """The paths of JSON-RPC in an agent's own card. A client that moves to a gateway may change the host only."""
+    """The paths of JSON-RPC in an agent's own card. A client that moves to a gateway may change the host
+    only.
+    """
     found: dict[str, None] = {}
     for one in card.supported_interfaces:
         try:

@@ -35,11 +35,12 @@ def run(
     *,
     loop: LoopName = "auto",
 ) -> None:
-    """Serves a hosted agent until SIGINT or SIGTERM, then drains; a second signal exits at once. The process exits 10
-    seconds after the grace at the latest.
+    """Serves a hosted agent until SIGINT or SIGTERM, then drains; a second signal exits at once. The process
+    exits 10 seconds after the grace at the latest.
 
-    To be called in the main thread. Prints the ready line of `a2a-bridge serve` when the sockets listen. interfaces: as
-    for `serve`. options: `grace` limits draining; by default HTTP listens on 127.0.0.1:8080 and gRPC on
+    To be called in the main thread. Prints the ready line of `a2a-bridge serve` when the sockets listen.
+    interfaces: as for `serve`. options: `grace` limits draining; by default HTTP listens on 127.0.0.1:8080
+    and gRPC on
     127.0.0.1:50051. Raises the errors of `serve`, and MissingExtraError for a loop that is not installed.
     """
     options = options or ServeOptions(
@@ -84,8 +85,8 @@ def ready_line(server: Server) -> str:
 def stop_signals(grace: float) -> Iterator[asyncio.Event]:
     """An event that the first signal sets. The second signal exits with its default code.
 
-    grace: in seconds. A process that still runs some time after it exits with code 1: an agent may block the event loop,
-    so that signals are not handled.
+    grace: in seconds. A process that still runs some time after it exits with code 1: an agent may block the
+    event loop, so that signals are not handled.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -88,7 +88,8 @@ _log = logging.getLogger(__name__)
 
 
 class Remembered:
-    """What one server remembers of callers of 0.x, in memory: their push registrations and their names of tasks.
+    """What one server remembers of callers of 0.x, in memory: their push registrations and their names of
+    tasks.
 
     registers: whether registrations are remembered here, because the service does not store them.
     """
@@ -133,7 +134,9 @@ class Server:
         return self._advertisement.card()
 
     async def drain(self, grace: float) -> None:
-        """Refuses new work; running calls get `grace` seconds, the rest ends as UNAVAILABLE. May be repeated."""
+        """Refuses new work; running calls get `grace` seconds, the rest ends as UNAVAILABLE. May be
+        repeated.
+        """
         if self._drained:
             return
         self._drained = True
@@ -154,7 +157,8 @@ def guarded(
 ) -> Service:
     """A service behind the middleware of every server.
 
-    dialects: the served versions; middleware for 0.x is added only with them. remembered: the memory of callers of
+    dialects: the served versions; middleware for 0.x is added only with them. remembered: the memory of
+    callers of
     0.x, if it is shared. elsewhere: see `validate`.
     """
     rounded.on_first = _log_rounding
@@ -189,7 +193,8 @@ async def serve_agent(
     """Serves a hosted agent on the declared interfaces while the context is open.
 
     interfaces: see `a2a_bridge.cards.interface`. Raises ValueError or LookupError for a declaration that
-    cannot be served, OSError for an address that cannot be listened on, StoreOpenError for a store that cannot be opened.
+    cannot be served, OSError for an address that cannot be listened on, StoreOpenError for a store that
+    cannot be opened.
     """
     options = options or ServeOptions()
     remembered = Remembered(declared_dialects(interfaces), registers=False)
@@ -266,10 +271,12 @@ async def serve_service(
 ) -> AsyncIterator[Server]:
     """Serves any service on the declared interfaces; see `serve_agent`.
 
-    close: called with the grace after the hosts are drained. rewrites_card: the card, and extended cards that pass
-    through, come from a remote agent: they get our addresses and lose their signatures. remembered: the memory of
-    callers of 0.x, if it is shared. receivers: handlers of POST requests below these paths of the first HTTP
-    listener; without one: ValueError. documents: documents at these paths of the first HTTP listener, if any.
+    close: called with the grace after the hosts are drained. rewrites_card: the card, and extended cards that
+    pass
+    through, come from a remote agent: they get our addresses and lose their signatures. remembered: the
+    memory of callers of 0.x, if it is shared. receivers: handlers of POST requests below these paths of the
+    first HTTP listener; without one: ValueError. documents: documents at these paths of the first HTTP
+    listener, if any.
     """
     options = options or ServeOptions()
     paths = jsonrpc_paths(card)
@@ -338,8 +345,9 @@ def asgi(
 ) -> Any:
     """An agent as an ASGI 3 application: the HTTP bindings and the card, to be mounted anywhere.
 
-    It needs no lifespan and no start: the first request starts the engine. Addresses in the card follow the mount path
-    and trusted forwarded headers, also in an extended card without addresses. Only the paths of `interfaces` count.
+    It needs no lifespan and no start: the first request starts the engine. Addresses in the card follow the
+    mount path and trusted forwarded headers, also in an extended card without addresses. Only the paths of
+    `interfaces` count.
     """
     one = build_agent_app(agent, options or ServeOptions())
     options = one.options
@@ -416,7 +424,8 @@ async def connect(
 
     target: a URL (of the agent or of its card), `host:port` or `grpc://…` of a gRPC agent, a card, one
     interface, or an Agent in this process, which is called without a socket. The first interface of the
-    card that can be spoken is used, or the one of `binding`/`version`; the next one only when connecting fails.
+    card that can be spoken is used, or the one of `binding`/`version`; the next one only when connecting
+    fails.
 
     Raises A2AError: UNAVAILABLE or INVALID_AGENT_RESPONSE when there is no card to be had,
     UNSUPPORTED_OPERATION when it offers nothing usable.
@@ -468,7 +477,8 @@ async def _card_of(target: str, options: DialOptions) -> tuple[hub.AgentCard, Di
 
 def _log_rounding(path: str) -> None:
     _log.warning(
-        "%s holds an integer that no double can hold, or a number beyond 64 bits; it was rounded, as protobuf does. "
+        "%s holds an integer that no double can hold, or a number beyond 64 bits; it was rounded, as protobuf"
+        " does. "
         "Logged once: further ones are only counted",
         path or "a message",
     )

@@ -1,7 +1,7 @@
 """Our codec against json_format with the standard library's json, which is what the official SDK runs.
 
-Both sides get the same text and the same classes; rounds of the two are interleaved and medians compared, so that a
-busy machine slows both. It measures no sockets.
+Both sides get the same text and the same classes; rounds of the two are interleaved and medians compared, so
+that a busy machine slows both. It measures no sockets.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ TARGETS = {
 
 
 def rows() -> list[dict[str, Any]]:
-    """One row per document and direction: microseconds of both sides, the ratio, and the ratio we mean to reach."""
+    """One row per document and direction: microseconds of both sides, the ratio, and the ratio we mean to
+    reach.
+    """
     found = []
     for name, (cls, document) in documents().items():
         text = codec.dumps(document)

@@ -1,7 +1,8 @@
-"""Peers that are not Python: the official SDK for Go as an agent, Envoy as a gateway. What is compared is CPU per call.
+"""Peers that are not Python: the official SDK for Go as an agent, Envoy as a gateway. What is compared is CPU
+per call.
 
-Rates would compare cores: a compiled server takes as many as it is given. CPU is counted over all processes and threads of a
-server, before and after each round of load, and divided by the calls of the round.
+Rates would compare cores: a compiled server takes as many as it is given. CPU is counted over all processes
+and threads of a server, before and after each round of load, and divided by the calls of the round.
 """
 
 from __future__ import annotations
@@ -112,7 +113,9 @@ COMPARISONS = (
 
 
 def cpu_row(comparison: Comparison, plan: Plan, cores: Cores, on_step: Steps) -> dict[str, Any]:
-    """Milliseconds of CPU per call of both servers. Raises BenchmarkError; a peer that is absent makes a row that says so."""
+    """Milliseconds of CPU per call of both servers. Raises BenchmarkError; a peer that is absent makes a row
+    that says so.
+    """
     work = comparison.work
     row: dict[str, Any] = {"suite": "cpu", "title": comparison.title, "unit": "ms/call", "target": None}
     with contextlib.ExitStack() as stack:
@@ -151,7 +154,9 @@ def _milliseconds(work: Work, server: Server, side: Side, plan: Plan, cores: Cor
 
 
 def _settings(port: int, upstream: str) -> dict[str, Any]:
-    """Envoy's configuration: one listener, the transcoder, one gRPC cluster. The limits are wide enough to play no part."""
+    """Envoy's configuration: one listener, the transcoder, one gRPC cluster. The limits are wide enough to
+    play no part.
+    """
     host, _, behind = upstream.rpartition(":")
     transcoder = {
         "name": "envoy.filters.http.grpc_json_transcoder",

@@ -1,8 +1,8 @@
 """Databases that measured servers keep tasks in: a new one for each server, on the disk of this project.
 
 Rules:
-1. Both sides get the same database and settings: SQLite with WAL and synchronous=FULL, PostgreSQL as it is installed,
-   which forces every commit to the disk.
+1. Both sides get the same database and settings: SQLite with WAL and synchronous=FULL, PostgreSQL as it is
+   installed, which forces every commit to the disk.
 2. PostgreSQL runs on the core of the load generator, so that a server under test has its own core to itself.
 3. All of it is removed with the run.
 """

@@ -1,6 +1,7 @@
 """What a page of ListTasks costs with few tasks and with many, and what a resumed stream gives in a second.
 
-Tasks are written straight into the tables of each side, so that nobody waits for a million of them to be made.
+Tasks are written straight into the tables of each side, so that nobody waits for a million of them to be
+made.
 """
 
 from __future__ import annotations
@@ -179,7 +180,9 @@ def _fill_sdk(connection: sqlite3.Connection, number: int) -> None:
 
 
 def resume_row(seconds: int, cores: Cores, databases: Databases, on_step: Steps) -> dict[str, Any]:
-    """Events per second of a task of LONG_EVENTS that is read from its first event on, over server-sent events."""
+    """Events per second of a task of LONG_EVENTS that is read from its first event on, over server-sent
+    events.
+    """
     title = f"{SQLITE} resume of {agent.LONG_EVENTS:,} events"
     with Server("ours", cores.server, store=databases.url(SQLITE)) as server:
         address = server.address("http")

@@ -30,7 +30,8 @@ STORE_SIDES = ("ours", "sdk", "memory")
 class Plan:
     """How long to measure.
 
-    rounds, bare_rounds: measured rounds of each side. seconds: length of a round; a load generator takes whole ones.
+    rounds, bare_rounds: measured rounds of each side. seconds: length of a round; a load generator takes
+    whole ones.
     store_rounds, store_seconds: the same with a database, on which some sides take seconds for one answer.
     connections: requests in flight; streams: streams in flight.
     held: idle streams that the memory of one is measured with. repeats: how often that is done.
@@ -86,7 +87,8 @@ def load_row(work: Work, plan: Plan, cores: Cores, databases: Databases, on_step
         if work.store:
             rounds, seconds = plan.store_rounds, plan.store_seconds
         for number in range(rounds):
-            # Another order each round: whoever follows a hungry one would always find a warm or a throttled core.
+            # Another order each round: whoever follows a hungry one would always find a warm or a throttled
+            # core.
             for side in sides[number % 3 :] + sides[: number % 3]:
                 if side.name == "bare" and len(side.rates) >= plan.bare_rounds:
                     continue
@@ -154,7 +156,9 @@ def prepare(work: Work, name: str, server: Server) -> Side:
 
 
 def _rate(work: Work, side: Side, plan: Plan, cores: Cores, seconds: int, *, cold: bool = False) -> float:
-    """Units per second. A stream that was cut off by the end counts as far as it came. cold: none is fine, too."""
+    """Units per second. A stream that was cut off by the end counts as far as it came. cold: none is fine,
+    too.
+    """
     done = load(work, side, plan, cores, seconds, cold=cold)
     if work.per_answer > 1:
         return done.octets / side.octets * work.per_answer / done.seconds
@@ -241,5 +245,7 @@ def codec_rows() -> list[dict[str, Any]]:
 
 
 def values_rows() -> list[dict[str, Any]]:
-    """What many small values cost, accepted and refused, and how long they hold the loop. It uses real sockets."""
+    """What many small values cost, accepted and refused, and how long they hold the loop. It uses real
+    sockets.
+    """
     return [{"suite": "values", **row} for row in values.rows()]

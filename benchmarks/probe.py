@@ -28,7 +28,9 @@ _RESPONSES: dict[str, Any] = {
 
 
 def ask(work: Work, target: Target) -> tuple[list[Any], int]:
-    """The answer as JSON values (one, or the events of a stream) and its octets as the load generator counts."""
+    """The answer as JSON values (one, or the events of a stream) and its octets as the load generator
+    counts.
+    """
     if work.kind == "GRPC":
         messages = grpc_messages(target)
         cls = _RESPONSES[work.operation]
@@ -50,7 +52,9 @@ def _result(frame: dict[str, Any]) -> Any:
 
 
 def http_answer(target: Target) -> tuple[bytes, int]:
-    """Body of the answer, and all its octets with head and chunk sizes. Raises BenchmarkError unless it is 200."""
+    """Body of the answer, and all its octets with head and chunk sizes. Raises BenchmarkError unless it is
+    200.
+    """
     host, _, port = target.address.rpartition(":")
     fields = {"Host": target.address, **target.headers}
     if target.body:

@@ -32,7 +32,9 @@ class BenchmarkError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """The core of the server under test, of the load generator, and of whatever else takes part. None: any."""
+    """The core of the server under test, of the load generator, and of whatever else takes part. None:
+    any.
+    """
 
     server: int | None
     load: int | None
@@ -71,14 +73,17 @@ def cpu_seconds(pid: int) -> float:
 
 
 class Child:
-    """A module of ours, or a program, as a process that talks in lines and ends when its standard input closes."""
+    """A module of ours, or a program, as a process that talks in lines and ends when its standard input
+    closes.
+    """
 
     def __init__(
         self, module: str, arguments: Sequence[str], core: int | None, command: Sequence[str] = ()
     ) -> None:
         """command: a program that is run instead; `module` is its name then."""
         self.name = module.rpartition(".")[2]
-        # A file and not a pipe: nobody reads it while the process runs, and a full pipe would stop the process.
+        # A file and not a pipe: nobody reads it while the process runs, and a full pipe would stop the
+        # process.
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
         with on_core(core):
             self._process = subprocess.Popen(
@@ -105,7 +110,9 @@ class Child:
         self._process.stdin.flush()
 
     def hear(self, word: str, seconds: float = 60.0) -> list[str]:
-        """Waits for a line that starts with `word`; its other words. Raises BenchmarkError at end or timeout."""
+        """Waits for a line that starts with `word`; its other words. Raises BenchmarkError at end or
+        timeout.
+        """
         assert self._process.stdout is not None
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:

@@ -113,7 +113,8 @@ def show(found: dict[str, Any], console: Console) -> None:
 
 
 CAPTION = (
-    "ratio: ours / SDK (times: SDK / ours). floor: aiohttp or grpc.aio alone, no A2A, no JSON; with a database, ours in "
+    "ratio: ours / SDK (times: SDK / ours). floor: aiohttp or grpc.aio alone, no A2A, no JSON; with a"
+    " database, ours in "
     "memory."
 )
 

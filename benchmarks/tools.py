@@ -1,4 +1,6 @@
-"""wrk and h2load: the load on unary calls and on streams, counted in requests and in octets. They know no side."""
+"""wrk and h2load: the load on unary calls and on streams, counted in requests and in octets. They know no
+side.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ The benchmarks need {names}, real load generators that are not Python.
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a load generator saw: seconds it took, complete answers, octets it read, answers that were not 2xx or
-    failed otherwise. `octets` counts heads too with wrk, bodies only with h2load.
+    """What a load generator saw: seconds it took, complete answers, octets it read, answers that were not 2xx
+    or failed otherwise. `octets` counts heads too with wrk, bodies only with h2load.
     """
 
     seconds: float
@@ -53,7 +55,8 @@ _DONE = """
 function done(summary, latency, requests)
   local e = summary.errors
   io.write(string.format('\\nRESULT {"seconds": %.6f, "requests": %d, "octets": %.0f, "failures": %d}\\n',
-    summary.duration / 1e6, summary.requests, summary.bytes, e.connect + e.read + e.write + e.status + e.timeout))
+    summary.duration / 1e6, summary.requests, summary.bytes, e.connect + e.read
+    + e.write + e.status + e.timeout))
 end
 """
 
@@ -80,7 +83,9 @@ def wrk(target: Target, *, seconds: int, connections: int, core: int | None) -> 
 
 
 def h2load(target: Target, *, seconds: int, connections: int, streams: int, core: int | None) -> Load:
-    """Repeats a request on HTTP/2 connections, `streams` at a time on each. gRPC is that, with framed bodies."""
+    """Repeats a request on HTTP/2 connections, `streams` at a time on each. gRPC is that, with framed
+    bodies.
+    """
     with tempfile.TemporaryDirectory(prefix="a2a-bench-") as folder:
         body = Path(folder) / "body"
         body.write_bytes(target.body)

@@ -1,9 +1,10 @@
-"""What many small values cost: microseconds of a call for each value that is taken, milliseconds for each MB refused, and
-how long the event loop is held at most. `python -m benchmarks.values` runs it alone, `--quick` with a few cells.
+"""What many small values cost: microseconds of a call for each value that is taken, milliseconds for each MB
+refused, and how long the event loop is held at most. `python -m benchmarks.values` runs it alone, `--quick`
+with a few cells.
 
-Everything runs in one process on one loop: server, gateway and a client that sends and reads bytes only, so that its share
-is small. A value of a call is counted once, although an accepted one comes back in the answer. Times are CPU times; the
-hold is CPU time of the loop's own thread between two of its turns.
+Everything runs in one process on one loop: server, gateway and a client that sends and reads bytes only, so
+that its share is small. A value of a call is counted once, although an accepted one comes back in the answer.
+Times are CPU times; the hold is CPU time of the loop's own thread between two of its turns.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ def listed(shape: str, values: int) -> bytes:
 
 
 def json_body(binding: str, version: str, content: bytes, *, unknown: bool = False) -> bytes:
-    """A request to send a message that has the content in its metadata, or else in a member that nobody knows."""
+    """A request to send a message that has the content in its metadata, or else in a member that nobody
+    knows.
+    """
     place = b'"stranger":{"x":%b}' % content if unknown else b'"metadata":{"x":%b}' % content
     if version == "1.0":
         message = b'{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}],%b}' % place
@@ -234,7 +237,9 @@ def cells(*, quick: bool) -> Iterator[tuple[str, str, str]]:
 async def measure(
     *, quick: bool = False, only: str = "", show: Callable[[dict[str, Any]], object]
 ) -> list[dict[str, Any]]:
-    """One row per cell and target, each shown as soon as it is known. only: of cells whose titles begin with it."""
+    """One row per cell and target, each shown as soon as it is known. only: of cells whose titles begin with
+    it.
+    """
     upstreams = [("JSONRPC", "0.3")] if quick else [(b, v) for v in VERSIONS[:2] for b in BINDINGS]
     found = []
     async with targets(upstreams) as known:

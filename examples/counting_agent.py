@@ -3,8 +3,8 @@
     a2a-bridge serve examples/counting_agent.py
     a2a-bridge call :8080 40 --stream
 
-End it in mid-count, with `kill -9` if you like, and start it again: `resume` is called with the task as far as it got,
-and whoever was reading goes on behind the last number seen.
+End it in mid-count, with `kill -9` if you like, and start it again: `resume` is called with the task as far
+as it got, and whoever was reading goes on behind the last number seen.
 """
 
 from __future__ import annotations

@@ -2,16 +2,20 @@
 
     python examples/demo.py
 
-It starts three agents written with the official SDK (sdk_agent.py), each with `a2a-bridge gateway` in front of it:
+It starts three agents written with the official SDK (sdk_agent.py), each with `a2a-bridge gateway` in front
+of it:
 
-1. one that speaks 1.0 over JSON-RPC: the same things are done with it directly and through the gateway over all three
-   transports, by the official client and by ours, and by ours in 0.3 and 0.2.5, too;
+1. one that speaks 1.0 over JSON-RPC: the same things are done with it directly and through the gateway over
+   all three transports, by the official client and by ours, and by ours in 0.3 and 0.2.5, too;
 2. one that speaks 0.3 over JSON-RPC: the same once more;
-3. one that speaks 1.0 over gRPC: a client of 0.3 says things to it that 1.0 has no words for, and gets them back.
+3. one that speaks 1.0 over gRPC: a client of 0.3 says things to it that 1.0 has no words for, and gets them
+   back.
 
-Last comes an agent of ours (counting_agent.py), which is killed while three clients read its streams, and started again.
+Last comes an agent of ours (counting_agent.py), which is killed while three clients read its streams, and
+started again.
 
-Then it prints whether all results are equal. Ids and times differ from run to run by nature and are not compared.
+Then it prints whether all results are equal. Ids and times differ from run to run by nature and are not
+compared.
 
 Ends with 0 if everything is equal, with 1 if not, with 2 if something could not be started.
 """

@@ -1,4 +1,6 @@
-"""The clients of the demo: the official one and ours, so that both can be told the same. Not what they are told."""
+"""The clients of the demo: the official one and ours, so that both can be told the same. Not what they are
+told.
+"""
 
 from __future__ import annotations
 

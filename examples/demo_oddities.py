@@ -1,7 +1,9 @@
-"""Content of a 0.3 message that 1.0 has no field for, there and back again, as JSON text without a client library.
+"""Content of a 0.3 message that 1.0 has no field for, there and back again, as JSON text without a client
+library.
 
-The message goes to the gateway over JSON-RPC 0.3, and from there over gRPC 1.0 to an agent of the official SDK, which
-keeps it in the history of its task. GetTask returns it over the same two hops. docs/versions.md has the rules.
+The message goes to the gateway over JSON-RPC 0.3, and from there over gRPC 1.0 to an agent of the official
+SDK, which keeps it in the history of its task. GetTask returns it over the same two hops. docs/versions.md
+has the rules.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ async def there_and_back(gateway: str) -> tuple[Any, Any]:
                 raise Refused(f"{method}: {written(answer)}")
             return answer["result"]
 
-        first = '{"kind": "message", "messageId": "m-1", "role": "user", "parts": [{"kind": "text", "text": "ask me"}]}'
+        parts = '[{"kind": "text", "text": "ask me"}]'
+        first = f'{{"kind": "message", "messageId": "m-1", "role": "user", "parts": {parts}}}'
         task = await ask("message/send", f'{{"message": {first}}}')
         sent = MESSAGE.replace("<task>", task["id"]).replace("<context>", task["contextId"])
         await ask("message/send", f'{{"message": {sent}}}')

@@ -1,4 +1,6 @@
-"""What the demo does with an agent, step by step, and how results are written down to be compared. No clients."""
+"""What the demo does with an agent, step by step, and how results are written down to be compared. No
+clients.
+"""
 
 from __future__ import annotations
 

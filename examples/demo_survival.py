@@ -1,7 +1,9 @@
-"""An agent that is killed while its callers read: what they see of it. Every number has to come once, and in order.
+"""An agent that is killed while its callers read: what they see of it. Every number has to come once, and in
+order.
 
-The agent (counting_agent.py) keeps its tasks in a file, as `a2a-bridge serve` does by itself. It is killed the way the
-kernel kills, started again at the same addresses, and resumes its tasks; its callers follow their streams.
+The agent (counting_agent.py) keeps its tasks in a file, as `a2a-bridge serve` does by itself. It is killed
+the way the kernel kills, started again at the same addresses, and resumes its tasks; its callers follow their
+streams.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ Start = Callable[..., AbstractAsyncContextManager[asyncio.subprocess.Process]]
 
 
 class Story(NamedTuple):
-    """What one caller saw. before: how many events until the agent was killed. ids: of all events, as they came."""
+    """What one caller saw. before: how many events until the agent was killed. ids: of all events, as they
+    came.
+    """
 
     binding: str
     before: int

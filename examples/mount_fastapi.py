@@ -3,8 +3,9 @@
     uvicorn --app-dir examples mount_fastapi:app --port 8080
     a2a-bridge call :8080/agents/weather Oslo
 
-Both HTTP bindings and the card are under the mount path. The agent needs no lifespan of its own; the addresses
-in its card follow the path, and a proxy's forwarded headers if `ServeOptions` says which proxy to trust.
+Both HTTP bindings and the card are under the mount path. The agent needs no lifespan of its own; the
+addresses in its card follow the path, and a proxy's forwarded headers if `ServeOptions` says which proxy to
+trust.
 """
 
 from __future__ import annotations

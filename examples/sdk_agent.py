@@ -1,9 +1,10 @@
-"""An agent written with the official SDK (a2a-sdk), which speaks one version over one transport and nothing else.
+"""An agent written with the official SDK (a2a-sdk), which speaks one version over one transport and nothing
+else.
 
     python examples/sdk_agent.py [PORT] [BINDING] [VERSION]
 
-BINDING and VERSION are JSONRPC and 1.0, or JSONRPC and 0.3, or GRPC and 1.0. It knows nothing of the bridge. Then, in
-another terminal, give it all the others:
+BINDING and VERSION are JSONRPC and 1.0, or JSONRPC and 0.3, or GRPC and 1.0. It knows nothing of the bridge.
+Then, in another terminal, give it all the others:
 
     a2a-bridge gateway http://127.0.0.1:9999
 

@@ -1,4 +1,6 @@
-"""Identity of meaning, by the table in docs/versions.md: what has to come back, and what may come back otherwise."""
+"""Identity of meaning, by the table in docs/versions.md: what has to come back, and what may come back
+otherwise.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Runs the fast part of the tests on every other supported Python of this machine; CI does after `make check`.
+"""Runs the fast part of the tests on every other supported Python of this machine; CI does after `make
+check`.
 
-An interpreter counts when it is `python3.N` on the PATH or one of pyenv's versions, starts, and is 3.11 or newer. Each
-gets an environment of its own from requirements.lock. The version of `.venv`, on which all tests run, is left out.
-A machine without any other interpreter has nothing to run, which is said and is no failure.
+An interpreter counts when it is `python3.N` on the PATH or one of pyenv's versions, starts, and is 3.11 or
+newer. Each gets an environment of its own from requirements.lock. The version of `.venv`, on which all tests
+run, is left out. A machine without any other interpreter has nothing to run, which is said and is no failure.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def candidates(minor: int) -> list[Path]:
 
 
 def starts(program: Path, minor: int) -> bool:
-    """Whether a program is Python 3.`minor` with venv. Shims of pyenv exist for versions that are not selected."""
+    """Whether a program is Python 3.`minor` with venv. Shims of pyenv exist for versions that are not
+    selected.
+    """
     check = f"import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, {minor}))"
     done = subprocess.run([str(program), "-c", check], check=False, capture_output=True, timeout=60)
     return done.returncode == 0

@@ -2,5 +2,6 @@
 
 from __future__ import annotations
 
-#: Seconds. It only bounds a hang: no test passes because it is over, and a machine with a load of 30 is fast enough.
+#: Seconds. It only bounds a hang: no test passes because it is over, and a machine with a load of 30 is fast
+#: enough.
 PATIENCE = 240.0

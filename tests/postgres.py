@@ -52,7 +52,9 @@ class Postgres:
             connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
 
     def stop(self) -> None:
-        """Stops at once, like a crash: connections break, and what was committed is there again after `start`."""
+        """Stops at once, like a crash: connections break, and what was committed is there again after
+        `start`.
+        """
         self._control("-m", "immediate", "stop")
 
     def start(self) -> None:
@@ -98,7 +100,8 @@ def own_postgres() -> Iterator[Postgres]:
 
 
 def _folder(owner: int, name: str) -> Path:
-    # Short, because the path of a socket must be. Not below pytest's folders, which other users may not enter.
+    # Short, because the path of a socket must be. Not below pytest's folders, which other users may not
+    # enter.
     return Path(tempfile.gettempdir()) / f"{_FOLDER}{owner}-{name}"
 
 

@@ -57,8 +57,8 @@ def interface(binding: str, url: str = "", *, version: str = "1.0", tenant: str 
     """An AgentInterface declaration (spec 4.4.6).
 
     binding: "JSONRPC", "HTTP+JSON", "GRPC" or another transport's name. version: of the protocol, such as
-    "0.3". url: address and path to listen on, such as `http://127.0.0.1:8080/a2a` or `127.0.0.1:50051`. Empty means
-    the server's default address and the root path; a path alone (`/a2a`) means the default address.
+    "0.3". url: address and path to listen on, such as `http://127.0.0.1:8080/a2a` or `127.0.0.1:50051`. Empty
+    means the server's default address and the root path; a path alone (`/a2a`) means the default address.
     """
     return hub.AgentInterface(url=url, protocol_binding=binding, protocol_version=version, tenant=tenant)
 

@@ -62,6 +62,7 @@ def main() -> None:
     try:
         app()
     except BrokenPipeError:
-        # The reader of our output has closed it; without this, Python reports it again when it flushes at exit.
+        # The reader of our output has closed it; without this, Python reports it again when it flushes at
+        # exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(141) from None

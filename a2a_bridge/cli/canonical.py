@@ -1,11 +1,12 @@
-"""What makes two results the same: ids and times of each run replaced by what they stand for. Not a diff of bytes.
+"""What makes two results the same: ids and times of each run replaced by what they stand for. Not a diff of
+bytes.
 
 Rules:
 1. An id becomes `<id 1>`, `<id 2>` … in order of appearance, wherever it appears, so that relations between
    ids are compared and the ids themselves are not.
 2. A timestamp becomes `<time>`; that one is there is compared.
-3. Two texts that are the same but for what looks generated (UUIDs, long runs of hexadecimal digits, random letters and
-   digits) are told apart from real differences.
+3. Two texts that are the same but for what looks generated (UUIDs, long runs of hexadecimal digits, random
+   letters and digits) are told apart from real differences.
 4. What the bridge carries in metadata for older versions says nothing about the result and is left out.
 """
 

@@ -1,4 +1,6 @@
-"""`call --binding all`: the same message over every interface of a card, and whether the answers are identical."""
+"""`call --binding all`: the same message over every interface of a card, and whether the answers are
+identical.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ _EXITS = {
 
 @dataclass(slots=True)
 class Answer:
-    """What one interface answered. different: where it is not as the first answer was. generated: where only values differ
-    that look generated.
+    """What one interface answered. different: where it is not as the first answer was. generated: where only
+    values differ that look generated.
     """
 
     interface: hub.AgentInterface

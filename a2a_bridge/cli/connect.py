@@ -41,8 +41,8 @@ async def card_of(target: Target, options: DialOptions, version: str = "") -> hu
 async def found_at(
     target: Target, options: DialOptions, version: str = ""
 ) -> tuple[hub.AgentCard, DialOptions]:
-    """The card of an agent to reach, and the options for the implementation that it shows to be. Raises A2AError;
-    BadTargetError for a file that holds no card.
+    """The card of an agent to reach, and the options for the implementation that it shows to be. Raises
+    A2AError; BadTargetError for a file that holds no card.
 
     A bare gRPC address is asked for its extended card; if it has none to show, the least card stands in.
     """
@@ -74,19 +74,23 @@ def card_file(path: Path) -> hub.AgentCard:
 
 
 def grpc_interface(place: str, version: str = "") -> hub.AgentInterface:
-    """The interface behind a bare gRPC address, which does not say what it speaks: the newest, unless told."""
+    """The interface behind a bare gRPC address, which does not say what it speaks: the newest, unless
+    told.
+    """
     return interface("GRPC", place, version=version or KNOWN[0].version)
 
 
 def named(target: Target, options: DialOptions) -> DialOptions:
-    """The options with the URL that the user named; a card file and an agent in code name their interfaces themselves."""
+    """The options with the URL that the user named; a card file and an agent in code name their interfaces
+    themselves.
+    """
     return replace(options, named=target.place) if target.sort is TargetKind.URL else options
 
 
 @asynccontextmanager
 async def addressed(target: Target, options: DialOptions) -> AsyncIterator[tuple[hub.AgentCard, DialOptions]]:
-    """The card of an agent that has addresses, and the options to dial it with; one in code gets addresses of its own
-    for as long as this is open.
+    """The card of an agent that has addresses, and the options to dial it with; one in code gets addresses of
+    its own for as long as this is open.
     """
     if target.is_code:
         async with runtime.serve_agent(load(target)) as server:
@@ -126,7 +130,7 @@ async def _card_over_grpc(place: str, options: DialOptions, version: str) -> hub
             if error.reason not in _NO_CARD:
                 raise
             talk(
-                f"note: {place} shows no card ({error.name}); a minimal one stands in; gateway --card FILE shows a better one",
+                f"note: {place} has no card ({error.name}); a minimal one is used; see gateway --card FILE",
                 "yellow",
             )
             return synthesised(address)

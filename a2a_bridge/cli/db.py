@@ -57,8 +57,8 @@ def upgrade(store: StoreUrl, *, output: OutputFormat = Output.TEXT) -> None:
 def check(store: StoreUrl, *, output: OutputFormat = Output.TEXT) -> None:
     """Check that a store has the tables of this version, and that its content is undamaged.
 
-    It reads the whole database, and may be used while a process works with it. The exit code is 1 when something is
-    wrong.
+    It reads the whole database, and may be used while a process works with it. The exit code is 1 when
+    something is wrong.
 
     For example:
 

@@ -1,4 +1,6 @@
-"""Shows frames to people (`call -v`): what was really sent and received, on stderr. Credentials are masked."""
+"""Shows frames to people (`call -v`): what was really sent and received, on stderr. Credentials are
+masked.
+"""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def gateway(
         typer.Option(
             metavar="URL",
             envvar=PREFIX + "PUSH_RELAY",
-            help="Relay push notifications in the version of their receivers; URL: this gateway as the agent reaches it.",
+            help="Relay push notifications in the version of their receivers; URL of this gateway.",
         ),
     ] = "",
     store: GatewayStore = "",

@@ -62,7 +62,9 @@ async def bridge(
 
 
 async def _settled(candidates: Sequence[Candidate], options: DialOptions) -> list[Candidate]:
-    """The interfaces to dial, each told on stderr, with what is odd about it. Raises UNSUPPORTED_OPERATION for none."""
+    """The interfaces to dial, each told on stderr, with what is odd about it. Raises UNSUPPORTED_OPERATION
+    for none.
+    """
     found = await Destinations(options).settled(candidates)
     usable = []
     for one in found:

@@ -88,7 +88,8 @@ MaxMemory = Annotated[
         help="Memory for tasks, events, requests and answers; 0: no limit.",
     ),
 ]
-#: the defaults of HostOptions, Limits, EngineOptions and StoreOptions, which are not imported for --version; a test compares
+#: the defaults of HostOptions, Limits, EngineOptions and StoreOptions, which are not imported for --version;
+#: a test compares
 MAX_BODY, MAX_VALUES, MAX_PARTS, MAX_CALLS, MAX_STREAMS = 16777216, 100000, 1000, 10000, 10000
 MAX_TASKS, MAX_HISTORY, MAX_MEMORY = 10000, 10000, 1073741824
 MAX_CONNECTIONS, MAX_CONNECTION_STREAMS = 10000, 1000

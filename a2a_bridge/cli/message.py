@@ -39,7 +39,8 @@ class Outgoing:
 class CallOptions:
     """How to call and how to print. Times in seconds. version: of the protocol; empty for the card's choice.
 
-    peer, base64_files, exact, credentials_for, trust_card_urls, tls, grpc_tls: see DialOptions. follow: whether a stream that breaks is taken up again.
+    peer, base64_files, exact, credentials_for, trust_card_urls, tls, grpc_tls: see DialOptions. follow:
+    whether a stream that breaks is taken up again.
     """
 
     stream: bool

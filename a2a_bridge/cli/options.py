@@ -1,7 +1,7 @@
 """The flags that several commands share, each with its environment variable.
 
-Every flag `--some-name` can also be set as `A2A_BRIDGE_SOME_NAME`. `--version` loads this module too, so it imports
-nothing but Typer.
+Every flag `--some-name` can also be set as `A2A_BRIDGE_SOME_NAME`. `--version` loads this module too, so it
+imports nothing but Typer.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ GatewayStore = Annotated[
         "--store",
         metavar="URL",
         envvar=PREFIX + "STORE",
-        help="Store for the notifications of --push-relay: sqlite:///PATH or postgresql://…; default: memory.",
+        help="Store of the notifications of --push-relay: sqlite:///PATH, postgresql://…; default: memory.",
     ),
 ]
 StoreKey = Annotated[
@@ -509,8 +509,8 @@ def listen_address(text: str, flag: str) -> tuple[str, int]:
 
 
 def parameters(headers: list[str] | None) -> dict[str, str]:
-    """Service parameters from `-H` flags and A2A_BRIDGE_HEADER_* variables. Flags of one name are joined and override
-    the variable. `@FILE` stands for the content of a file. Raises typer.BadParameter.
+    """Service parameters from `-H` flags and A2A_BRIDGE_HEADER_* variables. Flags of one name are joined and
+    override the variable. `@FILE` stands for the content of a file. Raises typer.BadParameter.
     """
     found: dict[str, str] = {}
     for header in headers or ():

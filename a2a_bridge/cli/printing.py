@@ -21,8 +21,8 @@ def state_name(state: hub.TaskState) -> str:
 
 
 def print_response(response: hub.SendMessageResponse) -> None:
-    """Prints a message's parts, or a task's artifacts; its status message where there is no artifact. Where there is one,
-    the message of a task that is not completed is printed too, on stderr.
+    """Prints a message's parts, or a task's artifacts; its status message where there is no artifact. Where
+    there is one, the message of a task that is not completed is printed too, on stderr.
     """
     if response.HasField("message"):
         data(content(response.message.parts))

@@ -1,4 +1,5 @@
-"""`a2a-bridge push`: lists pending notifications and dead letters, and queues dead letters again. No delivery.
+"""`a2a-bridge push`: lists pending notifications and dead letters, and queues dead letters again. No
+delivery.
 
 It works on the database beside the servers that use it, which notice within seconds.
 """

@@ -45,7 +45,8 @@ async def run(
 ) -> None:
     """Serves until SIGINT or SIGTERM, then drains; a second signal ends the process at once.
 
-    Prints the ready line when the sockets listen. Raises typer.Exit when they cannot, or the store cannot be opened.
+    Prints the ready line when the sockets listen. Raises typer.Exit when they cannot, or the store cannot be
+    opened.
     """
     from a2a_bridge.hosting.stores import StoreOpenError  # loads protobuf
     from a2a_bridge.process import ready_line, stop_signals

@@ -1,4 +1,5 @@
-"""From flags to what is kept and what is posted: which store, with which keys, and where notifications may go.
+"""From flags to what is kept and what is posted: which store, with which keys, and where notifications may
+go.
 
 It opens no store.
 """
@@ -25,7 +26,9 @@ _LONGEST = 48
 
 
 def store_url(given: str, agent: Agent) -> str:
-    """The store to open: the given one, else a file for this agent, whose folder is made. Raises typer.Exit."""
+    """The store to open: the given one, else a file for this agent, whose folder is made. Raises
+    typer.Exit.
+    """
     if given:
         return given
     try:
@@ -91,8 +94,8 @@ def read(path: Path, flag: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """A file name for an agent: its name where that can be one; else what is left of it and a digest, so that no two
-    agents share a file.
+    """A file name for an agent: its name where that can be one; else what is left of it and a digest, so that
+    no two agents share a file.
     """
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:_LONGEST]
     if plain and plain == name:

@@ -1,4 +1,6 @@
-"""`a2a-bridge usage`: call counts by version and binding, which show when an old version can be switched off."""
+"""`a2a-bridge usage`: call counts by version and binding, which show when an old version can be switched
+off.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +131,9 @@ async def _fetch(url: str, options: DialOptions) -> bytes:
 
 
 def _table(counts: Iterable[Count], now: float, by_operation: bool) -> list[str]:
-    """Cells in the order of version and binding, the oldest version first; callers by when they last called."""
+    """Cells in the order of version and binding, the oldest version first; callers by when they last
+    called.
+    """
     rows: dict[tuple[str, ...], tuple[int, int, float]] = {}
     for one in counts:
         who: tuple[str, ...] = (

@@ -1,4 +1,6 @@
-"""Keeps the counts of callers while a server runs: in a file across restarts, and on a listener of its own."""
+"""Keeps the counts of callers while a server runs: in a file across restarts, and on a listener of its
+own.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Counts the values of a document before it is read, so that refusing one costs next to nothing. It reads nothing.
+"""Counts the values of a document before it is read, so that refusing one costs next to nothing. It reads
+nothing.
 
-A value is a JSON value; names of members do not count. In protobuf each field that is given is one, and so is each item
-of a list or a Struct. The time to read, keep and write a document grows with their number. Octets say little about it:
-one value may take two octets or millions.
+A value is a JSON value; names of members do not count. In protobuf each field that is given is one, and so is
+each item of a list or a Struct. The time to read, keep and write a document grows with their number. Octets
+say little about it: one value may take two octets or millions.
 
-Both counters stop beyond `most`. That of JSON works on blocks of text; that of protobuf goes from field to field, and
-only through messages that are large enough to hold so many.
+Both counters stop beyond `most`. That of JSON works on blocks of text; that of protobuf goes from field to
+field, and only through messages that are large enough to hold so many.
 """
 
 from __future__ import annotations
@@ -26,11 +27,15 @@ _SHORTEST = 2
 _FIELDS = 4
 """Protobuf fields for one JSON value, at most: a map's entry, its key, its value, and the kind of that."""
 _WEIGHT = 0
-"""What a table says under this key, which no field has as its tag: how much each field of such a message counts."""
+"""What a table says under this key, which no field has as its tag: how much each field of such a message
+counts.
+"""
 
 
 def json_bound(text: bytes) -> int:
-    """A number of values that JSON text does not exceed: each follows a comma, or the bracket that opens a container."""
+    """A number of values that JSON text does not exceed: each follows a comma, or the bracket that opens a
+    container.
+    """
     return 1 + text.count(b",") + text.count(b"[") + text.count(b"{")
 
 

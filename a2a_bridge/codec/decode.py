@@ -1,9 +1,11 @@
-r"""JSON trees to messages. Compiles one function per message type; the path to an error is `inspect`'s business.
+r"""JSON trees to messages. Compiles one function per message type; the path to an error is `inspect`'s
+business.
 
-The generated functions write the message's wire bytes (as text, see `wire`) and protobuf parses those: faster than
-setting attributes one by one. They expect the regular case: camelCase names, no nulls, nothing unknown. They count
-the members that they recognised; if some are left over the object is tidied and read again. For anything wrong
-they raise without saying where, and the tree is inspected again by the slow, path-aware walker.
+The generated functions write the message's wire bytes (as text, see `wire`) and protobuf parses those: faster
+than setting attributes one by one. They expect the regular case: camelCase names, no nulls, nothing unknown.
+They count the members that they recognised; if some are left over the object is tidied and read again. For
+anything wrong they raise without saying where, and the tree is inspected again by the slow, path-aware
+walker.
 
 For Message the generated function looks like this:
 
@@ -56,8 +58,8 @@ _DECODERS: dict[tuple[type[Message], bool], Callable[[Json], Any]] = {}
 def decoder(cls: type[M], *, strict_numbers: bool = False) -> Callable[[Json], M]:
     """The function that reads messages of a class from JSON trees, as `loads` returns them. Compiled once.
 
-    An integer inside Struct or Value that a double cannot hold is rounded as protobuf does and counted in `rounded`,
-    or refused with `strict_numbers`.
+    An integer inside Struct or Value that a double cannot hold is rounded as protobuf does and counted in
+    `rounded`, or refused with `strict_numbers`.
 
     The function raises `DecodeError`.
     """
@@ -121,8 +123,8 @@ def _decoder(cls: type[M], *, strict_numbers: bool) -> Callable[[Json], M]:
 def whole_decoder(cls: type[M]) -> Callable[[Json], tuple[M, bool]]:
     """A decoder that also tells whether the message says all that is in the tree.
 
-    It does not where there are unknown members, empty lists, nulls, names in snake_case, or integers that no double holds.
-    The function raises `DecodeError`.
+    It does not where there are unknown members, empty lists, nulls, names in snake_case, or integers that no
+    double holds. The function raises `DecodeError`.
     """
     plan = plan_of(cls)
     with BUILDING:
@@ -146,7 +148,9 @@ def whole_decoder(cls: type[M]) -> Callable[[Json], tuple[M, bool]]:
 
 
 _LIBRARIES: dict[tuple[Callable[[int], float], bool], dict[str, Any]] = {}
-"""Everything compiled so far, and what it needs, by what decides about large numbers and by whether it is strict."""
+"""Everything compiled so far, and what it needs, by what decides about large numbers and by whether it is
+strict.
+"""
 
 
 def compile_body(plan: MessagePlan, to_double: Callable[[int], float], *, strict: bool = False) -> Body:
@@ -237,7 +241,9 @@ class _Generator:
             line("return out")
 
     def members(self, fields: list[FieldPlan]) -> None:
-        """One field, or those of a oneof: the first that is there is taken, and a second is one too many seen."""
+        """One field, or those of a oneof: the first that is there is taken, and a second is one too many
+        seen.
+        """
         line, block = self.source.line, self.source.block
         field, *others = fields
         if field.takes_null:

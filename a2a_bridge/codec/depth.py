@@ -1,11 +1,11 @@
 """The depth limit of free JSON (Struct, Value, ListValue) for messages that were not read from JSON.
 
-JSON decoders refuse content that is nested deeper than `structs.LEVELS`, so that it fits into any other message. Protobuf
-itself reads deeper content; the functions here apply the limit of the JSON decoders to it.
+JSON decoders refuse content that is nested deeper than `structs.LEVELS`, so that it fits into any other
+message. Protobuf itself reads deeper content; the functions here apply the limit of the JSON decoders to it.
 
-Three steps, the cheapest first. A count of the octets that containers need clears nearly all messages. Then protobuf parses
-the free content inside of additional messages, which fails at its own limit. Only then is the content converted to JSON and
-inspected.
+Three steps, the cheapest first. A count of the octets that containers need clears nearly all messages. Then
+protobuf parses the free content inside of additional messages, which fails at its own limit. Only then is the
+content converted to JSON and inspected.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ from a2a_bridge.pb.google_protobuf import ListValue, Struct, Value
 _FEWEST = structs.LEVELS // structs.OBJECT_LEVELS - 1
 """Nested containers that are within the limit, whatever they are."""
 _SURE = structs.BARE_LEVELS - structs.OBJECT_LEVELS
-"""Protobuf levels that are within the limit for certain. (An empty container counts more levels than protobuf needs.)"""
+"""Protobuf levels that are within the limit for certain. (An empty container counts more levels than protobuf
+needs.)
+"""
 _LARGE = 1 << 17
 """Octets of a message above which the first step is skipped."""
 
 
 def may_be_deep(wire: bytes) -> bool:
     """Whether the bytes of a message may hold free JSON that is nested too deeply. Nearly always False."""
-    # Each object and each array has a line feed before its content, and `*` or `2` before itself. Large messages hold files
+    # Each object and each array has a line feed before its content, and `*` or `2` before itself. Large
+    # messages hold files
     # and texts: there the next step is quicker, because it looks at free content only.
     return len(wire) > _LARGE or (
         wire.count(b"\n") > _FEWEST and wire.count(b"*") + wire.count(b"2") > _FEWEST
@@ -48,7 +51,9 @@ def too_deep(message: Message) -> list[str]:
 
 
 def path_of_depth(cls: type[Message], wire: bytes) -> str | None:
-    """Where bytes that protobuf does not read are nested too deeply; None if that is not what is wrong with them."""
+    """Where bytes that protobuf does not read are nested too deeply; None if that is not what is wrong with
+    them.
+    """
     waiting: list[tuple[Any, str, int, int, int]] = [(cls.DESCRIPTOR, "", 0, 0, len(wire))]
     steps = 0
     while waiting and steps < _STEPS:
@@ -121,7 +126,9 @@ def _reads(cls: type[Message], wire: bytes, wrappers: int) -> bool:
 
 @cache
 def _wrappers() -> int:
-    """Messages to put around content, so that protobuf reads what is surely within the limit and not much more."""
+    """Messages to put around content, so that protobuf reads what is surely within the limit and not much
+    more.
+    """
     tree: Any = 1
     for _ in range(_SURE // structs.ARRAY_LEVELS):
         tree = [tree]

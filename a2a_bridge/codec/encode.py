@@ -1,8 +1,9 @@
 """Messages to JSON trees. Compiles one function per message type. Writing the text is `text.dumps`' business.
 
-Names are camelCase. REQUIRED members are always there, even with their default value, except messages that are not
-set: an empty status would say something that nobody said. `optional` members are there exactly if they are set.
-Other defaults are never there. Members come in the order of their field numbers.
+Names are camelCase. REQUIRED members are always there, even with their default value, except messages that
+are not
+set: an empty status would say something that nobody said. `optional` members are there exactly if they are
+set. Other defaults are never there. Members come in the order of their field numbers.
 
 For Task the generated function looks like this:
 
@@ -44,8 +45,8 @@ _ENCODERS: dict[type[Message], Callable[[Any], Any]] = {}
 def encoder(cls: type[M]) -> Callable[[M], JsonObject]:
     """The function that makes JSON trees of the messages of a class. Compiled once, on its first call.
 
-    A Value that holds nothing becomes null. The function raises `EncodeError` for what JSON cannot say: NaN and
-    infinity inside Struct or Value, and timestamps outside the years 1 to 9999.
+    A Value that holds nothing becomes null. The function raises `EncodeError` for what JSON cannot say: NaN
+    and infinity inside Struct or Value, and timestamps outside the years 1 to 9999.
     """
     found = _ENCODERS.get(cls)
     if found is None:

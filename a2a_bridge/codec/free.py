@@ -23,7 +23,9 @@ def contents(message: Message) -> Iterator[tuple[str, Any]]:
 
 
 def fill_nulls(wire: bytes, message: Message) -> None:
-    """Makes null of each Value without a kind in a message that was read from bytes: Java writes null like this."""
+    """Makes null of each Value without a kind in a message that was read from bytes: Java writes null like
+    this.
+    """
     if any(octets in wire for octets in _KINDLESS):
         for _, content in contents(message):
             _fill(content)

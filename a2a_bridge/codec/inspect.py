@@ -1,7 +1,8 @@
 """Walks a JSON tree beside a plan and says what is wrong with it, and where. It makes no message.
 
-This is the slow twin of the generated decoders: they are silent about the place of an error so that the regular
-case costs nothing. It uses the same rules for single values, hence the same opinion about what is an error.
+This is the slow twin of the generated decoders: they are silent about the place of an error so that the
+regular case costs nothing. It uses the same rules for single values, hence the same opinion about what is an
+error.
 """
 
 from __future__ import annotations
@@ -136,7 +137,9 @@ def _scalar_problem(field: FieldPlan, value: Json) -> str | None:
 
 
 def free_findings(value: Any, path: str, levels: int) -> Iterator[Finding]:
-    """What may stand inside a Struct or a Value: any JSON, but not too deep, and numbers that doubles hold."""
+    """What may stand inside a Struct or a Value: any JSON, but not too deep, and numbers that doubles
+    hold.
+    """
     match value:
         case None | bool():
             return

@@ -1,8 +1,10 @@
-"""Tells that a message is too large to be written in one go, while it is being written. It writes nothing itself.
+"""Tells that a message is too large to be written in one go, while it is being written. It writes nothing
+itself.
 
-Nobody knows how much a message holds before walking through it. So encoders note how many values they have come past,
-and within `briefly` they give up beyond an allowance: the caller then has the message written where that may take time,
-such as in a thread. Outside of `briefly`, and so in every other thread, there is no limit.
+Nobody knows how much a message holds before walking through it. So encoders note how many values they have
+come past, and within `briefly` they give up beyond an allowance: the caller then has the message written
+where that may take time, such as in a thread. Outside of `briefly`, and so in every other thread, there is no
+limit.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ METER = _Meter()
 
 
 def briefly(write: Callable[..., T], *arguments: Any) -> T:
-    """What `write` makes of its arguments. Raises LengthyError if it comes past more than ALLOWANCE values."""
+    """What `write` makes of its arguments. Raises LengthyError if it comes past more than ALLOWANCE
+    values.
+    """
     METER.left = ALLOWANCE
     try:
         return write(*arguments)

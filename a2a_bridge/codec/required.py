@@ -1,6 +1,7 @@
 """Which REQUIRED members a message lacks. Compiles one function per message type; it judges no values.
 
-Proto3 cannot tell an empty string, list or enum from an absent one, so these count as absent. Numbers and bools
+Proto3 cannot tell an empty string, list or enum from an absent one, so these count as absent. Numbers and
+bools
 never do, nor do maps: 0, false and "no scopes" are things that people say.
 """
 

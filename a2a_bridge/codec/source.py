@@ -12,7 +12,8 @@ from typing import Any
 class Source:
     """Lines at a current indentation. They see `names`, and what they define is added there.
 
-    Generators keep one dict of names for good, so that a message type that is part of several is compiled once.
+    Generators keep one dict of names for good, so that a message type that is part of several is compiled
+    once.
     """
 
     def __init__(self, names: dict[str, Any]) -> None:
@@ -46,7 +47,9 @@ class Source:
 
 
 def attribute(name: str) -> str:
-    """The field of this name of the object called `message`. Protobuf has fields that Python cannot spell: `from`."""
+    """The field of this name of the object called `message`. Protobuf has fields that Python cannot spell:
+    `from`.
+    """
     return f'getattr(message, "{name}")' if iskeyword(name) else f"message.{name}"
 
 

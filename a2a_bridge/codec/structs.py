@@ -1,11 +1,13 @@
-"""Struct, Value and ListValue, both ways: arbitrary JSON inside messages. Hot, hence written out, not generated.
+"""Struct, Value and ListValue, both ways: arbitrary JSON inside messages. Hot, hence written out, not
+generated.
 
-Writing goes from JSON values to wire text (see `wire`), reading from protobuf's objects to JSON values. (Walking
+Writing goes from JSON values to wire text (see `wire`), reading from protobuf's objects to JSON values.
+(Walking
 the bytes of a serialized Struct instead was tried: no faster on large ones, half as fast on small ones.)
 
-Numbers are doubles on the wire. Integral ones within 64 bits print as integers. An integer that no double equals is
-handed to a function of the caller, which rounds or refuses. The JSON parser has already rounded integers beyond 64 bits;
-doubles of that size are counted in `rounded`.
+Numbers are doubles on the wire. Integral ones within 64 bits print as integers. An integer that no double
+equals is handed to a function of the caller, which rounds or refuses. The JSON parser has already rounded
+integers beyond 64 bits; doubles of that size are counted in `rounded`.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ from a2a_bridge.codec.wire import VARINT
 LEVELS = 90
 """How many protobuf levels a Struct or Value may nest: an object takes three, an array two.
 
-Protobuf refuses messages of more than 100 levels. The limit here does not depend on where the Struct is, so that
-what came in can go out again inside any other message of A2A, which nest up to eight levels around it.
+Protobuf refuses messages of more than 100 levels. The limit here does not depend on where the Struct is, so
+that what came in can go out again inside any other message of A2A, which nest up to eight levels around it.
 """
 OBJECT_LEVELS, ARRAY_LEVELS = 3, 2
 
@@ -45,7 +47,8 @@ Write = Callable[[Any, int], str]
 class Rounded:
     """How many numbers were rounded to a double in this process.
 
-    `on_first`, if set, is called once, with the field path of the first one; empty where the path is not known.
+    `on_first`, if set, is called once, with the field path of the first one; empty where the path is not
+    known.
     """
 
     def __init__(self) -> None:
@@ -84,8 +87,8 @@ def nearest(number: int) -> float:
 def writers(to_double: Callable[[int], float]) -> tuple[Write, Write, Write]:
     """The functions that write the bodies of Struct, Value and ListValue.
 
-    They take the JSON value and how many levels may follow, and raise `Irregular` for what is not JSON and for
-    what is nested too deeply.
+    They take the JSON value and how many levels may follow, and raise `Irregular` for what is not JSON and
+    for what is nested too deeply.
     """
 
     def struct(members: Any, levels: int) -> str:
@@ -161,8 +164,8 @@ def number(double: float) -> int | float:
     return double
 
 
-# Reading asks for the string and the number before it asks which of the kinds is set: a member that is not its
-# default is the one that is set, and most values are such strings or numbers.
+# Reading asks for the string and the number before it asks which of the kinds is set: a member that is not
+# its default is the one that is set, and most values are such strings or numbers.
 
 
 def read_struct(message: Any) -> dict[str, Any]:

@@ -1,12 +1,14 @@
-r"""JSON text to Python trees and back, by the grammar of RFC 8259 to the letter. It knows nothing of messages.
+r"""JSON text to Python trees and back, by the grammar of RFC 8259 to the letter. It knows nothing of
+messages.
 
 Policy where RFC 8259 leaves a choice:
 
 * duplicate keys of one object: the last one wins;
 * nesting: refused beyond 1024 levels by `loads`, and beyond `DEEPEST_EXACT` levels by `loads_exact`;
 * a byte order mark: refused;
-* numbers too large for a double (1e400) and halves of surrogate pairs (`"\ud800"`): read as they stand, the number
-  as an `ExactFloat`. Decoders for messages that cannot hold them refuse them, and can say where they are.
+* numbers too large for a double (1e400) and halves of surrogate pairs (`"\ud800"`): read as they stand, the
+  number as an `ExactFloat`. Decoders for messages that cannot hold them refuse them, and can say where they
+  are.
 """
 
 from __future__ import annotations
@@ -27,16 +29,19 @@ JsonObject: TypeAlias = dict[str, Any]
 ABOVE_64_BITS = 2.0**64
 BELOW_64_BITS = -(2.0**63)
 
-#: Levels of nesting that `loads_exact` takes. The standard library's own limit differs between Python versions: 3.11
-#: counts levels as Python frames (1000, less the stack of the caller), 3.12 and newer take tens of thousands.
+#: Levels of nesting that `loads_exact` takes. The standard library's own limit differs between Python
+#: versions: 3.11 counts levels as Python frames (1000, less the stack of the caller), 3.12 and newer take
+#: tens of thousands.
 DEEPEST_EXACT = 500
 
 _MOST_DIGITS = 4000
-"""Python refuses to read longer integers, since that takes a time that grows with the square of the length."""
+"""Python refuses to read longer integers, since that takes a time that grows with the square of the length.
+"""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_ASCII = re.compile("[^\x00-\x7f]")
-# A string, or one bracket. The closing quote is optional and nothing is given back, so that a search takes linear time.
+# A string, or one bracket. The closing quote is optional and nothing is given back, so that a search takes
+# linear time.
 _BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?+|[\[\]{}]', re.DOTALL)
 
 
@@ -80,8 +85,9 @@ def loads(data: bytes | bytearray | memoryview | str) -> Json:
 def loads_exact(data: bytes | bytearray | memoryview | str) -> Json:
     """Read one JSON document as `loads` does, but with numbers as they were written.
 
-    Integers of any size are integers, and everything with a fraction or an exponent is an `ExactFloat`. Some ten
-    times slower than `loads`. Text with more than `DEEPEST_EXACT` levels is refused on every Python version.
+    Integers of any size are integers, and everything with a fraction or an exponent is an `ExactFloat`. Some
+    ten times slower than `loads`. Text with more than `DEEPEST_EXACT` levels is refused on every Python
+    version.
     """
     return _thorough(data)
 
@@ -89,7 +95,8 @@ def loads_exact(data: bytes | bytearray | memoryview | str) -> Json:
 def dumps(tree: Json) -> bytes:
     """Write a tree as compact UTF-8 JSON.
 
-    Everything that an encoder, `loads` or `loads_exact` returns can be written. The caller keeps NaN and infinity
+    Everything that an encoder, `loads` or `loads_exact` returns can be written. The caller keeps NaN and
+    infinity
     out of trees of other origin, as encoders do: a plain one would be written as null.
     Raises `EncodeError` for a tree that is not JSON.
     """

@@ -1,4 +1,5 @@
-"""The rules for single values: integers, enums, base64, timestamps, both ways. Containers are not its business.
+"""The rules for single values: integers, enums, base64, timestamps, both ways. Containers are not its
+business.
 
 Decoders take any JSON value and raise ValueError whose text says, in plain English, what was expected. Those
 named `…_octets` return protobuf bytes as a string of characters U+0000 to U+00FF (see `wire`).
@@ -158,9 +159,9 @@ def _unusual_timestamp(value: str) -> str:
 def lenient_timestamp(text: str) -> Any:
     """The Timestamp that a text means, as software in the field writes it; None for what is no time.
 
-    Understood are offsets, none at all (which means UTC), a blank or lower case for T and Z, a comma before the
-    fraction, dates without a time, times without seconds, leap seconds, 24:00, and any number of decimals, of which
-    nine count.
+    Understood are offsets, none at all (which means UTC), a blank or lower case for T and Z, a comma before
+    the fraction, dates without a time, times without seconds, leap seconds, 24:00, and any number of
+    decimals, of which nine count.
     """
     match = _ANY_TIMESTAMP.fullmatch(text.strip())
     if match is None:

@@ -1,8 +1,8 @@
 """Protobuf wire format written as text: one character U+0000 to U+00FF per byte. It reads no descriptors.
 
-Why text: most of what a message holds is ASCII strings, which are their own UTF-8. Python pastes strings together
-(f-strings) about twice as fast as bytes objects, and nothing has to be encoded piece by piece: the finished text
-is turned into bytes once, by the Latin-1 codec, which copies.
+Why text: most of what a message holds is ASCII strings, which are their own UTF-8. Python pastes strings
+together (f-strings) about twice as fast as bytes objects, and nothing has to be encoded piece by piece: the
+finished text is turned into bytes once, by the Latin-1 codec, which copies.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def tag(number: int, wire_type: int) -> str:
 
 
 def read_varint(wire: bytes, at: int, end: int) -> tuple[int, int]:
-    """The number at a place, and the place behind it. Lenient: what is broken off is a number all the same."""
+    """The number at a place, and the place behind it. Lenient: what is broken off is a number all the
+    same.
+    """
     number = shift = 0
     while at < end and shift < 64:
         octet = wire[at]

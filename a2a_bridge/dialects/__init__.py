@@ -27,7 +27,8 @@ from a2a_bridge.dialects.v0_2_5 import DIALECT as V0_2_5
 from a2a_bridge.dialects.v0_3 import DIALECT as V0_3
 from a2a_bridge.dialects.v1_0 import DIALECT as V1_0
 
-#: Versions of entry points first, then the built-in ones, newest first. Where several fit, the first is taken.
+#: Versions of entry points first, then the built-in ones, newest first. Where several fit, the first is
+#: taken.
 KNOWN = KnownDialects(
     (
         V1_0,

@@ -1,14 +1,15 @@
 """Carried data on the wire: only a bridge with our key can have written what we believe. It knows no version.
 
-Dialects carry what another version has no place for: a text under KEY in the metadata of a message (see `unmapped`),
-one in an extension of a card, or the service parameter ASIDE_PARAMETER. Inside of the process these texts are plain.
-Rules:
-1. On every wire such a text has a code before it (HMAC-SHA256 of the text and of what it belongs to), which is put there
-   where bytes are written and checked where bytes are read. A text without the right code is removed there.
-2. A text belongs to the message, artifact or task with these ids, to the part with this content, or to the request
-   about this task. Elsewhere the same text is not believed.
-3. The key is one for the process: random, or set once before anything is served (`use_key`), so that several bridges
-   believe each other and what an agent keeps is still known after a restart.
+Dialects carry what another version has no place for: a text under KEY in the metadata of a message (see
+`unmapped`), one in an extension of a card, or the service parameter ASIDE_PARAMETER. Inside of the process
+these texts are plain. Rules:
+1. On every wire such a text has a code before it (HMAC-SHA256 of the text and of what it belongs to), which
+   is put there where bytes are written and checked where bytes are read. A text without the right code is
+   removed there.
+2. A text belongs to the message, artifact or task with these ids, to the part with this content, or to the
+   request about this task. Elsewhere the same text is not believed.
+3. The key is one for the process: random, or set once before anything is served (`use_key`), so that several
+   bridges believe each other and what an agent keeps is still known after a restart.
 4. Without carried data this costs one search of the bytes.
 """
 
@@ -49,14 +50,16 @@ _key = secrets.token_bytes(32)
 
 
 def use_key(secret: bytes) -> None:
-    """Sets the key of the process from a secret that bridges share. Raises ValueError for one that is too short."""
+    """Sets the key of the process from a secret that bridges share. Raises ValueError for one that is too
+    short.
+    """
     global _key  # noqa: PLW0603  the one place where it is held, see rule 3
     if len(secret) < SHORTEST_SECRET:
         raise ValueError(f"a shared key has at least {SHORTEST_SECRET} octets")
     _key = blake2b(secret, digest_size=32, person=b"a2a-bridge key").digest()
 
 
-# --- JSON ------------------------------------------------------------------------------------------------------
+# --- JSON ---
 
 
 def loads(data: bytes) -> Json:
@@ -66,7 +69,9 @@ def loads(data: bytes) -> Json:
 
 
 def dumps(tree: Json) -> bytes:
-    """`codec.dumps`, with a code before each carried text. The tree is the writer's own: it may be changed."""
+    """`codec.dumps`, with a code before each carried text. The tree is the writer's own: it may be
+    changed.
+    """
     data = codec.dumps(tree)
     if _BEGINNING in data and _carries(data):
         _each_text(tree, _sealed)
@@ -74,11 +79,14 @@ def dumps(tree: Json) -> bytes:
     return data
 
 
-# --- protobuf --------------------------------------------------------------------------------------------------
+# --- protobuf
+# --------------------------------------------------------------------------------------------------
 
 
 def opened_request(wire: bytes, method: str) -> bytes:
-    """The bytes of a request of a gRPC method (`/package.Service/Method`), carried texts made plain, or removed."""
+    """The bytes of a request of a gRPC method (`/package.Service/Method`), carried texts made plain, or
+    removed.
+    """
     return _protobuf(wire, method, _unsealed, 0) if _BEGINNING in wire and _carries(wire) else wire
 
 
@@ -97,7 +105,8 @@ def sealed_response(wire: bytes, method: str) -> bytes:
     return _protobuf(wire, method, _sealed, 1) if _BEGINNING in wire and _carries(wire) else wire
 
 
-# --- service parameters ----------------------------------------------------------------------------------------
+# --- service parameters
+# ----------------------------------------------------------------------------------------
 
 
 def sealed_aside(text: str, request: Message) -> str:
@@ -110,7 +119,8 @@ def opened_aside(value: str, request: Message) -> str:
     return _unsealed(value, _about(request)) or ""
 
 
-# --- the code --------------------------------------------------------------------------------------------------
+# --- the code
+# --------------------------------------------------------------------------------------------------
 
 
 def _code(text: str, belongs: bytes) -> str:
@@ -144,7 +154,9 @@ def _opened(tree: Json) -> Json:
 
 
 def _each_text(tree: Json, change: Change) -> None:
-    """Changes each carried text in a tree, or removes it where there is none. Not recursive: the tree may be deep."""
+    """Changes each carried text in a tree, or removes it where there is none. Not recursive: the tree may be
+    deep.
+    """
     rest: list[Any] = [tree]
     while rest:
         place = rest.pop()
@@ -220,7 +232,8 @@ def _classes(method: str) -> tuple[Any, Any]:
     return method_classes(method)
 
 
-# --- what a text belongs to ------------------------------------------------------------------------------------
+# --- what a text belongs to
+# ------------------------------------------------------------------------------------
 
 
 def _belongs(unit: JsonObject) -> bytes:

@@ -3,11 +3,12 @@
 Rules (spec 3.6, 5.1):
 1. The service parameter `A2A-Version` decides; over HTTP a query parameter of that name may stand in for it.
 2. Major and minor count, the patch does not. What is not `Major.Minor[.Patch]` is not supported.
-3. Absent or empty means 0.3 or older, whose callers never say: of the offered versions of that sort, the newest one
-   that has the address (method, route) asked for.
-4. An address that the version lacks is METHOD_NOT_FOUND; one that only versions have whose callers do say theirs is
-   VERSION_NOT_SUPPORTED to a caller that did not. Lenient hosts serve both by the address.
-5. Where an address names the version, as a gRPC package does, silence is agreement and a contradiction an error.
+3. Absent or empty means 0.3 or older, whose callers never say: of the offered versions of that sort, the
+   newest one that has the address (method, route) asked for.
+4. An address that the version lacks is METHOD_NOT_FOUND; one that only versions have whose callers do say
+   theirs is VERSION_NOT_SUPPORTED to a caller that did not. Lenient hosts serve both by the address.
+5. Where an address names the version, as a gRPC package does, silence is agreement and a contradiction an
+   error.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def detect(
     *,
     lenient: bool = False,
 ) -> Dialect:
-    """The dialect a request speaks. It may lack the address: then the answer is METHOD_NOT_FOUND in its spelling.
+    """The dialect a request speaks. It may lack the address: then the answer is METHOD_NOT_FOUND in its
+    spelling.
 
     declared: the `A2A-Version` parameter, None when there was none.
     offered: what the interface offers, newest first.
@@ -64,7 +66,8 @@ def detect(
 
 
 def detect_among(declared: str | None, group: Sequence[Dialect], offered: Iterable[Dialect]) -> Dialect:
-    """The dialect of a request whose address names the version, more or less: it is one of `group`, newest first.
+    """The dialect of a request whose address names the version, more or less: it is one of `group`, newest
+    first.
 
     Raises A2AError VERSION_NOT_SUPPORTED, listing what is `offered`, for a declaration that contradicts.
     """
@@ -78,8 +81,8 @@ def detect_among(declared: str | None, group: Sequence[Dialect], offered: Iterab
 def presumed(declared: str | None, offered: Sequence[Dialect], having: Collection[Dialect] = ()) -> Dialect:
     """Whose spelling of errors a caller understands best when its version could not be settled.
 
-    The declared one; or the newest that has the address; or the newest of those whose callers declare nothing, for
-    a caller that declared nothing; or the newest.
+    The declared one; or the newest that has the address; or the newest of those whose callers declare
+    nothing, for a caller that declared nothing; or the newest.
     """
     text = (declared or "").strip()
     spoken = [dialect for dialect in offered if text and _is(dialect, text)]

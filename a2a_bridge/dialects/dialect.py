@@ -37,7 +37,8 @@ class HttpRule:
     method: upper case. template: such as `/tasks/{id}:cancel`, with JSON member names in the braces, each
     standing for one segment. body: whether the other members travel in the body (else in the query).
     query: member name -> how its text is read: "string", "int", "bool", "enum", "timestamp" or "[]…".
-    aliases: other names for members in a query. strict: an unknown member of the query is refused and not ignored.
+    aliases: other names for members in a query. strict: an unknown member of the query is refused and not
+    ignored.
     """
 
     method: str
@@ -64,28 +65,31 @@ GRPC: Kind[str, bytes] = Kind("GRPC")
 class Row(Generic[Address, Wire]):
     """One operation in one form. Decoders raise A2AError INVALID_PARAMS.
 
-    Some requests and responses say what the hub's message has no place for, not even a metadata Struct. It travels
-    beside the message, as service parameters:
-    aside, recall: what a request says beside its message (server side); a request with that in it (client side).
+    Some requests and responses say what the hub's message has no place for, not even a metadata Struct. It
+    travels beside the message, as service parameters:
+    aside, recall: what a request says beside its message (server side); a request with that in it (client
+    side).
     aside_response, recall_response: the same for a response, from the client side to the server side.
-    Each is None where there is nothing of the kind, which is nearly everywhere. Bindings call aside and recall
-    only; what to do with parameters they leave to others.
+    Each is None where there is nothing of the kind, which is nearly everywhere. Bindings call aside and
+    recall only; what to do with parameters they leave to others.
 
     Some versions have several spellings of one operation, and answer in the one they were asked in:
-    spelled: the row for one request, given that and the caller's parameters (server side, before decode_request;
-    for the whole call, errors aside). None where there is one spelling only. Clients use the row as it is.
+    spelled: the row for one request, given that and the caller's parameters (server side, before
+    decode_request; for the whole call, errors aside). None where there is one spelling only. Clients use the
+    row as it is.
 
-    relayed: the row for one call, given its context (client side, before encode_request). None where there is one way
-    only. says: service parameters that go with the request, from the client side.
+    relayed: the row for one call, given its context (client side, before encode_request). None where there is
+    one way only. says: service parameters that go with the request, from the client side.
 
-    strict: a request without members that a strict reader of the version refuses (client side, after encode_request, for
-    agents with Quirks.strict_json). None where there are none.
+    strict: a request without members that a strict reader of the version refuses (client side, after
+    encode_request, for agents with Quirks.strict_json). None where there are none.
 
-    instead: the row to ask with when the agent refused this one's request as one that it cannot read (client side). If
-    that is answered, it is used from then on. None where there is one way only.
+    instead: the row to ask with when the agent refused this one's request as one that it cannot read (client
+    side). If that is answered, it is used from then on. None where there is one way only.
 
-    explicit: a request with those defaults written out that agents do not share; given the request and whether its caller
-    speaks 0.x, too (client side, after encode_request). None where all agree on the defaults.
+    explicit: a request with those defaults written out that agents do not share; given the request and
+    whether its caller speaks 0.x, too (client side, after encode_request). None where all agree on the
+    defaults.
     """
 
     operation: ops.Operation[Any, Any]
@@ -118,7 +122,8 @@ class ErrorReply(Generic[Wire]):
     status: HTTP status for JSONRPC and HTTP+JSON, gRPC status number for GRPC.
     body: JSON-RPC error object; HTTP+JSON error body; serialized google.rpc.Status. None when a peer sent
         nothing that can be read.
-    text: what a peer said beside the body (gRPC status message, raw HTTP body). When encoding: the gRPC status
+    text: what a peer said beside the body (gRPC status message, raw HTTP body). When encoding: the gRPC
+    status
         message if it is another than the error's, else empty.
     operation: what was asked for, where that is known; some versions use one status for several errors.
     """
@@ -133,15 +138,16 @@ class ErrorReply(Generic[Wire]):
 class Form(Generic[Address, Wire]):
     """A version over one binding: its rows and its spelling of errors.
 
-    encode_declared: errors for a caller of 0.x that sends A2A-Version, which only SDKs of 1.0 do: they read an older
-    version with the tables of 1.0. None: as for all others.
+    encode_declared: errors for a caller of 0.x that sends A2A-Version, which only SDKs of 1.0 do: they read
+    an older version with the tables of 1.0. None: as for all others.
     """
 
     rows: tuple[Row[Address, Wire], ...]
     encode_error: Callable[[A2AError], ErrorReply[Wire]]
     decode_error: Callable[[ErrorReply[Wire]], A2AError]
     encode_declared: Callable[[A2AError], ErrorReply[Wire]] | None = None
-    #: (body of an encoded error, the caller's parameters) -> the body as this caller can read it; None for as it is
+    #: (body of an encoded error, the caller's parameters) -> the body as this caller can read it; None for as
+    #: it is
     shape_error: Callable[[Any, Mapping[str, str]], Any] | None = None
 
     def encoder(self, *, declared: bool) -> Callable[[A2AError], ErrorReply[Wire]]:
@@ -158,8 +164,8 @@ class CardForm:
     """How a version spells the agent card, and where it looks for it.
 
     claims: whether a card that names no version is of this one, where it can be told.
-    beside: its members as they stand in a card of 1.0 that older readers understand too; None for what `encode`
-    gives. Members of both have to mean the same: what is in the card already stays.
+    beside: its members as they stand in a card of 1.0 that older readers understand too; None for what
+    `encode` gives. Members of both have to mean the same: what is in the card already stays.
     """
 
     paths: tuple[str, ...]
@@ -190,7 +196,8 @@ class PushForm:
     """How a version spells a push notification.
 
     media_type: of the body. encode: an event, or a task, as the body. decode: the reverse; raises
-    INVALID_PARAMS. whole_tasks: the body is always a Task, so who sends an update has to have the task at hand.
+    INVALID_PARAMS. whole_tasks: the body is always a Task, so who sends an update has to have the task at
+    hand.
     """
 
     media_type: str

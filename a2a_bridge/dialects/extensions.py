@@ -1,4 +1,5 @@
-"""The parameter that lists extensions, under the names it has had (spec 3.2.6; 0.3.0: X-A2A-Extensions). Pure.
+"""The parameter that lists extensions, under the names it has had (spec 3.2.6; 0.3.0: X-A2A-Extensions).
+Pure.
 
 Rules:
 1. Any caller may use either name, or both; what counts is all of it, each URI once.

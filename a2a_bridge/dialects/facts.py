@@ -1,4 +1,6 @@
-"""What a message of the hub says and no canonical tree of an older version can: an enum number without a name."""
+"""What a message of the hub says and no canonical tree of an older version can: an enum number without a
+name.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The tolerant reader of JSON of older versions: reads what the quick functions do not take. It knows no particular object:
-those are `Shape`s, which the modules beside it define.
+"""The tolerant reader of JSON of older versions: reads what the quick functions do not take. It knows no
+particular object: those are `Shape`s, which the modules beside it define.
 
 Rules:
-1. A *canonical* tree is one that encoding a hub message gives. Reading makes the canonical tree of a given one;
-   decoding is total on what the specification's schema allows, and on much else that can be understood.
-2. *Facts* are what a hub message says and no canonical tree can, such as a number without a name. They stand in the 0.x
-   metadata, as source HUB (see `unmapped`).
+1. A *canonical* tree is one that encoding a hub message gives. Reading makes the canonical tree of a given
+   one; decoding is total on what the specification's schema allows, and on much else that can be understood.
+2. *Facts* are what a hub message says and no canonical tree can, such as a number without a name. They stand
+   in the 0.x metadata, as source HUB (see `unmapped`).
 3. What a given tree says beyond canonical tree and facts stands in the hub's metadata, as source KIND.
 """
 
@@ -138,7 +138,9 @@ class Reader:
         return value if type(value) is dict else None
 
     def metadata(self, *ours: str) -> None:
-        """The member `metadata`: left out when empty, and without the members that are ours, KEY and others."""
+        """The member `metadata`: left out when empty, and without the members that are ours, KEY and
+        others.
+        """
         found = self.object("metadata")
         if not found:
             return
@@ -281,7 +283,8 @@ WRAPPED = "data_part_compat"
 
 
 def restored(shape: Shape, tree: JsonObject, facts: Facts | None = None) -> JsonObject:
-    """What a peer gets for a message whose metadata holds KEY, or that has facts: with what is carried for this shape.
+    """What a peer gets for a message whose metadata holds KEY, or that has facts: with what is carried for
+    this shape.
 
     tree: canonical, with KEY in its metadata as the message has it. It may be changed.
     """

@@ -1,7 +1,7 @@
 """The versions that this process knows: the built-in ones and those of entry points.
 
-An entry point of group `a2a_bridge.dialects` names a `Dialect`. Entry points are looked up when the versions are first
-read and not at import, because a dialect of another distribution imports a2a_bridge itself.
+An entry point of group `a2a_bridge.dialects` names a `Dialect`. Entry points are looked up when the versions
+are first read and not at import, because a dialect of another distribution imports a2a_bridge itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ GROUP = "a2a_bridge.dialects"
 class KnownDialects(Sequence[Dialect]):
     """All known versions: those of entry points first, then the built-in ones, newest first.
 
-    The first read raises ValueError for an entry point that names no dialect, and for two dialects of one version.
+    The first read raises ValueError for an entry point that names no dialect, and for two dialects of one
+    version.
     """
 
     def __init__(self, built_in: Sequence[Dialect]) -> None:
@@ -33,7 +34,8 @@ class KnownDialects(Sequence[Dialect]):
         if self._all is not None:
             return self._all
         with self._lock:
-            # A module of an entry point may read the versions while it is imported: it sees the built-in ones.
+            # A module of an entry point may read the versions while it is imported: it sees the built-in
+            # ones.
             if self._all is None and not self._loading:
                 self._loading = True
                 try:
@@ -54,7 +56,8 @@ class KnownDialects(Sequence[Dialect]):
             version = normalise(dialect.version)
             if version in taken:
                 raise ValueError(
-                    f"version {dialect.version} of the entry point {point.value!r} is defined by {taken[version]} too"
+                    f"version {dialect.version} of the entry point {point.value!r} is defined by "
+                    f"{taken[version]} too"
                 )
             taken[version] = repr(point.value)
             found.append(dialect)

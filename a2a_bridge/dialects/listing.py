@@ -1,7 +1,8 @@
-"""Lists of tasks in which one task cannot be encoded or decoded: it is left out, and the others arrive. Knows no version.
+"""Lists of tasks in which one task cannot be encoded or decoded: it is left out, and the others arrive. Knows
+no version.
 
-JSON has no NaN, and receivers do not read free JSON that is nested too deeply. Requests that hold such content are refused,
-but stores and agents may still hold it.
+JSON has no NaN, and receivers do not read free JSON that is nested too deeply. Requests that hold such
+content are refused, but stores and agents may still hold it.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ def is_list(row: Row[Any, Any]) -> bool:
 
 
 def encode_list(row: Row[Any, Any], response: hub.ListTasksResponse) -> tuple[Any, list[str]]:
-    """A list on the wire, and the ids of the tasks that were left out. Raises INVALID_AGENT_RESPONSE when the cause is not
-    in a task.
+    """A list on the wire, and the ids of the tasks that were left out. Raises INVALID_AGENT_RESPONSE when the
+    cause is not in a task.
     """
     try:
         return _encoded(row, response), []
@@ -50,7 +51,8 @@ def encode_list(row: Row[Any, Any], response: hub.ListTasksResponse) -> tuple[An
 def decode_list(row: Row[Any, Any], wire: Any) -> tuple[hub.ListTasksResponse, int]:
     """A list off the wire, and how many tasks were left out because they cannot be decoded.
 
-    For an answer that `row.decode_response` has refused. Raises the same errors when the cause is not in a task.
+    For an answer that `row.decode_response` has refused. Raises the same errors when the cause is not in a
+    task.
     """
     rows, rest = _split(wire)
     response: hub.ListTasksResponse = row.decode_response(rest)

@@ -1,12 +1,14 @@
-"""What the bridge writes into metadata of its own accord, so that others can tell. Not unmapped content: see there.
+"""What the bridge writes into metadata of its own accord, so that others can tell. Not unmapped content: see
+there.
 
 Rules:
-1. `final` is a member of status events in 0.x only, and follows from the state nearly always. Where it does not,
-   FINAL stands in the event's metadata in the hub and says what it was. It never reaches a 0.x wire, which has
-   the member itself.
-2. SYNTHESISED stands in what the bridge made up: the closing event a 0.x stream needs, the snapshot a 1.0 stream
-   begins with, the task that a 1.0 agent did not begin its stream with. It is ordinary metadata on every wire, so that a bridge further on can drop what its own caller
-   has no use for, instead of taking it for the agent's word.
+1. `final` is a member of status events in 0.x only, and follows from the state nearly always. Where it does
+   not, FINAL stands in the event's metadata in the hub and says what it was. It never reaches a 0.x wire,
+   which has the member itself.
+2. SYNTHESISED stands in what the bridge made up: the closing event a 0.x stream needs, the snapshot a 1.0
+   stream begins with, the task that a 1.0 agent did not begin its stream with. It is ordinary metadata on
+   every wire, so that a bridge further on can drop what its own caller has no use for, instead of taking it
+   for the agent's word.
 3. The events of a stream have several readers: a marked event is a new one, never a changed one.
 """
 
@@ -83,7 +85,8 @@ def by_state(update: hub.TaskStatusUpdateEvent) -> bool:
 
 
 def finality(dialect: Dialect, binding: str = JSONRPC.name) -> Finality:
-    """How to tell which status event is final in a dialect: by its note, else as the dialect itself spells it.
+    """How to tell which status event is final in a dialect: by its note, else as the dialect itself spells
+    it.
 
     binding: of which the spelling is, because versions are not the same in all of theirs.
     """

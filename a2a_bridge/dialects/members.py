@@ -65,7 +65,8 @@ class Member:
     required: bool = False
     #: the spellings of an enum
     names: Names | None = None
-    #: another member and the function of that one's value that this one follows from: the hub has no field for it
+    #: another member and the function of that one's value that this one follows from: the hub has no field
+    #: for it
     follows: tuple[str, Callable[[Any], bool]] | None = None
     #: where the hub's metadata notes a value that does not follow
     noted: str = ""

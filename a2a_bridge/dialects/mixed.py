@@ -1,7 +1,8 @@
-"""Answers in another version than the agent claims: which rows may read them, and names that mix versions. Pure.
+"""Answers in another version than the agent claims: which rows may read them, and names that mix versions.
+Pure.
 
-LangGraph's server (langgraph-api 0.16) takes the methods of 1.0 and answers streams with events in the shape of 0.3
-(`kind`, not wrapped), in which states and roles have the names of 1.0.
+LangGraph's server (langgraph-api 0.16) takes the methods of 1.0 and answers streams with events in the shape
+of 0.3 (`kind`, not wrapped), in which states and roles have the names of 1.0.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _FREE = frozenset({"metadata", "data"})
 def other_rows(
     claimed: Dialect, kind: Kind[Any, Any], operation: Operation[Any, Any], wire: Json
 ) -> list[Row[Any, Any]]:
-    """The rows of other known versions, newest first, that may read an answer of this shape. None for an answer that
+    """The rows of other known versions, newest first, that may read an answer of this shape. None for an
+    answer that
     has neither shape, or the one that is claimed: what is wrong with it then is for its own version to say.
     """
     older = _is_older(wire)
@@ -33,7 +35,9 @@ def other_rows(
 
 
 def _is_older(wire: Json) -> bool | None:
-    """Whether an answer has the shape of 0.x over JSON-RPC (True) or that of 1.0 (False); None for neither."""
+    """Whether an answer has the shape of 0.x over JSON-RPC (True) or that of 1.0 (False); None for
+    neither.
+    """
     if not isinstance(wire, dict):
         return None
     if wire.get("kind") in _KINDS:
@@ -45,7 +49,9 @@ def _is_older(wire: Json) -> bool | None:
 
 
 def with_older_names(wire: Json) -> Json:
-    """A tree with states and roles as 0.x names them, where they have the names of 1.0. Not recursive; a copy."""
+    """A tree with states and roles as 0.x names them, where they have the names of 1.0. Not recursive; a
+    copy.
+    """
     top: list[Any] = [wire]
     rest: list[Any] = [top]
     while rest:

@@ -1,7 +1,8 @@
-r"""Two protobuf messages that mean the same, and the conversion between them, compiled from their descriptors.
+r"""Two protobuf messages that mean the same, and the conversion between them, compiled from their
+descriptors.
 
-Fields of the same name are copied; only differences are written down. For TaskStatus, whose `update` the hub calls
-`message`, the compiled function looks like this:
+Fields of the same name are copied; only differences are written down. For TaskStatus, whose `update` the hub
+calls `message`, the compiled function looks like this:
 
     def decode_TaskStatus(source, into, context):
         into.state = source.state
@@ -11,7 +12,8 @@ Fields of the same name are copied; only differences are written down. For TaskS
         if source.HasField('timestamp'):
             into.timestamp.CopyFrom(source.timestamp)
 
-A conversion never fails for lack of a place: what the older message lacks stands under KEY in its metadata (see `unmapped`).
+A conversion never fails for lack of a place: what the older message lacks stands under KEY in its metadata
+(see `unmapped`).
 """
 
 from __future__ import annotations
@@ -74,9 +76,9 @@ def paired(
 ) -> Pair:
     """Compiles a pair. The messages in its fields have to be paired before.
 
-    rename: fields of the wire -> those of the hub. lacks: fields of the hub that are said under HUB in the metadata of the
-    wire. custom: fields of either side that `decode` and `encode` convert. Raises TypeError for a field that none of this
-    accounts for.
+    rename: fields of the wire -> those of the hub. lacks: fields of the hub that are said under HUB in the
+    metadata of the wire. custom: fields of either side that `decode` and `encode` convert. Raises TypeError
+    for a field that none of this accounts for.
     """
     names = dict(rename or {})
     fields: list[tuple[Any, Any]] = []

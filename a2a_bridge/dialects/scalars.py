@@ -1,4 +1,6 @@
-"""Single values of the JSON of older versions, lists of strings, lengths, free JSON. Not the objects that hold them."""
+"""Single values of the JSON of older versions, lists of strings, lengths, free JSON. Not the objects that
+hold them.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def strings(items: Any, tag: str) -> str:
 
 
 def int32(value: Any) -> int | None:
-    """An integer as the hub can hold it, in 32 bits, the nearest one; None for values that are not integers."""
+    """An integer as the hub can hold it, in 32 bits, the nearest one; None for values that are not
+    integers.
+    """
     if isinstance(value, float):
         if value - value != 0:
             return LONGEST if value > 0 else SHORTEST

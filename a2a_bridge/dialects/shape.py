@@ -1,13 +1,15 @@
 r"""Compiles a table of JSON members into the functions that read and write one message of an older version.
 
-A table says how the JSON of a message differs from the hub's own JSON: a tag such as `kind`, other names of enum values,
-members that are always there. Types and field numbers come from the hub's descriptor. Three rules:
+A table says how the JSON of a message differs from the hub's own JSON: a tag such as `kind`, other names of
+enum values, members that are always there. Types and field numbers come from the hub's descriptor. Three
+rules:
 
-1. A shape with `metadata` is a *unit*: what the hub cannot hold of it is kept in its metadata (see `Shape`). One without
-   metadata is *inline*: it belongs to the unit around it.
-2. The compiled writer takes canonical trees only, counts members, and raises for all else; the engine for unmapped
-   content reads such a tree again with the tolerant reader, which walks the table.
-3. What the hub can hold and the older version cannot (no status, an enum number without a name) is a fact of the unit.
+1. A shape with `metadata` is a *unit*: what the hub cannot hold of it is kept in its metadata (see `Shape`).
+   One without metadata is *inline*: it belongs to the unit around it.
+2. The compiled writer takes canonical trees only, counts members, and raises for all else; the engine for
+   unmapped content reads such a tree again with the tolerant reader, which walks the table.
+3. What the hub can hold and the older version cannot (no status, an enum number without a name) is a fact of
+   the unit.
 
 For a status the generated functions look like this:
 

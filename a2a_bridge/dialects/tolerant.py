@@ -1,4 +1,6 @@
-"""The tolerant reader of tables: it makes the canonical tree of any tree that can be understood, member by member."""
+"""The tolerant reader of tables: it makes the canonical tree of any tree that can be understood, member by
+member.
+"""
 
 from __future__ import annotations
 

@@ -1,15 +1,16 @@
-"""Content that one version has no place for: carried as text beside a message, and put back where it came from.
+"""Content that one version has no place for: carried as text beside a message, and put back where it came
+from.
 
 Rules:
-1. Entries tell what a JSON tree holds beyond the one that its message is written as. `[pointer, value]` adds a member where
-   there is none, `[pointer, value, old]` takes the place of an old value, `[pointer]` removes a member (of a card: signatures
-   are about the document as it is). Pointers as in RFC 6901.
-2. Not told, because it means the same: members that only the canonical tree has, how a number is written, null where a value
-   is. docs/versions.md has the table.
-3. A *unit* is a message with metadata of its own. Entries stand in that metadata, as one ASCII string under KEY, and not in
-   members, because a Struct would lose numbers and depth. Child units have their own.
-4. Nothing here is verified: on every wire these texts are authenticated (see `carrying`). An entry whose place has changed
-   since is left out, so that an agent may edit the message.
+1. Entries tell what a JSON tree holds beyond the one that its message is written as. `[pointer, value]` adds
+   a member where there is none, `[pointer, value, old]` takes the place of an old value, `[pointer]` removes
+   a member (of a card: signatures are about the document as it is). Pointers as in RFC 6901.
+2. Not told, because it means the same: members that only the canonical tree has, how a number is written,
+   null where a value is. docs/versions.md has the table.
+3. A *unit* is a message with metadata of its own. Entries stand in that metadata, as one ASCII string under
+   KEY, and not in members, because a Struct would lose numbers and depth. Child units have their own.
+4. Nothing here is verified: on every wire these texts are authenticated (see `carrying`). An entry whose
+   place has changed since is left out, so that an agent may edit the message.
 5. `strip` removes the texts for readers to whom they mean nothing: hosted agents.
 """
 
@@ -36,7 +37,8 @@ EMPTY = "empty"
 _KEY_BYTES = KEY.encode()
 
 
-# --- entries ---------------------------------------------------------------------------------------------------
+# --- entries
+# ---------------------------------------------------------------------------------------------------
 
 
 def difference(canonical: Json, given: Json, *, whole: bool = False) -> list[Entry]:
@@ -125,7 +127,7 @@ def same(one: Json, other: Json) -> bool:
     return True
 
 
-# --- texts -----------------------------------------------------------------------------------------------------
+# --- texts ---
 
 
 def write(source: str, content: Json) -> str:
@@ -152,11 +154,13 @@ def read(text: object, source: str) -> list[Entry] | None:
     return entries
 
 
-# --- units -----------------------------------------------------------------------------------------------------
+# --- units ---
 
 
 def carry(unit: Any, source: str, content: Json) -> None:
-    """Puts what a source says into the metadata of a unit, beside what others say; nothing at all removes it."""
+    """Puts what a source says into the metadata of a unit, beside what others say; nothing at all removes
+    it.
+    """
     empty = unit.HasField("metadata") and not unit.metadata.fields
     fields = unit.metadata.fields
     said = sources(fields[KEY].string_value) if KEY in fields else {}

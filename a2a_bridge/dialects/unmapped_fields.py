@@ -1,9 +1,11 @@
-"""Unmapped content of protobuf messages of a2a.v1: unknown fields of their bytes, unknown members of their ProtoJSON.
+"""Unmapped content of protobuf messages of a2a.v1: unknown fields of their bytes, unknown members of their
+ProtoJSON.
 
-`collect_…` puts entries of source PROTO into the metadata of the unit they belong to, before a message becomes one of the
-hub; `restore_…` takes them out again when it is written. Entries about a message that no unit holds are returned. Pointers are
-ProtoJSON, with two names that no field has:
-UNKNOWN: unknown protobuf fields of the object, base64. Only bytes can say them again: in JSON they stay in the metadata.
+`collect_…` puts entries of source PROTO into the metadata of the unit they belong to, before a message
+becomes one of the hub; `restore_…` takes them out again when it is written. Entries about a message that no
+unit holds are returned. Pointers are ProtoJSON, with two names that no field has:
+UNKNOWN: unknown protobuf fields of the object, base64. Only bytes can say them again: in JSON they stay in
+the metadata.
 WRAPPER: the object around the unit (SendMessageResponse, StreamResponse).
 """
 
@@ -44,7 +46,7 @@ def entries_of(unit: Any) -> list[Entry]:
     return found if isinstance(found, list) else []
 
 
-# --- JSON ------------------------------------------------------------------------------------------------------
+# --- JSON ---
 
 
 def collect_members(message: Any, tree: JsonObject) -> list[Entry]:
@@ -144,7 +146,7 @@ def _restore_unit(unit: JsonObject, metadata: JsonObject, root: JsonObject) -> N
         restore(root, around)
 
 
-# --- bytes -----------------------------------------------------------------------------------------------------
+# --- bytes ---
 
 
 def has_unknown(wire: bytes, message: Any) -> bool:
@@ -252,7 +254,8 @@ def _unknown(fields: Any) -> Iterator[str]:
                 yield key + int(field.data).to_bytes(4, "little").decode("latin-1")
 
 
-# --- small things ----------------------------------------------------------------------------------------------
+# --- small things
+# ----------------------------------------------------------------------------------------------
 
 
 def is_unit(plan: MessagePlan) -> bool:

@@ -276,7 +276,7 @@ class LegacyCallers:
             error.metadata["taskId"] = name.given
         if unknown:
             error.message = (
-                f"no task is known as {name.given!r}. Names that callers of 0.1 give to tasks are kept in memory: "
+                f"no task is known as {name.given!r}. Names of tasks from callers of 0.1 are kept in memory: "
                 f"the bridge forgets them when it restarts, and the oldest of more than {self._table.most}"
             )
             error.args = (error.message,)

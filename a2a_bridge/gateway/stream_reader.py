@@ -60,7 +60,7 @@ class LostEventsError(A2AError):
 
 def ended_early() -> A2AError:
     """The error for a stream of 0.x that the agent closed while its task works."""
-    text = "the agent's stream ended before its task did, without a final event; subscribe again, or get the task"
+    text = "the agent's stream ended before its task, without a final event; subscribe again, or get the task"
     return A2AError(Reason.UNAVAILABLE, text, blame=Blame.PEER, retry_after=0.0)
 
 

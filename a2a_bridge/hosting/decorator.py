@@ -166,7 +166,8 @@ def _require_executor(executor: Any) -> None:
         text = f"{name}.execute has to take one argument, the Run"
         if any(base.__module__.partition(".")[0] == "a2a" for base in type(executor).__mro__):
             text = (
-                f"{name} is an executor of the a2a-sdk, which only that SDK can run: serve it with the SDK, and put"
+                f"{name} is an executor of the a2a-sdk, which only that SDK can run: serve it with the SDK,"
+                " and put"
                 " `a2a-bridge gateway URL` before it"
             )
         raise TypeError(text) from None

@@ -62,7 +62,9 @@ class ResumingExecutor(Protocol):
 
 @runtime_checkable
 class DirectExecutor(Protocol):
-    """An executor that always answers with a Message, at once: the engine spends no task of the loop on it."""
+    """An executor that always answers with a Message, at once: the engine spends no task of the loop on
+    it.
+    """
 
     async def reply(self, run: Run, /) -> hub.Message:
         """The answer. It is cancelled when the caller goes away."""

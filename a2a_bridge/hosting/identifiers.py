@@ -38,7 +38,8 @@ def new_id() -> str:
 def _endings() -> list[str]:
     digits = os.urandom(10 * _BATCH).hex()
     return [
-        f"-7{digits[i : i + 3]}-{_VARIANT[int(digits[i + 3], 16)]}{digits[i + 4 : i + 7]}-{digits[i + 7 : i + 19]}"
+        f"-7{digits[i : i + 3]}-{_VARIANT[int(digits[i + 3], 16)]}{digits[i + 4 : i + 7]}"
+        f"-{digits[i + 7 : i + 19]}"
         for i in range(0, len(digits), 20)
     ]
 

@@ -18,8 +18,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 def extensions(card: hub.AgentCard) -> Middleware:
     """Middleware for an agent with this card.
 
-    A caller without a required extension gets EXTENSION_SUPPORT_REQUIRED with the URIs in the metadata, except for the
-    extended card, which tells callers about extensions.
+    A caller without a required extension gets EXTENSION_SUPPORT_REQUIRED with the URIs in the metadata,
+    except for the extended card, which tells callers about extensions.
     """
     offered = {one.uri: one.required for one in card.capabilities.extensions if one.uri}
 

@@ -1,9 +1,10 @@
 """Limits the concurrent calls and streams of one principal, and the parts of a message. No rates, no bytes.
 
 Rules:
-1. Too many calls are RESOURCE_EXHAUSTED with a retry time; too many parts are INVALID_PARAMS naming the member.
-2. Callers are counted by principal. Callers without one share one allowance: addresses are unreliable behind proxies,
-   and a caller with many addresses would have many allowances.
+1. Too many calls are RESOURCE_EXHAUSTED with a retry time; too many parts are INVALID_PARAMS naming the
+   member.
+2. Callers are counted by principal. Callers without one share one allowance: addresses are unreliable behind
+   proxies, and a caller with many addresses would have many allowances.
 3. Counts are those of this process.
 """
 
@@ -36,7 +37,9 @@ class Limits:
 
 
 def limits(*, calls: int = 0, streams: int = 0, parts: int = 0) -> Middleware:
-    """Middleware with the limits of `Limits`. It has to be inside the middleware that authenticates the principal."""
+    """Middleware with the limits of `Limits`. It has to be inside the middleware that authenticates the
+    principal.
+    """
 
     def wrap(service: Service) -> Service:
         return _Limits(service, Limits(calls, streams, parts))

@@ -1,14 +1,16 @@
-"""What callers of 0.x expect and 1.0 does differently, where telling it takes memory or a second call. No spelling.
+"""What callers of 0.x expect and 1.0 does differently, where telling it takes memory or a second call. No
+spelling.
 
 Rules:
-1. A 0.x stream ends with an event that says `final`: nothing follows it, and where none came one is made up, with
-   the status known last and a mark (see `dialects.marks`). A terminal status is final even if its agent left that out
-   (Go 2 over gRPC of 0.3), so that it is not told twice. In a stream that is resumed a request for input is final only if
-   the task still waits for that input. A snapshot in the middle of a stream (a gap) becomes updates.
-2. A snapshot that a bridge made up for 1.0 callers is dropped again, and its status counts; but not when it begins a
-   subscription, which tells what happened before.
-3. Getting a push config without an id means the first one, or the one whose id is the task's (what agents of the
-   time called it). Lists of push configs have no pages.
+1. A 0.x stream ends with an event that says `final`: nothing follows it, and where none came one is made up,
+   with the status known last and a mark (see `dialects.marks`). A terminal status is final even if its agent
+   left that out (Go 2 over gRPC of 0.3), so that it is not told twice. In a stream that is resumed a request
+   for input is final only if the task still waits for that input. A snapshot in the middle of a stream (a
+   gap) becomes updates.
+2. A snapshot that a bridge made up for 1.0 callers is dropped again, and its status counts; but not when it
+   begins a subscription, which tells what happened before.
+3. Getting a push config without an id means the first one, or the one whose id is the task's (what agents of
+   the time called it). Lists of push configs have no pages.
 4. All other callers pass by a single look at the version they speak.
 """
 
@@ -159,7 +161,9 @@ class _OlderCallers:
             known.status = task.status
 
     async def _is_current(self, call: Call[Any, Any], update: hub.TaskStatusUpdateEvent) -> bool:
-        """Whether a request for input still holds. One that the agent does not tell about counts as current."""
+        """Whether a request for input still holds. One that the agent does not tell about counts as
+        current.
+        """
         known = _LastKnown(call.request)
         await self._ask(call, known)
         if known.status is None:
@@ -220,7 +224,9 @@ def _as_updates(event: Event) -> list[Event]:
 
 
 def _final(event: Event, is_final: Finality) -> Event:
-    """A terminal status as one that says that it is final: a copy where it does not, because it has other readers."""
+    """A terminal status as one that says that it is final: a copy where it does not, because it has other
+    readers.
+    """
     if is_final(event.message.status_update):
         return event
     said = hub.StreamResponse(status_update=without_final(event.message.status_update))

@@ -32,8 +32,8 @@ Key = tuple[str, str, str, str, str, str]
 
 @dataclass(slots=True)
 class Count:
-    """Calls of one caller to one operation in one cell. first, last: when, in seconds since 1970. profile: the name of
-    its peer profile; empty for none, and in documents of versions that did not know of profiles.
+    """Calls of one caller to one operation in one cell. first, last: when, in seconds since 1970. profile:
+    the name of its peer profile; empty for none, and in documents of versions that did not know of profiles.
     """
 
     client: str

@@ -20,7 +20,8 @@ _MAY_BE_EMPTY = frozenset({"message.parts"})
 def validate(dialects: Iterable[Dialect] = KNOWN, *, elsewhere: bool = False) -> Middleware:
     """Middleware that raises INVALID_PARAMS naming every absent REQUIRED member (spec 1.4, field_behavior).
 
-    elsewhere: the agent runs elsewhere and may be of 0.x itself, so that it decides about what only 0.x lets be empty.
+    elsewhere: the agent runs elsewhere and may be of 0.x itself, so that it decides about what only 0.x lets
+    be empty.
     dialects: those that may be spoken; of older ones such requests pass.
     """
     older = older_versions(dialects) if elsewhere else frozenset()

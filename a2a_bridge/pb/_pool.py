@@ -1,4 +1,6 @@
-"""The private descriptor pool and the two functions the generated modules are made of; no names of messages."""
+"""The private descriptor pool and the two functions the generated modules are made of; no names of
+messages.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is known of single implementations of A2A: a table of profiles, and how a peer is recognised as one of them."""
+"""What is known of single implementations of A2A: a table of profiles, and how a peer is recognised as one of
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""A peer profile: one implementation of A2A, how to recognise it, and where it deviates from the specification.
+"""A peer profile: one implementation of A2A, how to recognise it, and where it deviates from the
+specification.
 
 Rules:
 1. A dialect says what a version is; a profile says how one implementation deviates from it.
-2. A quirk is a typed field whose default is neutral. A behaviour that is harmless for every peer needs no quirk.
+2. A quirk is a typed field whose default is neutral. A behaviour that is harmless for every peer needs no
+   quirk.
 3. Every quirk that a profile sets has its evidence: a place in the source of the implementation.
 """
 
@@ -42,13 +44,15 @@ class Quirks:
     file_bytes: Files = Files.AUTO
     #: the type of `error.data` in JSON-RPC answers of 0.3
     error_data: ErrorData = ErrorData.ANY
-    #: the answer to a JSON-RPC stream is read as events only: an error as JSON is an empty success, or is untyped
+    #: the answer to a JSON-RPC stream is read as events only: an error as JSON is an empty success, or is
+    #: untyped
     events_only: bool = False
     #: HTTP+JSON of 0.x is parsed without unknown members, those younger than v0.3.0 included
     strict_json: bool = False
     #: push configurations of 1.0 have the shape of a draft (see dialects/v1_0/draft.py)
     draft_push_configs: bool = False
-    #: the longest line of an event stream that is read, in octets; 0 for any. Longer lines are dropped in silence
+    #: the longest line of an event stream that is read, in octets; 0 for any. Longer lines are dropped in
+    #: silence
     max_event_line: int = 0
 
 
@@ -90,7 +94,9 @@ class CallerSigns:
         return self.lacks | self.sends.keys()
 
     def match(self, user_agent: str, headers: Mapping[str, str]) -> bool:
-        """Whether a request with this user agent and these headers has the signs. headers: those of the table only."""
+        """Whether a request with this user agent and these headers has the signs. headers: those of the table
+        only.
+        """
         if self.user_agent == "" and user_agent:
             return False
         if self.user_agent and not any(product.startswith(self.user_agent) for product in user_agent.split()):
@@ -102,7 +108,9 @@ class CallerSigns:
 
 @dataclass(frozen=True, slots=True)
 class AgentSigns:
-    """How the answer that holds an agent's card shows which implementation it is. All conditions have to hold."""
+    """How the answer that holds an agent's card shows which implementation it is. All conditions have to
+    hold.
+    """
 
     #: response header (lower case) -> how its value begins
     headers: Mapping[str, str] = field(default_factory=_no_text)
@@ -124,7 +132,9 @@ class AgentSigns:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One implementation. Raises ValueError for a quirk without evidence, and for evidence without a quirk."""
+    """One implementation. Raises ValueError for a quirk without evidence, and for evidence without a
+    quirk.
+    """
 
     #: unique, such as `a2a-go-0.3`; what `--peer` takes
     name: str

@@ -1,7 +1,7 @@
 """The peer profiles that the bridge brings along, as data. To remove one is to remove its row and its test.
 
-The first row that matches is taken, so that the more specific ones come first. `a2a-version` is the header that clients
-of 1.x send with every request, also when they speak 0.3.
+The first row that matches is taken, so that the more specific ones come first. `a2a-version` is the header
+that clients of 1.x send with every request, also when they speak 0.3.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Which profile a peer has: callers by the headers of a request, agents by their card or by name. Not the profiles.
+"""Which profile a peer has: callers by the headers of a request, agents by their card or by name. Not the
+profiles.
 
 Rules:
-1. Nothing else in this project reads a user agent; bindings, dialects and gateways ask the profile for its quirks.
-2. A caller is recognised by a few headers. The result is remembered for each combination of them, within a limit,
-   because callers choose their headers.
+1. Nothing else in this project reads a user agent; bindings, dialects and gateways ask the profile for its
+   quirks.
+2. A caller is recognised by a few headers. The result is remembered for each combination of them, within a
+   limit, because callers choose their headers.
 3. Profiles of users come before those of the bridge.
 """
 
@@ -90,7 +92,8 @@ def add_profile(profile: Profile) -> None:
 
 
 def profiles() -> Profiles:
-    """The table: profiles that were added, those of entry points of group `a2a_bridge.peers`, those of the bridge.
+    """The table: profiles that were added, those of entry points of group `a2a_bridge.peers`, those of the
+    bridge.
 
     An entry point names a Profile, or a function without arguments that returns several.
     """

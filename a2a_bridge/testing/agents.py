@@ -1,7 +1,8 @@
-"""Agents for tests: one that echoes, one that waits, and one that does what the message says. No test doubles.
+"""Agents for tests: one that echoes, one that waits, and one that does what the message says. No test
+doubles.
 
-They are real agents on the real engine. What they answer depends on the message alone; only ids and times that the
-engine gives differ from call to call.
+They are real agents on the real engine. What they answer depends on the message alone; only ids and times
+that the engine gives differ from call to call.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ class SlowAgent(Agent):
 class ScriptedAgent(Agent):
     """Does what the first text of a message says.
 
-    =================  =========================================================================================
-    `message TEXT`     a Message with that text
-    `data`             a Message with all parts and the metadata of the message
+    =================
+    ========================================================================================= `message TEXT`
+      a Message with that text `data`             a Message with all parts and the metadata of the message
     `task TEXT`        submitted, working, one artifact with that text, completed
     `chunks N`         the same with an artifact in N chunks
     `big N`            the same with an artifact of N bytes
@@ -73,7 +74,8 @@ class ScriptedAgent(Agent):
     `unfinished`       a task that is left working
     `silent`           nothing at all
     `slow`             a task that works until it is cancelled
-    =================  =========================================================================================
+    =================
+    =========================================================================================
 
     Anything else is echoed. The second message of a task always finishes it.
     """

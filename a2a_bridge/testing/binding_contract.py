@@ -56,7 +56,8 @@ class Listening:
 class BindingContract(ServiceContract):
     """Subclass it with a `binding` and its `url`; the subclass's name must start with `Test`.
 
-    dialect: the version to speak; it needs a form for the binding's kind, or a canonical one. Operations it lacks are
+    dialect: the version to speak; it needs a form for the binding's kind, or a canonical one. Operations it
+    lacks are
         not tried, members it may lose not compared.
     paths: several services may be mounted on one host, each at its path.
     keep_alive: silence on a stream is filled, and a silent peer is noticed (HostOptions, DialOptions).
@@ -83,7 +84,8 @@ class BindingContract(ServiceContract):
         lost = [loss for loss in self.dialect.losses if loss.concerns(self.binding.kind.name)]
         _lose(copy, frozenset(loss.path for loss in lost))
         if isinstance(copy, hub.SendMessageRequest) and not copy.configuration.ListFields():
-            # Clients write it out where versions differ in their defaults; that it was empty is carried beside it.
+            # Clients write it out where versions differ in their defaults; that it was empty is carried
+            # beside it.
             copy.ClearField("configuration")
             if set(copy.metadata.fields) == {KEY}:
                 copy.ClearField("metadata")

@@ -1,4 +1,5 @@
-"""Hypothesis strategies for agent cards of 0.3 and 0.2.5, as JSON trees. They are valid by the schema, and odd.
+"""Hypothesis strategies for agent cards of 0.3 and 0.2.5, as JSON trees. They are valid by the schema, and
+odd.
 
 Needs `hypothesis`, which the product itself does not depend on.
 """

@@ -1,4 +1,5 @@
-"""OutboxContract: what the delivery worker relies on in the push configs and the outbox of any store. Not delivery itself.
+"""OutboxContract: what the delivery worker relies on in the push configs and the outbox of any store. Not
+delivery itself.
 
 `DurableOutboxContract` has that too. Subclass one with `opened`; the subclass's name must start with `Test`.
 """

@@ -1,4 +1,6 @@
-"""A Service that does what a test says and remembers what it was asked. Not an agent: it knows no protocol."""
+"""A Service that does what a test says and remembers what it was asked. Not an agent: it knows no
+protocol.
+"""
 
 from __future__ import annotations
 

@@ -49,7 +49,9 @@ def minimal(cls: type[M], choice: str = "") -> M:
 
 
 def every_error() -> list[A2AError]:
-    """One error of each Reason, with violations, metadata and a detail of a type that only the sender knows."""
+    """One error of each Reason, with violations, metadata and a detail of a type that only the sender
+    knows.
+    """
     return [
         A2AError(
             reason,

@@ -42,7 +42,8 @@ RESPONSES = [
     for operation in UNARY
     for index in range(len(samples(operation.response)))
 ]
-#: each error over one unary and one streaming operation, each of which has several errors: they do not depend on each other
+#: each error over one unary and one streaming operation, each of which has several errors: they do not depend
+#: on each other
 _SAMPLES: list[list[ops.Operation[Any, Any]]] = [[ops.SEND_MESSAGE, ops.GET_TASK], STREAMING]
 ERRORS = [
     pytest.param(sent, sample[number % 2], id=f"{reason.name}-{sample[number % 2].name}")
@@ -65,7 +66,9 @@ async def invoke(
     *,
     got: list[Any] | None = None,
 ) -> Any:
-    """Makes a call of either sort; the answer, or the list of messages, which `got` has also after an error."""
+    """Makes a call of either sort; the answer, or the list of messages, which `got` has also after an
+    error.
+    """
     call = Call(operation, request, context or CallContext())
     events = [] if got is None else got
     async with asyncio.timeout(PATIENCE):

@@ -1,7 +1,8 @@
-"""StoreContract: what the engine relies on in any store. Not how fast it is, nor what becomes of it in a crash.
+"""StoreContract: what the engine relies on in any store. Not how fast it is, nor what becomes of it in a
+crash.
 
-`DurableStoreContract` has that too. Subclass one with `opened`; the subclass's name must start with `Test`. Stores of
-other makers need nothing else of this package.
+`DurableStoreContract` has that too. Subclass one with `opened`; the subclass's name must start with `Test`.
+Stores of other makers need nothing else of this package.
 """
 
 from __future__ import annotations
@@ -131,8 +132,8 @@ class DurableStoreContract(StoreContract):
 class SharedStoreContract(DurableStoreContract):
     """Also what processes that share a store see of each other. Subclass it with `beside` too.
 
-    The `survivor` works on the very data of `store` here, and `store` itself goes on, as a process does that was cut
-    off for too long.
+    The `survivor` works on the very data of `store` here, and `store` itself goes on, as a process does that
+    was cut off for too long.
     """
 
     def beside(self, store: Store) -> AbstractAsyncContextManager[Store]:

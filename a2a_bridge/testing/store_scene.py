@@ -1,4 +1,6 @@
-"""What contracts and tests of stores share: somebody who writes a task, readers, and whole lists. No tests."""
+"""What contracts and tests of stores share: somebody who writes a task, readers, and whole lists. No
+tests.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def made(task_id: str, time: int = NOON, context_id: str = "c", state: hub.TaskS
 
 
 class Author:
-    """Writes one task as an engine does. task: its working copy. lost: how often it was told that the hold is lost."""
+    """Writes one task as an engine does. task: its working copy. lost: how often it was told that the hold is
+    lost.
+    """
 
     def __init__(self, store: Store, scope: Scope = HERE, *, push: bool = False) -> None:
         self.store = store

@@ -1,4 +1,5 @@
-"""Hypothesis strategies for protobuf messages, made from their descriptors. They start no agents and no servers.
+"""Hypothesis strategies for protobuf messages, made from their descriptors. They start no agents and no
+servers.
 
 Needs `hypothesis`, which the product itself does not depend on.
 """

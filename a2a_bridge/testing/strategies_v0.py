@@ -1,5 +1,5 @@
-"""Hypothesis strategies for the JSON of A2A 0.2.5 and 0.3: what their schemas allow, and the oddities that peers in
-the field add. They make trees, as `codec.loads_exact` returns them, and send nothing.
+"""Hypothesis strategies for the JSON of A2A 0.2.5 and 0.3: what their schemas allow, and the oddities that
+peers in the field add. They make trees, as `codec.loads_exact` returns them, and send nothing.
 
 Needs `hypothesis`, which the product itself does not depend on. Everything made here is understood by the 0.3
 dialect, and means the same when it comes back from the hub.
@@ -35,11 +35,14 @@ ODD_NUMBERS = (
 )  # fmt: skip
 ODD_INTEGERS = (2**53 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**60, 2**63, 2**64 - 1, -(2**63))
 ODD_TIMES = (
-    "2025-04-17T17:47:09.680794", "2025-04-17T17:47:09Z", "2025-04-17T17:47:09.1Z", "2025-04-17T17:47:09.000Z",
+    "2025-04-17T17:47:09.680794", "2025-04-17T17:47:09Z", "2025-04-17T17:47:09.1Z",
+    "2025-04-17T17:47:09.000Z",
     "2025-04-17T17:47:09.100Z", "2025-04-17T17:47:09.123456789Z", "2025-04-17T17:47:09.1234567890123Z",
     "2025-04-17T19:47:09+02:00", "2025-04-17T17:47:09.680794+00:00", "2025-04-17t17:47:09z", "2025-04-17",
-    "2025-04-17 17:47:09", "2016-12-31T23:59:60Z", "2025-04-17T24:00:00Z", "2025-13-01T00:00:00Z", "", "not a date",
-    "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "1744912029", "2025-04-17T17:47Z", "٢٠٢٥-04-17T17:47:09Z",
+    "2025-04-17 17:47:09", "2016-12-31T23:59:60Z", "2025-04-17T24:00:00Z", "2025-13-01T00:00:00Z",
+    "", "not a date",
+    "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "1744912029",
+    "2025-04-17T17:47Z", "٢٠٢٥-04-17T17:47:09Z",
 )  # fmt: skip
 STRANGERS = ("x", "", "a/b", "m~n~1", "é", "x-vendor", "urn:a2a-bridge:v0.1", "mediaType", "tenant")
 """Names of members that no schema declares; some are names that other versions know."""

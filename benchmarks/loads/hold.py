@@ -1,7 +1,8 @@
-"""Holds streams open and reads no more of them: what an idle open stream costs the server is measured meanwhile.
+"""Holds streams open and reads no more of them: what an idle open stream costs the server is measured
+meanwhile.
 
-Arguments: the binding (`JSONRPC` or `GRPC`) and `host:port`. Each line on standard input is a number of further
-streams to open; `open TOTAL` is the answer once each has sent its first two events.
+Arguments: the binding (`JSONRPC` or `GRPC`) and `host:port`. Each line on standard input is a number of
+further streams to open; `open TOTAL` is the answer once each has sent its first two events.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""aiohttp and grpc.aio alone: the floor under both sides. They know no A2A and answer with octets made before.
+"""aiohttp and grpc.aio alone: the floor under both sides. They know no A2A and answer with octets made
+before.
 
 `POST /` echoes, `POST /events` streams, the gRPC methods do the same, and with `--upstream` `POST /` forwards
 to a gRPC echo: the least that a gateway can do.

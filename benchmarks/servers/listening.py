@@ -12,8 +12,8 @@ LOOPBACK = "127.0.0.1"
 
 def listen() -> tuple[socket.socket, int]:
     """A listening TCP socket on a free loopback port, and the port."""
-    # With the protocol named: asyncio sets TCP_NODELAY on such sockets only, and without it every answer that is
-    # written in two pieces waits 40 ms for an acknowledgement.
+    # With the protocol named: asyncio sets TCP_NODELAY on such sockets only, and without it every answer that
+    # is written in two pieces waits 40 ms for an acknowledgement.
     opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     opened.bind((LOOPBACK, 0))
@@ -24,7 +24,8 @@ def listen() -> tuple[socket.socket, int]:
 def ready(*, http: int = 0, grpc: int = 0) -> None:
     """Tells the harness that the ports accept connections, and ends this process when the harness goes away.
 
-    The harness holds the other end of standard input; it closes when the harness is done, and also when it dies.
+    The harness holds the other end of standard input; it closes when the harness is done, and also when it
+    dies.
     """
     words = [f"{name}={LOOPBACK}:{port}" for name, port in (("http", http), ("grpc", grpc)) if port]
     threading.Thread(target=_end_with_input, daemon=True).start()

@@ -1,8 +1,9 @@
-"""The measured agent on the official SDK, served as its documentation says. It uses nothing of ours but constants.
+"""The measured agent on the official SDK, served as its documentation says. It uses nothing of ours but
+constants.
 
-Telemetry is off by the environment that the harness sets; uvicorn writes no access log and has httptools, its C
-parser. With `--upstream` the agent is a gateway instead: an executor that forwards through the SDK's own client. With
-`--store` tasks are in a database, over the asynchronous drivers that the SDK names for each.
+Telemetry is off by the environment that the harness sets; uvicorn writes no access log and has httptools, its
+C parser. With `--upstream` the agent is a gateway instead: an executor that forwards through the SDK's own
+client. With `--store` tasks are in a database, over the asynchronous drivers that the SDK names for each.
 """
 
 from __future__ import annotations

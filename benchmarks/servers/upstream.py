@@ -1,7 +1,7 @@
 """The gRPC agent behind the measured gateways: answers every message with the same octets, made before.
 
-It is not one of the sides: a real agent costs as much as a gateway, shares its core with the load generator, and would
-be what is measured.
+It is not one of the sides: a real agent costs as much as a gateway, shares its core with the load generator,
+and would be what is measured.
 """
 
 from __future__ import annotations

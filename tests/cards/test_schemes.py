@@ -1,4 +1,6 @@
-"""Security schemes that 1.0 cannot express: left out of what its readers get, with a warning. SDKs refuse them."""
+"""Security schemes that 1.0 cannot express: left out of what its readers get, with a warning. SDKs refuse
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Counting values before anything is read: never too few, exact beside strings, and done as soon as it is too many."""
+"""Counting values before anything is read: never too few, exact beside strings, and done as soon as it is too
+many.
+"""
 
 from __future__ import annotations
 

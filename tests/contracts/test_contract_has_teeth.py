@@ -1,4 +1,6 @@
-"""BindingContract notices a transport that breaks its promises. Each test breaks one in the example transport."""
+"""BindingContract notices a transport that breaks its promises. Each test breaks one in the example
+transport.
+"""
 
 from __future__ import annotations
 

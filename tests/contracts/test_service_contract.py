@@ -1,4 +1,6 @@
-"""What stands between a caller and a service changes nothing: middleware with nothing to do, clients, gateways."""
+"""What stands between a caller and a service changes nothing: middleware with nothing to do, clients,
+gateways.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 STATES = list(hub.TaskState.values())
 
-#: the life cycle of a task as the project's starting document draws it; `unknown` is what 1.0 calls unspecified
+#: the life cycle of a task as the project's starting document draws it; `unknown` is what 1.0 calls
+#: unspecified
 DIAGRAM = """
 [*] --> submitted
 submitted --> working

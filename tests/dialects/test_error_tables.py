@@ -13,7 +13,8 @@ from a2a_bridge.pb import google_rpc
 
 RPC, REST, PROTO = V1_0.forms[JSONRPC], V1_0.forms[HTTP_JSON], V1_0.forms[GRPC]
 
-#: ErrorInfo.reason -> (JSON-RPC code, HTTP status of JSON-RPC, gRPC status, its name, HTTP status of HTTP+JSON)
+#: ErrorInfo.reason -> (JSON-RPC code, HTTP status of JSON-RPC, gRPC status, its name, HTTP status of
+#: HTTP+JSON)
 TABLE = {
     "TASK_NOT_FOUND": (-32001, 200, 5, "NOT_FOUND", 404),
     "TASK_NOT_CANCELABLE": (-32002, 200, 9, "FAILED_PRECONDITION", 400),

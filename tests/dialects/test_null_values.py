@@ -1,4 +1,6 @@
-"""Values that peers write in their own way: null without a kind (Java), whole numbers with a fraction (Python)."""
+"""Values that peers write in their own way: null without a kind (Java), whole numbers with a fraction
+(Python).
+"""
 
 from __future__ import annotations
 

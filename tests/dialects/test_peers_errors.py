@@ -132,7 +132,9 @@ def test_names_that_sdks_have_of_their_own(name: str, reason: Reason) -> None:
     [(Reason.UNAUTHENTICATED, -31401, 401, 16), (Reason.PERMISSION_DENIED, -31403, 403, 7)],
 )
 def test_who_may_not_is_told_so_on_every_binding(reason: Reason, number: int, http: int, grpc: int) -> None:
-    """As a2a-go 2 says it, and as the status alone does: what goes on is the same kind of refusal on each binding."""
+    """As a2a-go 2 says it, and as the status alone does: what goes on is the same kind of refusal on each
+    binding.
+    """
     name = {16: "UNAUTHENTICATED", 7: "UNAUTHORIZED"}[grpc]
     error = {"code": http, "status": "UNKNOWN", "message": "no", "details": [info(name)]}
     for refusal in (

@@ -1,7 +1,7 @@
 """Every Python block of docs/ runs, in the order of its page and in one namespace for each page.
 
-A block whose first line is `# name.py` is a module too, which later blocks may import. A block after a comment
-`<!-- not run: why -->` is compiled only.
+A block whose first line is `# name.py` is a module too, which later blocks may import. A block after a
+comment `<!-- not run: why -->` is compiled only.
 """
 
 from __future__ import annotations

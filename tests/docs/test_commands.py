@@ -1,4 +1,6 @@
-"""The command lines of README.md and docs/cli.md do what stands there, with free ports in place of the usual ones."""
+"""The command lines of README.md and docs/cli.md do what stands there, with free ports in place of the usual
+ones.
+"""
 
 from __future__ import annotations
 

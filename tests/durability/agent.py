@@ -1,7 +1,8 @@
-"""An agent for trials of durability: what it does is journalled in a file, and it tells what its process holds.
+"""An agent for trials of durability: what it does is journalled in a file, and it tells what its process
+holds.
 
-It runs in a process of its own, `a2a-bridge serve tests/durability/agent.py`. The last word of a message is its mark,
-which comes back in everything the agent says, so that it can be found in a log, a socket or a file.
+It runs in a process of its own, `a2a-bridge serve tests/durability/agent.py`. The last word of a message is
+its mark, which comes back in everything the agent says, so that it can be found in a log, a socket or a file.
 
 ==================  ==========================================================================================
 `quick MARK`        a task that is completed at once
@@ -15,7 +16,8 @@ which comes back in everything the agent says, so that it can be found in a log,
 `held`              a direct message: what this process holds, as JSON (see held.py)
 ==================  ==========================================================================================
 
-TRIALS_JOURNAL: a file for a line a run, `execute|resume MESSAGE TASK`. TRIALS_RESUMES=0: nothing can be resumed.
+TRIALS_JOURNAL: a file for a line a run, `execute|resume MESSAGE TASK`. TRIALS_RESUMES=0: nothing can be
+resumed.
 TRIALS_PACE: seconds between pieces. See sabotage.py for what can be done to its database.
 """
 

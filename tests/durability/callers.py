@@ -1,4 +1,5 @@
-"""Callers of a serving process, by every binding: our client and the official one, told apart by nothing but a name.
+"""Callers of a serving process, by every binding: our client and the official one, told apart by nothing but
+a name.
 
 Rules:
 1. What a caller is shown is given on as it came, with the event's id where the caller can see one.
@@ -58,7 +59,9 @@ class Caller:
                 yield Shown(event.message, self._number(event))
 
     async def subscribe(self, task_id: str, after: int | None = None) -> AsyncGenerator[Shown, None]:
-        """after: resumes after the event of that number; begins with a snapshot else. Raises LookupError at a gap."""
+        """after: resumes after the event of that number; begins with a snapshot else. Raises LookupError at a
+        gap.
+        """
         context = CallContext(parameters={} if after is None else {LAST_EVENT_PARAMETER: str(after)})
         asked = hub.SubscribeToTaskRequest(id=task_id)
         call = Call(ops.SUBSCRIBE_TO_TASK, asked, context)

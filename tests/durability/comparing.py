@@ -2,7 +2,8 @@
 
 Rules:
 1. A task is looked at in three ways: GetTask, a subscription from the first event on, and its rows.
-2. It only reads, and changes nothing but the ledger: what was compared is not kept for the next time, its end is.
+2. It only reads, and changes nothing but the ledger: what was compared is not kept for the next time, its end
+   is.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Kills a server again and again, and says what was lost: `make crash`. Exit code 1 when anything was.
 
-.venv/bin/python -m tests.durability.crash [--rounds N] [--seed N] [--store sqlite|postgresql|memory] [--plain]
+.venv/bin/python -m tests.durability.crash [--rounds N] [--seed N] [--store sqlite|postgresql|memory]
+[--plain]
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""PostgreSQL databases for servers under trial, and a server of one's own for programs that run without pytest."""
+"""PostgreSQL databases for servers under trial, and a server of one's own for programs that run without
+pytest.
+"""
 
 from __future__ import annotations
 

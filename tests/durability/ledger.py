@@ -71,7 +71,8 @@ class Ledger:
     def stream(self, task_id: str, after: int | None = None) -> Stream:
         """Notes what one stream shows, item by item.
 
-        task_id: empty until its first item tells. after: the number of the event that it goes on after, if it does.
+        task_id: empty until its first item tells. after: the number of the event that it goes on after, if it
+        does.
         """
         return Stream(self, task_id, after)
 
@@ -148,7 +149,9 @@ def outline(task: hub.Task) -> bytes:
 
 
 def folds(log: Sequence[hub.StreamResponse]) -> Iterable[hub.Task]:
-    """What each beginning of a log adds up to, from the first event on: always the same task, changed in between."""
+    """What each beginning of a log adds up to, from the first event on: always the same task, changed in
+    between.
+    """
     task = hub.Task()
     for event in log:
         match event.WhichOneof("payload"):

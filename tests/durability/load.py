@@ -1,9 +1,11 @@
-"""Callers that do a bit of everything at once, at random, and note what they are promised. Not what becomes of it.
+"""Callers that do a bit of everything at once, at random, and note what they are promised. Not what becomes
+of it.
 
 Rules:
-1. All chance comes from one seed. What overlaps with what is up to the machine, so a seed repeats the kind of a round
-   and not every step of it.
-2. A caller whose connection breaks is only allowed to when the server was hurt on purpose; `hurt` says since when.
+1. All chance comes from one seed. What overlaps with what is up to the machine, so a seed repeats the kind of
+   a round and not every step of it.
+2. A caller whose connection breaks is only allowed to when the server was hurt on purpose; `hurt` says since
+   when.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ _TOO_LATE = {Reason.UNSUPPORTED_OPERATION, Reason.TASK_NOT_CANCELABLE}
 
 @dataclass
 class Load:
-    """Callers at work. idempotent: whether a message that is sent again is the same. webhook: empty for no pushing.
+    """Callers at work. idempotent: whether a message that is sent again is the same. webhook: empty for no
+    pushing.
 
     done: how often each thing was done to its end.
     """

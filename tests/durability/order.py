@@ -1,9 +1,9 @@
-"""What a trace (see tracer.py) says of promises: was it on the disk before it was sent, and is it there when the power
-goes at that moment?
+"""What a trace (see tracer.py) says of promises: was it on the disk before it was sent, and is it there when
+the power goes at that moment?
 
 Rules:
-1. A promise is a mark that leaves by a socket. It is kept when the mark was written to the database or its log before,
-   and that file was synced between the two.
+1. A promise is a mark that leaves by a socket. It is kept when the mark was written to the database or its
+   log before, and that file was synced between the two.
 2. The power may go at any moment. What was synced is there then; of what was written since, any part may be.
 """
 
@@ -66,7 +66,9 @@ def promises(trace: Sequence[dict[str, Any]], database: Path) -> list[Promise]:
 
 @dataclass
 class _File:
-    """synced: what is there whatever happens. pending: what was done since, in order: (where, what), or (length,)."""
+    """synced: what is there whatever happens. pending: what was done since, in order: (where, what), or
+    (length,).
+    """
 
     synced: bytearray = field(default_factory=bytearray)
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)
@@ -90,7 +92,8 @@ class _File:
 def cuts(
     trace: Sequence[dict[str, Any]], database: Path, chance: random.Random, most: int
 ) -> Iterator[tuple[int, dict[str, bytes]]]:
-    """What the disk holds if the power goes when something new was promised: place, and content by end of name.
+    """What the disk holds if the power goes when something new was promised: place, and content by end of
+    name.
 
     most: at so many of these moments, the last of all among them.
     """

@@ -1,4 +1,6 @@
-"""What callers and operators see of a server whose database has stopped working, from before until after. No tests."""
+"""What callers and operators see of a server whose database has stopped working, from before until after. No
+tests.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +126,9 @@ class Outage:
             self.ledger.acknowledged(answer.task)
 
     async def again(self) -> float:
-        """Seconds in which a further message is refused, now that it is known that there is trouble: the most."""
+        """Seconds in which a further message is refused, now that it is known that there is trouble: the
+        most.
+        """
         longest = 0.0
         for way in self.ways:
             began = time.monotonic()

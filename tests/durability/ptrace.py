@@ -1,10 +1,11 @@
-"""System calls of a process and its threads as they happen, by ptrace and a seccomp filter. Not what they mean.
+"""System calls of a process and its threads as they happen, by ptrace and a seccomp filter. Not what they
+mean.
 
 Rules:
 1. The process is started by its tracer, which is what systems with Yama allow.
 2. Only the calls asked for stop the process; everything else runs at full speed.
-3. A call is told when it enters or when it has returned, and no thread goes on before it was told: what one thread
-   does because of another is told in that order.
+3. A call is told when it enters or when it has returned, and no thread goes on before it was told: what one
+   thread does because of another is told in that order.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ if NUMBERS:
 
 
 class Entered(NamedTuple):
-    """A call that begins, or has come back. result: None while it has not; the number of an error is negative."""
+    """A call that begins, or has come back. result: None while it has not; the number of an error is
+    negative.
+    """
 
     name: str
     arguments: tuple[int, ...]
@@ -163,8 +166,8 @@ def run(
 ) -> int:
     """Runs a program to its end. Its exit code.
 
-    before, after: names of the calls to tell when they begin, and when they are back. Signals INT and TERM go on to
-    the program. Raises Forbidden.
+    before, after: names of the calls to tell when they begin, and when they are back. Signals INT and TERM go
+    on to the program. Raises Forbidden.
     """
     if not NUMBERS:
         raise Forbidden(f"system calls cannot be traced on {sys.platform} {platform.machine()}")

@@ -1,9 +1,12 @@
-"""Rounds of kill -9: a server is loaded, killed at a random moment and started again, and everything is compared.
+"""Rounds of kill -9: a server is loaded, killed at a random moment and started again, and everything is
+compared.
 
 Rules:
-1. A round is killed some time after its load began, after so many events, or while it recovers from the kill before.
-2. What was promised in a round is compared after it with what the next process says over the wire, and with the rows
-   of the database. What had ended before is looked at again, in part after each round and as a whole at the end.
+1. A round is killed some time after its load began, after so many events, or while it recovers from the kill
+   before.
+2. What was promised in a round is compared after it with what the next process says over the wire, and with
+   the rows of the database. What had ended before is looked at again, in part after each round and as a whole
+   at the end.
 3. The process of the next round is the one that was compared, so that a store lives through all of them.
 """
 
@@ -37,7 +40,9 @@ SAMPLE = 20
 
 @dataclass
 class Trial:
-    """Rounds on one store. hurt: how the server is ended. resumes: whether the agent goes on with steady work."""
+    """Rounds on one store. hurt: how the server is ended. resumes: whether the agent goes on with steady
+    work.
+    """
 
     stage: Stage
     seed: int

@@ -1,10 +1,11 @@
-"""What trials do to the database's connections from inside of the serving process. Nothing of it happens unasked.
+"""What trials do to the database's connections from inside of the serving process. Nothing of it happens
+unasked.
 
 It stands between the bridge and sqlite3, so nothing in the bridge has to know of it.
 
 TRIALS_SYNCHRONOUS: what `PRAGMA synchronous` is set to, whatever the bridge sets it to.
-TRIALS_SABOTAGE: a file that names what is wrong at present. `full`: the database may not grow by a page; `readonly`:
-nothing may be written.
+TRIALS_SABOTAGE: a file that names what is wrong at present. `full`: the database may not grow by a page;
+`readonly`: nothing may be written.
 """
 
 from __future__ import annotations

@@ -73,7 +73,8 @@ class Served:
 class Stage:
     """How the process is started, each time.
 
-    store: as `--store` takes it. flags: further ones. env: further environment. wrapper: what to start it with.
+    store: as `--store` takes it. flags: further ones. env: further environment. wrapper: what to start it
+    with.
     """
 
     store: str

@@ -1,7 +1,8 @@
-"""Loads a server for minutes with callers of every kind, and says what is left of them: `make soak`. Exit code 1 when
-anything is.
+"""Loads a server for minutes with callers of every kind, and says what is left of them: `make soak`. Exit
+code 1 when anything is.
 
-.venv/bin/python -m tests.durability.soak [--streams N] [--tasks N] [--churn N] [--waves N] [--store sqlite|memory]
+.venv/bin/python -m tests.durability.soak [--streams N] [--tasks N] [--churn N] [--waves N] [--store
+sqlite|memory]
 """
 
 from __future__ import annotations

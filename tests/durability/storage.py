@@ -1,4 +1,6 @@
-"""A database of the bridge read past the bridge: the log of a task, and which tasks there are. It writes nothing."""
+"""A database of the bridge read past the bridge: the log of a task, and which tasks there are. It writes
+nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A server that is killed at random moments loses nothing that anybody was told. The long form is `make crash`.
+"""A server that is killed at random moments loses nothing that anybody was told. The long form is `make
+crash`.
 
 That a loss would be noticed is the business of test_ledger.
 """

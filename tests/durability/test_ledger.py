@@ -1,4 +1,6 @@
-"""What is lost, doubled, changed or out of order is noticed by what compares after a crash. No process is killed here."""
+"""What is lost, doubled, changed or out of order is noticed by what compares after a crash. No process is
+killed here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Nothing is told before it is on the disk: seen from outside of the process, by its system calls and by a lock."""
+"""Nothing is told before it is on the disk: seen from outside of the process, by its system calls and by a
+lock.
+"""
 
 from __future__ import annotations
 

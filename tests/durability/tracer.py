@@ -1,11 +1,13 @@
-"""Runs a program and writes down what it receives, writes, syncs and sends, in order: one JSON document a line.
+"""Runs a program and writes down what it receives, writes, syncs and sends, in order: one JSON document a
+line.
 
 python -m tests.durability.tracer [--content] OUT -- COMMAND…
 
     {"what": "received"|"sent"|"written"|"synced"|"cut", "where": PATH or "socket", "marks": […], …}
 
-marks: the words in it that name a message of a trial, or a piece of its answer. Of what is written to a file further
-`at` and, with --content, `content` in hex. A call that failed is not written down. Exit code 77: tracing is forbidden.
+marks: the words in it that name a message of a trial, or a piece of its answer. Of what is written to a file
+further `at` and, with --content, `content` in hex. A call that failed is not written down. Exit code 77:
+tracing is forbidden.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Things that go wrong with a database below a server that runs, made from outside where that is possible. No tests.
+"""Things that go wrong with a database below a server that runs, made from outside where that is possible. No
+tests.
 
 Each is a context manager: the trouble goes on while it is open.
 """

@@ -1,9 +1,10 @@
-"""Waves of callers that stay, that come and go, that are slow and that go away in the middle; and what a server holds
-once they are gone.
+"""Waves of callers that stay, that come and go, that are slow and that go away in the middle; and what a
+server holds once they are gone.
 
 Rules:
 1. A wave is over when every caller is: nothing of it is left on this side.
-2. What a server holds is asked of the server itself, by a connection that is made for the question (see held.py).
+2. What a server holds is asked of the server itself, by a connection that is made for the question (see
+   held.py).
 3. The first wave warms up. After it nothing may be held that was not held before, however many waves follow.
 """
 
@@ -39,7 +40,8 @@ _ON_A_CHANNEL = 50
 
 @dataclass(frozen=True)
 class Size:
-    """Of a wave. streams: open at the same time, half of them SSE and half gRPC. tasks: done meanwhile, by `workers`.
+    """Of a wave. streams: open at the same time, half of them SSE and half gRPC. tasks: done meanwhile, by
+    `workers`.
     churn: callers that come and go, slow ones and rude ones among them.
     """
 
@@ -202,7 +204,9 @@ class Wave:
     # ------------------------------------------------------------------ how it is done
 
     async def _bearing(self, doing: Awaitable[None]) -> None:
-        """Does something that may be refused for a moment, as a disk that is too slow for all of this makes it."""
+        """Does something that may be refused for a moment, as a disk that is too slow for all of this makes
+        it.
+        """
         try:
             await doing
         except A2AError as error:
@@ -332,7 +336,9 @@ async def settled(served: Served, before: dict[str, Any]) -> list[str]:
 
 
 def _count(found: dict[str, Any], name: str) -> int:
-    """How many of a kind there are. The store's pool opens connections when they are first needed, and keeps them."""
+    """How many of a kind there are. The store's pool opens connections when they are first needed, and keeps
+    them.
+    """
     count: int = found[name]
     if name == "files":
         databases = {file: n for file, n in found["of"]["files"].items() if ".db" in file}

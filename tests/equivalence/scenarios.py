@@ -1,7 +1,7 @@
 """Conversations that must read the same over every binding, gateway and client. It starts nothing.
 
-Each is a function of a Talk. Their agent plays scripts (tests/interop/script.py). Every scenario makes the tasks
-it needs and uses gates of its own name, so that scenarios can share an agent.
+Each is a function of a Talk. Their agent plays scripts (tests/interop/script.py). Every scenario makes the
+tasks it needs and uses gates of its own name, so that scenarios can share an agent.
 """
 
 from __future__ import annotations

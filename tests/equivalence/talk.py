@@ -1,7 +1,7 @@
 """Transcripts of conversations with an agent, in a form that can be compared. Not the conversations.
 
-Ids, tokens and times differ from run to run. They are replaced by the order in which they first appear, so that
-"the same task as before" still shows. What is not compared is named in IGNORED with the reason.
+Ids, tokens and times differ from run to run. They are replaced by the order in which they first appear, so
+that "the same task as before" still shows. What is not compared is named in IGNORED with the reason.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Somebody else's task and one that never was: the same status, the same headers and the same body, octet by octet."""
+"""Somebody else's task and one that never was: the same status, the same headers and the same body, octet by
+octet.
+"""
 
 from __future__ import annotations
 

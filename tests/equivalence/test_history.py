@@ -1,4 +1,6 @@
-"""What a task remembers of a conversation is what was said, in the order in which it was said, on every binding."""
+"""What a task remembers of a conversation is what was said, in the order in which it was said, on every
+binding.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What an agent does not offer is refused alike on every binding, and alike in process: capabilities, extensions."""
+"""What an agent does not offer is refused alike on every binding, and alike in process: capabilities,
+extensions.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Runs real agents of frameworks behind the gateway and records them anew: `make frameworks`, ARGS: names.
 
-Each framework gets an environment of its own below .build/frameworks. Nothing of this is part of `make test`, which
-replays the recordings (test_recorded.py).
+Each framework gets an environment of its own below .build/frameworks. Nothing of this is part of `make test`,
+which replays the recordings (test_recorded.py).
 """
 
 from __future__ import annotations

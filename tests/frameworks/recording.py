@@ -1,4 +1,6 @@
-"""Exchanges of an agent over HTTP: taken down between a gateway and the agent, and played back without the agent."""
+"""Exchanges of an agent over HTTP: taken down between a gateway and the agent, and played back without the
+agent.
+"""
 
 from __future__ import annotations
 

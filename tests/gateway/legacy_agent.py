@@ -1,7 +1,8 @@
 """An agent of 0.1, written from the schema of its time: plain HTTP and JSON, nothing of the product; no test.
 
-It is as strict as the schema and spells nulls, as servers of the time did. What it does is the first word of a message:
-`ask`, `chunks`, `slow`, `fail`, `parts`, `limit`; anything else is answered by an artifact with the same text.
+It is as strict as the schema and spells nulls, as servers of the time did. What it does is the first word of
+a message: `ask`, `chunks`, `slow`, `fail`, `parts`, `limit`; anything else is answered by an artifact with
+the same text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""An agent of 0.3 that is nothing but JSON over HTTP and hands back what it got, and gateways before it. No tests."""
+"""An agent of 0.3 that is nothing but JSON over HTTP and hands back what it got, and gateways before it. No
+tests.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def echo(method: str, params: Any) -> Any:
 
 
 class RawAgent:
-    """answer: the result of a method with its params, or an error under `error`. asked: what came, as it came."""
+    """answer: the result of a method with its params, or an error under `error`. asked: what came, as it
+    came.
+    """
 
     def __init__(self) -> None:
         self.answer: Callable[[str, Any], Any] = echo

@@ -1,4 +1,6 @@
-"""An agent whose streams a test can break and count, behind what a gateway keeps of streams. No test, and no socket."""
+"""An agent whose streams a test can break and count, behind what a gateway keeps of streams. No test, and no
+socket.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,9 @@ def broken() -> A2AError:
 class Shaky:
     """Implements Service: a service whose streams break.
 
-    breaks: after how many events each of the next streams breaks; None for one that does not. refused: how many
-    attempts to open a stream fail before any event. open: streams that run now. streams, gets: calls so far. service: may be replaced by another.
+    breaks: after how many events each of the next streams breaks; None for one that does not. refused: how
+    many attempts to open a stream fail before any event. open: streams that run now. streams, gets: calls so
+    far. service: may be replaced by another.
     """
 
     def __init__(self, service: Service, *breaks: int | None) -> None:

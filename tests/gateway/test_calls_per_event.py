@@ -1,4 +1,6 @@
-"""What one event of a stream costs in calls and resumptions. The limits are a little above the numbers of today."""
+"""What one event of a stream costs in calls and resumptions. The limits are a little above the numbers of
+today.
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,9 @@ kept = pytest.mark.parametrize(
 
 
 class Hasty(Log):
-    """Its stream of a message ends after some events, as if all was said; it forgets who subscribes, if told so."""
+    """Its stream of a message ends after some events, as if all was said; it forgets who subscribes, if told
+    so.
+    """
 
     def __init__(self, *events: hub.StreamResponse, after: int, forgets: bool = False) -> None:
         super().__init__(*events, numbered=False)

@@ -1,4 +1,6 @@
-"""Carried data that no bridge with our key wrote has no effect, whoever wrote it and by whichever way it comes."""
+"""Carried data that no bridge with our key wrote has no effect, whoever wrote it and by whichever way it
+comes.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ WRONG = "0" * 32 + "." + FORGED
 
 @asynccontextmanager
 async def gateway(version: str, *served: str) -> AsyncIterator[tuple[Server, RawAgent]]:
-    """A raw agent of a version over JSON-RPC, behind a gateway that serves some versions over everything they have."""
+    """A raw agent of a version over JSON-RPC, behind a gateway that serves some versions over everything they
+    have.
+    """
     raw = RawAgent()
     app = web.Application()
     app.router.add_post("/", raw.handle)
@@ -189,7 +193,8 @@ async def test_what_is_carried_belongs_to_its_message() -> None:
         other, _ = await post(f"http://{server.http}/", frame, "0.3")
         raw.answer = lambda _method, asked: {"task": {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}, "history": [asked["message"]]}}  # fmt: skip
         own, _ = await post(f"http://{server.http}/", frame, "0.3")
-    # The same part comes back with what was said of it; the message of the agent is another one than the caller's.
+    # The same part comes back with what was said of it; the message of the agent is another one than the
+    # caller's.
     assert other["result"]["parts"] == [unknown]
     assert "more" not in other["result"]
     assert own["result"]["history"][0] == params["message"]

@@ -1,4 +1,6 @@
-"""0.1 as it is served: beside other versions at one URL, with a card, with push notifications, through a gateway."""
+"""0.1 as it is served: beside other versions at one URL, with a card, with push notifications, through a
+gateway.
+"""
 
 from __future__ import annotations
 

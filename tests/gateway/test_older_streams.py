@@ -1,4 +1,6 @@
-"""Streams of 0.x agents as callers of 1.0 get them: a task first, `final` is the end, no ended task to subscribe to."""
+"""Streams of 0.x agents as callers of 1.0 get them: a task first, `final` is the end, no ended task to
+subscribe to.
+"""
 
 from __future__ import annotations
 

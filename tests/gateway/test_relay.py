@@ -1,4 +1,6 @@
-"""Notifications through a gateway: the agent posts to it, and it posts to whoever registered. Over real sockets."""
+"""Notifications through a gateway: the agent posts to it, and it posts to whoever registered. Over real
+sockets.
+"""
 
 from __future__ import annotations
 

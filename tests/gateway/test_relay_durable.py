@@ -1,4 +1,6 @@
-"""A relay with a store: what it has acknowledged reaches its receiver, whoever is down or started anew meanwhile."""
+"""A relay with a store: what it has acknowledged reaches its receiver, whoever is down or started anew
+meanwhile.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What other implementations are known to lose at the edge between versions: bodies, names, errors, notifications.
+"""What other implementations are known to lose at the edge between versions: bodies, names, errors,
+notifications.
 
 The numbers go on from those of tests/dialects/v0_3/test_sdk_payloads_kind.py, over real sockets.
 """
@@ -37,7 +38,9 @@ MESSAGE = {"kind": "message", "messageId": "m", "role": "user", "parts": TEXT, "
 
 @asynccontextmanager
 async def served() -> AsyncIterator[tuple[Server, Any]]:
-    """The scripted agent in all versions, and a way to post JSON to it: (path, tree, headers) -> (status, tree)."""
+    """The scripted agent in all versions, and a way to post JSON to it: (path, tree, headers) -> (status,
+    tree).
+    """
     async with (
         serve_agent(
             ScriptedAgent(), EVERYTHING, ServeOptions(push_options=PushOptions(allow=("127.0.0.1",)))

@@ -1,4 +1,6 @@
-"""A stream of the agent that breaks is subscribed to again: after the last event, or with a gap where the agent cannot resume."""
+"""A stream of the agent that breaks is subscribed to again: after the last event, or with a gap where the
+agent cannot resume.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ async def test_broken_after_each_event_of_a_task_that_ended_meanwhile(own: bool)
 
 @pytest.mark.parametrize("place", [1, 3, 5])
 async def test_the_reader_of_an_agents_stream_leaves_and_another_one_goes_on(place: int) -> None:
-    """Callers read the streams of agents that resume; the agent's stream ends with the caller that waits for it."""
+    """Callers read the streams of agents that resume; the agent's stream ends with the caller that waits for
+    it.
+    """
     events = whole(4)
     log = Log(*events[:place])
     agent = Shaky(log)

@@ -1,4 +1,6 @@
-"""From raw JSON of 0.3 to raw JSON of 0.3 through two gateways: what comes out is what went in, whatever is between."""
+"""From raw JSON of 0.3 to raw JSON of 0.3 through two gateways: what comes out is what went in, whatever is
+between.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What an agent says in headers, metadata and error texts may be unfit for another binding: it never costs the answer."""
+"""What an agent says in headers, metadata and error texts may be unfit for another binding: it never costs
+the answer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""An agent that declares streaming and refuses it: its streams are answered from a send, by callers of every version."""
+"""An agent that declares streaming and refuses it: its streams are answered from a send, by callers of every
+version.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What versions do differently, over real sockets: raw 0.3 callers, hosted agents, agents of 0.3 behind a gateway."""
+"""What versions do differently, over real sockets: raw 0.3 callers, hosted agents, agents of 0.3 behind a
+gateway.
+"""
 
 from __future__ import annotations
 

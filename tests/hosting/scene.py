@@ -1,4 +1,6 @@
-"""What tests of hosting share: an agent on an engine, the ways to speak to it, and short names for what comes back."""
+"""What tests of hosting share: an agent on an engine, the ways to speak to it, and short names for what comes
+back.
+"""
 
 from __future__ import annotations
 

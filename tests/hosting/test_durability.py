@@ -1,4 +1,6 @@
-"""Nothing is shown to anybody before the store has it for good, and what the store cannot take is not accepted."""
+"""Nothing is shown to anybody before the store has it for good, and what the store cannot take is not
+accepted.
+"""
 
 from __future__ import annotations
 

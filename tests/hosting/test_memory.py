@@ -1,4 +1,6 @@
-"""What a hosted agent holds in memory: counted, given up where nobody uses it, and new work refused beyond the limit."""
+"""What a hosted agent holds in memory: counted, given up where nobody uses it, and new work refused beyond
+the limit.
+"""
 
 from __future__ import annotations
 

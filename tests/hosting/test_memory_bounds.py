@@ -85,7 +85,8 @@ async def test_messages_to_a_large_task_are_noted_within_bounds() -> None:
         author.amend(f"n{number}")
         seen[author.status(WORKING)] = author.copy()
     assert log.bytes < 125_000
-    # All events are still there, and each task is as it was then or, where that is not known any more, as it is now.
+    # All events are still there, and each task is as it was then or, where that is not known any more, as it
+    # is now.
     assert await kept(store, "t", author.writer.last) == author.writer.last
     tasks = {number: await store.task_at(HERE, "t", number) for number in seen}
     as_they_were = [number for number in seen if tasks[number] == seen[number]]

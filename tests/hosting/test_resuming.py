@@ -1,4 +1,6 @@
-"""Going on with a broken stream: the ids of events, from where a subscription may go on, and what a gap looks like."""
+"""Going on with a broken stream: the ids of events, from where a subscription may go on, and what a gap looks
+like.
+"""
 
 from __future__ import annotations
 

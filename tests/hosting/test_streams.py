@@ -1,4 +1,6 @@
-"""SendStreamingMessage and SubscribeToTask: what comes first, in which order, for whom, and when a stream ends."""
+"""SendStreamingMessage and SubscribeToTask: what comes first, in which order, for whom, and when a stream
+ends.
+"""
 
 from __future__ import annotations
 

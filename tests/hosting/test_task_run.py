@@ -1,4 +1,6 @@
-"""The run of a task against a model: random orders of messages, events, cancellations, timeouts, takeover, store failure."""
+"""The run of a task against a model: random orders of messages, events, cancellations, timeouts, takeover,
+store failure.
+"""
 
 from __future__ import annotations
 
@@ -313,7 +315,8 @@ class RunMachine(RuleBasedStateMachine):
         self.script.verdicts.put_nowait(accepted)
         self.turn()
 
-    # One rule each for the store and for what is rare, so that most steps are messages, events and cancellations.
+    # One rule each for the store and for what is rare, so that most steps are messages, events and
+    # cancellations.
 
     @rule(fails=booleans())
     def change_store(self, fails: bool) -> None:

@@ -1,7 +1,7 @@
 """Where the official SDK differs from what is expected of it, as data with reasons. Nothing here excuses us.
 
-A deviation takes members of errors, or whole lines, out of a comparison. One that is no longer needed fails the
-test that uses it.
+A deviation takes members of errors, or whole lines, out of a comparison. One that is no longer needed fails
+the test that uses it.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
-"""What the scripted agents of these tests do, told by the message they get. Not an agent: each SDK has its own.
+"""What the scripted agents of these tests do, told by the message they get. Not an agent: each SDK has its
+own.
 
 A message whose first text part starts with `script:` says, step by step, what the agent answers. Any other is
-echoed. The same generator feeds an agent of the official SDK and one of ours, so that both mean the same: it is
-given the module of message classes to build events from.
+echoed. The same generator feeds an agent of the official SDK and one of ours, so that both mean the same: it
+is given the module of message classes to build events from.
 
     script: open; work busy; chunk one; chunk two; hold here; done
 
 Rules:
 1. Steps are separated by semicolons; the first word is the step, the rest its text.
-2. `hold NAME` waits until a later message says `free NAME`: tests order events without a clock. `tick NAME` says
+2. `hold NAME` waits until a later message says `free NAME`: tests order events without a clock. `tick NAME`
+   says
    again and again, until then, that the task is working: who subscribes sees when it is heard.
 """
 

@@ -2,10 +2,11 @@
 
     python tests/interop/sdk_agent.py [--binding JSONRPC] [--binding HTTP+JSON] [--binding GRPC] [--compat]
 
-Serves the bindings named (all three by default), each on a port the system picks; JSON-RPC at `/` and HTTP+JSON
-at the root of one listener. With --compat it is an agent of protocol 0.3, by the SDK's own compatibility layer,
-at the same places (HTTP+JSON under `/v1`) and besides 1.0. It prints one line, `ready http=http://HOST:PORT grpc=HOST:PORT`, and runs until
-its standard input ends, so that it cannot outlive the test that started it.
+Serves the bindings named (all three by default), each on a port the system picks; JSON-RPC at `/` and
+HTTP+JSON at the root of one listener. With --compat it is an agent of protocol 0.3, by the SDK's own
+compatibility layer, at the same places (HTTP+JSON under `/v1`) and besides 1.0. It prints one line, `ready
+http=http://HOST:PORT grpc=HOST:PORT`, and runs until its standard input ends, so that it cannot outlive the
+test that started it.
 """
 
 from __future__ import annotations

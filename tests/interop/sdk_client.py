@@ -1,4 +1,5 @@
-"""The official SDK's client as a Service of ours, so that every scenario runs with either client. Not a client.
+"""The official SDK's client as a Service of ours, so that every scenario runs with either client. Not a
+client.
 
 Messages cross over as bytes, exceptions by their class; what the SDK's exceptions do not carry (violations on
 some bindings, metadata on gRPC) is not invented here.
@@ -98,8 +99,8 @@ class SdkService:
             raise error_of(error) from error
 
 
-# What the terms of 0.x have and 1.0 has not is carried beside the messages; the bindings of the bridge seal that on the
-# way out and open it on the way in, and so does whoever stands in for them.
+# What the terms of 0.x have and 1.0 has not is carried beside the messages; the bindings of the bridge seal
+# that on the way out and open it on the way in, and so does whoever stands in for them.
 
 
 def _sealed(call: Call[Any, Any]) -> Any:

@@ -1,7 +1,8 @@
-"""The main job: an agent of an official SDK with one binding of one version, reached by the SDKs' clients over all.
+"""The main job: an agent of an official SDK with one binding of one version, reached by the SDKs' clients
+over all.
 
-Nothing is told to either side but a URL: the gateway finds the agent by its card, the client finds the gateway
-by the card that the gateway serves.
+Nothing is told to either side but a URL: the gateway finds the agent by its card, the client finds the
+gateway by the card that the gateway serves.
 """
 
 from __future__ import annotations

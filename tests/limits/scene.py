@@ -1,4 +1,6 @@
-"""An agent whose tasks stay as long as a test wants, callers with names, and the same thing done over every binding."""
+"""An agent whose tasks stay as long as a test wants, callers with names, and the same thing done over every
+binding.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is let in can be told: the deepest content comes back over every binding and version, deeper is refused alike; and a
-task that cannot be told does not stand in the way of the others.
+"""What is let in can be told: the deepest content comes back over every binding and version, deeper is
+refused alike; and a task that cannot be told does not stand in the way of the others.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def arrays(levels: int) -> Value:
 
 
 class Keeper:
-    """A task whose artifact has the metadata of the message; "nan": one that JSON cannot say; "deep": one too deep."""
+    """A task whose artifact has the metadata of the message; "nan": one that JSON cannot say; "deep": one too
+    deep.
+    """
 
     async def execute(self, run: Run) -> AsyncIterator[Any]:
         yield run.status("working")

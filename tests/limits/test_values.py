@@ -1,4 +1,6 @@
-"""Requests and answers of many small values: refused alike on every binding, and the loop goes on while they are read."""
+"""Requests and answers of many small values: refused alike on every binding, and the loop goes on while they
+are read.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ ECHO = Agent(Echo(), name="Echo")
 
 @contextmanager
 def no_long_hold() -> Iterator[None]:
-    """Fails when this thread computes for long between two turns of the loop. Counts CPU time: others cost none."""
+    """Fails when this thread computes for long between two turns of the loop. Counts CPU time: others cost
+    none.
+    """
     loop = asyncio.get_running_loop()
     longest, last, handle = 0.0, time.thread_time(), None
 

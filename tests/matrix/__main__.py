@@ -1,4 +1,5 @@
-"""Prints the version grid: `make matrix`. Every client, through a gateway, to every agent; exit code 1 on surprises.
+"""Prints the version grid: `make matrix`. Every client, through a gateway, to every agent; exit code 1 on
+surprises.
 
 .venv/bin/python -m tests.matrix [--client PATTERN] [--agent PATTERN] [--lines N]
 """

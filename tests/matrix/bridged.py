@@ -1,4 +1,6 @@
-"""Runs cells of the version grid: an agent, a gateway to it in every version, and clients of that. Judges nothing."""
+"""Runs cells of the version grid: an agent, a gateway to it in every version, and clients of that. Judges
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -63,8 +65,8 @@ class Upstream:
 class Result:
     """What became of a cell.
 
-    lines: where the transcripts differ and should not. excuses: what it took for there to be no more. operations: how
-    many lines were compared.
+    lines: where the transcripts differ and should not. excuses: what it took for there to be no more.
+    operations: how many lines were compared.
     """
 
     lines: tuple[str, ...]

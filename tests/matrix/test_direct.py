@@ -1,4 +1,6 @@
-"""Our client and the SDKs' agents, the SDKs' clients and our agent, in every version, with no gateway between."""
+"""Our client and the SDKs' agents, the SDKs' clients and our agent, in every version, with no gateway
+between.
+"""
 
 from __future__ import annotations
 

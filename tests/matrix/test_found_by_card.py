@@ -1,4 +1,6 @@
-"""Agents and clients of the SDKs find us, and we find them, by nothing but an address and the card served there."""
+"""Agents and clients of the SDKs find us, and we find them, by nothing but an address and the card served
+there.
+"""
 
 from __future__ import annotations
 

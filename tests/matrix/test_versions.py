@@ -1,4 +1,6 @@
-"""The short form of the version grid: each client and each agent at least once. `make matrix` runs every cell."""
+"""The short form of the version grid: each client and each agent at least once. `make matrix` runs every
+cell.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Which versions and bindings are tried through a gateway, computed; what differs, as data with reasons. Runs nothing.
+"""Which versions and bindings are tried through a gateway, computed; what differs, as data with reasons. Runs
+nothing.
 
-A side is somebody's client or agent, in one version, over one binding. A cell is a client side, a real gateway that
-serves every version over every binding, and the agent side that it speaks to.
+A side is somebody's client or agent, in one version, over one binding. A cell is a client side, a real
+gateway that serves every version over every binding, and the agent side that it speaks to.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ CELLS = [
 
 @dataclass(frozen=True)
 class Deviation:
-    """What differs from what the agent says itself, in the cells it covers; `mask` as in tests/peers/faults.py."""
+    """What differs from what the agent says itself, in the cells it covers; `mask` as in
+    tests/peers/faults.py.
+    """
 
     reason: str
     mask: Mask

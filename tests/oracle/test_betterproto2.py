@@ -1,7 +1,8 @@
 """The codec against betterproto2: a second implementation of protobuf and ProtoJSON, from the same .proto.
 
-It keeps a timestamp as a datetime, to the microsecond, so the messages compared here have no finer ones. Maps have no
-order in protobuf; betterproto2 writes them in the order in which it read them, so even their bytes can be compared.
+It keeps a timestamp as a datetime, to the microsecond, so the messages compared here have no finer ones. Maps
+have no order in protobuf; betterproto2 writes them in the order in which it read them, so even their bytes
+can be compared.
 """
 
 from __future__ import annotations

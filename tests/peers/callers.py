@@ -1,7 +1,8 @@
 """Ways to call an agent in the terms of 0.3 JSON-RPC: bare, through an SDK's client, through one of ours.
 
-A caller takes a method's name and its params as a tree, and returns or yields what JSON-RPC would carry as result,
-as trees; it raises Refused. Nothing here decides what is right: the transcripts are compared elsewhere.
+A caller takes a method's name and its params as a tree, and returns or yields what JSON-RPC would carry as
+result, as trees; it raises Refused. Nothing here decides what is right: the transcripts are compared
+elsewhere.
 """
 
 from __future__ import annotations
@@ -202,7 +203,9 @@ HUB = {
 
 
 class ServiceCaller:
-    """A client that speaks the hub's messages, ours or the newest SDK's; 0.x is only how they are written down."""
+    """A client that speaks the hub's messages, ours or the newest SDK's; 0.x is only how they are written
+    down.
+    """
 
     def __init__(self, service: Service, version: str = "0.3", without: Collection[str] = ()) -> None:
         """version: what it speaks, or 0.3. without: what this client cannot do."""

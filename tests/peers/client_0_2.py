@@ -1,4 +1,5 @@
-"""The clients of a2a-sdk 0.2, as a program of its own: see lines.py for how to talk to it. Nothing of ours is in it.
+"""The clients of a2a-sdk 0.2, as a program of its own: see lines.py for how to talk to it. Nothing of ours is
+in it.
 
     .build/peers/0.2/bin/python tests/peers/client_0_2.py
 

@@ -1,9 +1,10 @@
-"""The client of a2a-sdk 0.3, as a program of its own: see lines.py for how to talk to it. Nothing of ours is in it.
+"""The client of a2a-sdk 0.3, as a program of its own: see lines.py for how to talk to it. Nothing of ours is
+in it.
 
     .build/peers/0.3/bin/python tests/peers/client_0_3.py
 
-It drives the SDK's transports, which its Client only wraps: what a transport returns is printed as the SDK's own
-types print it. The SDK has no client for listing and deleting push notification configs.
+It drives the SDK's transports, which its Client only wraps: what a transport returns is printed as the SDK's
+own types print it. The SDK has no client for listing and deleting push notification configs.
 """
 
 from __future__ import annotations

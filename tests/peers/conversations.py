@@ -1,7 +1,8 @@
-"""Conversations in the terms of 0.3 that every client and agent can have, whatever it speaks. It starts nothing.
+"""Conversations in the terms of 0.3 that every client and agent can have, whatever it speaks. It starts
+nothing.
 
-Each is a function of a Talk. Their agents play scripts (tests/interop/script.py, scripted_v0.py). `needs` are the
-operations without which a client cannot take part; the others say what each line needs by what they call.
+Each is a function of a Talk. Their agents play scripts (tests/interop/script.py, scripted_v0.py). `needs` are
+the operations without which a client cannot take part; the others say what each line needs by what they call.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What the SDKs of other generations do wrong, as data with reasons, and comparing with that in mind.
 
-A fault takes something out of a comparison: a mask changes what both sides say at the lines that it touches. Nothing
+A fault takes something out of a comparison: a mask changes what both sides say at the lines that it touches.
+Nothing
 here excuses us: each fault is the peer's own, and shows when it talks to itself (test_peers_alone.py).
 """
 
@@ -146,7 +147,9 @@ def without_defaults(tree: Any) -> Any:
 
 
 def without_unmapped(tree: Any) -> Any:
-    """What the bridge says in metadata, and in a card's extensions, for who knows to read it, need not be there."""
+    """What the bridge says in metadata, and in a card's extensions, for who knows to read it, need not be
+    there.
+    """
     if isinstance(tree, dict):
         kept = {
             name: without_unmapped(value)
@@ -171,7 +174,8 @@ def _only_residue(item: Any) -> bool:
 class Fault:
     """reason: why. role, release, bindings: of whom. conversation, label: shell patterns of what it touches.
 
-    sometimes: whether it comes and goes. endless: a conversation that would never end, so that it is not begun.
+    sometimes: whether it comes and goes. endless: a conversation that would never end, so that it is not
+    begun.
     """
 
     reason: str

@@ -5,16 +5,16 @@ A request is one line of JSON:
     {"id": 1, "operation": "tasks/get", "binding": "GRPC", "url": "127.0.0.1:1", "params": {…}}
     {"id": 1, "cancel": true}
 
-`operation` is the JSON-RPC method of 0.3, `params` what JSON-RPC would carry. With `origin` in place of `url` the
-client fetches the agent's card there and takes the interface from it. An answer is one or several lines:
+`operation` is the JSON-RPC method of 0.3, `params` what JSON-RPC would carry. With `origin` in place of `url`
+the client fetches the agent's card there and takes the interface from it. An answer is one or several lines:
 
     {"id": 1, "result": …}
     {"id": 1, "event": …}      as often as there are events
     {"id": 1, "end": true}     the stream ended
     {"id": 1, "error": {"type": "…", "message": "…", …}}
 
-Requests run side by side, and a client is kept for each address. This is not a client: each SDK has its own. It
-runs in the environment of the SDK, so it imports nothing of ours.
+Requests run side by side, and a client is kept for each address. This is not a client: each SDK has its own.
+It runs in the environment of the SDK, so it imports nothing of ours.
 """
 
 from __future__ import annotations

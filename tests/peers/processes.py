@@ -1,4 +1,5 @@
-"""Agents and clients of the official SDKs as processes, started when first asked for. Not the programs themselves.
+"""Agents and clients of the official SDKs as processes, started when first asked for. Not the programs
+themselves.
 
 Fixtures for other folders: `from tests.peers.processes import peer_agents, peer_clients`.
 """

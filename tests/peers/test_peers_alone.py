@@ -1,4 +1,6 @@
-"""Clients and agents of the SDKs by themselves, nothing of ours between: what fails here is not the bridge's doing."""
+"""Clients and agents of the SDKs by themselves, nothing of ours between: what fails here is not the bridge's
+doing.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,8 @@ async def test_an_sdk_talks_to_itself_but_for_its_faults(
         pair = [*faults_of(AGENT, agent, binding), *faults_of(CLIENT, client, binding)]
         found = [line for name in got for line in differences(name, expected[name], got[name], pair)]
         assert not found, "\n".join([binding, *found])
-        # Both sides may have the same fault, and either alone would do. The newest SDK's agent has other words.
+        # Both sides may have the same fault, and either alone would do. The newest SDK's agent has other
+        # words.
         shown = {
             fault.mask for fault in pair if agent == client and not (fault.mask in HIDDEN or fault.sometimes)
         }

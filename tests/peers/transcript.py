@@ -1,7 +1,8 @@
 """What was said in a conversation, in a form that can be compared. Not the conversations.
 
-Ids differ from run to run: they are replaced by the order in which they first appear, so that "the same task as
-before" still shows. What users wrote (data, metadata, text) is left alone, but for ids that are quoted in a text.
+Ids differ from run to run: they are replaced by the order in which they first appear, so that "the same task
+as before" still shows. What users wrote (data, metadata, text) is left alone, but for ids that are quoted in
+a text.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 
 from tests.peers.callers import Caller, Refused
 
-#: Seconds that one exchange may take. Agents of the 0.x SDKs leave streams open for ever now and then: each costs this.
+#: Seconds that one exchange may take. Agents of the 0.x SDKs leave streams open for ever now and then: each
+#: costs this.
 PATIENCE = 90.0
 
 NUMBERED = frozenset({"id", "taskId", "contextId", "messageId", "artifactId"})
@@ -180,7 +182,9 @@ async def transcripts(caller: Caller, names: Iterable[str] | None = None) -> dic
 
 
 async def settled(caller: Caller, names: Iterable[str] | None = None) -> dict[str, Lines]:
-    """What an agent says itself. Those of the 0.x SDKs sometimes leave a stream open for ever: they are asked again."""
+    """What an agent says itself. Those of the 0.x SDKs sometimes leave a stream open for ever: they are asked
+    again.
+    """
     first = await transcripts(caller, names)
     return first | await transcripts(
         caller, [name for name, lines in first.items() if (STUCK, None) in lines]

@@ -1,4 +1,6 @@
-"""Push configurations in the shape of a draft of 1.0, as the previews of A2A .NET have it, both ways, over sockets."""
+"""Push configurations in the shape of a draft of 1.0, as the previews of A2A .NET have it, both ways, over
+sockets.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A webhook of somebody else: takes posts on a socket of its own and answers as a test says. None of our code in it."""
+"""A webhook of somebody else: takes posts on a socket of its own and answers as a test says. None of our code
+in it.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,10 @@ class Posted:
 
 @dataclass
 class Receiver:
-    """statuses: what to answer, one after the other; 204 when there is none left. headers: beside them. silent: it
-    never answers. endless: its answers never end. text: of its answers. connections: how many it has had. fault: asked at each request what to do instead: a status, "drop" to
-    close the connection, nothing. posted: what came. taken: what was acknowledged.
+    """statuses: what to answer, one after the other; 204 when there is none left. headers: beside them.
+    silent: it never answers. endless: its answers never end. text: of its answers. connections: how many it
+    has had. fault: asked at each request what to do instead: a status, "drop" to close the connection,
+    nothing. posted: what came. taken: what was acknowledged.
     """
 
     url: str = ""

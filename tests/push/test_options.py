@@ -1,4 +1,6 @@
-"""Push notifications through the runtime: on where the card declares them, guarded, and what switches them off."""
+"""Push notifications through the runtime: on where the card declares them, guarded, and what switches them
+off.
+"""
 
 from __future__ import annotations
 

@@ -214,7 +214,9 @@ def test_masks() -> None:
 
 @pytest.mark.parametrize("schemes", [[], ["Digest", "Bearer"]])
 async def test_what_0_3_said_beside_it_is_masked_too(schemes: list[str]) -> None:
-    """Schemes that 1.0 cannot hold, and with an empty list all of the authentication, come back beside the config."""
+    """Schemes that 1.0 cannot hold, and with an empty list all of the authentication, come back beside the
+    config.
+    """
     async with receiving() as receiver, hosted(ScriptedAgent()) as front:
         task = await front.call(
             "message/send",

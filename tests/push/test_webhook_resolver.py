@@ -1,4 +1,6 @@
-"""The guard at work: names that mean this or that, or first this and then that. Over real sockets where it connects."""
+"""The guard at work: names that mean this or that, or first this and then that. Over real sockets where it
+connects.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +124,9 @@ async def test_a_name_that_changes_its_meaning_is_not_connected_to() -> None:
 
 
 async def test_the_checked_address_is_the_connected_one() -> None:
-    """Nobody but our lookup knows this name, so whoever is reached was reached by what it said, and it is asked once."""
+    """Nobody but our lookup knows this name, so whoever is reached was reached by what it said, and it is
+    asked once.
+    """
     async with receiving() as receiver:
         port = receiver.url.rpartition(":")[2].partition("/")[0]
         names = Names(["127.0.0.1"], ["127.0.0.2"])

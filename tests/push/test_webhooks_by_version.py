@@ -1,4 +1,6 @@
-"""Webhooks get what their version knows: hosted agents and bridged ones, registrants and agents of 1.0 and 0.3."""
+"""Webhooks get what their version knows: hosted agents and bridged ones, registrants and agents of 1.0 and
+0.3.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,9 @@ from tests.replicas.conftest import LEASE
 
 
 class Relay:
-    """Passes connections on to the socket of a server. `cut` breaks them and refuses further ones until `mend`."""
+    """Passes connections on to the socket of a server. `cut` breaks them and refuses further ones until
+    `mend`.
+    """
 
     def __init__(self, path: Path, target: str) -> None:
         self._path = path

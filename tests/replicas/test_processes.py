@@ -1,4 +1,6 @@
-"""Serving processes on one PostgreSQL: any call on any of them, and what becomes of the tasks of one that ends."""
+"""Serving processes on one PostgreSQL: any call on any of them, and what becomes of the tasks of one that
+ends.
+"""
 
 from __future__ import annotations
 
@@ -150,7 +152,9 @@ async def test_all_are_replaced_again_and_again_while_everybody_works_on(fleet: 
 
 
 async def _wandered(caller: Callable[[], Caller], task_id: str) -> tuple[list[str], list[int], int]:
-    """Reads a task to its end, at whoever `caller` names: pieces, numbers of events, how often it was cut off."""
+    """Reads a task to its end, at whoever `caller` names: pieces, numbers of events, how often it was cut
+    off.
+    """
     texts: list[str] = []
     numbers: list[int] = []
     for cuts in itertools.count():

@@ -33,7 +33,9 @@ CARD = hub.AgentCard(
 
 @dataclass(frozen=True)
 class Bridge:
-    """service: a client side of the gateway. near, far: what lies between it and the gateway, and behind that."""
+    """service: a client side of the gateway. near, far: what lies between it and the gateway, and behind
+    that.
+    """
 
     probe: Probe
     service: Service

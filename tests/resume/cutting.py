@@ -1,7 +1,9 @@
-"""A network that breaks where a test wants it to: a proxy that lets so many events of streams through. No test.
+"""A network that breaks where a test wants it to: a proxy that lets so many events of streams through. No
+test.
 
-Events are counted on the wire, coming from the server: blocks of server-sent events on HTTP/1.1, messages in DATA frames
-on HTTP/2. Answers of unary calls over gRPC look like events, so a proxy is told to hold right before a stream begins.
+Events are counted on the wire, coming from the server: blocks of server-sent events on HTTP/1.1, messages in
+DATA frames on HTTP/2. Answers of unary calls over gRPC look like events, so a proxy is told to hold right
+before a stream begins.
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ class Cutter:
         self._running: set[asyncio.Task[None]] = set()
 
     def hold_after(self, events: int) -> None:
-        """Lets this many more events through, and nothing more of any stream until `cut`: with 0 a response may begin,
-        but no event comes, and after the last event the end does not.
+        """Lets this many more events through, and nothing more of any stream until `cut`: with 0 a response
+        may begin, but no event comes, and after the last event the end does not.
         """
         self._left = events
         self._held.clear()

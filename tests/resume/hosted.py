@@ -1,4 +1,6 @@
-"""A hosted agent whose task goes on when a test lets it, on all bindings and versions, behind networks to cut. No test."""
+"""A hosted agent whose task goes on when a test lets it, on all bindings and versions, behind networks to
+cut. No test.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ EVENTS = 7
 
 @dataclass
 class Steps:
-    """An executor whose first two events come at once, and each further one when it may. Starts with leave for all."""
+    """An executor whose first two events come at once, and each further one when it may. Starts with leave
+    for all.
+    """
 
     leave: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(10_000))
 

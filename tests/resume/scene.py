@@ -1,4 +1,6 @@
-"""A service on all three bindings, reached through a network that can be cut, by callers of each version. No test."""
+"""A service on all three bindings, reached through a network that can be cut, by callers of each version. No
+test.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ async def read(service: Service, call: Subscribing) -> list[Seen]:
 
 
 async def numbered_on(service: Service, task_id: str, after: str) -> AsyncGenerator[Seen, None]:
-    """What follows an event, when the connection has just been cut: a call may still be put on what is left of it."""
+    """What follows an event, when the connection has just been cut: a call may still be put on what is left
+    of it.
+    """
     call = subscribing(task_id, after)
     async with aclosing(followed(service, call, AGAIN)) as events:
         async for event in events:

@@ -1,4 +1,6 @@
-"""A service whose task is a list of events that a test appends to; and the one thing it can do is resume. No test."""
+"""A service whose task is a list of events that a test appends to; and the one thing it can do is resume. No
+test.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +50,9 @@ def whole(chunks: int) -> list[hub.StreamResponse]:
 class Log:
     """Implements Service for one task.
 
-    epoch: what its ids begin with. kept: events before this index are kept no longer. numbered: whether it gives ids
-    and resumes; without, it is an agent like any other. behind: events that a new subscriber is told although they are
-    in the snapshot that it has got, as some agents do.
+    epoch: what its ids begin with. kept: events before this index are kept no longer. numbered: whether it
+    gives ids and resumes; without, it is an agent like any other. behind: events that a new subscriber is
+    told although they are in the snapshot that it has got, as some agents do.
     """
 
     def __init__(
@@ -127,7 +129,9 @@ class Log:
 
 
 class Anew(Log):
-    """It numbers the events of each connection from 0 on, as some SDKs do, and cannot go on after any of them."""
+    """It numbers the events of each connection from 0 on, as some SDKs do, and cannot go on after any of
+    them.
+    """
 
     def __init__(self, *events: hub.StreamResponse) -> None:
         super().__init__(*events, numbered=False)

@@ -1,4 +1,6 @@
-"""Through a gateway: cut before it and behind it at every event, on each binding, the caller sees every event once."""
+"""Through a gateway: cut before it and behind it at every event, on each binding, the caller sees every event
+once.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def plain(events: list[hub.StreamResponse]) -> list[bytes]:
 
 
 def assert_one_gap(seen: list[Seen], log: Log, place: int) -> None:
-    """What a break in front of an agent that cannot resume looks like: what came before, a snapshot, and the rest."""
+    """What a break in front of an agent that cannot resume looks like: what came before, a snapshot, and the
+    rest.
+    """
     events = [one.content for one in seen]
     assert [gap_of(event) is not None for event in events].index(True) == place
     assert sum(one.gap for one in seen) == gaps(events) == 1

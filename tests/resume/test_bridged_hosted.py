@@ -1,4 +1,6 @@
-"""AgentApp agents behind a gateway, cut on either side of it at every event: the caller sees the log, with its ids."""
+"""AgentApp agents behind a gateway, cut on either side of it at every event: the caller sees the log, with
+its ids.
+"""
 
 from __future__ import annotations
 

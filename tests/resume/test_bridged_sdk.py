@@ -1,4 +1,6 @@
-"""Agents of the official SDKs behind a gateway that is cut off from them and from its caller: they give no ids."""
+"""Agents of the official SDKs behind a gateway that is cut off from them and from its caller: they give no
+ids.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +140,8 @@ async def test_cut_before_the_gateway_at_each_event(peer_agents: Agents, upstrea
 
 @pytest.mark.parametrize("upstream", ["JSONRPC", "GRPC"])
 async def test_older_agents(peer_agents: Agents, upstream: str) -> None:
-    """They tell where they are with their next event only; `tick` sees to that there is one. After a break some of them
+    """They tell where they are with their next event only; `tick` sees to that there is one. After a break
+    some of them
     keep chunks twice, or end a stream without its last events: nothing is lost all the same.
     """
     async with (

@@ -1,4 +1,6 @@
-"""AgentApp tasks whose streams are cut after each event, over every binding and store: what callers see is the log."""
+"""AgentApp tasks whose streams are cut after each event, over every binding and store: what callers see is
+the log.
+"""
 
 from __future__ import annotations
 

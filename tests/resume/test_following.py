@@ -1,4 +1,6 @@
-"""A peer that follows its stream through a network that breaks: nothing twice, nothing lost, and not for ever."""
+"""A peer that follows its stream through a network that breaks: nothing twice, nothing lost, and not for
+ever.
+"""
 
 from __future__ import annotations
 

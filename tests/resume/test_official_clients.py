@@ -1,4 +1,6 @@
-"""The official SDKs' clients, which know nothing of ids: the card with the extension and numbered streams are no trouble."""
+"""The official SDKs' clients, which know nothing of ids: the card with the extension and numbered streams are
+no trouble.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ KINDS = ["task", "status-update", *["artifact-update"] * (EVENTS - 3), "status-u
 
 
 async def numbered_stream(scene: Scene) -> None:
-    """Checks that what the clients read does have ids, and the card the extension: else this would show nothing."""
+    """Checks that what the clients read does have ids, and the card the extension: else this would show
+    nothing.
+    """
     async with httpx.AsyncClient(base_url=f"http://{scene.server.http}") as http:
         card = (await http.get("/.well-known/agent-card.json")).json()
         offered = [one["uri"] for one in card["capabilities"]["extensions"]]

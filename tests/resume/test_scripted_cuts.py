@@ -1,4 +1,6 @@
-"""A stream that is cut after each of its events and resumed after the last one seen: every event once, in order."""
+"""A stream that is cut after each of its events and resumed after the last one seen: every event once, in
+order.
+"""
 
 from __future__ import annotations
 

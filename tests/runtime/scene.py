@@ -21,7 +21,9 @@ EXTENSION = "https://ext.example/one"
 
 
 class Showing:
-    """Answers with what it is told: words streams them, ask asks back, tenant and ext show the call's context."""
+    """Answers with what it is told: words streams them, ask asks back, tenant and ext show the call's
+    context.
+    """
 
     def __init__(self) -> None:
         self.runs: list[Run] = []

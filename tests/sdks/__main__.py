@@ -3,8 +3,8 @@
 .venv/bin/python -m tests.sdks [--sdk PATTERN] [--client PATTERN] [--agent PATTERN] [--patience SECONDS]
     [--lines N] [--table FILE]
 
-Its last line is `CELLS cells, OPERATIONS operations, KNOWN known, FAILED failed`; the exit code is 0 only if none
-failed. A toolchain that is absent is said and skipped.
+Its last line is `CELLS cells, OPERATIONS operations, KNOWN known, FAILED failed`; the exit code is 0 only if
+none failed. A toolchain that is absent is said and skipped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Agents and clients of the SDKs of other languages: how they are built and what they speak. Data; runs nothing."""
+"""Agents and clients of the SDKs of other languages: how they are built and what they speak. Data; runs
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class Sdk:
     command: tuple[str, ...]
     #: (version, flags, bindings) of what it speaks
     speaks: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
-    #: what its client takes requests in: 1.0 is ProtoJSON and methods of 1.0, 0.3 is params and methods of 0.3 (lines.md)
+    #: what its client takes requests in: 1.0 is ProtoJSON and methods of 1.0, 0.3 is params and methods of
+    #: 0.3 (lines.md)
     words: str = "1.0"
 
     @property

@@ -70,7 +70,9 @@ _ROLES = {"agent": "agent", "client": "client", "alone": "both, with each other"
 
 
 def _shown(cells: Cells, of: Callable[[str, Side, Side], bool]) -> str:
-    """How many of the cells are as the agent says; `*` where that takes known faults; `-` where none was tried."""
+    """How many of the cells are as the agent says; `*` where that takes known faults; `-` where none was
+    tried.
+    """
     tried = [result for cell, result in cells.items() if of(*cell)]
     if not tried:
         return "-"

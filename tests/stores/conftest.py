@@ -60,7 +60,9 @@ def url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Callable[[str], str]:
-    """Copies a SQLite store as it lies on the disk, which is what a killed process leaves; the copy's address."""
+    """Copies a SQLite store as it lies on the disk, which is what a killed process leaves; the copy's
+    address.
+    """
 
     def copy(url: str) -> str:
         number = sum(1 for _ in tmp_path.glob("copy*"))

@@ -1,4 +1,6 @@
-"""Groups of writes: how many transactions there are, in which order things happen, and what one failure costs."""
+"""Groups of writes: how many transactions there are, in which order things happen, and what one failure
+costs.
+"""
 
 from __future__ import annotations
 
@@ -171,7 +173,9 @@ async def test_what_is_too_long_for_an_index_keeps_nobody_else(postgres_url: str
 async def test_a_server_that_has_no_numbers_for_transactions_left_loses_nothing(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It calls that by the name of what is too long. Here a function plays it, which every write asks for its number."""
+    """It calls that by the name of what is too long. Here a function plays it, which every write asks for its
+    number.
+    """
     monkeypatch.setattr(commit, "_NUMBER", "numbers()")
     async with opened(postgres_url, StoreOptions(ack_timeout=0.1)) as store:
         engine = create_engine(store._database.url, isolation_level="AUTOCOMMIT")
@@ -260,7 +264,8 @@ async def test_a_commit_in_doubt_is_looked_up_and_not_repeated(
 
 
 def _in_doubt(store: Any, monkeypatch: pytest.MonkeyPatch, end: Callable[[Any], None]) -> None:
-    """The next commit ends with a lost connection, and otherwise as `end` will have it, which gets the transaction.
+    """The next commit ends with a lost connection, and otherwise as `end` will have it, which gets the
+    transaction.
 
     Not one of what the store asks for by itself.
     """

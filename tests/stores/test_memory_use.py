@@ -1,4 +1,6 @@
-"""What a process takes that has written much into SQLite: neither statements nor threads keep what they were given."""
+"""What a process takes that has written much into SQLite: neither statements nor threads keep what they were
+given.
+"""
 
 from __future__ import annotations
 
@@ -68,5 +70,6 @@ async def test_what_was_written_is_not_kept(tmp_path: Path) -> None:
     async with asyncio.timeout(PATIENCE):
         out, _ = await process.communicate()
     assert process.returncode == 0
-    # 240 MB were written. The pages that SQLite keeps at hand are at most 64 MB for the connection that writes.
+    # 240 MB were written. The pages that SQLite keeps at hand are at most 64 MB for the connection that
+    # writes.
     assert int(out) < 160

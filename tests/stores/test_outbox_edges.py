@@ -1,5 +1,5 @@
-"""What seldom happens to an outbox in a database: strays, claims whose result is lost, a replica that was taken for dead,
-too many dead letters.
+"""What seldom happens to an outbox in a database: strays, claims whose result is lost, a replica that was
+taken for dead, too many dead letters.
 """
 
 from __future__ import annotations

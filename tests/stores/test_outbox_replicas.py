@@ -1,4 +1,6 @@
-"""Two replicas on one PostgreSQL deliver together: everything, once, in order, and for each other when one dies."""
+"""Two replicas on one PostgreSQL deliver together: everything, once, in order, and for each other when one
+dies.
+"""
 
 from __future__ import annotations
 

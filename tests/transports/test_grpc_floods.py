@@ -1,4 +1,6 @@
-"""A gRPC host under clients that misuse HTTP/2: streams reset at once, too many streams, too many connections."""
+"""A gRPC host under clients that misuse HTTP/2: streams reset at once, too many streams, too many
+connections.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""gRPC to a host whose addresses are checked: what is dialled, what the server and its certificate are asked for."""
+"""gRPC to a host whose addresses are checked: what is dialled, what the server and its certificate are asked
+for.
+"""
 
 from __future__ import annotations
 

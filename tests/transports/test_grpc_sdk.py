@@ -1,4 +1,6 @@
-"""The official SDK's gRPC classes against ours, both ways round; what its agents mean by it is tests/interop's."""
+"""The official SDK's gRPC classes against ours, both ways round; what its agents mean by it is
+tests/interop's.
+"""
 
 from __future__ import annotations
 

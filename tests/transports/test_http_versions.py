@@ -1,4 +1,6 @@
-"""Several versions at one HTTP address: who speaks which, what is called how, and what travels beside messages."""
+"""Several versions at one HTTP address: who speaks which, what is called how, and what travels beside
+messages.
+"""
 
 from __future__ import annotations
 

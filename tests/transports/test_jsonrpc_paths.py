@@ -1,4 +1,6 @@
-"""Where JSON-RPC answers beside its own path: at the paths of the agent's own card, and with a tenant behind it."""
+"""Where JSON-RPC answers beside its own path: at the paths of the agent's own card, and with a tenant behind
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Whether a host is ready, as its service says: the probes of HTTP, the health service of gRPC, and how long to wait."""
+"""Whether a host is ready, as its service says: the probes of HTTP, the health service of gRPC, and how long
+to wait.
+"""
 
 from __future__ import annotations
 

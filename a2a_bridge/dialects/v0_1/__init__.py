@@ -1,4 +1,6 @@
-"""A2A 0.1: the oldest version, JSON-RPC only. A thin coat over 0.3; what needs memory is in `gateway.identity`."""
+"""A2A 0.1: the oldest version, JSON-RPC only. A thin coat over 0.3; what needs memory is in
+`gateway.identity`.
+"""
 
 from __future__ import annotations
 

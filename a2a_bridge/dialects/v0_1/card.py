@@ -1,11 +1,11 @@
 """The agent card of 0.1 ↔ the card of 0.3, which `v0_3.card` reads and writes. It fetches nothing.
 
 Rules:
-1. A card of 0.1 names no version. It is told by `authentication`, which no later version has, or by lacking what
-   later versions require; and by having nothing that they introduced.
+1. A card of 0.1 names no version. It is told by `authentication`, which no later version has, or by lacking
+   what later versions require; and by having nothing that they introduced.
 2. Members that became required later are filled in on the way up: description "", tags [], modes ["text"].
-3. For an agent that speaks other versions of 0.x too there is one document for all: theirs, with `authentication`,
-   which they ignore.
+3. For an agent that speaks other versions of 0.x too there is one document for all: theirs, with
+   `authentication`, which they ignore.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Errors as 0.1 numbers them. Numbers -32006 to -32009 mean something else since 0.2, so errors go by name.
 
 Rules:
-1. Coming in, ErrorInfo.reason decides, then what 0.1 calls the number, then what 0.3 makes of the rest. The number
-   is remembered as `legacyCode` where the hub has another for the same.
+1. Coming in, ErrorInfo.reason decides, then what 0.1 calls the number, then what 0.3 makes of the rest. The
+   number is remembered as `legacyCode` where the hub has another for the same.
 2. Going out, that number stands again, if it means the error in 0.1; else the number that does.
 3. What 0.1 has no number for gets the nearest one, and `data` that says what it is.
 """

@@ -1,11 +1,12 @@
-"""Stream events and answers of 0.1 ↔ those of 0.3: JSON trees on both sides. Streams as a whole are not its business.
+"""Stream events and answers of 0.1 ↔ those of 0.3: JSON trees on both sides. Streams as a whole are not its
+business.
 
 Rules:
-1. A stream of 0.1 holds status events and artifact events only, and an answer to a message is always a task. A
-   message is wrapped in a completed status that carries it, with MARK, by which it is unwrapped.
+1. A stream of 0.1 holds status events and artifact events only, and an answer to a message is always a task.
+   A message is wrapped in a completed status that carries it, with MARK, by which it is unwrapped.
 2. The chunk flags stand in the artifact in 0.1 and in the event in 0.3.
-3. A whole task has no place in a stream: `gateway.identity` splits it before. One that comes here nevertheless
-   becomes its status; what a peer sends as one is read as one.
+3. A whole task has no place in a stream: `gateway.identity` splits it before. One that comes here
+   nevertheless becomes its status; what a peer sends as one is read as one.
 """
 
 from __future__ import annotations

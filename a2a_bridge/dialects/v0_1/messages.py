@@ -1,13 +1,13 @@
 """Messages, artifacts, tasks and their status of 0.1 ↔ those of 0.3: JSON trees on both sides.
 
 Rules:
-1. A null member is an absent one. `sessionId` is `contextId`; what 0.1 has no member for goes along under the name
-   it has in 0.3, which readers of 0.1 ignore and readers of this module take back.
-2. A message of 0.1 has no id. It gets one of the form `v0.1-<where>-<what>` that depends on nothing but where it
-   stands and what it says, so that a repeated request has the same ids; such an id does not go back.
+1. A null member is an absent one. `sessionId` is `contextId`; what 0.1 has no member for goes along under the
+   name it has in 0.3, which readers of 0.1 ignore and readers of this module take back.
+2. A message of 0.1 has no id. It gets one of the form `v0.1-<where>-<what>` that depends on nothing but where
+   it stands and what it says, so that a repeated request has the same ids; such an id does not go back.
 3. The identity of an artifact is its index: `artifactId` is `index-<n>`.
-4. The states `rejected` and `auth-required` are `failed` and `input-required`, and MARK in the metadata of the
-   task or event says so, for a reader that knows better.
+4. The states `rejected` and `auth-required` are `failed` and `input-required`, and MARK in the metadata of
+   the task or event says so, for a reader that knows better.
 """
 
 from __future__ import annotations
@@ -189,7 +189,9 @@ def mark_of(unit: Unit) -> dict[str, Any]:
 
 
 def with_mark(unit: Unit, mark: dict[str, Any]) -> Unit:
-    """A copy whose metadata holds MARK. One that holds it already, or has no proper metadata, stays as it is."""
+    """A copy whose metadata holds MARK. One that holds it already, or has no proper metadata, stays as it
+    is.
+    """
     metadata = unit.get("metadata")
     if metadata is not None and (type(metadata) is not dict or MARK in metadata):
         return unit
@@ -270,7 +272,9 @@ _NULLABLE_ARTIFACT = frozenset(
 
 
 def _places(artifacts: list[Any]) -> Iterator[int]:
-    """For each artifact the index it gets if its id holds none: the first that nobody has. Of either version."""
+    """For each artifact the index it gets if its id holds none: the first that nobody has. Of either
+    version.
+    """
     ids = [one.get("artifactId") if type(one) is dict else None for one in artifacts]
     told = [
         one.get("index") if type(one) is dict and ids[at] is None else None

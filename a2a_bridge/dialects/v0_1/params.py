@@ -1,10 +1,10 @@
 """Parameters of 0.1 ↔ parameters of 0.3, push notification configs included: JSON trees on both sides.
 
 Rules:
-1. The id of the task a message is for stands in the parameters, and is the caller's own. As `message.taskId` it goes
-   up as it is; whether the agent knows it is the business of `gateway.identity`.
-2. No `historyLength` asks for no history in 0.1 and for all of it in 1.0: absent is 0 there, and absent there is
-   EVERYTHING here.
+1. The id of the task a message is for stands in the parameters, and is the caller's own. As `message.taskId`
+   it goes up as it is; whether the agent knows it is the business of `gateway.identity`.
+2. No `historyLength` asks for no history in 0.1 and for all of it in 1.0: absent is 0 there, and absent there
+   is EVERYTHING here.
 3. A task of 0.1 has one push notification config, without an id. In the hub its id is ONLY_CONFIG.
 """
 

@@ -1,10 +1,11 @@
 """Parts of 0.1 ↔ parts of 0.3: JSON trees on both sides. It checks nothing that the reader of 0.3 checks.
 
-0.1 tells parts apart by `type`, 0.3 by `kind`. Text, file and data parts are the same otherwise. An early description
-of 0.1 names further types without their members; they are read by open rules, and so is every unknown type:
+0.1 tells parts apart by `type`, 0.3 by `kind`. Text, file and data parts are the same otherwise. An early
+description of 0.1 names further types without their members; they are read by open rules, and so is every
+unknown type:
 
-1. What points somewhere or holds bytes becomes a file part; all else becomes a data part, with a media type of ours
-   unless it is plain JSON.
+1. What points somewhere or holds bytes becomes a file part; all else becomes a data part, with a media type
+   of ours unless it is plain JSON.
 2. `origType` in the part's metadata keeps the type's name, and with it the part goes back as it came.
 """
 

@@ -1,7 +1,8 @@
 """Push notifications of 0.1. It sends none and keeps no addresses.
 
-The text of 0.1 leaves the body to the server. The servers of its time send the task, as tasks/get would show it, so
-that is what goes out. Coming in, the example in the text counts too: an event type, the task's id and its status.
+The text of 0.1 leaves the body to the server. The servers of its time send the task, as tasks/get would show
+it, so that is what goes out. Coming in, the example in the text counts too: an event type, the task's id and
+its status.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The methods of 0.1 as rows: those of 0.3 with trees of 0.1 around them. It knows no hub message itself.
 
-0.1 has seven methods, over JSON-RPC only. Each is a method of 0.3 with other names for things, so a row is that of 0.3
-between two pure functions per direction; field paths in errors are renamed on the way.
+0.1 has seven methods, over JSON-RPC only. Each is a method of 0.3 with other names for things, so a row is
+that of 0.3 between two pure functions per direction; field paths in errors are renamed on the way.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ class _Requests:
             raise invalid_params("", _TOO_DEEP) from None
 
     def encode(self, message: Any) -> Any:
-        """Raises INVALID_PARAMS for what an older caller may nest more deeply than this version can be given it."""
+        """Raises INVALID_PARAMS for what an older caller may nest more deeply than this version can be given
+        it.
+        """
         try:
             return self._down(self._inner.encode_request(message))
         except RecursionError:

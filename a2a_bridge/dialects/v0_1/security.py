@@ -1,10 +1,10 @@
 """AgentAuthentication of 0.1 ↔ `securitySchemes` and `security` of 0.3. Nobody is authenticated here.
 
 Rules:
-1. Each name in `schemes` is one scheme of that name and one alternative: Bearer, Basic and names nobody knows are
-   HTTP schemes, ApiKey is a key in the header X-API-Key, OAuth2 has flows.
-2. `credentials` may be JSON with further, non-secret details: `in` and `name` of the key, `flows`; at the top, or
-   under the scheme's name. Anything else in it is for people.
+1. Each name in `schemes` is one scheme of that name and one alternative: Bearer, Basic and names nobody knows
+   are HTTP schemes, ApiKey is a key in the header X-API-Key, OAuth2 has flows.
+2. `credentials` may be JSON with further, non-secret details: `in` and `name` of the key, `flows`; at the
+   top, or under the scheme's name. Anything else in it is for people.
 3. The reverse names the schemes in the order in which they are required.
 """
 

@@ -1,12 +1,15 @@
-"""What an object of 0.1 says and its 0.3 form cannot, kept as one member of that form. It knows no type of A2A.
+"""What an object of 0.1 says and its 0.3 form cannot, kept as one member of that form. It knows no type of
+A2A.
 
-A unit is a JSON object without the units inside it: a part, a message without its parts, and so on. For each there
-are two pure functions, `decode` (0.1 → 0.3) and `encode` (0.3 → 0.1), which may both forget things. Rules:
+A unit is a JSON object without the units inside it: a part, a message without its parts, and so on. For each
+there are two pure functions, `decode` (0.1 → 0.3) and `encode` (0.3 → 0.1), which may both forget things.
+Rules:
 
-1. Going up, what encode(decode(x)) does not give back is noted as entries: a path, and the value that belongs there,
-   or nothing for a member that has to go. Regular input leaves nothing to note, and no member.
-2. Going down, an entry is used only if the object with it still decodes to the same 0.3 object. So a stash decides
-   how something is spelled and never what is said, whoever made it and whatever happened to the object since.
+1. Going up, what encode(decode(x)) does not give back is noted as entries: a path, and the value that belongs
+   there, or nothing for a member that has to go. Regular input leaves nothing to note, and no member.
+2. Going down, an entry is used only if the object with it still decodes to the same 0.3 object. So a stash
+   decides how something is spelled and never what is said, whoever made it and whatever happened to the
+   object since.
 3. The member is an unknown one to 0.3, which allows such; what carries unknown members carries the stash.
 """
 
@@ -17,7 +20,8 @@ from typing import Any
 
 from a2a_bridge.codec import DecodeError
 
-#: the member of 0.3 objects that holds the entries, and the metadata key for what 0.1 wires cannot say otherwise
+#: the member of 0.3 objects that holds the entries, and the metadata key for what 0.1 wires cannot say
+#: otherwise
 STASH = "urn:a2a-bridge:v0.1"
 
 #: entries that are looked at; a stash of ours is far shorter

@@ -1,4 +1,6 @@
-"""The agent card of 0.2.5: that of 0.3 at another path (spec 0.2.5, 5.3). What 0.3 added are further members."""
+"""The agent card of 0.2.5: that of 0.3 at another path (spec 0.2.5, 5.3). What 0.3 added are further
+members.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The HTTP+JSON rows of 0.2.5: those of 0.3 with three members named as in the proto of 0.2.5 (its tag v0.2.5).
+"""The HTTP+JSON rows of 0.2.5: those of 0.3 with three members named as in the proto of 0.2.5 (its tag
+v0.2.5).
 
-Both versions read all names. The usual one of each becomes the usual one of the other, and the odd one the odd one,
-so that what was odd comes back odd. What is spelled as in JSON-RPC has no such names.
+Both versions read all names. The usual one of each becomes the usual one of the other, and the odd one the
+odd one, so that what was odd comes back odd. What is spelled as in JSON-RPC has no such names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""From the models of 0.2.5 to the messages of the hub and back. What the versions share is read as 0.3 reads it."""
+"""From the models of 0.2.5 to the messages of the hub and back. What the versions share is read as 0.3
+reads it.
+"""
 
 from __future__ import annotations
 

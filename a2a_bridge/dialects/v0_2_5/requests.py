@@ -1,4 +1,5 @@
-"""The JSON-RPC methods of 0.2.5 as rows: those of 0.3 and what differs (spec 0.2.5, 7). It reads no JSON itself.
+"""The JSON-RPC methods of 0.2.5 as rows: those of 0.3 and what differs (spec 0.2.5, 7). It reads no JSON
+itself.
 
 1. A configuration lists media types; an empty list is none.
 2. `unknown` is a state that ends a stream, so its events say `final` unless they are told not to.
@@ -48,8 +49,8 @@ def decode_event(wire: Any, decode: Callable[[Any], hub.StreamResponse]) -> hub.
     return _turned(decode(_flipped(wire))) if _is_unknown(event) else event
 
 
-# Where a task's state is unknown, 0.3 takes `final: false` for granted and 0.2.5 `final: true`. So what is said and
-# what is noted about it mean in one version what their opposites mean in the other.
+# Where a task's state is unknown, 0.3 takes `final: false` for granted and 0.2.5 `final: true`. So what is
+# said and what is noted about it mean in one version what their opposites mean in the other.
 
 
 def _is_unknown(event: hub.StreamResponse) -> bool:

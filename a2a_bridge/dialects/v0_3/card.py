@@ -1,13 +1,15 @@
-"""The agent card as 0.3 spells it, and 0.2.5 with it. Which interfaces an agent really has is not decided here.
+"""The agent card as 0.3 spells it, and 0.2.5 with it. Which interfaces an agent really has is not decided
+here.
 
-What the members of the other version cannot say is carried, so that a card that comes back is the card that left:
+What the members of the other version cannot say is carried, so that a card that comes back is the card that
+left:
 
-1. JSON → hub → JSON: unknown members, null, empty lists, numbers that are no doubles. They stand as text in an
-   AgentExtension of the hub's card, the last one, with the URI `unmapped.KEY`. It is not written to 0.x.
-2. Hub → JSON → hub: most has a natural place (`supportedInterfaces`, `deviceCode`, `pkceRequired`). What has none
-   (a `capabilities` that is not there, say) stands in the same way in an extension of the 0.x card.
-3. That text changes nothing but what the other version cannot say: one that would is somebody's own extension, and
-   treated as such. So is one that did not come from here.
+1. JSON → hub → JSON: unknown members, null, empty lists, numbers that are no doubles. They stand as text in
+   an AgentExtension of the hub's card, the last one, with the URI `unmapped.KEY`. It is not written to 0.x.
+2. Hub → JSON → hub: most has a natural place (`supportedInterfaces`, `deviceCode`, `pkceRequired`). What has
+   none (a `capabilities` that is not there, say) stands in the same way in an extension of the 0.x card.
+3. That text changes nothing but what the other version cannot say: one that would is somebody's own
+   extension, and treated as such. So is one that did not come from here.
 """
 
 from __future__ import annotations

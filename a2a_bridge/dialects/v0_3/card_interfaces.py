@@ -1,11 +1,12 @@
 """Where an agent is reached, as 0.x cards say it: one address and further ones, all of one version.
 
 Rules (A2A 0.3, 5.5.5 and 5.6):
-1. `url` with `preferredTransport` comes first, then `additionalInterfaces` in order, repetitions included. All have
-   the card's `protocolVersion`, as it is written there.
+1. `url` with `preferredTransport` comes first, then `additionalInterfaces` in order, repetitions included.
+   All have the card's `protocolVersion`, as it is written there.
 2. A transport that is not given is JSONRPC.
 3. The other way the interfaces of 0.x are listed, the main one first. What these members cannot say (tenants,
-   several versions, interfaces of 1.0) stands beside them in the `supportedInterfaces` of 1.0, and is read there.
+   several versions, interfaces of 1.0) stands beside them in the `supportedInterfaces` of 1.0, and is read
+   there.
 4. Where the two disagree the members of 0.x count, since they are what other readers go by.
 """
 
@@ -59,7 +60,9 @@ def is_old(interface: hub.AgentInterface) -> bool:
 
 
 def main_interface(interfaces: Sequence[hub.AgentInterface], version: str = "") -> hub.AgentInterface | None:
-    """The interface that `url` names: the first of `version`, else of the newest 0.x version, else the first."""
+    """The interface that `url` names: the first of `version`, else of the newest 0.x version, else the
+    first.
+    """
     # With nothing of 0.x a reader is still better off with an address, which may well take its version too.
     old = [one for one in interfaces if is_old(one)] or list(interfaces[:1])
     family = normalise(version)
@@ -68,7 +71,9 @@ def main_interface(interfaces: Sequence[hub.AgentInterface], version: str = "") 
 
 
 def places(interfaces: Iterable[hub.AgentInterface]) -> list[hub.AgentInterface]:
-    """The interfaces of 0.x as one version can list them: per transport those of the newest, each place once."""
+    """The interfaces of 0.x as one version can list them: per transport those of the newest, each place
+    once.
+    """
     # One version stands for them all, and some readers take the last place of a transport.
     old = [one for one in interfaces if is_old(one)]
     newest: dict[str, int] = {}

@@ -1,8 +1,9 @@
-"""The members of a 0.x agent card, and what each is in the hub. What the hub has no member for is not kept here.
+"""The members of a 0.x agent card, and what each is in the hub. What the hub has no member for is not kept
+here.
 
 Rules (A2A 0.3, 5.5):
-1. `decode_members` takes every card that the schema allows. Unknown members, and null for an optional one, are as
-   good as absent.
+1. `decode_members` takes every card that the schema allows. Unknown members, and null for an optional one,
+   are as good as absent.
 2. `encode_members` writes the card that a 0.x agent would have written, REQUIRED members always.
 3. The two are inverse for what both versions can say; `card` carries the rest.
 """

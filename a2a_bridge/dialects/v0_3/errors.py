@@ -1,14 +1,15 @@
 """Errors as 0.3 spells them on each binding (spec 0.3.0, section 8). Not their details: those are 1.0's.
 
-The text of 0.3 defines numbers and default messages; what HTTP+JSON and gRPC look like is what its servers do: own
-HTTP statuses, own gRPC statuses, the type's name beside the message or before it. Rules:
+The text of 0.3 defines numbers and default messages; what HTTP+JSON and gRPC look like is what its servers
+do: own HTTP statuses, own gRPC statuses, the type's name beside the message or before it. Rules:
 
-1. What goes out says all that the hub's error says. JSON-RPC gets `data` only where number and message would be read
-   as something else, so that an error of 0.3 passes as it came; the other bindings get the 1.0 details always.
-2. `data` of any JSON type is one detail, a google.protobuf.Value, and becomes bare `data` again. Details of 1.0 are a
-   list, which some callers of 0.3 cannot read: they get `{"details": […]}` (shape_jsonrpc).
-3. Coming in, ErrorInfo.reason decides; then a type's name at the start of the message; then the number; then a
-   default message; then the status, by what was asked for where one status stands for several errors.
+1. What goes out says all that the hub's error says. JSON-RPC gets `data` only where number and message would
+   be read as something else, so that an error of 0.3 passes as it came; the other bindings get the 1.0
+   details always.
+2. `data` of any JSON type is one detail, a google.protobuf.Value, and becomes bare `data` again. Details of
+   1.0 are a list, which some callers of 0.3 cannot read: they get `{"details": […]}` (shape_jsonrpc).
+3. Coming in, ErrorInfo.reason decides; then a type's name at the start of the message; then the number; then
+   a default message; then the status, by what was asked for where one status stands for several errors.
 """
 
 from __future__ import annotations
@@ -76,8 +77,10 @@ HTTP: Mapping[Reason, int] = {
     Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: 404,
     Reason.INVALID_PARAMS: 422,
 }
-#: chosen so that the SDKs that go by the status read the right error, or the nearest one that they know: JavaScript
-#: 0.3.14 (client/transports/grpc, mapToError) and Go 0.3.15 (internal/grpcutil/errors.go). Python and Java go by the name.
+#: chosen so that the SDKs that go by the status read the right error, or the nearest one that they know:
+#: JavaScript
+#: 0.3.14 (client/transports/grpc, mapToError) and Go 0.3.15 (internal/grpcutil/errors.go). Python and Java go
+#: by the name.
 GRPC: Mapping[Reason, GrpcStatus] = {
     Reason.PUSH_NOTIFICATION_NOT_SUPPORTED: GrpcStatus.UNIMPLEMENTED,
     Reason.UNSUPPORTED_OPERATION: GrpcStatus.UNIMPLEMENTED,
@@ -113,7 +116,8 @@ _NO_ROUTE = frozenset(
 #: what a2a-go answers at a path that it does not have (net/http), and what it most often means
 _GO_NO_ROUTE = "404 page not found"
 _OTHER_PATHS = (
-    "the agent has nothing at this path of 0.3; agents of a2a-go 2 serve 0.3 over HTTP+JSON at paths of their own, which are"
+    "the agent has nothing at this path of 0.3; agents of a2a-go 2 serve 0.3 over HTTP+JSON at paths of"
+    " their own, which are"
     " not supported: use their JSON-RPC or gRPC"
 )
 _NO_RPC = re.compile(r"method|unimplemented|not implement|unknown service", re.IGNORECASE)
@@ -151,8 +155,8 @@ class Spelling:
         return reply
 
     def encode_http_json(self, error: A2AError) -> ErrorReply[Any]:
-        """`type`, `code` (of JSON-RPC) and `message`: what one caller of 0.3 or the other looks for; beside them the
-        `error` object of 1.0.
+        """`type`, `code` (of JSON-RPC) and `message`: what one caller of 0.3 or the other looks for; beside
+        them the `error` object of 1.0.
         """
         reason = error.reason
         status = HTTP.get(reason, reason.http)
@@ -171,7 +175,9 @@ class Spelling:
         return self._grpc(error, GRPC.get(error.reason, error.reason.grpc))
 
     def encode_grpc_declared(self, error: A2AError) -> ErrorReply[bytes]:
-        """The same with the statuses of 1.0: Go 2 knows a reason only with that status (internal/grpcutil)."""
+        """The same with the statuses of 1.0: Go 2 knows a reason only with that status
+        (internal/grpcutil).
+        """
         return self._grpc(error, error.reason.grpc)
 
     def _grpc(self, error: A2AError, status: GrpcStatus) -> ErrorReply[bytes]:
@@ -266,8 +272,8 @@ def _by_status(reply: ErrorReply[Any], message: str, details: list[Any]) -> A2AE
 
 
 def _words(message: str, details: list[Any]) -> tuple[Reason | None, Mapping[str, Reason]]:
-    """What the words of an error may tell: the reason that a name at the start says, and known texts. Nothing where
-    an ErrorInfo speaks, even with a name that is unknown here.
+    """What the words of an error may tell: the reason that a name at the start says, and known texts. Nothing
+    where an ErrorInfo speaks, even with a name that is unknown here.
     """
     return (_named(message), _TEXTS) if not _info(details) else (None, {})
 
@@ -301,8 +307,10 @@ def _whole(detail: Mapping[str, Any]) -> Mapping[str, Any]:
 def shape_jsonrpc(body: Any, parameters: Mapping[str, str]) -> Any:
     """A JSON-RPC error object with `data` of a type that its caller reads (Quirks.error_data).
 
-    A list of details becomes an object unless the caller is known to want the list, or declares a version as clients of
-    1.0 do. What an agent or caller of 0.3 said itself changes only for callers that are known to want another type.
+    A list of details becomes an object unless the caller is known to want the list, or declares a version as
+    clients of
+    1.0 do. What an agent or caller of 0.3 said itself changes only for callers that are known to want another
+    type.
     """
     data = body.get("data")
     if data is None:
@@ -374,7 +382,9 @@ def _by_grpc_status(
 
 
 def _not_found(message: str, operation: ops.Operation[Any, Any] | None) -> Reason:
-    """A missing task, card or route: by what was asked for, and by whether anybody who knows of tasks answered."""
+    """A missing task, card or route: by what was asked for, and by whether anybody who knows of tasks
+    answered.
+    """
     if operation is ops.GET_EXTENDED_AGENT_CARD:
         return Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED
     text = message.lower().strip(" .!")

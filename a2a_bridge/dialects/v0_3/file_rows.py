@@ -1,11 +1,11 @@
-"""Which spelling of file contents one call of a2a.v1 has: rows of the same operation, chosen by what is known of the
-peer. Not the spellings: see proto_files.
+"""Which spelling of file contents one call of a2a.v1 has: rows of the same operation, chosen by what is known
+of the peer. Not the spellings: see proto_files.
 
 Rules:
-1. A caller gets the spelling of its profile. One that no profile describes gets the spelling of the first file in its
-   own request, and content where the request has none.
-2. An agent that no profile describes gets base64 text, which most implementations want. Files that came as a2a.v1 keep
-   the spelling of their caller.
+1. A caller gets the spelling of its profile. One that no profile describes gets the spelling of the first
+   file in its own request, and content where the request has none.
+2. An agent that no profile describes gets base64 text, which most implementations want. Files that came as
+   a2a.v1 keep the spelling of their caller.
 3. An answer of such an agent is read by its content; what is not valid base64 is content.
 4. Bridges tell each other that they wrote base64 text, because the content alone does not always show it.
 """

@@ -1,6 +1,7 @@
 """The three forms of 0.3, put together of rows and errors. Nothing is spelled here.
 
-Two exist once more for each spelling of file contents in a2a.v1, for dialling agents whose spelling is known. Callers
+Two exist once more for each spelling of file contents in a2a.v1, for dialling agents whose spelling is known.
+Callers
 need none of that: the usual forms tell them apart.
 """
 

@@ -1,4 +1,5 @@
-"""Requests and configurations over HTTP+JSON of 0.3, in the many bodies they come in ↔ hub. Not rows, nor messages.
+"""Requests and configurations over HTTP+JSON of 0.3, in the many bodies they come in ↔ hub. Not rows, nor
+messages.
 
 Rules:
 1. Trees hold bare ids, as the paths do; resource names stand in bodies only, and have to agree.

@@ -1,12 +1,14 @@
 """The HTTP+JSON rows of 0.3: operations, rules below /v1 and JSON trees. Not the form's errors.
 
 Rules:
-1. Two spellings meet here. The proto of 0.3 implies ProtoJSON of a2a.v1 (`content`, ROLE_USER), and implementations
-   speak that; the specification's text (0.3.0, 3.5.3) implies the objects of JSON-RPC (`parts`, `kind`, "user"). A
-   request tells which it is by what it says, and is answered in the same. What tells nothing is ProtoJSON.
-2. Of ProtoJSON all names are read that it ever had: those of 0.2.5 (`request`, `msg`, `update`) and snake_case.
-3. Tasks are listed as the text says (GET /v1/tasks, a bare array), for callers. Agents that do so are unheard of, so
-   it is not asked of them.
+1. Two spellings meet here. The proto of 0.3 implies ProtoJSON of a2a.v1 (`content`, ROLE_USER), and
+   implementations speak that; the specification's text (0.3.0, 3.5.3) implies the objects of JSON-RPC
+   (`parts`, `kind`, "user"). A request tells which it is by what it says, and is answered in the same. What
+   tells nothing is ProtoJSON.
+2. Of ProtoJSON all names are read that it ever had: those of 0.2.5 (`request`, `msg`, `update`) and
+   snake_case.
+3. Tasks are listed as the text says (GET /v1/tasks, a bare array), for callers. Agents that do so are unheard
+   of, so it is not asked of them.
 4. As over gRPC, rows that hold files exist for each spelling of their contents (file_rows).
 """
 
@@ -62,7 +64,8 @@ HttpRow = Row[HttpAddress, Any]
 
 _LISTED = unpaired(hub.ListTasksResponse)
 
-# --- addresses -------------------------------------------------------------------------------------------------
+# --- addresses
+# -------------------------------------------------------------------------------------------------
 
 
 def _get(template: str, *, strict: bool = False, **query: str) -> HttpRule:
@@ -105,11 +108,14 @@ _ADDRESSES: dict[Any, tuple[HttpRule, ...]] = {
 }
 
 
-# --- which spelling --------------------------------------------------------------------------------------------
+# --- which spelling
+# --------------------------------------------------------------------------------------------
 
 
 def says_kind(tree: Any) -> bool:
-    """Whether an object (a message, a task, an event) is spelled as in JSON-RPC; False where nothing tells."""
+    """Whether an object (a message, a task, an event) is spelled as in JSON-RPC; False where nothing
+    tells.
+    """
     if type(tree) is not dict or "content" in tree:
         return False
     if "kind" in tree or "parts" in tree:
@@ -148,7 +154,8 @@ def _decode_listed(tree: Json) -> hub.ListTasksResponse:
     return hub.ListTasksResponse(tasks=tasks, page_size=len(tasks), total_size=len(tasks))
 
 
-# --- answers, in either spelling -------------------------------------------------------------------------------
+# --- answers, in either spelling
+# -------------------------------------------------------------------------------
 
 _MEMBERS = {
     "task": "task",
@@ -209,7 +216,7 @@ def _null_or_empty(tree: Json) -> Empty:
     return Empty()
 
 
-# --- rows ------------------------------------------------------------------------------------------------------
+# --- rows ---
 
 
 def _row(
@@ -336,7 +343,9 @@ def _kind_row(
     response: tuple[Coder, Coder],
     source: Row[str, Any] | None = None,
 ) -> HttpRow:
-    """The same row in the spelling of JSON-RPC. source: the row there, for what travels beside the messages."""
+    """The same row in the spelling of JSON-RPC. source: the row there, for what travels beside the
+    messages.
+    """
     operation = proto.operation
     beside: dict[str, Any] = dict.fromkeys(("aside", "recall", "aside_response", "recall_response"))
     if operation in (ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE):

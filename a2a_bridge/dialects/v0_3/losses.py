@@ -1,4 +1,6 @@
-"""What 0.3 cannot say of the hub, not even as text beside it. As data, so that tests exempt and docs show the same."""
+"""What 0.3 cannot say of the hub, not even as text beside it. As data, so that tests exempt and docs show the
+same.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ LOSSES: tuple[Loss, ...] = (
     Loss("CancelTaskRequest.metadata", "the request of a2a.v1 is a name and nothing else", ("GRPC",)),
 )
 
-#: what one shape of 0.x says and an agent of the other does not hear, as paths of 0.x: `kind` is that of JSON-RPC
+#: what one shape of 0.x says and an agent of the other does not hear, as paths of 0.x: `kind` is that of
+#: JSON-RPC
 BETWEEN_SHAPES: tuple[Loss, ...] = (
     Loss("kind: TaskQueryParams.metadata", _BESIDE),
     Loss("kind: TaskIdParams.metadata", _BESIDE),

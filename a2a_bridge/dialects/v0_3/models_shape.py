@@ -1,8 +1,9 @@
-"""What all 0.x models share: names, tolerance, and the way from a JSON tree and back. It declares no type of the
-specification.
+"""What all 0.x models share: names, tolerance, and the way from a JSON tree and back. It declares no type of
+the specification.
 
 Rules:
-1. Attributes are snake_case, members of the JSON camelCase. Constructors and attributes take either, JSON does not.
+1. Attributes are snake_case, members of the JSON camelCase. Constructors and attributes take either, JSON
+   does not.
 2. Members that nobody declared are kept (`model_extra`) and written again.
 3. null for a member that may be absent, or has a default, means that it is absent, and is not written.
 4. Nothing is converted: 1 is neither "1" nor true. As in JSON Schema, 1.0 is an integer.
@@ -218,9 +219,10 @@ def by(
 ) -> Discriminator:
     """What decides between the branches of a union.
 
-    find: an object -> a value, such as that of its `kind`, "" for none. branches: value -> class; `*` is any other value.
-    expected: the problem when there is none. about: the member with the value; where it is there and wrong, the problem
-    lists the values instead.
+    find: an object -> a value, such as that of its `kind`, "" for none. branches: value -> class; `*` is any
+    other value.
+    expected: the problem when there is none. about: the member with the value; where it is there and wrong,
+    the problem lists the values instead.
     """
 
     def decide(value: Any) -> str | None:

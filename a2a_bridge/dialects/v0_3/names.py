@@ -2,10 +2,11 @@
 
 Rules:
 1. A name is matched as a whole: `tasks/a/b` is an error and never the task `a`.
-2. A segment spells "/" as %2F, and the "%" of what would read as %2F or %25 as %25. Nothing else is changed, so that
-   ids with other signs read the same for peers that take segments as they are. Reading undoes exactly this.
-3. A parent is `tasks/{id}`; also accepted is the collection itself, with `task` for `tasks` as A2A 0.3.0 and 0.2.5
-   misspell it in the HTTP rule of CreateTaskPushNotificationConfig.
+2. A segment spells "/" as %2F, and the "%" of what would read as %2F or %25 as %25. Nothing else is changed,
+   so that ids with other signs read the same for peers that take segments as they are. Reading undoes exactly
+   this.
+3. A parent is `tasks/{id}`; also accepted is the collection itself, with `task` for `tasks` as A2A 0.3.0 and
+   0.2.5 misspell it in the HTTP rule of CreateTaskPushNotificationConfig.
 4. A configuration that has no id yet has an empty last segment; a peer in the field writes `None` there.
 """
 

@@ -1,11 +1,14 @@
-"""Params of the requests of 0.3 over JSON-RPC, `kind` shape ↔ hub (spec 0.3.0, 7). Not the rows they belong to, nor
-their results.
+"""Params of the requests of 0.3 over JSON-RPC, `kind` shape ↔ hub (spec 0.3.0, 7). Not the rows they belong
+to, nor their results.
 
 Rules:
-1. `blocking` is the reverse of `returnImmediately`. A request that does not say waits in 1.0; in 0.x some agents do
-   not. So it is written out wherever there is a configuration, as the official SDKs do, and for all callers of 1.0.
-2. historyLength goes through as it is; what is larger than the hub can say is as much as it can say. A negative one is
-   for the agent to refuse: the schema allows it. 0 in tasks/get is read as absent, as the servers of the Python and Java
+1. `blocking` is the reverse of `returnImmediately`. A request that does not say waits in 1.0; in 0.x some
+   agents do not. So it is written out wherever there is a configuration, as the official SDKs do, and for all
+   callers of 1.0.
+2. historyLength goes through as it is; what is larger than the hub can say is as much as it can say. A
+   negative one is
+   for the agent to refuse: the schema allows it. 0 in tasks/get is read as absent, as the servers of the
+   Python and Java
    SDKs do: the Java client sends it with every request (a2a-java 0.3.3.Final, TaskQueryParams.java:20).
 3. Requests with metadata in the hub are units. What the others cannot hold is told aside.
 """
@@ -55,8 +58,8 @@ encode_cancel, decode_cancel = CANCEL.encode, decode_with(CANCEL, text_with(CANC
 def explicit_send(tree: Any, older: bool) -> Any:
     """MessageSendParams with defaults that not all agents of 0.x share.
 
-    fasta2a 0.6 answers 500 to a configuration without media types. a2akit 0.0.32 does not wait unless told to, which is
-    the default of 1.0 only: callers of 0.x keep the agent's default.
+    fasta2a 0.6 answers 500 to a configuration without media types. a2akit 0.0.32 does not wait unless told
+    to, which is the default of 1.0 only: callers of 0.x keep the agent's default.
     """
     said = tree.get("configuration")
     if not older:

@@ -1,8 +1,8 @@
 """Parts of messages and artifacts, `kind` shape ↔ hub (spec 0.3.0, 6.5). Not what they are part of.
 
-The quick functions take what `encode_part` writes, and count members to see that nothing else is there; whatever
-fails them is read by `irregular`. Lines that say `# residue` serve only to keep what the hub cannot hold: without
-them this is a codec that forgets.
+The quick functions take what `encode_part` writes, and count members to see that nothing else is there;
+whatever fails them is read by `irregular`. Lines that say `# residue` serve only to keep what the hub cannot
+hold: without them this is a codec that forgets.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Messages of a2a.v1 ↔ hub as pairs: what differs, and nothing else. Bytes and ProtoJSON of them, with unmapped content.
+"""Messages of a2a.v1 ↔ hub as pairs: what differs, and nothing else. Bytes and ProtoJSON of them, with
+unmapped content.
 
 Rules:
 1. `final` follows from the state. Where it does not, the hub's event has an annotation (see `annotations`).
-2. Waiting: `blocking` is the opposite of `return_immediately`. No configuration at all means to wait; it is written out,
-   because servers in the field read its absence as "do not wait".
+2. Waiting: `blocking` is the opposite of `return_immediately`. No configuration at all means to wait; it is
+   written out, because servers in the field read its absence as "do not wait".
 3. history_length 0 is "not said", and never "no history".
-4. Of several authentication schemes the hub has one: Bearer or Basic if offered, else the first. Without any there is no
-   authentication, since the hub requires a scheme.
+4. Of several authentication schemes the hub has one: Bearer or Basic if offered, else the first. Without any
+   there is no authentication, since the hub requires a scheme.
 5. Empty metadata of a part is not written: Java 0.3 reads HTTP+JSON by a schema without this member.
 """
 
@@ -54,7 +55,8 @@ _SCHEMES = "/configuration/pushNotification/authentication/schemes"
 _USUAL_SCHEMES = ("bearer", "basic")
 
 
-# --- bytes and ProtoJSON ---------------------------------------------------------------------------------------
+# --- bytes and ProtoJSON
+# ---------------------------------------------------------------------------------------
 
 
 def decode_bytes(pair: Pair, wire: bytes, files: Files = Files.AUTO) -> Any:
@@ -105,7 +107,7 @@ def encode_tree(pair: Pair, message: Any, files: Files = Files.AUTO) -> JsonObje
 _DECODERS: dict[type[Any], Any] = {}
 
 
-# --- parts -----------------------------------------------------------------------------------------------------
+# --- parts ---
 
 
 def _decode_part(wire: v0.Part, into: hub.Part, context: Context, said: JsonObject) -> None:
@@ -188,7 +190,8 @@ def _encode_file(message: hub.Part, into: v0.Part, context: Context, said: JsonO
             said["raw"] = True
 
 
-# --- tasks and events ------------------------------------------------------------------------------------------
+# --- tasks and events
+# ------------------------------------------------------------------------------------------
 
 
 def _decode_final(
@@ -215,7 +218,8 @@ def _drop_final(event: Any) -> None:
         event.ClearField("metadata")
 
 
-# --- sending, and push notification configurations -------------------------------------------------------------
+# --- sending, and push notification configurations
+# -------------------------------------------------------------
 
 
 def usable_scheme(schemes: Sequence[str]) -> str:
@@ -312,7 +316,8 @@ def _restore_schemes(into: v0.SendMessageRequest, context: Context) -> None:
             authentication.schemes[:] = [str(scheme) for scheme in found[0][1]]
 
 
-# --- the table -------------------------------------------------------------------------------------------------
+# --- the table
+# -------------------------------------------------------------------------------------------------
 
 PART = paired(
     v0.Part,

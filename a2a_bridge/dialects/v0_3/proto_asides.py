@@ -2,8 +2,8 @@
 
 Rules:
 1. The text is entries of source PROTO, at most LARGEST_ASIDE characters.
-2. The entries of a configuration to be registered fit the configuration in answers: those about the request around it
-   stand apart, under WRAPPER.
+2. The entries of a configuration to be registered fit the configuration in answers: those about the request
+   around it stand apart, under WRAPPER.
 3. The text for a list is a JSON array: one text for each configuration, or null.
 """
 
@@ -36,7 +36,9 @@ _AUTHENTICATION = "/pushNotificationConfig/authentication"
 
 
 def tell(pair: Pair, tree: JsonObject) -> Told:
-    """What a tree of a2a.v1 says beyond the hub. Raises INVALID_PARAMS for what cannot be read or is too much."""
+    """What a tree of a2a.v1 says beyond the hub. Raises INVALID_PARAMS for what cannot be read or is too
+    much.
+    """
     message = _read(pair, tree)
     return _told(_text(pair, message, collect_members(message, tree)))
 

@@ -1,11 +1,13 @@
-"""The agent card of a2a.v1 ↔ the JSON card of 0.3, and by that ↔ hub. What a card means is the business of `card`.
+"""The agent card of a2a.v1 ↔ the JSON card of 0.3, and by that ↔ hub. What a card means is the business of
+`card`.
 
 Rules:
-1. The two differ in security only: schemes are a oneof here and have a `type` there, requirements are wrapped here.
-   Everything else is ProtoJSON, with the members that 0.3 requires added where they are empty.
-2. What the JSON card says beyond a2a.v1 stands in one more extension, the last, with the URI CARRIER. It is believed
-   where the card means the same without it.
-3. Over HTTP+JSON some implementations read the card as JSON and others as ProtoJSON: it is written so that both can.
+1. The two differ in security only: schemes are a oneof here and have a `type` there, requirements are wrapped
+   here. Everything else is ProtoJSON, with the members that 0.3 requires added where they are empty.
+2. What the JSON card says beyond a2a.v1 stands in one more extension, the last, with the URI CARRIER. It is
+   believed where the card means the same without it.
+3. Over HTTP+JSON some implementations read the card as JSON and others as ProtoJSON: it is written so that
+   both can.
 """
 
 from __future__ import annotations
@@ -103,7 +105,8 @@ def _is_protojson(tree: JsonObject) -> bool:
     return any("_" in name and name in v0.AgentCard.DESCRIPTOR.fields_by_name for name in tree)
 
 
-# --- a2a.v1 ↔ JSON card ----------------------------------------------------------------------------------------
+# --- a2a.v1 ↔ JSON card
+# ----------------------------------------------------------------------------------------
 
 
 def _told(message: v0.AgentCard) -> JsonObject:

@@ -1,19 +1,20 @@
 """What stands in `file_with_bytes` of a2a.v1: the content, or its base64 text. Not the rest of a part.
 
-The specification's proto says bytes, hence the content. Widely used implementations put the ASCII of the content's
-base64 text there, and fail on anything else. The writer has to know the peer (Files, from its profile), and the reader
-has to tell the two apart:
+The specification's proto says bytes, hence the content. Widely used implementations put the ASCII of the
+content's base64 text there, and fail on anything else. The writer has to know the peer (Files, from its
+profile), and the reader has to tell the two apart:
 
 1. Only text that is base64 to the letter (standard alphabet, padded, one line, not empty) can be base64.
-2. A peer known to write base64 (Files.BASE64) means base64 with it; from one known to write content (Files.RAW)
-   nothing is decoded.
-3. Of an unknown peer (Files.AUTO) the media type decides. Of a binary type everything that can be base64 is base64, since no such format
-   has only bytes of that alphabet; but not a few letters without padding. Of a textual type it is base64 when it
-   decodes to readable text: an ordinary word decodes to bytes that are none. Without a type it is base64 when that
-   holds, or when it is padded, or is long and mixes letters of both cases with other signs.
+2. A peer known to write base64 (Files.BASE64) means base64 with it; from one known to write content
+   (Files.RAW) nothing is decoded.
+3. Of an unknown peer (Files.AUTO) the media type decides. Of a binary type everything that can be base64 is
+   base64, since no such format has only bytes of that alphabet; but not a few letters without padding. Of a
+   textual type it is base64 when it
+   decodes to readable text: an ordinary word decodes to bytes that are none. Without a type it is base64 when
+   that holds, or when it is padded, or is long and mixes letters of both cases with other signs.
 
-A wrong guess changes what other versions see, and never what goes back to a2a.v1: the spelling is carried. It is not
-followed for a peer known to want content.
+A wrong guess changes what other versions see, and never what goes back to a2a.v1: the spelling is carried. It
+is not followed for a peer known to want content.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Requests of a2a.v1 that name things by resource names, and answers about push configs, as pairs. Not their rows.
+"""Requests of a2a.v1 that name things by resource names, and answers about push configs, as pairs. Not their
+rows.
 
-The id of a configuration can stand in three places when it is created. The first of these that is filled counts: config_id,
-the configuration itself, its name. What cannot be read at all raises INVALID_PARAMS that names the field.
+The id of a configuration can stand in three places when it is created. The first of these that is filled
+counts: config_id, the configuration itself, its name. What cannot be read at all raises INVALID_PARAMS that
+names the field.
 """
 
 from __future__ import annotations

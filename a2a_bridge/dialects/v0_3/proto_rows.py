@@ -1,6 +1,7 @@
 """The gRPC rows of 0.3: operations, paths of /a2a.v1.A2AService and protobuf bytes. Not the form's errors.
 
-There is no row to list tasks: a2a.v1 cannot. Rows that hold files exist for each spelling of their contents (file_rows).
+There is no row to list tasks: a2a.v1 cannot. Rows that hold files exist for each spelling of their contents
+(file_rows).
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ SERVICE = "/a2a.v1.A2AService/"
 Coder = Callable[[Any], Any]
 
 
-# --- the boundary of errors ------------------------------------------------------------------------------------
+# --- the boundary of errors
+# ------------------------------------------------------------------------------------
 
 
 def request_decoder(pair: Pair, decode: Coder) -> Coder:
@@ -111,7 +113,7 @@ def _bad_answer(text: str) -> A2AError:
     return A2AError(Reason.INVALID_AGENT_RESPONSE, f"the agent's answer {text}", blame=Blame.PEER)
 
 
-# --- rows ------------------------------------------------------------------------------------------------------
+# --- rows ---
 
 
 def _row(

@@ -1,5 +1,5 @@
-"""Push notifications of 0.3 and 0.2 (spec 0.3.0, 9.5): the task as it is, whatever has happened to it. Not their
-headers, which versions share.
+"""Push notifications of 0.3 and 0.2 (spec 0.3.0, 9.5): the task as it is, whatever has happened to it. Not
+their headers, which versions share.
 
 Those versions do not define the body strictly, so more is read than written: any event of theirs, and the
 StreamResponse of 1.0, which newer SDKs send under an older version's name too.

@@ -1,11 +1,13 @@
-"""Push notification configurations, `kind` shape ↔ hub (spec 0.3.0, 6.8 to 6.10). Not the requests about them.
+"""Push notification configurations, `kind` shape ↔ hub (spec 0.3.0, 6.8 to 6.10). Not the requests about
+them.
 
 Rules:
 1. 0.3 nests the configuration beside the task's id, the hub has one flat message.
-2. 0.3 lists authentication schemes, the hub has one: the first that fits (Bearer, then Basic, then the first at
-   all). An empty list is no authentication for the hub, where a scheme is required.
-3. Neither side has metadata here. What the hub cannot hold is told by `aside`, for who remembers it (bindings, the
-   gateway), and `recall` puts it back. What 0.3 has no name for are further members with the hub's names.
+2. 0.3 lists authentication schemes, the hub has one: the first that fits (Bearer, then Basic, then the first
+   at all). An empty list is no authentication for the hub, where a scheme is required.
+3. Neither side has metadata here. What the hub cannot hold is told by `aside`, for who remembers it
+   (bindings, the gateway), and `recall` puts it back. What 0.3 has no name for are further members with the
+   hub's names.
 """
 
 from __future__ import annotations

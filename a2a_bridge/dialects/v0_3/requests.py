@@ -1,4 +1,6 @@
-"""The JSON-RPC rows of 0.3 (spec 0.3.0, 7): operations, method names and the `kind` shape. Not the form's errors."""
+"""The JSON-RPC rows of 0.3 (spec 0.3.0, 7): operations, method names and the `kind` shape. Not the form's
+errors.
+"""
 
 from __future__ import annotations
 

@@ -2,8 +2,9 @@
 
 Rules (A2A 0.3, 5.5.3; A2A 1.0, 4.5):
 1. A scheme is told by `type`. One of a type nobody knows becomes a scheme without content.
-2. An OAuth 2 scheme of 1.0 has one flow, one of 0.x has any number. The first in the order of FLOWS stays under the
-   scheme's name, each other becomes a scheme `<name>#<flow>`, and every requirement that names the scheme is
+2. An OAuth 2 scheme of 1.0 has one flow, one of 0.x has any number. The first in the order of FLOWS stays
+   under the scheme's name, each other becomes a scheme `<name>#<flow>`, and every requirement that names the
+   scheme is
    followed by the same with the other flows: alternatives, as all requirements are.
 3. The other way such schemes are put together again, if all requirements agree.
 4. `deviceCode` and `pkceRequired` of 1.0 are further members.

@@ -1,7 +1,8 @@
-"""Messages, artifacts, tasks and events as tables, `kind` shape ↔ hub (spec 0.3.0, 6.1 to 6.7 and 7.2). Not their parts.
+"""Messages, artifacts, tasks and events as tables, `kind` shape ↔ hub (spec 0.3.0, 6.1 to 6.7 and 7.2). Not
+their parts.
 
-1. `final` follows from the state. Where a peer says otherwise, FINAL in the hub's metadata notes what it said (see
-   `dialects.marks`), because the code that ends streams has to know.
+1. `final` follows from the state. Where a peer says otherwise, FINAL in the hub's metadata notes what it said
+   (see `dialects.marks`), because the code that ends streams has to know.
 2. `kind` says what a result is. Where it is missing, the members tell.
 """
 

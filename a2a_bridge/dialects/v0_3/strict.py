@@ -1,4 +1,5 @@
-"""ProtoJSON of a2a.v1 for readers that refuse members younger than v0.3.0: metadata of parts, names of files. Pure.
+"""ProtoJSON of a2a.v1 for readers that refuse members younger than v0.3.0: metadata of parts, names of files.
+Pure.
 
 These members move into the metadata of the message or artifact that holds the part, by the index of the part.
 """

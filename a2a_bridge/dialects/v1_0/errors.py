@@ -20,13 +20,15 @@ _BY_NAME = {reason.name: reason for reason in Reason}
 BY_CODE = {reason.code: reason for reason in reversed(Reason)}
 BY_CODE[Reason.INVALID_REQUEST.code] = Reason.INVALID_REQUEST
 BY_CODE[Reason.INTERNAL_ERROR.code] = Reason.INTERNAL_ERROR
-#: numbers that a2a-go gives to what JSON-RPC has none for (v2.3.1, internal/jsonrpc/jsonrpc.go, lines 84 and 85)
+#: numbers that a2a-go gives to what JSON-RPC has none for (v2.3.1, internal/jsonrpc/jsonrpc.go, lines 84 and
+#: 85)
 BY_CODE |= {-31401: Reason.UNAUTHENTICATED, -31403: Reason.PERMISSION_DENIED}
 #: names of reasons in SDKs, other than those of the specification: they are passed on as these
 _ALIASES = {
     "INTERNAL": Reason.INTERNAL_ERROR,  # a2a-java 1.2.0
     "UNAUTHORIZED": Reason.PERMISSION_DENIED,  # a2a-go v2.3.1, a2a/errors.go, line 110
-    "UNSUPPORTED_CONTENT_TYPE": Reason.CONTENT_TYPE_NOT_SUPPORTED,  # a2a-lf 0.4.2, src/errors.rs, line 61, reads both
+    # a2a-lf 0.4.2, src/errors.rs, line 61, reads both
+    "UNSUPPORTED_CONTENT_TYPE": Reason.CONTENT_TYPE_NOT_SUPPORTED,
     "EXTENDED_CARD_NOT_CONFIGURED": Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED,  # the same, line 65
 }
 BY_TEXT = {reason.text.lower(): reason for reason in Reason if reason.level == "a2a"}
@@ -170,8 +172,8 @@ def json_details(error: A2AError) -> list[Any]:
 
 
 def underlying(error: A2AError) -> list[Any]:
-    """A second ErrorInfo with the reason of an error that has another name, where JSON-RPC's number and status do not
-    tell that reason.
+    """A second ErrorInfo with the reason of an error that has another name, where JSON-RPC's number and
+    status do not tell that reason.
     """
     if error.name in _BY_NAME or error.reason.level != "call":
         return []
@@ -184,7 +186,9 @@ _LEFT_OUT = any_details.value("a detail that JSON cannot carry was left out")
 
 
 def _carriable(detail: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The detail, or a note in its place when it is too deep or no JSON: an error must not become another one."""
+    """The detail, or a note in its place when it is too deep or no JSON: an error must not become another
+    one.
+    """
     try:
         dumps(dict(detail))
     except EncodeError:
@@ -213,8 +217,8 @@ def from_details(
     """The error that a peer's answer means.
 
     texts: what gives a reason away where nothing better does, in lower case.
-    aside: what the peer said outside of any error format, such as an HTML page or a stack trace. It may give the
-    reason away but goes no further than a note on the exception, which no binding sends.
+    aside: what the peer said outside of any error format, such as an HTML page or a stack trace. It may give
+    the reason away but goes no further than a note on the exception, which no binding sends.
     """
     info, beneath, violations, retry_after, rest = _sort(details)
     name = _text(info.get("reason"))
@@ -281,7 +285,9 @@ def _sort(
 
 
 def _is_foreign(info: Mapping[str, Any]) -> bool:
-    """Whether an ErrorInfo names a reason that A2A does not know; a second one tells the reason of A2A then."""
+    """Whether an ErrorInfo names a reason that A2A does not know; a second one tells the reason of A2A
+    then.
+    """
     return _text(info.get("reason")) not in _BY_NAME
 
 

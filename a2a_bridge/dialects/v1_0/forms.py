@@ -47,7 +47,8 @@ _QUERY_KINDS = {
 def http_address(operation: ops.Operation[Any, Any]) -> HttpAddress:
     """The HTTP rules of an operation, tenant forms included.
 
-    SubscribeToTask is GET in the rule and POST in the specification's prose (5.3, 11.3.2). Both are given, and POST
+    SubscribeToTask is GET in the rule and POST in the specification's prose (5.3, 11.3.2). Both are given,
+    and POST
     first: every SDK takes it, but those of Go, Java and .NET take no GET.
     """
     method: MethodDescriptor = SERVICE.methods_by_name[operation.name]
@@ -145,7 +146,9 @@ def _grpc_row(operation: ops.Operation[Message, Message]) -> Row[str, bytes]:
 
 
 def _without_empty_page(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """A page size of 0 in protobuf is none: a2a-go sends it with every ListTasks (v2.3.1, a2apb/v1/pbconv/to_proto.go:476)."""
+    """A page size of 0 in protobuf is none: a2a-go sends it with every ListTasks (v2.3.1,
+    a2apb/v1/pbconv/to_proto.go:476).
+    """
 
     def decode_request(wire: bytes) -> Any:
         request = decode(wire)

@@ -85,8 +85,8 @@ def response_encoder(cls: type[Message]) -> Callable[[Any], Any]:
 
 
 def bytes_request_decoder(cls: type[Message]) -> Callable[[bytes], Any]:
-    """Protobuf bytes → request. Raises PARSE_ERROR without the runtime's own words, and INVALID_PARAMS for free JSON
-    that is nested too deeply.
+    """Protobuf bytes → request. Raises PARSE_ERROR without the runtime's own words, and INVALID_PARAMS for
+    free JSON that is nested too deeply.
     """
     parse = cls.FromString
 

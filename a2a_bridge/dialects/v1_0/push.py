@@ -1,4 +1,6 @@
-"""Push notifications of 1.0 (spec 4.3): a StreamResponse, one per event. Not their headers, which versions share."""
+"""Push notifications of 1.0 (spec 4.3): a StreamResponse, one per event. Not their headers, which versions
+share.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Where tasks, events and push notifications are kept: one module or folder per kind of place, opened by URL."""
+"""Where tasks, events and push notifications are kept: one module or folder per kind of place, opened by
+URL.
+"""
 
 from a2a_bridge.hosting.stores.errors import StoreOpenError
 from a2a_bridge.hosting.stores.memory import MemoryStore

@@ -17,8 +17,8 @@ from a2a_bridge.ext import Found, Scope, Sent, StoreBase, TaskChange, TaskQuery,
 class FileStore(StoreBase):
     """Keeps tasks below a folder, which one process may use at a time.
 
-    A task is two files: `events`, to which events are appended, and `task`, which is replaced. `task` says how many octets of
-    `events` count, so a write that a crash interrupts has no effect.
+    A task is two files: `events`, to which events are appended, and `task`, which is replaced. `task` says
+    how many octets of `events` count, so a write that a crash interrupts has no effect.
     """
 
     def __init__(self, folder: Path) -> None:

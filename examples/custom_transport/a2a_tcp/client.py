@@ -39,7 +39,9 @@ from .wire import HEADER, KIND, check, frame
 async def dial(
     interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
 ) -> AsyncIterator[Service]:
-    """A client side for `tcp://host:port` or `host:port`. Raises LookupError when the version forbids the kind."""
+    """A client side for `tcp://host:port` or `host:port`. Raises LookupError when the version forbids the
+    kind.
+    """
     form = dialect.form(KIND)
     if form is None:
         raise LookupError(f"version {dialect.version} has no form for {KIND.name}")

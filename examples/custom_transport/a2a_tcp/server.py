@@ -109,7 +109,9 @@ class Connection:
         raise request_too_large(self._side.options.max_body)
 
     async def _gone(self) -> None:
-        """Returns when the caller has closed the connection. It has nothing more to say, so all else is dropped."""
+        """Returns when the caller has closed the connection. It has nothing more to say, so all else is
+        dropped.
+        """
         try:
             while await self._reader.read(HIGH_WATER):
                 pass

@@ -44,7 +44,9 @@ def frame(content: Mapping[str, Any]) -> bytes:
 
 
 def opening(body: bytes) -> Opening:
-    """Reads the caller's frame. Raises PARSE_ERROR for what is not JSON, INVALID_REQUEST for another shape."""
+    """Reads the caller's frame. Raises PARSE_ERROR for what is not JSON, INVALID_REQUEST for another
+    shape.
+    """
     try:
         tree = loads(body)
     except JsonSyntaxError as error:

@@ -1,7 +1,7 @@
 """An invented A2A 1.1, as a version in a distribution of its own: what it changes from 1.0, and nothing else.
 
-The change: members that 1.0 names `contextId` are named `conversationId` in JSON. Protobuf is as in 1.0, because field
-numbers carry the meaning there.
+The change: members that 1.0 names `contextId` are named `conversationId` in JSON. Protobuf is as in 1.0,
+because field numbers carry the meaning there.
 """
 
 from __future__ import annotations

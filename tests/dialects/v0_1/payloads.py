@@ -1,4 +1,6 @@
-"""Trees that the schema of 0.1 allows, for Hypothesis. Written from the schema, with nothing of the product's code."""
+"""Trees that the schema of 0.1 allows, for Hypothesis. Written from the schema, with nothing of the product's
+code.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The types of 0.2.5 as the Python documentation of that time shows them: type -> member -> what it may be and its default.
+"""The types of 0.2.5 as the Python documentation of that time shows them: type -> member -> what it may be
+and its default.
 
 Facts about names, in the order of that documentation.
 """

@@ -131,7 +131,9 @@ def test_media_types_are_listed_even_where_nobody_asked_for_any() -> None:
 
 
 def says_no_modes(tree: Any) -> bool:
-    """Whether there is a list of media types that says nothing: 0.2.5 has to have one, so it means nothing there."""
+    """Whether there is a list of media types that says nothing: 0.2.5 has to have one, so it means nothing
+    there.
+    """
     configuration = tree.get("configuration") or {}
     return "acceptedOutputModes" in configuration and not configuration["acceptedOutputModes"]
 

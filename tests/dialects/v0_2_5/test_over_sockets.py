@@ -1,4 +1,6 @@
-"""0.2.5 over HTTP, as a caller of that time meets it: the card's two addresses, methods, and the end of a stream."""
+"""0.2.5 over HTTP, as a caller of that time meets it: the card's two addresses, methods, and the end of a
+stream.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Runs in an environment with a2a-sdk 0.3: reads lines of JSON, hands protobuf to that SDK, writes lines of JSON.
+"""Runs in an environment with a2a-sdk 0.3: reads lines of JSON, hands protobuf to that SDK, writes lines of
+JSON.
 
 It is a program for test_proto_and_the_sdk, and imports nothing of ours.
 """

@@ -1,8 +1,9 @@
 """The 0.x agent card, member by member, and what is carried for it.
 
 The ids are those of the spots where something could get lost between 0.x and 1.0:
-L1 empty or absent, L2 numbers, L5 false or absent, L7 unknown members, L17 interfaces, L18 stateTransitionHistory,
-L20 signatures, L25 what 0.2.5 does not know. Payloads are concrete inputs that other implementations lose.
+L1 empty or absent, L2 numbers, L5 false or absent, L7 unknown members, L17 interfaces, L18
+stateTransitionHistory, L20 signatures, L25 what 0.2.5 does not know. Payloads are concrete inputs that other
+implementations lose.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def read(tree: Any) -> Any:
 
 
 def round_trip(tree: Any, version: str = "0.3.0") -> hub.AgentCard:
-    """Decodes the tree, asserts that it comes back, after a binary and after a ProtoJSON hop; returns the card."""
+    """Decodes the tree, asserts that it comes back, after a binary and after a ProtoJSON hop; returns the
+    card.
+    """
     given = read(tree)
     decoded = decode_card(given, version)
     hops = [

@@ -1,4 +1,6 @@
-"""What comes in the `kind` shape goes out as it came, whatever the hub can hold of it; and the other way round."""
+"""What comes in the `kind` shape goes out as it came, whatever the hub can hold of it; and the other way
+round.
+"""
 
 from __future__ import annotations
 

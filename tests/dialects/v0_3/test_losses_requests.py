@@ -1,6 +1,7 @@
 """The spots where 0.x and 1.0 do not fit, one by one and both ways, over JSON-RPC: L12 to L27.
 
-Each test is named after its spot. Those about cards, resource names and bindings have more tests of their own.
+Each test is named after its spot. Those about cards, resource names and bindings have more tests of their
+own.
 """
 
 # ruff: noqa: N802  the spots have their names

@@ -1,4 +1,6 @@
-"""The models and the codec of the `kind` shape have one opinion about what is valid, leniences of the codec aside."""
+"""The models and the codec of the `kind` shape have one opinion about what is valid, leniences of the codec
+aside.
+"""
 
 from __future__ import annotations
 

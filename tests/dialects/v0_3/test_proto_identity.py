@@ -1,4 +1,6 @@
-"""Identity of meaning between a2a.v1 and the hub, in either direction; what the values mean is tested elsewhere."""
+"""Identity of meaning between a2a.v1 and the hub, in either direction; what the values mean is tested
+elsewhere.
+"""
 
 from __future__ import annotations
 

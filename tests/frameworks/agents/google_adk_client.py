@@ -1,4 +1,6 @@
-"""An ADK agent whose sub-agent is elsewhere. Arguments: the origin of that agent, the question; prints the answers."""
+"""An ADK agent whose sub-agent is elsewhere. Arguments: the origin of that agent, the question; prints the
+answers.
+"""
 
 import asyncio
 import sys

@@ -1,7 +1,8 @@
-"""What the SDKs of other languages do otherwise, as data: each with the place in the SDK's source that shows it.
+"""What the SDKs of other languages do otherwise, as data: each with the place in the SDK's source that shows
+it.
 
-As in tests/peers/faults.py, a fault takes something out of a comparison, and shows when the SDK talks to itself or to
-an agent of ours without a gateway between. One module for each SDK.
+As in tests/peers/faults.py, a fault takes something out of a comparison, and shows when the SDK talks to
+itself or to an agent of ours without a gateway between. One module for each SDK.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Faults of a2a-java 0.3.3. Classes are those of its packages under io.a2a; the lines are those of 0.3.3.Final."""
+"""Faults of a2a-java 0.3.3. Classes are those of its packages under io.a2a; the lines are those of
+0.3.3.Final.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ FAULTS: tuple[Fault, ...] = (
             PROTO,
             nothing,
             conversation,
-            # The client of HTTP+JSON does not report an event that it cannot read (client.transport.rest.sse.RestSSEEventListener, line 34).
+            # The client of HTTP+JSON does not report an event that it cannot read
+            # (client.transport.rest.sse.RestSSEEventListener, line 34).
             endless=role == CLIENT and conversation in ("a_streamed_message", "a_streamed_task"),
         )
         for role in (AGENT, CLIENT)

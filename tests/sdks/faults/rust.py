@@ -1,4 +1,6 @@
-"""Faults of the Rust SDK: crates a2a-client-lf 0.2.9, a2a-server-lf 0.5.3, a2a-grpc 0.3.11. Paths are those of the crates."""
+"""Faults of the Rust SDK: crates a2a-client-lf 0.2.9, a2a-server-lf 0.5.3, a2a-grpc 0.3.11. Paths are those
+of the crates.
+"""
 
 from __future__ import annotations
 

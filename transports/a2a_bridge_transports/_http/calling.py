@@ -150,7 +150,8 @@ class ClientSide:
             if answer is not None:
                 if not self._found:
                     _log.warning(
-                        "the agent at %s claims version %s and answers as another one does; that is read from now on",
+                        "the agent at %s claims version %s and answers as another one does;"
+                        " that is read from now on",
                         self._place,
                         self.dialect.version,
                     )

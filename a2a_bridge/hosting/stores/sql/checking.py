@@ -24,7 +24,9 @@ class Damaged(NamedTuple):
 
 
 def damaged(connection: Connection) -> Iterator[Damaged]:
-    """All rows whose content is not what was written, or cannot be decoded; and tasks whose body is missing."""
+    """All rows whose content is not what was written, or cannot be decoded; and tasks whose body is
+    missing.
+    """
     for table, sound in _CHECKS:
         for row in connection.execution_options(stream_results=True).execute(select(table)):
             if not sound(row):

@@ -72,7 +72,9 @@ class Cluster:
             connection.execute(_ANNOUNCE, {"channel": CHANNEL, "payloads": said})
 
     def on_death(self, tell: Callable[[], None]) -> None:
-        """Has `tell` called when there may be tasks of the dead: after the start, and whenever one has gone."""
+        """Has `tell` called when there may be tasks of the dead: after the start, and whenever one has
+        gone.
+        """
         self._replicas.on_orphans(tell)
 
     async def start(self, store: ClusterListener) -> None:

@@ -68,7 +68,9 @@ class Announcer(Protocol):
     def me(self) -> str: ...
 
     def announce(self, connection: Connection, task_ids: Sequence[str], /, *, mail: bool = False) -> None:
-        """Tells the others, with this transaction, which tasks have new events, and whether the outbox has."""
+        """Tells the others, with this transaction, which tasks have new events, and whether the outbox
+        has.
+        """
         ...
 
 
@@ -237,7 +239,9 @@ class Committer:
         return True
 
     def _lock(self, connection: Connection, group: Group) -> None:
-        """Locks all tasks of a group whose jobs change some, in the order in which other groups write theirs."""
+        """Locks all tasks of a group whose jobs change some, in the order in which other groups write
+        theirs.
+        """
         wanted = {job.task_id for job in group.jobs if job.task_id}
         if self._database.sqlite or not wanted:
             return

@@ -206,7 +206,9 @@ def failed(error: BaseException) -> bool:
 
 
 def cause(error: BaseException) -> str:
-    """What to log of an error of the database: without statements and parameters, which hold what users said."""
+    """What to log of an error of the database: without statements and parameters, which hold what users
+    said.
+    """
     origin = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     return f"{type(origin).__name__}: {str(origin).strip()}"
 

@@ -108,7 +108,9 @@ class SqlPushConfigStore:
 
 
 def forget(connection: Connection, task_ids: Sequence[str]) -> None:
-    """Forgets the configs of tasks and what waits for them, for who removes tasks: ids as they stand in rows."""
+    """Forgets the configs of tasks and what waits for them, for who removes tasks: ids as they stand in
+    rows.
+    """
     connection.execute(delete(outbox).where(outbox.c.task.in_(task_ids)))
     connection.execute(delete(push_configs).where(_C.task.in_(task_ids)))
 

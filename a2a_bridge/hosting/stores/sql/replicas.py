@@ -88,7 +88,9 @@ class Replicas:
         self._on_lost.append(tell)
 
     def on_orphans(self, tell: Callable[[], None]) -> None:
-        """Has `tell` called when there may be tasks of the dead: after the start, and whenever one has gone."""
+        """Has `tell` called when there may be tasks of the dead: after the start, and whenever one has
+        gone.
+        """
         self._on_orphans.append(tell)
 
     def on_look(self, tell: Callable[[frozenset[str], float], None]) -> None:

@@ -25,8 +25,10 @@ _LARGE = 4096
 #: who writes names the version before, so a row that somebody else has written stays as it is
 _TAILS = {
     tasks.name: (
-        " ON CONFLICT (id) DO UPDATE SET state = excluded.state, time = excluded.time, version = excluded.version,"
-        " last = excluded.last, applied = excluded.applied, holder = excluded.holder, written = excluded.written"
+        " ON CONFLICT (id) DO UPDATE SET state = excluded.state, time = excluded.time,"
+        " version = excluded.version,"
+        " last = excluded.last, applied = excluded.applied, holder = excluded.holder,"
+        " written = excluded.written"
         " WHERE tasks.version = excluded.version - 1"
     ),
     bodies.name: " ON CONFLICT (task) DO UPDATE SET data = excluded.data, checksum = excluded.checksum",

@@ -243,7 +243,8 @@ class GroupWriter:
         if self._group is not None:
             return
         if self._timer is not None:
-            self._timer.cancel()  # it may be what calls this; if not, it would come when the group is under way
+            # The timer may be the caller; if not, it would fire when the group is under way.
+            self._timer.cancel()
             self._timer = None
         me = self._me()
         dirty = [hold for hold in self._dirty if hold.dirty]
