@@ -79,8 +79,7 @@ def dumps(tree: Json) -> bytes:
     return data
 
 
-# --- protobuf
-# --------------------------------------------------------------------------------------------------
+# --- protobuf ---
 
 
 def opened_request(wire: bytes, method: str) -> bytes:
@@ -105,8 +104,7 @@ def sealed_response(wire: bytes, method: str) -> bytes:
     return _protobuf(wire, method, _sealed, 1) if _BEGINNING in wire and _carries(wire) else wire
 
 
-# --- service parameters
-# ----------------------------------------------------------------------------------------
+# --- service parameters ---
 
 
 def sealed_aside(text: str, request: Message) -> str:
@@ -119,8 +117,7 @@ def opened_aside(value: str, request: Message) -> str:
     return _unsealed(value, _about(request)) or ""
 
 
-# --- the code
-# --------------------------------------------------------------------------------------------------
+# --- the code ---
 
 
 def _code(text: str, belongs: bytes) -> str:
@@ -232,8 +229,7 @@ def _classes(method: str) -> tuple[Any, Any]:
     return method_classes(method)
 
 
-# --- what a text belongs to
-# ------------------------------------------------------------------------------------
+# --- what a text belongs to ---
 
 
 def _belongs(unit: JsonObject) -> bytes:

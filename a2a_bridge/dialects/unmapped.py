@@ -37,8 +37,7 @@ EMPTY = "empty"
 _KEY_BYTES = KEY.encode()
 
 
-# --- entries
-# ---------------------------------------------------------------------------------------------------
+# --- entries ---
 
 
 def difference(canonical: Json, given: Json, *, whole: bool = False) -> list[Entry]:

@@ -254,8 +254,7 @@ def _unknown(fields: Any) -> Iterator[str]:
                 yield key + int(field.data).to_bytes(4, "little").decode("latin-1")
 
 
-# --- small things
-# ----------------------------------------------------------------------------------------------
+# --- small things ---
 
 
 def is_unit(plan: MessagePlan) -> bool:

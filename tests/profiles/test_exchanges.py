@@ -139,8 +139,7 @@ async def test_bridges_pass_files_to_each_other_whatever_they_look_like() -> Non
         assert [part.raw for part in call.request.message.parts] == [part.raw for part in parts]
 
 
-# --- errors
-# ----------------------------------------------------------------------------------------------------
+# --- errors ---
 
 DETAILS = [{"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": [{"field": "f"}]}]
 
@@ -201,8 +200,7 @@ async def test_data_that_an_agent_of_0_3_said_changes_only_for_callers_that_cann
     assert (error["code"], found) == (-32001, expected)
 
 
-# --- lists, history, waiting
-# -----------------------------------------------------------------------------------
+# --- lists, history, waiting ---
 
 
 async def test_a_page_size_of_0_is_none_over_grpc() -> None:
@@ -241,8 +239,7 @@ async def test_a_caller_that_waits_says_so_to_agents_of_0_3(kind: str, given: An
     assert (tree.get("params") or tree)["configuration"]["blocking"] is True
 
 
-# --- streams
-# ---------------------------------------------------------------------------------------------------
+# --- streams ---
 
 
 @pytest.mark.parametrize("kind", ["JSONRPC", "HTTP+JSON"])

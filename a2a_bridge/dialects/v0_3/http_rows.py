@@ -64,8 +64,7 @@ HttpRow = Row[HttpAddress, Any]
 
 _LISTED = unpaired(hub.ListTasksResponse)
 
-# --- addresses
-# -------------------------------------------------------------------------------------------------
+# --- addresses ---
 
 
 def _get(template: str, *, strict: bool = False, **query: str) -> HttpRule:
@@ -108,8 +107,7 @@ _ADDRESSES: dict[Any, tuple[HttpRule, ...]] = {
 }
 
 
-# --- which spelling
-# --------------------------------------------------------------------------------------------
+# --- which spelling ---
 
 
 def says_kind(tree: Any) -> bool:
@@ -154,8 +152,7 @@ def _decode_listed(tree: Json) -> hub.ListTasksResponse:
     return hub.ListTasksResponse(tasks=tasks, page_size=len(tasks), total_size=len(tasks))
 
 
-# --- answers, in either spelling
-# -------------------------------------------------------------------------------
+# --- answers, in either spelling ---
 
 _MEMBERS = {
     "task": "task",

@@ -55,8 +55,7 @@ _SCHEMES = "/configuration/pushNotification/authentication/schemes"
 _USUAL_SCHEMES = ("bearer", "basic")
 
 
-# --- bytes and ProtoJSON
-# ---------------------------------------------------------------------------------------
+# --- bytes and ProtoJSON ---
 
 
 def decode_bytes(pair: Pair, wire: bytes, files: Files = Files.AUTO) -> Any:
@@ -190,8 +189,7 @@ def _encode_file(message: hub.Part, into: v0.Part, context: Context, said: JsonO
             said["raw"] = True
 
 
-# --- tasks and events
-# ------------------------------------------------------------------------------------------
+# --- tasks and events ---
 
 
 def _decode_final(
@@ -218,8 +216,7 @@ def _drop_final(event: Any) -> None:
         event.ClearField("metadata")
 
 
-# --- sending, and push notification configurations
-# -------------------------------------------------------------
+# --- sending, and push notification configurations ---
 
 
 def usable_scheme(schemes: Sequence[str]) -> str:
@@ -316,8 +313,7 @@ def _restore_schemes(into: v0.SendMessageRequest, context: Context) -> None:
             authentication.schemes[:] = [str(scheme) for scheme in found[0][1]]
 
 
-# --- the table
-# -------------------------------------------------------------------------------------------------
+# --- the table ---
 
 PART = paired(
     v0.Part,

@@ -105,8 +105,7 @@ def _is_protojson(tree: JsonObject) -> bool:
     return any("_" in name and name in v0.AgentCard.DESCRIPTOR.fields_by_name for name in tree)
 
 
-# --- a2a.v1 ↔ JSON card
-# ----------------------------------------------------------------------------------------
+# --- a2a.v1 ↔ JSON card ---
 
 
 def _told(message: v0.AgentCard) -> JsonObject:

@@ -43,8 +43,7 @@ SERVICE = "/a2a.v1.A2AService/"
 Coder = Callable[[Any], Any]
 
 
-# --- the boundary of errors
-# ------------------------------------------------------------------------------------
+# --- the boundary of errors ---
 
 
 def request_decoder(pair: Pair, decode: Coder) -> Coder:

@@ -71,8 +71,7 @@ def asked(operation: Any, tree: Any, user_agent: str = "") -> Row[HttpAddress, A
     return one if one.spelled is None else one.spelled(tree, {"user-agent": user_agent})
 
 
-# --- addresses
-# -------------------------------------------------------------------------------------------------
+# --- addresses ---
 
 
 def test_every_rule_of_the_proto_is_served_and_more() -> None:
@@ -97,8 +96,7 @@ def test_every_rule_of_the_proto_is_served_and_more() -> None:
         assert [one.address for one in HTTP_JSON_FORM.rows] == [one.address for one in forms[HTTP_JSON].rows]
 
 
-# --- two spellings
-# ---------------------------------------------------------------------------------------------
+# --- two spellings ---
 
 
 @pytest.mark.parametrize("operation", [ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE])
@@ -233,8 +231,7 @@ def test_files_of_callers_that_write_base64_are_answered_in_base64() -> None:
         assert tree["artifacts"][0]["parts"][0]["file"]["fileWithBytes"] == b64encode(octets).decode()
 
 
-# --- other requests
-# --------------------------------------------------------------------------------------------
+# --- other requests ---
 
 
 def test_history_length_0_is_not_said() -> None:
@@ -412,8 +409,7 @@ def test_removing_answers_with_an_empty_object() -> None:
     assert one.decode_response(None) == one.decode_response({}) == Empty()
 
 
-# --- configurations
-# --------------------------------------------------------------------------------------------
+# --- configurations ---
 
 WEBHOOK = {"id": "c", "url": "https://x"}
 NAME = "tasks/t/pushNotificationConfigs/c"
@@ -473,8 +469,7 @@ def test_all_schemes_of_a_configuration_are_answered(of_rpc: bool) -> None:
     assert set(told) == {ASIDE_PARAMETER}
 
 
-# --- nothing is lost
-# -------------------------------------------------------------------------------------------
+# --- nothing is lost ---
 
 
 def exact(tree: Any) -> Any:

@@ -138,8 +138,7 @@ def test_what_was_told_cannot_rename_a_task() -> None:
     assert one.recall(wire, {ASIDE_PARAMETER: forged}) == wire
 
 
-# --- configurations
-# --------------------------------------------------------------------------------------------
+# --- configurations ---
 
 
 def create(**members: Any) -> bytes:
