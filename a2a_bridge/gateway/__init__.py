@@ -1,4 +1,4 @@
-"""The gateway: any client to any upstream. A dialled client mounted where an agent would be, no more."""
+"""The gateway: any client to any upstream. A dialled client is mounted in the place of an agent."""
 
 from a2a_bridge.gateway.cards import (
     note_signatures,

@@ -1,10 +1,12 @@
-"""The card of an agent behind a gateway: what the agent says, at our addresses. Not signed by anyone.
+"""The card of an agent behind a gateway: the agent's content with the gateway's addresses, unsigned.
 
 Rules:
-1. The interfaces are exactly ours, in our order. Everything else stays: skills, capabilities, security.
-2. Signatures go: they cover the interfaces, so a card with other interfaces cannot keep them (spec 8.4).
-3. The extended card that passes through is treated alike, or it would lead callers around the gateway. It is
-   offered only where the agent's version has it.
+1. The interfaces are exactly the gateway's, in its order. Everything else stays: skills, capabilities,
+   security.
+2. Signatures are removed: they cover the interfaces, so a card with other interfaces cannot keep them (spec
+   8.4).
+3. The extended card is rewritten in the same way, because otherwise it would lead callers around the gateway.
+   It is offered only if the agent's version has it.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ def rewrite(card: hub.AgentCard, interfaces: Iterable[hub.AgentInterface] = ()) 
 
 
 def without_lacking(card: hub.AgentCard, dialect: Dialect, binding: str) -> hub.AgentCard:
-    """The card without the claim of an extended card where the agent's version has no way to give one on a
+    """The card without the claim of an extended card if the agent's version cannot return one on this
     binding.
     """
     form = next((form for kind, form in dialect.forms.items() if kind.name == binding), dialect.canonical)
@@ -52,7 +54,7 @@ def without_lacking(card: hub.AgentCard, dialect: Dialect, binding: str) -> hub.
 
 
 def note_signatures(card: hub.AgentCard) -> None:
-    """Tells the operator once that a card had signatures, which callers of the gateway will not see."""
+    """Logs once that a card had signatures, which callers of the gateway will not see."""
     if card.signatures:
         logger.warning(
             "the card of %r is signed; the gateway's card has other addresses and carries no signature",
@@ -61,9 +63,9 @@ def note_signatures(card: hub.AgentCard) -> None:
 
 
 def rewrite_extended_card(interfaces: Interfaces, *, only_missing: bool = False) -> Middleware:
-    """Middleware that gives GetExtendedAgentCard our interfaces (spec 3.1.11).
+    """Middleware that puts the gateway's interfaces into GetExtendedAgentCard (spec 3.1.11).
 
-    only_missing: leave a card that names its own as it is, for agents that are hosted here.
+    only_missing: leave a card that lists its own interfaces unchanged; for agents that are hosted here.
     """
 
     def wrap(service: Service) -> Service:
@@ -79,7 +81,7 @@ class _RewriteExtendedCard:
         self._only_missing = only_missing
 
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
-        # No other answer passes through here.
+        # Only GetExtendedAgentCard needs a change.
         unary = self._service.unary
         return self._rewritten(call) if call.operation is GET_EXTENDED_AGENT_CARD else unary(call)
 
@@ -97,10 +99,11 @@ class _RewriteExtendedCard:
 
 
 def synthesised(interface: hub.AgentInterface) -> hub.AgentCard:
-    """The least card for an agent that shows none (spec 4.4.1 REQUIRED members, honest texts).
+    """The smallest card for an agent without one (spec 4.4.1 REQUIRED members, honest texts).
 
-    Streaming is declared, because callers refrain from it otherwise; the agent itself will refuse it if need
-    be. Push notifications are not: a receiver of none is worse off than one who polls.
+    Streaming is declared, because clients do not use it otherwise; the agent itself refuses it if necessary.
+    Push notifications are not declared: a client that waits for lost notifications is worse off than one that
+    polls.
     """
     return hub.AgentCard(
         name=interface.url,

@@ -1,17 +1,17 @@
-"""Where the interfaces of a card lead: which may be dialled, which get the operator's credentials, which
+"""Decides about the interfaces of a card: which may be dialled, which get the operator's credentials, which
 answer.
 
-A card says what its author likes. Rules:
-1. The operator has named the host of the URL that was given, at any port, and the origins in
-   `credentials_for`. What was named may be dialled, and gets the parameters of the options (`-H`): at the
-   host of an https URL over TLS only.
-2. Another host gets no parameters of the options. It is not dialled where it is link-local or a metadata
-   service; where it is this machine and the named host is not; where it is in a private network and the named
-   host is public. All its addresses count. They are looked at again whenever it is connected to.
-3. An interface that is refused, or does not answer, is replaced by the named host: same path, or the named
-   path where the card has none; for gRPC the same port. `trust_card_urls` takes the card's URLs as they are.
-4. What callers send (`forward`) follows the parameters of the options, but for what says nothing of who
-   calls.
+The content of a card is not trusted. Rules:
+1. The operator has named the host of the given URL, at any port, and the origins in `credentials_for`. Named
+   hosts may be dialled, and get the parameters of the options (`-H`); if the given URL is https, over TLS
+   only.
+2. Other hosts get no parameters of the options. They are not dialled if they are link-local or a metadata
+   service; if they are this machine and the named host is not; or if they are in a private network and the
+   named host is public. All addresses of a host count. They are checked again for each connection.
+3. An interface that is refused or does not answer is replaced by the named host: same path, or the named path
+   if the card has none; for gRPC the same port. `trust_card_urls` uses the card's URLs unchanged.
+4. Forwarded parameters of callers (`forward`) go to the same hosts as the parameters of the options, except
+   those that do not identify the caller.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.push.ssrf_policy import is_public
 
-#: host, port → its addresses. Raises OSError when it has none
+#: resolves host and port to addresses; raises OSError if there are none
 Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
-#: host, port → why nobody answers there; empty when somebody does
+#: tries to connect to host and port; returns the reason for a failure, empty after success
 Knock = Callable[[str, int], Awaitable[str]]
 
-#: addresses of one link and of the metadata services of clouds, which are nobody's agent
+#: link-local addresses and the metadata services of clouds, which are never agents
 _NEVER = tuple(
     ip_network(text)
     for text in ("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "168.63.129.16/32", "100.100.100.200/32")
 )
 _DEFAULT_PORTS = {"http": 80, "grpc": 80, "https": 443, "grpcs": 443}
-#: how gRPC's own targets begin: `dns:host:port`, `dns:///host:port`, `ipv4:1.2.3.4:5`, `ipv6:[::1]:5`
+#: prefixes of gRPC's own targets: `dns:host:port`, `dns:///host:port`, `ipv4:1.2.3.4:5`, `ipv6:[::1]:5`
 _NATIVE = re.compile(r"(?:dns|ipv4|ipv6):(?://[^/]*/)?")
 _SECURE = frozenset({"https", "grpcs"})
 
 
 class Reach(IntEnum):
-    """From where an address can be reached: the larger, the farther."""
+    """The network from which an address can be reached; larger values are wider networks."""
 
     NEVER = 0
     LOOPBACK = 1
@@ -62,12 +62,12 @@ class Place:
 
     host: str
     port: int
-    #: whether it is spoken to over TLS
+    #: True for TLS
     secure: bool
 
     @property
     def is_local(self) -> bool:
-        """Whether the name is that of this machine, so that all such names are one."""
+        """True if the name is a name of this machine; all such names are equal."""
         return (
             self.host == "localhost"
             or self.host.endswith(".localhost")
@@ -75,27 +75,25 @@ class Place:
         )
 
     def is_at(self, other: Place) -> bool:
-        """Whether both are of one host."""
+        """True if both have the same host."""
         return self.host == other.host or (self.is_local and other.is_local)
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """One interface after it was looked at."""
+    """The result of checking one interface."""
 
     candidate: Candidate
-    #: why it is not dialled; empty when it is
+    #: why it is not dialled; empty if it may be dialled
     refusal: str = ""
-    #: why it did not answer; empty when it did, or was not asked
+    #: why it did not answer; empty if it did, or was not tried
     silence: str = ""
-    #: the URL of the card that this one replaces, and why; empty for none
+    #: the URL of the card that this one replaces, and the reason; empty for none
     instead_of: str = ""
 
 
 def place_of(url: str) -> Place | None:
-    """The place of a URL, a gRPC URL, `host:port`, or a target of gRPC's own that names one address; else
-    None.
-    """
+    """The place of a URL, a gRPC URL, `host:port`, or a gRPC target with a single address; else None."""
     native = _NATIVE.match(url)
     if native is not None:
         url = url[native.end() :]
@@ -112,7 +110,7 @@ def place_of(url: str) -> Place | None:
 
 
 def moved(candidate: Candidate, named: str) -> Candidate | None:
-    """The same interface at the host that was named; None where that is no other place."""
+    """The same interface at the named host; None if that is the same place."""
     url, base = candidate.interface.url, place_of(named)
     here, family = place_of(url), _family(candidate)
     if base is None or family not in ("http", "grpc"):
@@ -138,10 +136,10 @@ def moved(candidate: Candidate, named: str) -> Candidate | None:
 
 
 class Destinations:
-    """Looks at the interfaces of a card.
+    """Checks the interfaces of a card.
 
-    options: with `named`, the URL that the operator gave; without it all is as if it were named. lookup,
-    knock: how names are resolved, and how it is found out whether somebody answers.
+    options: with `named`, the URL that the operator gave; without it every host counts as named. lookup,
+    knock: how to resolve names and to test connections.
     """
 
     def __init__(
@@ -151,25 +149,27 @@ class Destinations:
         self._lookup = lookup or _system
         self._knock = knock or self._connect
         self._named = place_of(options.named) if options.named else None
-        #: the reach of the named host, once it was needed
+        #: the reach of the named host, resolved on first use
         self._near: Reach | None = None
         self._origins = [place for text in options.credentials_for if (place := place_of(text)) is not None]
 
     async def vetted(self, candidates: Sequence[Candidate]) -> list[Destination]:
-        """What may be dialled, with or without credentials, and what not. It connects to nothing."""
+        """The interfaces that may be dialled, with or without credentials, and the refused ones. Makes no
+        connection.
+        """
         if self._named is None:
             return [Destination(one) for one in candidates]
         return [await self._vet(one, self._named) for one in candidates]
 
     async def settled(self, candidates: Sequence[Candidate]) -> list[Destination]:
-        """The same after a look whether somebody answers; what does not, or is refused, is replaced where
-        that helps.
+        """`vetted` after test connections: interfaces that are refused or silent are replaced if the
+        replacement works.
         """
         found = await self.vetted(candidates)
         return list(await asyncio.gather(*map(self._settle, found)))
 
     def fallbacks(self, found: Sequence[Destination]) -> list[Candidate]:
-        """What may be dialled: the interfaces, and after them the same at the named host."""
+        """The interfaces that may be dialled, followed by the same interfaces at the named host."""
         usable = [one.candidate for one in found if not one.refusal]
         if self._named is None or self._options.trust_card_urls:
             return usable
@@ -198,7 +198,7 @@ class Destinations:
         try:
             refusal = _refusal(await self._reach_of(place), self._near)
         except OSError:
-            refusal = ""  # nobody can connect to it either, unless a proxy knows it
+            refusal = ""  # no connection is possible either, unless a proxy can resolve it
         if not refusal and not _proxied(candidate, place):
             candidate = replace(candidate, resolve=self._resolving(self._near))
         return Destination(candidate, refusal)
@@ -213,7 +213,7 @@ class Destinations:
         return one if one.refusal else replace(one, silence=silence)
 
     def _moved(self, candidate: Candidate, named: Place) -> Candidate | None:
-        """See `moved`; it gets credentials under the same rules."""
+        """See `moved`. The replacement gets credentials under the same rules."""
         other = moved(candidate, self._options.named)
         place = None if other is None else self._place(other)
         if other is None or place is None:
@@ -249,7 +249,7 @@ class Destinations:
         return ""
 
     async def _reach_of(self, place: Place) -> Reach:
-        """The nearest of its addresses. Raises OSError when it has none."""
+        """The nearest reach among its addresses. Raises OSError if there are none."""
         if place.is_local:
             return Reach.LOOPBACK
         literal = _reach(place.host)
@@ -259,12 +259,12 @@ class Destinations:
             addresses = await self._lookup(place.host, place.port)
         except OSError:
             if place is self._named:
-                return Reach.PUBLIC  # the strictest: nothing inner is reached by its card
+                return Reach.PUBLIC  # the strictest: a card cannot lead to any internal address
             raise
         return min((_reach(text) or Reach.NEVER for text in addresses), default=Reach.PUBLIC)
 
     def _resolving(self, named: Reach) -> Lookup:
-        """Addresses for a connection to a host that only the card names."""
+        """Resolves a host that only the card names, for a connection."""
 
         async def resolve(host: str, port: int) -> Sequence[str]:
             literal = _reach(host)
@@ -294,7 +294,7 @@ def _refusal(found: Reach, named: Reach) -> str:
 
 
 def _reach(text: str) -> Reach | None:
-    """The reach of an address; None for what is none."""
+    """The reach of an address; None if the text is not an address."""
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:
@@ -309,7 +309,7 @@ def _reach(text: str) -> Reach | None:
 
 
 def _proxied(candidate: Candidate, place: Place) -> bool:
-    """Whether a proxy of the environment connects to an interface, and resolves its host."""
+    """True if a proxy of the environment makes the connection and resolves the host."""
     if _family(candidate) != "http" or place.is_local:
         return False
     scheme = urlsplit(candidate.interface.url).scheme or "http"

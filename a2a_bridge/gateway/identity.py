@@ -1,19 +1,19 @@
-"""Callers of 0.1 name their own tasks and sessions, and count artifacts: this keeps the names apart. No
-spelling.
+"""Maps the ids that callers of 0.1 give to tasks and sessions, and their artifact indices. It converts no
+messages.
 
-Rules for a call of 0.1 (calls of other versions pass by one look at the version, or at the task's id):
-1. A message with a name nobody has given yet begins a task; the agent's answer tells what the name stands
-   for. Until then further calls with that name wait for it.
-2. A session's name goes to the agent as it is; an agent that refuses it or answers with another one gets its
-   own.
-3. Any other call with an unknown name is about a task with that very id, as other versions see it. If there
-   is none, the error says that names are forgotten.
-4. Answers, events and errors speak of the caller's names again (see `identity_names`).
-5. A message without an id of its own gets one that differs from those of answered messages of the same task,
-   and is the same for one that is repeated because there was no answer.
-6. A name is at most LONGEST characters long: a longer one is refused.
-7. Three methods have the same name in 0.1 and later. A caller that declares no version and asks for a task by
-   a name that a caller of 0.1 gave is one of 0.1, and is answered as such (see SPELLING_PARAMETER).
+Rules for a call of 0.1 (calls of other versions pass after one check of the version, or of the task id):
+1. A message with an unknown task name begins a task; the agent's answer tells the id. Until then further
+   calls with that name wait for it.
+2. A session's name is sent to the agent unchanged; if the agent refuses it or answers with another context
+   id, that id is mapped to the name.
+3. Any other call with an unknown name is about the task with exactly that id, as in other versions. If there
+   is none, the error says that names can be forgotten.
+4. Answers, events and errors use the caller's names again (see `identity_names`).
+5. A message without an id gets one that differs from those of answered messages of the same task. A repeated
+   message that had no answer gets the same id again.
+6. A name has at most LONGEST characters: longer names are refused.
+7. Three methods have the same name in 0.1 and later. A caller that declares no version and uses a task name
+   of a 0.1 caller is treated as a caller of 0.1, and answered as one (see SPELLING_PARAMETER).
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 VERSION = "0.1"
 
-#: whose a call is
+#: the scope of a call
 ScopeOf = Callable[[Any, CallContext], Scope]
 
-#: seconds that a call waits for a name whose task is being made, unless its own deadline comes first
+#: seconds that a call waits for a task that is being created, unless its own deadline comes first
 PATIENCE = 30.0
 
-#: characters that the name of a task or session may have
+#: maximum length of a task or session name, in characters
 LONGEST = 1024
 
-#: operations whose methods are named alike in 0.1 and later versions
+#: operations whose methods have the same name in 0.1 and later versions
 _SHARED = (ops.GET_TASK, ops.CANCEL_TASK, ops.SUBSCRIBE_TO_TASK)
 
 _LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
@@ -59,10 +59,10 @@ _LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
 def remembering(
     scoped: ScopeOf = scope_of,
 ) -> tuple[Middleware, Callable[[Scope, hub.StreamResponse], hub.StreamResponse]]:
-    """Middleware for callers of 0.1, and how events look to those who get them outside of calls: by one
-    table.
+    """Middleware for callers of 0.1, and the renaming of events that are sent outside of calls; both share
+    one table.
 
-    scoped: whose names are whose.
+    scoped: the scope of a call; names belong to scopes.
     """
     table = IdentityTable()
 
@@ -73,7 +73,7 @@ def remembering(
 
 
 class LegacyCallers:
-    """A service as callers of 0.1 expect it. Implements Service."""
+    """A service in the form that callers of 0.1 expect. Implements Service."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class LegacyCallers:
         return self._subscribe(cast("Any", call))
 
     def _recognised(self, call: Call[Req, Res]) -> Call[Req, Res] | None:
-        """The call as one of 0.1, if its caller is known to be of 0.1 by the name of the task."""
+        """The call as a call of 0.1, if the name of its task shows that the caller speaks 0.1."""
         context = call.context
         origin = context.origin
         if (
@@ -131,7 +131,7 @@ class LegacyCallers:
             return None
         context.reply.version = VERSION
         if isinstance(request, hub.GetTaskRequest) and not request.HasField("history_length"):
-            # In 0.1 this is how nobody asks for history.
+            # A request for no history in 0.1.
             request = hub.GetTaskRequest()
             request.CopyFrom(cast("Any", call.request))
             request.history_length = 0
@@ -184,7 +184,7 @@ class LegacyCallers:
         given = call.request.message.task_id
         for member, text in (("id", given), ("sessionId", call.request.message.context_id)):
             if len(text) > LONGEST:
-                # Many are remembered, so what one of them takes has to have a limit.
+                # Many names are remembered, so the size of one needs a limit.
                 raise invalid_params(member, f"is longer than {LONGEST} characters")
         name = await self._find(scope, given)
         sending = _Sending(self._table, self._making, scope, call.request, name)
@@ -207,7 +207,7 @@ class LegacyCallers:
         return cast("Res", answer)
 
     async def _config(self, call: Call[hub.GetTaskPushNotificationConfigRequest, Any]) -> Any:
-        """The config that the caller has set, else the first that anybody has, else an empty one."""
+        """The config that the caller has set, else the first existing one, else an empty one."""
         scope, name = await self._name_in(call)
         renamed = _renamed(call, name)
         try:
@@ -247,7 +247,7 @@ class LegacyCallers:
         return scope, await self._find(scope, given) or Name(given, given)
 
     async def _find(self, scope: Scope, given: str) -> Name | None:
-        """The task of a name, once it is known if it is being made."""
+        """The task with this name. Waits if it is being created."""
         making = self._making.get((scope, given))
         while making is not None:
             try:
@@ -268,7 +268,7 @@ class LegacyCallers:
         self._table.keep(scope, name)
 
     def _error(self, name: Name | None, error: A2AError) -> A2AError:
-        """The error with the caller's name for the task."""
+        """The error with the caller's name of the task."""
         if name is None:
             return error
         unknown = name.given == name.task_id and error.reason is Reason.TASK_NOT_FOUND
@@ -284,7 +284,7 @@ class LegacyCallers:
 
 
 class _Sending:
-    """A message on its way: under which names it goes, and what the answer makes of them."""
+    """A message that is being sent: the names it is sent under, and how to learn from the answer."""
 
     def __init__(
         self,
@@ -306,8 +306,8 @@ class _Sending:
         self._without_session = False
 
     def reserve(self) -> None:
-        """From now on others wait for what this message makes of its name. Nothing was awaited since it was
-        found.
+        """Makes other calls wait for the outcome of this message. Requires that nothing was awaited since the
+        lookup.
         """
         if self.name is None:
             self._done = self._making[self.scope, self.given] = asyncio.Event()
@@ -321,7 +321,7 @@ class _Sending:
         self._settle()
 
     def attempts(self) -> Iterable[hub.SendMessageRequest]:
-        """The request with the agent's names; once more without a session if the agent refused that."""
+        """The request with the agent's ids; then one without a session, if the agent refused the first."""
         request = hub.SendMessageRequest()
         request.CopyFrom(self._request)
         message = request.message
@@ -347,7 +347,7 @@ class _Sending:
             yield again
 
     def may_retry(self, error: A2AError, request: hub.SendMessageRequest) -> bool:
-        """Whether an agent that refused a request only minded the session's name, and takes it without."""
+        """True if the agent refused only the session's name, so that the request may be sent without it."""
         if self._answered or self._without_session or self.name is not None or not request.message.context_id:
             return False
         if error.reason is not Reason.INVALID_PARAMS:
@@ -358,12 +358,12 @@ class _Sending:
         return self._without_session
 
     def answered(self, response: hub.SendMessageResponse | hub.StreamResponse) -> None:
-        """Learns from the first answer, or event, which task the name stands for."""
+        """Learns the task id behind the name from the first answer or event."""
         task_id, context_id = task_of(response), context_of(response)
         begins = not self._answered or self.name is None
         self._answered = True
         if self.name is None and task_id:
-            known = self._table.find(self.scope, self.given)  # by a notification that was faster
+            known = self._table.find(self.scope, self.given)  # a notification was faster
             same = known is not None and known.task_id == task_id
             self.name = known if same else Name(self.given, task_id, self.session, context_id)
         if self.name is None:
@@ -376,7 +376,7 @@ class _Sending:
         self._settle()
 
     def known(self) -> Name:
-        """The name; that of no task if the agent made none."""
+        """The learned name; one without a task if the agent created none."""
         return self.name if self.name is not None else Name(self.given, "", self.session)
 
     def _settle(self) -> None:
@@ -389,12 +389,12 @@ class _Sending:
 
 @cache
 def _undeclared() -> frozenset[str]:
-    """The versions whose callers declare none."""
+    """The versions whose callers declare no version."""
     return frozenset(dialect.version for dialect in KNOWN if not dialect.declares)
 
 
 def _renamed(call: Call[Req, Res], name: Name) -> Call[Req, Res]:
-    """The call with the agent's id of the task."""
+    """The call with the agent's task id."""
     if name.given == name.task_id:
         return call
     request: Any = type(call.request)()
@@ -407,7 +407,7 @@ def _renamed(call: Call[Req, Res], name: Name) -> Call[Req, Res]:
 
 
 def _is_final(event: hub.StreamResponse) -> bool:
-    """Whether a stream of 0.1 ends with this event."""
+    """True if this event ends a stream of 0.1."""
     if not event.HasField("status_update"):
         return False
     said = final_said(event.status_update)
@@ -415,7 +415,7 @@ def _is_final(event: hub.StreamResponse) -> bool:
 
 
 def _parts(event: Event, shown: Iterable[hub.StreamResponse]) -> list[Event]:
-    """The updates that replace an event; the last one has its id."""
+    """The updates that replace an event; the last one gets its id."""
     parts = [Event(update) for update in shown]
     if parts:
         parts[-1].id, parts[-1].gap = event.id, event.gap

@@ -1,14 +1,13 @@
-"""Agents of 0.1 as if they were of 1.0: they want ids from their callers and leave some out. The client side
-only.
+"""Adapts agents of 0.1 to 1.0: they require ids from their callers and omit some. For the client side only.
 
 Rules:
-1. A message without a task begins one: its id is made here, and so is that of its session. Both can be
-   anybody's, because nobody can guess them; nothing has to be translated afterwards.
-2. A message for a task that nothing is remembered of is sent only if the agent knows the task, because an
-   agent of 0.1 would begin a new one.
-3. Events and some tasks name no session. It is remembered by task, for the last MOST tasks; what is forgotten
-   is asked of the agent once; if the agent does not say either, the task's id stands for it.
-4. A push notification config has no id there and keeps the one its caller gave.
+1. A message without a task begins one: its task id and session id are generated here. They cannot be guessed,
+   so they are valid for all callers and need no translation.
+2. A message for a task that is not remembered is sent only if the agent knows the task, because an agent of
+   0.1 would begin a new one.
+3. Events and some tasks contain no session. It is remembered by task, for the last MOST tasks; for a
+   forgotten one the agent is asked once; if it does not tell, the task id is used.
+4. A push notification config has no id in 0.1 and keeps the caller's.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 VERSION = "0.1"
 
-#: tasks whose session is remembered for each agent
+#: tasks whose session is remembered, per agent
 MOST = 10_000
 
 
 def agents(dial: Dial) -> Dial:
-    """How to dial interfaces so that those of 0.1 get the ids they want."""
+    """How to dial interfaces so that agents of 0.1 get the ids they require."""
 
     @asynccontextmanager
     async def dial_legacy(candidate: Candidate, options: DialOptions) -> AsyncIterator[Service]:
@@ -86,7 +85,7 @@ class LegacyAgent:
                 yield event
 
     async def _addressed(self, call: Call[Any, Any]) -> Call[Any, Any]:
-        """The call with ids for its task and session."""
+        """The call with ids of its task and session."""
         scope = scope_of(call.request, call.context)
         request = hub.SendMessageRequest()
         request.CopyFrom(call.request)

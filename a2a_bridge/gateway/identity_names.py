@@ -1,10 +1,10 @@
-"""Answers and events in the words of a caller of 0.1: its names, its indices, its kinds of event. It calls
-nobody.
+"""Converts answers and events for a caller of 0.1: its names, its indices, its kinds of event. It makes no
+calls.
 
 Rules:
-1. What is given is not changed: events of a stream have several readers.
-2. A stream of 0.1 has no events but updates: a task becomes its status and its artifacts, a message a
-   completed status, with a mark.
+1. The input is never changed: events of a stream have several readers.
+2. Streams of 0.1 contain updates only: a task becomes its status and its artifacts, a message a completed
+   status, with a mark.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from a2a_bridge.dialects.v0_1.messages import INDEX, MARK, MESSAGE, index_of
 from a2a_bridge.gateway.identity_table import IdentityTable, Name
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: states after which nobody listens to a stream any more
+#: states after which clients stop reading a stream
 FINAL = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED}
 
 M = TypeVar("M", bound=Message)
@@ -28,13 +28,13 @@ S = TypeVar("S", hub.Task, hub.TaskStatusUpdateEvent)
 
 
 class Naming:
-    """Translates by a table, and lets it remember the artifacts that are met."""
+    """Translates with a table, and adds new artifacts to it."""
 
     def __init__(self, table: IdentityTable) -> None:
         self._table = table
 
     def as_known(self, scope: Scope, event: hub.StreamResponse) -> hub.StreamResponse:
-        """An event as callers of a scope know its task, for what reaches them outside of a call."""
+        """An event with the names of a scope, for delivery outside of a call."""
         task_id = task_of(event)
         name = self._table.find(scope, self._table.given(scope, task_id))
         if name is None:
@@ -45,7 +45,7 @@ class Naming:
         return self.named(scope, name or Name(task_id, task_id), event)
 
     def shown(self, scope: Scope, name: Name, event: hub.StreamResponse) -> Iterable[hub.StreamResponse]:
-        """An event as updates."""
+        """An event as a series of updates."""
         event = self.named(scope, name, event)
         which = event.WhichOneof("payload")
         if which == "message":
@@ -93,7 +93,7 @@ class Naming:
             self._name_message(scope, name, task.status.message)
         for message in task.history:
             self._name_message(scope, name, message)
-        # Ids that hold their index first, so that no other artifact is given it.
+        # Ids that contain their index come first, so that no other artifact gets it.
         for artifact in sorted(task.artifacts, key=lambda one: index_of(one.artifact_id) is None):
             name.index(artifact.artifact_id)
         for artifact in task.artifacts:
@@ -116,13 +116,13 @@ def _session(name: Name, context_id: str) -> str:
 
 
 def _number(name: Name, artifact: hub.Artifact) -> None:
-    """Notes the index of an artifact whose id does not say it, for the row to write."""
+    """Notes the index of an artifact whose id does not contain it, for the version's row to write."""
     if index_of(artifact.artifact_id) is None and MARK not in artifact.metadata.fields:
         artifact.metadata.update({MARK: {INDEX: name.index(artifact.artifact_id)}})
 
 
 def wrapped(made: S, message: hub.Message) -> S:
-    """A task or event that stands for a message."""
+    """A task or event that represents a message."""
     made.status.state = hub.TASK_STATE_COMPLETED
     made.status.message.CopyFrom(message)
     made.metadata.update({MARK: {MESSAGE: True}})
@@ -130,7 +130,7 @@ def wrapped(made: S, message: hub.Message) -> S:
 
 
 def _split(task: hub.Task) -> list[hub.StreamResponse]:
-    """A task as updates. Its status comes last if it ends the stream: nobody listens after that."""
+    """A task as updates. A status that ends the stream comes last, because clients stop reading after it."""
     update = hub.TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=task.status)
     if task.HasField("metadata"):
         update.metadata.CopyFrom(task.metadata)
@@ -147,7 +147,7 @@ def _split(task: hub.Task) -> list[hub.StreamResponse]:
 
 
 def task_of(response: Any) -> str:
-    """The task that an answer or event is about; empty if about none."""
+    """The task id of an answer or event; empty if it has none."""
     which = response.WhichOneof("payload")
     payload = getattr(response, which) if which else None
     if isinstance(payload, hub.Task):
@@ -156,6 +156,6 @@ def task_of(response: Any) -> str:
 
 
 def context_of(response: Any) -> str:
-    """Its context."""
+    """The context id of an answer or event."""
     which = response.WhichOneof("payload")
     return str(getattr(response, which).context_id) if which else ""

@@ -1,12 +1,10 @@
-"""What is remembered for callers of 0.1: their names for tasks, sessions and artifacts. Bounded; it calls
-nobody.
+"""The names that callers of 0.1 gave to tasks, sessions and artifacts, in a bounded table. It makes no calls.
 
 Rules:
 1. A name belongs to a scope (tenant and principal): the same name in another scope is another name.
-2. Of more than `most` entries the tasks that were not used for longest are forgotten. An artifact counts as
-   one entry and so does a task; agents that give them names of more than LONGEST characters have them counted
-   as several. Nothing outlives the process.
-3. One event loop uses a table; between two awaits nobody else does.
+2. Above `most` entries, tasks are evicted in LRU order. A task and an artifact count as one entry each; names
+   of agents with more than LONGEST characters count as several. Nothing survives the process.
+3. A table belongs to one event loop; between two awaits it does not change.
 """
 
 from __future__ import annotations
@@ -24,30 +22,33 @@ MOST = 100_000
 #: sessions that are remembered for one service, and artifacts of one task
 MOST_SESSIONS = 10_000
 MOST_ARTIFACTS = 10_000
-#: characters of what agents call things that count as one entry
+#: characters of an agent's ids that count as one entry
 LONGEST = 1024
 
 
 @dataclass(slots=True, eq=False)
 class Name:
-    """A task as a caller calls it.
+    """A task under its caller's name."""
 
-    given: the caller's id of the task; task_id: the agent's. session: the caller's id of the session, empty
-    if it gave none; context_id: the agent's. turns: how many of the caller's messages were answered. indices:
-    artifact ids to indices. letters: of all artifact ids.
-    """
-
+    #: the caller's id of the task
     given: str
+    #: the agent's id of the task
     task_id: str
+    #: the caller's id of the session; empty if it gave none
     session: str = ""
+    #: the agent's context id
     context_id: str = ""
+    #: number of the caller's messages that were answered
     turns: int = 0
+    #: artifact ids to indices
     indices: dict[str, int] = field(default_factory=dict)
+    #: characters of all artifact ids
     letters: int = 0
+    #: the indices in use
     _taken: set[int] = field(default_factory=set)
 
     def index(self, artifact_id: str) -> int:
-        """The index of an artifact: what its id says, else the first free one when it is first heard of.
+        """The index of an artifact: the one in its id, else the first free one when it is first seen.
 
         Raises INVALID_AGENT_RESPONSE for a task with too many artifacts.
         """
@@ -70,7 +71,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A name that was sent to the agent, which has not answered yet: what its task can be told by."""
+    """A name that was sent to an agent that has not answered yet, with values that identify its task."""
 
     given: str
     session: str
@@ -94,29 +95,30 @@ class IdentityTable:
         return self._weight
 
     def find(self, scope: Scope, given: str) -> Name | None:
-        """The task that a caller calls `given`; None for one that was never heard of, or is forgotten."""
+        """The task that a caller calls `given`; None if it is unknown or evicted."""
         name = self._names.get((scope, given))
         if name is not None:
             self._names.move_to_end((scope, given))
         return name
 
     def given(self, scope: Scope, task_id: str) -> str:
-        """What callers of a scope call a task; its own id if they have no other."""
+        """The name of a task for callers of a scope; its own id if they have no other."""
         name = self._by_task.get((scope, task_id))
         return task_id if name is None else name.given
 
     def expect(self, scope: Scope, expected: Expected) -> None:
-        """Remembers what was sent until `settle`, which has to follow."""
+        """Notes that a message was sent. `settle` has to follow."""
         self._expected[scope, expected.given] = expected
 
     def settle(self, scope: Scope, given: str) -> None:
-        """The agent has answered, or will not."""
+        """Notes that the agent has answered, or will not answer."""
         self._expected.pop((scope, given), None)
 
     def guess(self, scope: Scope, task: hub.Task) -> Name | None:
-        """The name of a task that is heard of before the answer to the message that began it.
+        """The name of a task that appears before the answer to its first message.
 
-        It is told by that message in its history, else by its session if one message only was sent in that.
+        It is identified by that message in its history, else by its session if only one message was sent in
+        it.
         """
         sent = [one for (where, _), one in self._expected.items() if where == scope]
         ids = {message.message_id for message in task.history}
@@ -132,7 +134,7 @@ class IdentityTable:
         return name
 
     def keep(self, scope: Scope, name: Name) -> None:
-        """Remembers a name, or that it was used, with the artifacts it has by now."""
+        """Stores a name with its current artifacts, or marks it as used."""
         key = scope, name.given
         before = self._names.get(key)
         if before is not None and before is not name:
@@ -147,7 +149,7 @@ class IdentityTable:
             self._forget(next(iter(self._names)))
 
     def context(self, scope: Scope, session: str) -> str:
-        """The agent's id of a session; the session's own if the agent took it as it was."""
+        """The agent's context id of a session; the session's name if the agent accepted it."""
         context = self._contexts.get((scope, session))
         if context is None:
             return session
@@ -155,7 +157,7 @@ class IdentityTable:
         return context
 
     def keep_session(self, scope: Scope, session: str, context_id: str) -> None:
-        """Remembers that the agent calls a session otherwise."""
+        """Stores the context id by which the agent calls a session."""
         if session in ("", context_id) or not context_id:
             return
         self._contexts[scope, session] = context_id

@@ -22,16 +22,17 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 @dataclass(slots=True)
 class Seen:
-    """What is known of a task. time: of its status, or when it was seen; nanoseconds since the epoch."""
+    """The known facts of a task."""
 
     task_id: str
     context_id: str
     state: hub.TaskState
+    #: time of its status, or of the observation; nanoseconds since the epoch
     time: int
 
     @property
     def place(self) -> tuple[int, str]:
-        """Where it stands in a list: by time, ties by id."""
+        """Its position in a list: by time, ties by id."""
         return self.time, self.task_id
 
 
@@ -48,7 +49,7 @@ class TaskIndex:
         return len(self._order)
 
     def note(self, scope: Scope, task_id: str, context_id: str, status: hub.TaskStatus | None = None) -> Seen:
-        """Remembers a task that was seen, with its status if that was seen too."""
+        """Remembers a task, with its status if that is known."""
         shelf = self._shelves.setdefault(scope, {})
         seen = shelf.get(task_id)
         if seen is None:
@@ -71,7 +72,7 @@ class TaskIndex:
         return seen
 
     def note_event(self, scope: Scope, event: hub.StreamResponse | hub.SendMessageResponse) -> None:
-        """Remembers the task that an answer or an event speaks about, if any."""
+        """Remembers the task of an answer or an event, if it has one."""
         which = event.WhichOneof("payload")
         if which == "task":
             self.note_task(scope, event.task)
@@ -96,7 +97,7 @@ class TaskIndex:
             del self._shelves[scope]
 
     def of(self, scope: Scope) -> Iterable[Seen]:
-        """All that is known of a scope, the newest first."""
+        """All known tasks of a scope, newest first."""
         return sorted(self._shelves.get(scope, {}).values(), key=lambda seen: seen.place, reverse=True)
 
 

@@ -1,6 +1,6 @@
-"""What versions that will be dropped some day need around services and agents. It does none of it itself.
+"""Middleware and adapters that only old versions need around services and agents. This file only lists them.
 
-Who drops a version deletes its modules and its lines here; callers need not change.
+To drop a version, delete its modules and its lines here; callers need not change.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from a2a_bridge.gateway import identity, identity_agents
 from a2a_bridge.gateway.upstream import Dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: an event as callers of a scope know it, who get it outside of a call
+#: renames an event for callers of a scope, for delivery outside of a call
 Names = Callable[[Scope, hub.StreamResponse], hub.StreamResponse]
 
-#: whose a call is
+#: the scope of a call
 ScopeOf = Callable[[Any, CallContext], Scope]
 
-#: version → makes what stands around services that are served in it, and the names it uses
+#: version → makes the middleware around services of that version, and its renaming of events
 CALLERS: Mapping[str, Callable[[ScopeOf], tuple[Middleware, Names]]] = {
     identity.VERSION: identity.remembering,
 }
 
-#: around the client side of every agent, innermost first
+#: adapters around the client side of every agent, innermost first
 AGENTS: tuple[Callable[[Dial], Dial], ...] = (
     identity_agents.agents,
 )  # fmt: skip
@@ -36,20 +36,16 @@ AGENTS: tuple[Callable[[Dial], Dial], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Legacy:
-    """What one server remembers for callers of such versions.
+    """The state that one server keeps for callers of such versions."""
 
-    middleware: for its services, the first outermost; outside of what checks and ends streams. names: version
-    → names of tasks in push notifications, by the same memory.
-    """
-
+    #: for its services, the first outermost; outside of the middleware that checks and ends streams
     middleware: tuple[Middleware, ...]
+    #: version → names of tasks in push notifications, from the same memory
     names: Mapping[str, Names]
 
 
 def remembered(dialects: Iterable[Dialect], scoped: ScopeOf = scope_of) -> Legacy:
-    """What a server needs that serves these versions. scoped: whose names are whose; by default the
-    principal's.
-    """
+    """The parts a server of these versions needs. scoped: the scope of names; by default the principal's."""
     made = {one.version: CALLERS[one.version](scoped) for one in dialects if one.version in CALLERS}
     return Legacy(
         tuple(middleware for middleware, _ in made.values()),
@@ -63,7 +59,7 @@ def callers(dialects: Iterable[Dialect]) -> tuple[Middleware, ...]:
 
 
 def dialling(dial: Dial) -> Dial:
-    """`dial` with what agents of such versions need."""
+    """`dial` with the adapters for agents of such versions."""
     for wrap in AGENTS:
         dial = wrap(dial)
     return dial

@@ -1,4 +1,4 @@
-"""Lets an agent of an older version answer like one of 1.0: missing operations are emulated here, or refused.
+"""Makes an agent of an older version answer like 1.0: missing operations are emulated here, or refused.
 
 Agents whose dialect lacks nothing are not wrapped. Rules:
 1. ListTasks is answered from the tasks that have passed through this process (see `index`). Entries are
@@ -35,13 +35,13 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: tasks that a gateway remembers for each agent that cannot list them
 REMEMBERED = 10_000
-#: tasks that have not ended and are looked at again before they are filtered and sorted, the newest first
+#: tasks that have not ended and are refreshed before filtering and sorting, newest first
 REFRESHED = 100
 _AT_ONCE = 8
 _PAGE = 50
 _LARGEST_PAGE = 100
 
-#: what a version has and many of its agents have not, on some bindings at least
+#: operations that a version defines and many of its agents lack, on some bindings at least
 _OFTEN_MISSING = (
     ops.CREATE_PUSH_CONFIG,
     ops.GET_PUSH_CONFIG,
@@ -55,7 +55,7 @@ _GONE = (Reason.TASK_NOT_FOUND, Reason.PERMISSION_DENIED, Reason.UNAUTHENTICATED
 def polyfilled(*, remembered: int = REMEMBERED, dial: Dial = dial) -> Dial:
     """How to dial the interfaces of one agent so that all of them answer like 1.0; see `dialled`.
 
-    remembered: for how many tasks ListTasks can answer; 0 makes it UNSUPPORTED_OPERATION.
+    remembered: number of tasks from which ListTasks answers; 0 makes it UNSUPPORTED_OPERATION.
     """
     index = TaskIndex(remembered, time.time_ns) if remembered else None
 
@@ -68,7 +68,7 @@ def polyfilled(*, remembered: int = REMEMBERED, dial: Dial = dial) -> Dial:
 
 
 def polyfill(service: Service, candidate: Candidate, index: TaskIndex | None) -> Service:
-    """The client side of an interface with what its version lacks; as it is when it lacks nothing."""
+    """The client side of an interface with the operations its version lacks; unchanged if it lacks none."""
     dialect = candidate.dialect
     named = candidate.interface.protocol_binding
     form = next((form for kind, form in dialect.forms.items() if kind.name == named), dialect.canonical)
@@ -76,7 +76,7 @@ def polyfill(service: Service, candidate: Candidate, index: TaskIndex | None) ->
     if not lacking and not dialect.final_events:
         return service
     if dialect.final_events:
-        # 0.3 names a way to list tasks on one binding, in prose; its agents do not have it.
+        # 0.3 describes ListTasks on one binding, in prose; its agents do not implement it.
         lacking.append(ops.LIST_TASKS)
     return _Polyfill(service, candidate, frozenset(lacking), index)
 
@@ -134,7 +134,7 @@ class _Polyfill:
                 yield event
 
     def _look_at(self, call: Call[Any, Any], response: Any) -> None:
-        """Remembers the task in an answer, and gives it as much history as the caller wants."""
+        """Remembers the task of an answer, and cuts its history to the requested length."""
         if isinstance(response, hub.SendMessageResponse):
             if not response.HasField("task"):
                 return
@@ -150,8 +150,8 @@ class _Polyfill:
             _cut(task, limit)
 
     def _history_limit(self, call: Call[Any, Any]) -> int | None:
-        """How many messages a caller of 1.0 wants; None for all, and for others, who get what the agent
-        gives.
+        """The requested number of messages; None for all, and for callers of 0.x, who get the agent's
+        history.
         """
         request = call.request
         source = request.configuration if isinstance(request, hub.SendMessageRequest) else request
@@ -171,7 +171,7 @@ class _Polyfill:
 
 
 class _Lists:
-    """ListTasks (spec 3.1.4) for an agent that does not know it."""
+    """ListTasks (spec 3.1.4) for an agent that does not have it."""
 
     def __init__(self, service: Service, index: TaskIndex) -> None:
         self._service = service
@@ -198,7 +198,7 @@ class _Lists:
             return request.status in (0, seen.state) and (earliest is None or seen.time >= earliest)
 
         matching = [one for one in self._known(scope, request) if fits(one)]
-        # Places as of now: what is looked at below may move, and must not be skipped or repeated for that.
+        # Positions are taken now: a refresh below may move a task, which must not be skipped or repeated.
         rest = [(one.place, one) for one in matching if after is None or one.place < after]
         page = rest[:size]
         missing = [one for _, one in page if one.task_id not in fresh]
@@ -222,7 +222,9 @@ class _Lists:
         return [one for one in self._index.of(scope) if wanted in ("", one.context_id)]
 
     async def _refreshed(self, call: Call[Any, Any], scope: Scope, wanted: list[Seen]) -> dict[str, hub.Task]:
-        """The tasks as the agent has them now; without those it no longer has, or not for this caller."""
+        """The tasks as the agent has them now, without those that no longer exist or are not visible to this
+        caller.
+        """
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def get(seen: Seen) -> hub.Task | None:
@@ -253,7 +255,7 @@ class _Lists:
 
 
 def _page_size(request: hub.ListTasksRequest) -> int:
-    """The page size asked for. Raises INVALID_PARAMS for what the specification does not allow."""
+    """The requested page size. Raises INVALID_PARAMS for values that the specification does not allow."""
     size = request.page_size if request.HasField("page_size") else _PAGE
     if not 1 <= size <= _LARGEST_PAGE:
         raise invalid_params("pageSize", f"must be from 1 to {_LARGEST_PAGE}")

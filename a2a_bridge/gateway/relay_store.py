@@ -26,7 +26,7 @@ from a2a_bridge.push.ports import Outbox, Registered
 #: the scope in the store; no caller can have it, because no principal has this name
 _SCOPE = Scope("", "a2a-bridge relay")
 _GROUP = "a2a-bridge relay "
-_SECRET = "a2a-bridge relay secret"  # noqa: S105  where it lies
+_SECRET = "a2a-bridge relay secret"  # noqa: S105  the name of its entry
 #: letters of an address that name its group: 256 groups
 _GROUP_LETTERS = 2
 

@@ -24,11 +24,11 @@ from a2a_bridge.core.resume import RESUME_URI, event_id, number_of
 from a2a_bridge.dialects.marks import SYNTHESISED
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: what an event takes in memory beside its content, roughly
+#: approximate overhead of an event in memory, in bytes
 _OVERHEAD = 512
-#: events a reader gets at once
+#: maximum events a reader gets at once
 _BATCH = 32
-#: bytes after which bounds are looked at again: some events, or a large one
+#: bytes after which the bounds are checked again: some events, or a large one
 _LOOK = 16 * _OVERHEAD
 
 
@@ -36,7 +36,7 @@ _LOOK = 16 * _OVERHEAD
 class ReplayOptions:
     """How much a gateway keeps of streams, and for how long. Sizes in bytes, times in seconds."""
 
-    #: streams that are kept; 0 for none: then nothing is shared or resumed
+    #: streams that are kept; 0 turns sharing and resuming off
     tasks: int = 1000
     #: events of one stream that are kept for readers that resume
     events: int = 1024
@@ -50,7 +50,7 @@ class ReplayOptions:
     window: int = 64
     #: bytes by which the agent may be ahead of the fastest reader
     window_size: int = 256 << 10
-    #: how long a stream of an agent that cannot resume goes on without readers
+    #: how long the stream of an agent that cannot resume goes on without readers
     linger: float = 30.0
     #: how long an accepted request of a caller counts; after that the agent is asked again before the caller
     #: joins a stream or gets a replay. 0 asks each time
@@ -64,11 +64,12 @@ class ReplayOptions:
 
 
 class ReplayBuffer:
-    """The events of one task that came by one stream, numbered from `base` + 1.
+    """The events of one task from one stream, numbered from `base` + 1.
 
-    epoch: prefix of the ids; empty for numbers alone. task: as of `base`; None when it is not known. whole:
-    whether it is the task as a subscriber would get it. live: the stream is read. rested: the agent closed
-    the stream. regular: all events are of this task. crowded: enough came since `full` was checked.
+    epoch: prefix of the ids; empty for numbers alone. task: the task as of `base`; None if unknown. whole:
+    True if it is the task that a subscriber would get. live: the stream is being read. rested: the agent
+    closed the stream. regular: all events are of this task. crowded: enough events arrived since the last
+    check of `full`.
     """
 
     __slots__ = (
@@ -121,17 +122,17 @@ class ReplayBuffer:
         self.events: list[Event] = []
         self.readers: set[BufferReader] = set()
         self._options = options
-        #: the task is a reader's event until it has to change
+        #: False while `task` is shared with a reader; it is copied before the first change
         self._owned = False
-        #: bytes up to the end of each event, and before the first
+        #: total bytes up to the end of each event, and before the first
         self._ends: list[int] = []
         self._start = self._end = 0
-        #: bytes that came since it was last looked whether that is too much
+        #: bytes that arrived since the bounds were last checked
         self._unlooked = 0
         self._sleepers: list[asyncio.Future[None]] = []
         self._moved: asyncio.Future[None] | None = None
 
-    # ------------------------------------------------------------------ what is known
+    # ------------------------------------------------------------------ state
 
     @property
     def last(self) -> int:
@@ -140,34 +141,34 @@ class ReplayBuffer:
 
     @property
     def ended(self) -> bool:
-        """Whether the task has ended, so that nothing will follow."""
+        """True if the task has ended, so that no event follows."""
         return self.state in TERMINAL
 
     @property
     def size(self) -> int:
-        """What it takes in memory, roughly."""
+        """Approximate size in memory, in bytes."""
         return self._held() + self.task_size
 
     def id(self, number: int) -> str:
-        """The id of an event, or of a snapshot that holds all up to it."""
+        """The id of an event, or of a snapshot that contains all events up to it."""
         return event_id(number, self.epoch)
 
     def next_id(self) -> str:
-        """The id of the event that comes next."""
+        """The id of the next event."""
         return f"{self.prefix}{self.base + len(self.events) + 1}"
 
     def last_id(self) -> str:
-        """The id of the newest event; empty where there is none before the first."""
+        """The id of the newest event; empty if no id precedes the first."""
         last = self.base + len(self.events)
         return f"{self.prefix}{last}" if last >= 0 else ""
 
     def place(self, id_: str) -> int | None:
-        """The number behind an id if what follows it is here; None else."""
+        """The number of an id if its successors are in the buffer; else None."""
         number = number_of(id_, self.epoch)
         return number if number is not None and self.base <= number <= self.last else None
 
     def snapshot(self) -> hub.Task | None:
-        """The task with all events; None when it is not known. The caller's own copy."""
+        """The task with all events applied, a copy; None if it is unknown."""
         if self.task is None:
             return None
         task = hub.Task()
@@ -180,10 +181,10 @@ class ReplayBuffer:
             return None
         return task
 
-    # ------------------------------------------------------------------ the side that feeds it
+    # ------------------------------------------------------------------ the writing side
 
     def append(self, event: Event) -> bool:
-        """Adds the next event and wakes the readers that wait for it. Whether it is time to check sizes."""
+        """Adds the next event and wakes waiting readers. Returns True if the sizes need a check."""
         message = event.message
         which = message.WhichOneof("payload")
         if which == "artifact_update":
@@ -218,7 +219,7 @@ class ReplayBuffer:
 
     @property
     def full(self) -> bool:
-        """Whether the fastest reader is too far behind to take more."""
+        """True if the agent is too far ahead of the fastest reader."""
         if not self.readers:
             return False
         place = max(reader.position for reader in self.readers) - self.base
@@ -229,7 +230,7 @@ class ReplayBuffer:
         return ahead >= self._options.window or self._end - before > self._options.window_size
 
     async def room(self) -> None:
-        """Returns when the buffer is not full."""
+        """Waits until the buffer is not full."""
         while self.full:
             self._moved = asyncio.get_running_loop().create_future()
             await self._moved
@@ -243,40 +244,40 @@ class ReplayBuffer:
         self.wake()
 
     def wake(self) -> None:
-        """Has readers look again."""
+        """Makes readers check for events."""
         sleepers, self._sleepers = self._sleepers, []
         for sleeper in sleepers:
             if not sleeper.done():
                 sleeper.set_result(None)
 
     def shrink(self) -> None:
-        """Keeps as little as its readers allow."""
+        """Drops all events that its readers do not need."""
         self._forget_task()
         self._drop(self._droppable())
 
-    # ------------------------------------------------------------------ the side that reads it
+    # ------------------------------------------------------------------ the reading side
 
     def reader(self, position: int) -> BufferReader:
-        """A reader of what follows a number."""
+        """A reader of the events after a number."""
         reader = BufferReader(self, position)
         self.readers.add(reader)
         return reader
 
     def leave(self, reader: BufferReader) -> None:
-        """A reader has gone. Another one may have to read the agent's stream now."""
+        """Removes a reader. Another reader may have to read the agent's stream now."""
         self.readers.discard(reader)
         self.moved()
         self.wake()
 
     def moved(self) -> None:
-        """A reader has read on, or gone."""
+        """Called after a reader has advanced or left."""
         if self._moved is not None:
             if not self._moved.done():
                 self._moved.set_result(None)
             self._moved = None
 
     async def news(self) -> None:
-        """Returns when there may be something to read."""
+        """Waits until there may be events to read."""
         sleeper = asyncio.get_running_loop().create_future()
         self._sleepers.append(sleeper)
         try:
@@ -285,20 +286,20 @@ class ReplayBuffer:
             if sleeper.cancelled() and sleeper in self._sleepers:
                 self._sleepers.remove(sleeper)
 
-    # ------------------------------------------------------------------ inside
+    # ------------------------------------------------------------------ internals
 
     def _held(self) -> int:
         return self._end - self._start
 
     def _droppable(self) -> int:
-        """How many events the fastest reader has read, which is all when there is none."""
+        """The number of events that the fastest reader has read; all if there is no reader."""
         if not self.readers:
             return len(self.events)
         return max(reader.position for reader in self.readers) - self.base
 
     def _trim(self) -> None:
-        """Adds the oldest events to the task: a quarter of what may be held, so that it is not done at
-        each.
+        """Folds the oldest events into the task: a quarter of the limit at a time, so that it is not done per
+        event.
         """
         options = self._options
         events, size = options.events * 3 // 4, options.size * 3 // 4
@@ -326,7 +327,7 @@ class ReplayBuffer:
             else:
                 self.task_size += self._ends[count - 1] - self._start
                 if self.task_size > self._options.task_size:
-                    # The sum counts what was replaced, too.
+                    # The sum also counts replaced content.
                     self.task_size = self.task.ByteSize()
                 if self.task_size > self._options.task_size:
                     self._forget_task()
@@ -342,7 +343,7 @@ class ReplayBuffer:
 
 
 class BufferReader:
-    """One position in a buffer. position: the number of the event read last. error: what to end with."""
+    """One position in a buffer. position: the number of the event read last. error: raised at the end."""
 
     __slots__ = ("buffer", "error", "position")
 
@@ -352,10 +353,9 @@ class BufferReader:
         self.error: A2AError | None = None
 
     def ready(self) -> list[Event]:
-        """The next events, as far as they are here. The reader moves `position` on.
+        """The available next events. The reader advances `position`.
 
-        Raises UNAVAILABLE when the reader is too far behind, and the error of the stream after the last
-        event.
+        Raises UNAVAILABLE if the reader is too far behind, and the error of the stream after the last event.
         """
         buffer = self.buffer
         buffer.moved()
@@ -370,7 +370,7 @@ class BufferReader:
 
 
 def unmark(task: hub.Task) -> None:
-    """Removes the marks of a snapshot, which are for the readers of one event only, in place."""
+    """Removes the marks of a snapshot in place; they are valid for the readers of one event only."""
     if not task.HasField("metadata"):
         return
     for mark in (RESUME_URI, SYNTHESISED):

@@ -1,10 +1,11 @@
-"""The router: which upstream a call is for, and which tenant that upstream hears of. Not a connection.
+"""The router: chooses the upstream of a call and the tenant sent to it. It makes no connections.
 
 Rules for tenants (spec 3.2.3, 4.4.6):
-1. A tenant that names a route selects it and is ours alone: the upstream hears its own interface's tenant.
-2. Any other tenant is the upstream's affair and travels on, if the gateway has a default route.
-3. Where the upstream's interface names a tenant, the gateway stands for that one only: a caller that names
-   another is refused, so that nobody reaches what the operator did not open.
+1. A tenant that names a route selects it and is not forwarded: the upstream gets the tenant of its own
+   interface.
+2. Any other tenant belongs to the upstream and is forwarded, if the gateway has a default route.
+3. If the upstream's interface has a tenant, the gateway gives access to that tenant only: a caller with
+   another tenant is refused, so that callers reach only tenants that the operator opened.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from a2a_bridge.core.service import Service, refused_stream
 
 
 class Route:
-    """Where a call goes. tenant: of the upstream's interface; empty when it names none."""
+    """The destination of a call. tenant: of the upstream's interface; empty if it has none."""
 
     __slots__ = ("service", "tenant")
 
@@ -33,7 +34,7 @@ class Router:
     """Upstreams by tenant behind one service. Implements Service.
 
     default: for calls whose tenant names no route. Several agents under several paths are several mounts,
-    each with a service of its own.
+    each with its own service.
     """
 
     def __init__(self, default: Route | None = None, tenants: Mapping[str, Route] | None = None) -> None:

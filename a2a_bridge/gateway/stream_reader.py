@@ -1,12 +1,12 @@
 """Reads the agent's stream of one task into a replay buffer, and subscribes again when the stream breaks.
 
 Rules:
-1. An agent that resumes after its ids is read by the caller that needs the next event; there is no task. If
-   that caller leaves in the middle of a read, the next caller resumes after the last event. Other agents are
-   read by a task of their own, because their stream has to outlive the caller that began it.
+1. The stream of an agent that resumes after its ids is read by the caller that needs the next event, without
+   an asyncio task. If that caller leaves during a read, the next caller resumes after the last event. Streams
+   of other agents are read by an asyncio task, because they have to outlive the caller that began them.
 2. A stream that the agent ended is over, and so is one that broke after the task had come to rest. Any other
-   break is followed by a subscription: after the last event if the agent resumes; else its snapshot stands
-   for the events that were lost, and is marked as a gap.
+   break is followed by a subscription: after the last event if the agent resumes; else its snapshot replaces
+   the lost events, and is marked as a gap.
 3. Readers get an error only if all attempts failed, the agent refuses, or it skips ids.
 4. Only UNAVAILABLE, and DEADLINE_EXCEEDED because of the first caller's deadline, count as a break. So does a
    stream of 0.x that ends while the task works and no event was final.
@@ -51,7 +51,7 @@ _REFUSALS = (
 
 
 class LostEventsError(A2AError):
-    """Events are missing. A reader that subscribes again is told of the gap."""
+    """Events are missing. A reader that subscribes again gets a gap."""
 
     def __init__(self) -> None:
         text = "events of the task were lost on the way; subscribe again"
@@ -59,13 +59,13 @@ class LostEventsError(A2AError):
 
 
 def ended_early() -> A2AError:
-    """The error for a stream of 0.x that the agent closed while its task works."""
+    """The error for a stream of 0.x that the agent closed while its task was working."""
     text = "the agent's stream ended before its task, without a final event; subscribe again, or get the task"
     return A2AError(Reason.UNAVAILABLE, text, blame=Blame.PEER, retry_after=0.0)
 
 
 def interrupted() -> A2AError:
-    """Why a stream is read again: the caller that read it left in the middle of a read."""
+    """The reason for reading a stream again after its reading caller left during a read."""
     return A2AError(Reason.UNAVAILABLE, "the stream was interrupted", blame=Blame.SELF)
 
 
@@ -95,13 +95,13 @@ class StreamReader:
         on_growth: Callable[[], None],
     ) -> None:
         self.context = context
-        #: whether callers read, each when it needs the next event
+        #: True if callers read, each when it needs the next event
         self.direct = direct
-        #: the agent's id of the newest event; empty when it gives none
+        #: the agent's id of the newest event; empty without one
         self.last_id = last_id
-        #: the agent's stream; None when a new one is needed
+        #: the agent's stream; None if a new one is needed
         self.source: Events | None = None
-        #: the caller's reader that waits for the next event of `source`
+        #: the reader of the caller that awaits the next event of `source`
         self.reading: BufferReader | None = None
         self._service = service
         self._buffer = buffer
@@ -111,13 +111,13 @@ class StreamReader:
         self._is_final = is_final
         self._on_growth = on_growth
         self._attempts = 0
-        #: why the stream was subscribed to again; None for the first one
+        #: the reason for the last new subscription; None for the first stream
         self._break: A2AError | None = None
         self._task: asyncio.Task[None] | None = None
         self._begun = False
 
     def start(self, source: Events | None = None) -> None:
-        """Begins to read a stream, whose first event the caller may have taken. None: subscribes anew."""
+        """Starts to read a stream, whose first event the caller may have read. None: subscribes anew."""
         self._buffer.live = True
         self._attempts = 0
         self._break = None
@@ -128,7 +128,7 @@ class StreamReader:
             self._task = asyncio.create_task(self._run(self.source), name=name)
 
     def cancel(self) -> asyncio.Task[None] | None:
-        """Stops reading. Returns the task that closes the agent's stream, if there is one."""
+        """Stops reading. Returns the asyncio task that closes the agent's stream, if there is one."""
         task, self._task = self._task, None
         if task is None or task.done():
             return None
@@ -141,16 +141,14 @@ class StreamReader:
         return task
 
     async def aclose(self) -> None:
-        """Closes the agent's stream, where callers read it."""
+        """Closes the agent's stream, if callers read it."""
         self._buffer.live = False
         source, self.source = self.source, None
         if source is not None:
             await source.aclose()
 
     def take(self, event: Event) -> Event:
-        """Adds an event of the agent to the buffer, and returns it with its id there. Raises
-        LostEventsError.
-        """
+        """Adds an event of the agent to the buffer, and returns it with its id. Raises LostEventsError."""
         buffer = self._buffer
         id_ = f"{buffer.prefix}{buffer.base + len(buffer.events) + 1}"
         if self.direct:
@@ -166,9 +164,9 @@ class StreamReader:
         return event
 
     async def recover(self, failure: A2AError | None, *, again: bool = False) -> None:
-        """Replaces `source`, which has ended (None) or failed, or stops the buffer.
+        """Replaces `source`, which has ended (failure is None) or failed, or stops the buffer.
 
-        again: subscribes in any case.
+        again: subscribe in any case.
         """
         source, self.source = self.source, None
         try:
@@ -185,7 +183,7 @@ class StreamReader:
             self._buffer.stop(internal_error())
 
     async def moved(self) -> bool:
-        """Whether the task has left the state in which the agent's stream ended. False if the agent does not
+        """True if the task has left the state in which the agent's stream ended. False if the agent does not
         tell.
         """
         buffer = self._buffer
@@ -199,7 +197,7 @@ class StreamReader:
             return now.state != buffer.state
         return (now.state, now.timestamp) != (before.status.state, before.status.timestamp)
 
-    # ------------------------------------------------------------------ reading in a task
+    # ------------------------------------------------------------------ reading in an asyncio task
 
     async def _run(self, source: Events | None) -> None:
         if self._task is not asyncio.current_task():
@@ -236,7 +234,7 @@ class StreamReader:
     # ------------------------------------------------------------------ after a break
 
     async def _broke(self, failure: A2AError | None) -> bool:
-        """Whether the end of the source is a break. Raises the failure where it is the agent's answer."""
+        """True if the end of the source is a break. Raises the failure if it is the agent's answer."""
         buffer = self._buffer
         if failure is None:
             if self._ended_early():
@@ -261,8 +259,8 @@ class StreamReader:
         return error.reason is Reason.UNAVAILABLE
 
     def _ended_early(self) -> bool:
-        """Whether the agent closed its first stream in mid-work, in a version that says which event is
-        final.
+        """True if the agent closed its first stream before a final event, in a version that marks final
+        events.
         """
         buffer = self._buffer
         working = buffer.state in RUNNING or buffer.state == hub.TASK_STATE_UNSPECIFIED
@@ -272,7 +270,7 @@ class StreamReader:
         return last is None or not last.HasField("status_update") or not self._is_final(last.status_update)
 
     async def _subscribed(self) -> Events | None:
-        """A stream that goes on where the buffer ends; None when the task is over. Raises the first error."""
+        """A stream that continues after the buffer; None if the task is over. Raises the first error."""
         options = self._options
         while self._attempts < options.attempts:
             if self._attempts:
@@ -294,7 +292,7 @@ class StreamReader:
         parameters = dict(self.context.parameters)
         if after:
             parameters[LAST_EVENT_PARAMETER] = after
-        # Without a version, so that streams of older agents get the shape of the newest: a task comes first.
+        # Without a version, so that streams of older agents get the newest form: a task comes first.
         context = self.context.replace(
             parameters=parameters, deadline=None, origin=IN_PROCESS, reply=ResponseParameters()
         )
@@ -302,13 +300,13 @@ class StreamReader:
         source = self._service.stream(Call(ops.SUBSCRIBE_TO_TASK, request, context))
         attempts = self._attempts
         try:
-            # Some agents forget their subscribers when they fail, and never send another event.
+            # Some agents lose their subscribers when they fail, and never send another event.
             async with asyncio.timeout(None if after else _QUIET):
                 first = await anext(source)
             await self._join(first, resumed=bool(after))
         except (TimeoutError, StopAsyncIteration) as ended:
             await source.aclose()
-            # The end of a stream after an id is the end of the task. Anything else has to be looked at.
+            # After an id, the end of a stream is the end of the task. Otherwise the task's state decides.
             if not after or isinstance(ended, TimeoutError):
                 await self._settle(LostEventsError())
             return None
@@ -323,7 +321,7 @@ class StreamReader:
             await source.aclose()
             raise
         if not after:
-            # What is sent to each new subscriber is no progress.
+            # The first event of each subscription is no progress.
             self._attempts = attempts
         if buffer.ended:
             await source.aclose()
@@ -331,7 +329,7 @@ class StreamReader:
         return innermost(source)
 
     async def _join(self, first: Event, *, resumed: bool) -> None:
-        """Adds the first event of a new stream: the next one, or a snapshot that stands for the lost ones."""
+        """Adds the first event of a new stream: the next event, or a snapshot that replaces the lost ones."""
         is_task = first.message.HasField("task") and first.message.task.id == self._buffer.task_id
         if resumed and not first.gap and (self.direct or not is_task):
             self.take(first)
@@ -349,14 +347,14 @@ class StreamReader:
         snapshot = hub.StreamResponse(task=now)
         unmark(snapshot.task)
         if buffer.events and buffer.events[-1].gap and buffer.snapshot() == snapshot.task:
-            return  # the same gap: nothing came since
+            return  # the same gap: no event arrived since
         id_ = buffer.next_id()
         mark_gap(snapshot.task, buffer.last_id(), id_)
         if buffer.append(Event(snapshot, id_, gap=True)):
             self._on_growth()
 
     async def _settled(self, refused: A2AError) -> bool:
-        """Whether the task has come to rest; then readers get it. Asks the agent once."""
+        """True if the task has come to rest; then readers get it. Asks the agent once."""
         try:
             await self._settle(refused)
         except A2AError as failure:
@@ -366,8 +364,8 @@ class StreamReader:
         return True
 
     async def _settle(self, refused: A2AError) -> None:
-        """Gives readers the task, if it has come to rest. Raises `refused` if not, and what GetTask
-        raises.
+        """Passes the task to readers, if it has come to rest. Raises `refused` if not, and the errors of
+        GetTask.
         """
         task = await self._get_task()
         if task.status.state not in _RESTING:

@@ -1,12 +1,11 @@
 """The streams of a gateway by caller and task, within bounds. It does not decide what callers see.
 
 Rules:
-1. There is one current stream for a task. A newer one replaces it; the older one lives as long as it has
-   readers.
-2. A stream without readers lingers, unless the agent can resume it or it is over; then its buffer stays as it
-   is.
-3. Streams without readers are evicted in LRU order. A stream with readers is never evicted: it keeps fewer
-   events, and new streams are not kept at all.
+1. A task has one current stream. A newer one replaces it; the older one lives as long as it has readers.
+2. A stream without readers lingers, unless the agent can resume it or it is over; then only its buffer is
+   kept.
+3. Streams without readers are evicted in LRU order. A stream with readers is never evicted: under pressure it
+   keeps fewer events, and new streams are not kept at all.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 Key = tuple[Scope, str]
 
-#: seconds in which an agent may end the streams of a task itself that it has told to be over
+#: seconds for an agent to end the streams of a task itself, after it reported the task's end
 _MOMENT = 2.0
 
 
@@ -39,13 +38,13 @@ _MOMENT = 2.0
 class Beginning:
     """How a stream begins."""
 
-    #: the task before the first event; None when it is not known
+    #: the task before the first event; None if unknown
     task: hub.Task | None
-    #: the agent's id of the first event, or of the task if that came first; empty when it gives none
+    #: the agent's id of the first event, or of the task if that came first; empty without one
     id: str
     #: the first event, unless it was the task
     event: hub.StreamResponse | None = None
-    #: whether `task` is the task as a subscriber would get it
+    #: True if `task` is the task that a subscriber would get
     whole: bool = True
 
 
@@ -55,14 +54,14 @@ class Stream:
     __slots__ = ("accepted", "buffer", "extensions", "key", "lingering", "reader", "size", "theirs")
 
     def __init__(self, key: Key, buffer: ReplayBuffer, *, theirs: bool) -> None:
-        #: None once it is not current any more
+        #: None once it is no longer current
         self.key: Key | None = key
         self.buffer = buffer
-        #: whether its ids are the agent's
+        #: True if its ids are the agent's
         self.theirs = theirs
-        #: the extensions that the agent confirmed to the caller that began it
+        #: the extensions that the agent confirmed to the caller that began the stream
         self.extensions = ""
-        #: when the agent last accepted a request of these callers about this task, seconds on the loop's
+        #: when the agent last accepted a request of these callers about this task; seconds on the loop's
         #: clock
         self.accepted = asyncio.get_running_loop().time()
         self.reader: StreamReader
@@ -71,7 +70,9 @@ class Stream:
 
 
 class StreamRegistry:
-    """The streams of one agent. resumes: whether it resumes after its ids. is_final: see `StreamReader`."""
+    """The streams of one agent. resumes: True if the agent resumes after its ids. is_final: see
+    `StreamReader`.
+    """
 
     def __init__(
         self,
@@ -89,9 +90,9 @@ class StreamRegistry:
         self._epoch = f"g{secrets.token_hex(5)}"
         self._serial = count(1)
         self._streams: dict[Key, Stream] = {}
-        #: all that are read or current
+        #: all streams that are current or being read
         self._all: set[Stream] = set()
-        #: those without readers, in LRU order
+        #: the streams without readers, in LRU order
         self._idle: OrderedDict[Stream, None] = OrderedDict()
         self._held = 0
         self._memory = memory
@@ -103,26 +104,26 @@ class StreamRegistry:
 
     @property
     def held(self) -> int:
-        """Bytes of all of them, roughly."""
+        """Approximate bytes of all streams."""
         return self._held
 
     @property
     def idle(self) -> int:
-        """Bytes of those without readers."""
+        """Approximate bytes of the streams without readers."""
         return sum(stream.size for stream in self._idle)
 
     def give_up(self, wanted: int, /) -> None:
-        """Evicts streams without readers, in LRU order, to free so many bytes."""
+        """Evicts streams without readers, in LRU order, to free that many bytes."""
         until = self._held - wanted
         while self._idle and self._held > until:
             self._discard(next(iter(self._idle)))
 
     def ours(self, id_: str) -> bool:
-        """Whether an id was given by this process."""
+        """True if this process generated the id."""
         return id_.startswith(self._epoch)
 
     def find(self, key: Key) -> Stream | None:
-        """The current stream of a task, if it can be used."""
+        """The current stream of a task, if it is usable."""
         stream = self._streams.get(key)
         if stream is not None and not stream.buffer.regular:
             self._unkey(stream)
@@ -132,7 +133,7 @@ class StreamRegistry:
     def keep(
         self, key: Key, task_id: str, beginning: Beginning, context: CallContext, tenant: str
     ) -> Stream | None:
-        """A new stream that is not read yet; None when there is no room for one."""
+        """A new stream that is not being read yet; None if there is no room for one."""
         while len(self._all) >= self._options.tasks:
             if not self._idle:
                 return None
@@ -176,7 +177,7 @@ class StreamRegistry:
         return stream
 
     def join(self, stream: Stream, place: int) -> BufferReader:
-        """A reader of what follows a number."""
+        """A reader of the events after a number."""
         if stream.lingering is not None:
             stream.lingering.cancel()
             stream.lingering = None
@@ -184,7 +185,7 @@ class StreamRegistry:
         return stream.buffer.reader(place)
 
     def leave(self, stream: Stream, reader: BufferReader) -> None:
-        """A reader has gone. The last one may end the stream."""
+        """Removes a reader. The last one may end the stream."""
         buffer = stream.buffer
         buffer.leave(reader)
         self._weigh(stream)
@@ -204,19 +205,17 @@ class StreamRegistry:
             stream.lingering = loop.call_later(self._options.linger, self._hang_up, stream)
 
     def over(self, task: hub.Task) -> None:
-        """Ends the streams of a task that is over with its status, unless the agent ends them in the
-        meantime.
-        """
+        """Ends the streams of a finished task with its status, unless the agent ends them in the meantime."""
         if task.status.state not in TERMINAL:
             return
         later = asyncio.get_running_loop().call_later
         for stream in self._all:
-            # Ids of the agent's are for its events alone; agents that give any end their streams.
+            # Ids of the agent identify its own events only; agents with ids end their streams.
             if stream.buffer.task_id == task.id and stream.buffer.live and not stream.theirs:
                 later(_MOMENT, self._conclude, stream, task)
 
     async def aclose(self) -> None:
-        """Hangs up on all of them."""
+        """Closes all streams."""
         for stream in list(self._all):
             self._discard(stream)
         if self._hanging_up:
@@ -240,7 +239,7 @@ class StreamRegistry:
         self._memory.add(change)
 
     def _unkey(self, stream: Stream) -> None:
-        """It is not the current stream of its task any more."""
+        """Makes the stream no longer the current one of its task."""
         if stream.key is not None:
             if self._streams.get(stream.key) is stream:
                 del self._streams[stream.key]

@@ -5,13 +5,14 @@ It is the last service before the agent. Rules:
 1. A stream is shared by callers with the same tenant, principal and forwarded credentials only. A caller that
    joins later than `revalidate` seconds after the agent accepted a request of these callers about the task
    waits until the agent accepts another one: the credentials may have been revoked.
-2. A stream of a message, of a task that has ended, or of anything that is not one task passes unchanged.
-3. A caller that leaves does not end the agent's stream for others. The last one that leaves ends it: at once
-   if the agent can resume it, else after a time in which the caller may come back.
-4. Ids are the agent's if its card offers to resume after them; the agent is then asked for events that are
-   not here. Else ids are ours, and an unknown one is a gap: a marked snapshot stands for the lost events.
-   (Some agents number the events of each connection from the beginning; such ids are ignored.)
-5. A break is a gap too if the agent cannot resume. What it said meanwhile is not reconstructed.
+2. A stream of a message, of a task that has ended, or of anything but one task passes unchanged.
+3. A caller that leaves does not end the agent's stream for others. When the last one leaves, the stream ends:
+   at once if the agent can resume it, else after a time in which the caller may come back.
+4. Event ids are the agent's if its card offers to resume after them; events that are not in the buffer are
+   then requested from the agent. Else ids are generated here, and an unknown one is a gap: a marked snapshot
+   replaces the lost events. (Some agents number the events of each connection from the beginning; such ids
+   are ignored.)
+5. A break is a gap too if the agent cannot resume. Events sent meanwhile are not reconstructed.
 """
 
 from __future__ import annotations
@@ -60,19 +61,19 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 @dataclass(slots=True, eq=False)
 class _Opened:
-    """A caller's stream once it is known what it will be.
+    """A caller's stream after the decision how to serve it."""
 
-    task: what to yield before anything else, under `task_id`. first: what to yield next, under its id, maybe
-    as a gap. source: the agent's stream, to be passed on as it is.
-    reader: a place in a stream that is kept. resumed: whether it takes up an earlier one.
-    """
-
+    #: the event to yield next, under `id`, possibly as a gap
     first: hub.StreamResponse | None = None
     id: str = ""
+    #: the agent's stream, to be passed on unchanged
     source: Events | None = None
     stream: Stream | None = None
+    #: a position in a stored stream
     reader: BufferReader | None = None
+    #: True if it continues an earlier stream
     resumed: bool = False
+    #: yielded before anything else, under `task_id`
     task: hub.StreamResponse | None = None
     task_id: str = ""
     gap: bool = False
@@ -81,10 +82,10 @@ class _Opened:
 class StreamSharing:
     """A service whose streams of tasks are shared and resumed. Implements Service.
 
-    forward: names of the parameters that travel on. is_final: which status event ends a stream, for an agent
-    of a version whose streams say so and need not begin with a task; None for 1.0. resumes: whether the
-    agent's card offers to go on after its ids. memory: where the bytes are counted; new messages are refused
-    when it is full.
+    forward: names of the forwarded parameters. is_final: which status event ends a stream, for an agent of a
+    version whose streams mark it and need not begin with a task; None for 1.0. resumes: True if the agent's
+    card offers to resume after its ids. memory: the account for the bytes; new messages are refused when it
+    is full.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class StreamSharing:
         self._older_callers = older_versions()
         self._revalidate = options.revalidate
         self._streams = StreamRegistry(service, options, self._memory, resumes=resumes, is_final=is_final)
-        #: subscriptions that the agent has not answered yet
+        #: subscriptions without an answer of the agent yet
         self._opening: dict[Key, asyncio.Event] = {}
 
     def __len__(self) -> int:
@@ -116,7 +117,7 @@ class StreamSharing:
 
     @property
     def held(self) -> int:
-        """Bytes that all that is kept takes, roughly."""
+        """Approximate bytes of all stored streams."""
         return self._streams.held
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
@@ -137,10 +138,10 @@ class StreamSharing:
         return self._service.stream(call)
 
     async def aclose(self) -> None:
-        """Hangs up on all streams."""
+        """Closes all streams."""
         await self._streams.aclose()
 
-    # ------------------------------------------------------------------ what a caller reads
+    # ------------------------------------------------------------------ reading
 
     async def _follow(
         self, call: Call[Any, Any], opening: Callable[[Call[Any, Any]], Awaitable[_Opened]]
@@ -183,7 +184,8 @@ class StreamSharing:
                         if feed.source is None:
                             await feed.recover(interrupted())
                             continue
-                        # The quick path: no task, and no frame between the agent's stream and this one.
+                        # The fast path: no asyncio task, and no frame between the agent's stream and this
+                        # one.
                         async for event in feed.source:
                             feed.take(event)
                             reader.position += 1
@@ -192,7 +194,7 @@ class StreamSharing:
                             if feed.reading is not None or reader.position != buffer.base + len(
                                 buffer.events
                             ):
-                                break  # other readers were quicker
+                                break  # other readers have read them all
                             feed.reading = reader
                         else:
                             await feed.recover(None)
@@ -200,7 +202,7 @@ class StreamSharing:
                         await feed.recover(failure)
                     except BaseException:
                         if feed.reading is reader:
-                            feed.source = None  # closed in the middle of a read
+                            feed.source = None  # closed during a read
                         raise
                     finally:
                         if feed.reading is reader:
@@ -214,7 +216,7 @@ class StreamSharing:
                     await opened.stream.reader.aclose()
 
     async def _goes_on(self, call: Call[Any, Any], opened: _Opened, stream: Stream) -> bool:
-        """Whether a stream that the agent ended goes on for a caller that resumed it: the task may have moved
+        """True if a stream that the agent ended continues for a resuming caller: the task may have moved
         since.
         """
         buffer = stream.buffer
@@ -228,7 +230,7 @@ class StreamSharing:
         return True
 
     def _ended_early(self, last: hub.StreamResponse) -> bool:
-        """Whether a stream that is passed on as it is was closed in mid-work; see rule 3 of `feed`."""
+        """True if a stream passed on unchanged was closed too early; see rule 4 of `stream_reader`."""
         if self._is_final is None or last.HasField("message") or not task_id_of(last):
             return False
         if last.HasField("status_update") and self._is_final(last.status_update):
@@ -236,8 +238,8 @@ class StreamSharing:
         return last.HasField("artifact_update") or _state_of(last) in RUNNING
 
     async def _how_it_ended(self, call: Call[Any, Any], task_id: str) -> Event:
-        """The task, if it is over; what it brought since the last event is not known. Raises UNAVAILABLE
-        otherwise.
+        """The finished task; its changes since the last event are unknown. Raises UNAVAILABLE if it has not
+        ended.
         """
         request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant)
         try:
@@ -250,7 +252,7 @@ class StreamSharing:
             raise ended_early()
         return Event(hub.StreamResponse(task=task))
 
-    # ------------------------------------------------------------------ how it begins
+    # ------------------------------------------------------------------ opening
 
     async def _sent(self, call: Call[Any, Any]) -> _Opened:
         request: hub.SendMessageRequest = call.request
@@ -262,7 +264,7 @@ class StreamSharing:
         if not task_id or first.HasField("message") or _state_of(first) in TERMINAL:
             return _Opened(first, id_, source, gap=event.gap)
         if first.HasField("task"):
-            # What this caller did not want to see of the history, others may.
+            # A caller with a short history must not limit the history of others.
             complete = not request.configuration.HasField("history_length")
             beginning = Beginning(first.task, id_, whole=complete)
         else:
@@ -278,7 +280,7 @@ class StreamSharing:
         task_id = call.request.id
         after = asked_after(context)
         key = self._whose(call), task_id
-        # An agent that shows the task at once need not be asked twice at the same time.
+        # Agents that send the task at once need no second concurrent request.
         at_once = not after and not self._older
         while at_once and (opening := self._opening.get(key)) is not None:
             await opening.wait()
@@ -298,7 +300,7 @@ class StreamSharing:
             opening.set()
 
     def _known(self, call: Call[Any, Any], key: Key, after: str) -> _Opened | None:
-        """A place in a stream that is kept, if it has what is asked for."""
+        """A position in a stored stream, if that has the requested events."""
         stream = self._streams.find(key)
         if stream is not None:
             place = stream.buffer.place(after) if after else None
@@ -317,9 +319,7 @@ class StreamSharing:
         return None
 
     async def _accept(self, call: Call[Any, Any], stream: Stream) -> None:
-        """Has the agent accept a request of this caller, unless it did lately. Raises what it says
-        otherwise.
-        """
+        """Has the agent accept a request of this caller, unless it did recently. Raises its refusal."""
         now = asyncio.get_running_loop().time
         if now() - stream.accepted < self._revalidate:
             return
@@ -330,7 +330,7 @@ class StreamSharing:
         stream.accepted = now()
 
     async def _asked(self, call: Call[Any, Any], task_id: str, after: str) -> _Opened:
-        """A subscription of the agent's."""
+        """A new subscription at the agent."""
         context = asked = call.context
         ours = bool(after) and self._unknown_to_agent(after)
         if after:
@@ -338,7 +338,7 @@ class StreamSharing:
             parameters.pop(LAST_EVENT_PARAMETER, None)
             if not ours:
                 parameters[LAST_EVENT_PARAMETER] = after
-            # What stands for a gap is a task, which streams in older versions need not begin with.
+            # A gap is represented by a task, which streams of older versions need not begin with.
             origin = IN_PROCESS if self._older else context.origin
             asked = context.replace(parameters=parameters, origin=origin)
         try:
@@ -373,8 +373,8 @@ class StreamSharing:
         return opened
 
     async def _ended(self, call: Call[Any, Any], after: str, refused: A2AError) -> _Opened:
-        """The task instead of its lost last events. Raises what the agent said if that is not why it
-        refused.
+        """The task in place of its lost last events. Raises the agent's error if it refused for another
+        reason.
         """
         request = hub.GetTaskRequest(id=call.request.id, tenant=call.request.tenant)
         task = await self._service.unary(
@@ -388,7 +388,9 @@ class StreamSharing:
     async def _first(
         self, call: Call[Any, Any], context: CallContext
     ) -> tuple[Event | None, Events, ResponseParameters]:
-        """The first event of the agent's stream, the rest, and what comes with it; None when it is empty."""
+        """The first event of the agent's stream, the rest, and the parameters with it; None if the stream is
+        empty.
+        """
         reply = ResponseParameters()
         source = self._service.stream(Call(call.operation, call.request, context.replace(reply=reply)))
         try:
@@ -402,7 +404,7 @@ class StreamSharing:
             _answer(call.context, reply)
 
     async def _task_before(self, call: Call[Any, Any], first: hub.StreamResponse) -> hub.Task | None:
-        """The task as it was before the first event of a 1.0 agent, which should have begun with it.
+        """The task before the first event of a 1.0 agent that did not begin its stream with it.
 
         None for other agents, and for a message to a task, which the caller knows: SDKs begin its stream with
         an update.
@@ -414,11 +416,11 @@ class StreamSharing:
         return await task_before(self._service, call, first, BEGINNING)
 
     def _id(self, event: Event) -> str:
-        """The agent's id of an event; empty where it gives none that can be gone on after."""
+        """The agent's id of an event; empty if the agent cannot resume after it."""
         return event.id if self._resumes else ""
 
     def _unknown_to_agent(self, id_: str) -> bool:
-        """Whether the agent cannot go on after an id."""
+        """True if the agent cannot resume after an id."""
         return not self._resumes or self._streams.ours(id_)
 
     def _kept(
@@ -431,8 +433,8 @@ class StreamSharing:
         reply: ResponseParameters,
         task: hub.Task | None = None,
     ) -> _Opened:
-        """A stream that others may join, if there is room for it. task: what comes before the first event, if
-        made up.
+        """A stream that others may join, if there is room for it. task: a generated task before the first
+        event.
         """
         key = self._whose(call), task_id
         stream = self._streams.keep(
@@ -441,7 +443,7 @@ class StreamSharing:
         before = hub.StreamResponse(task=task) if task is not None else None
         if stream is None:
             return _Opened(first, beginning.id, source, task=before)
-        # Agents may number from 0 on; then there is no id before the first.
+        # Agents may count from 0; then no id precedes the first.
         before_id = stream.buffer.id(stream.buffer.base) if stream.buffer.base >= 0 else ""
         stream.extensions = reply.get(EXTENSIONS_PARAMETER, "")
         reader = self._streams.join(stream, stream.buffer.last)
@@ -461,7 +463,7 @@ class StreamSharing:
         opened.reader = self._streams.join(stream, place)
         return opened
 
-    # ------------------------------------------------------------------ who calls, and with what
+    # ------------------------------------------------------------------ callers and their parameters
 
     def _whose(self, call: Call[Any, Any]) -> Scope:
         scope = visible_to(call.request, call.context)
@@ -476,16 +478,16 @@ class StreamSharing:
         return Scope(scope.tenant, f"{scope.owner} {digest}")
 
     def _travelling(self, context: CallContext) -> CallContext:
-        """The context without what the caller said to us alone, which would be kept with it."""
+        """The context without the parameters for the gateway alone, which would be stored with it."""
         given = context.parameters
         parameters = {name: value for name in self._forward if (value := given.get(name)) is not None}
         return context.replace(parameters=parameters, aside="", reply=ResponseParameters())
 
 
 def _answer(context: CallContext, reply: ResponseParameters) -> None:
-    """Says what the agent said beside its first event. Ids are said with the events."""
+    """Passes on the agent's response parameters. Ids are sent with the events."""
     told = context.reply
-    # What was confirmed in the agent's name; it says itself which extensions it activates.
+    # Middleware confirmed them in the agent's name; the agent itself says which extensions it activates.
     told.pop(EXTENSIONS_PARAMETER, None)
     told.merge(reply)
     if context.parameters and RESUME_URI in context.extensions:
@@ -495,7 +497,7 @@ def _answer(context: CallContext, reply: ResponseParameters) -> None:
 
 
 def _joinable(stream: Stream) -> bool:
-    """Whether a subscriber would see of this stream what the agent would show it."""
+    """True if a subscriber would get the same from this stream as from the agent."""
     buffer = stream.buffer
     return buffer.live and buffer.whole and not buffer.ended
 
@@ -515,13 +517,13 @@ def _state_of(event: hub.StreamResponse) -> hub.TaskState:
 
 
 def _empty(first: hub.StreamResponse) -> hub.Task:
-    """The task before an update that came first."""
+    """The task before an update that came first, without content."""
     update: Any = first.status_update if first.HasField("status_update") else first.artifact_update
     return hub.Task(id=update.task_id, context_id=update.context_id)
 
 
 def _unmarked(task: hub.Task) -> hub.Task:
-    """The task without marks that are for one caller only: a copy when it has any."""
+    """The task without the marks for a single caller; a copy if it has any."""
     if not task.HasField("metadata") or not {RESUME_URI, SYNTHESISED} & set(task.metadata.fields):
         return task
     made = hub.Task()
@@ -531,7 +533,7 @@ def _unmarked(task: hub.Task) -> hub.Task:
 
 
 def _marked(first: hub.StreamResponse, known: hub.Task, after: str, id_: str) -> hub.StreamResponse:
-    """The snapshot with the mark of a gap: the agent's own if it made one."""
+    """The snapshot with the mark of a gap: the agent's own if it sent one."""
     if gap_of(first) is not None:
         return first
     made = hub.StreamResponse(task=known)

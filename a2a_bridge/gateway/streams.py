@@ -42,7 +42,9 @@ _UPDATES = ("status_update", "artifact_update")
 async def begun_by_a_task(
     service: Service, call: Call[Any, Any], is_final: Finality, *, refuses_ended: bool = True
 ) -> Events:
-    """The stream of a call, which `service` answers in 0.x ways. refuses_ended: see rule 4."""
+    """The stream of a call in the form of 1.0, from a `service` that answers like 0.x. refuses_ended: see
+    rule 4.
+    """
     subscribes = call.operation is ops.SUBSCRIBE_TO_TASK
     resumes = subscribes and bool(asked_after(call.context))
     if subscribes and not resumes and refuses_ended:
@@ -63,13 +65,13 @@ async def begun_by_a_task(
             if which == "status_update" and is_final(message.status_update):
                 return
     if resumes and not begun and refuses_ended:
-        # An agent that cannot resume ends the stream of a task that has ended, which does not mean that
-        # nothing is left.
+        # An agent that cannot resume ends the stream of a finished task, which does not mean that no event is
+        # missing.
         await _check_running(service, call)
 
 
 def _before(id_: str) -> str:
-    """The id of a snapshot that holds all before an event; empty when that cannot be told."""
+    """The id of a snapshot that contains all events before this one; empty if that is unknown."""
     if not id_:
         return ""
     epoch, _, _ = id_.rpartition("-")
@@ -78,7 +80,7 @@ def _before(id_: str) -> str:
 
 
 async def _check_running(service: Service, call: Call[Any, Any]) -> None:
-    """Raises UNSUPPORTED_OPERATION for a task that has ended, TASK_NOT_FOUND for none."""
+    """Raises UNSUPPORTED_OPERATION for a finished task, TASK_NOT_FOUND for an unknown one."""
     try:
         task = await _get(service, call, call.request.id)
     except A2AError as error:
@@ -94,8 +96,7 @@ async def _check_running(service: Service, call: Call[Any, Any]) -> None:
 async def task_before(
     service: Service, call: Call[Any, Any], first: hub.StreamResponse, mark: str
 ) -> hub.Task:
-    """The task as it was before the first event of a stream, an update, as well as that can be known. Costs a
-    GetTask.
+    """The task before the first event of a stream, an update, as far as it is known. Costs a GetTask.
 
     mark: see `dialects.marks`.
     """
@@ -118,9 +119,9 @@ async def task_before(
 
 
 def _without_what_comes(task: hub.Task, call: Call[Any, Any], update: Any) -> None:
-    """Removes the content of later events from a task, or a reader that adds them up would have it twice."""
+    """Removes the content of later events from a task; a reader that adds them up would have it twice."""
     if isinstance(call.request, hub.SendMessageRequest) and not call.request.message.task_id:
-        del task.artifacts[:]  # a task that has just begun: everything is still to come
+        del task.artifacts[:]  # a new task: all its artifacts are still to come
         return
     if not isinstance(update, hub.TaskArtifactUpdateEvent):
         return

@@ -53,7 +53,7 @@ class Unstreamed:
                 raise
             refusal = error.message
         answer = await self._sent(call)
-        # Not before: an agent that refuses the message itself says nothing about streams.
+        # Not earlier: an agent that refuses the message itself says nothing about streams.
         if self._streams:
             text = (
                 "the agent declares streaming and refuses it (%s); its streams are answered from SendMessage"
@@ -65,7 +65,7 @@ class Unstreamed:
     async def _sent(self, call: Call[Any, Any]) -> Event:
         request = call.request
         if request.configuration.return_immediately:
-            # It means nothing to a stream, which shows the end of the task.
+            # History length has no meaning for a stream, which shows the end of the task.
             request = hub.SendMessageRequest()
             request.CopyFrom(call.request)
             request.configuration.return_immediately = False

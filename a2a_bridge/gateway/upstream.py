@@ -1,11 +1,11 @@
-"""Upstreams: agents reached over the network, dialled when first needed. Not the choice among agents.
+"""Upstreams: agents reached over the network, dialled on first use. The router chooses among agents.
 
 Rules:
 1. Messages pass by reference; nothing here reads, copies or changes them.
-2. Another interface is tried only when a connection could not be made, so no agent ever sees a call twice.
+2. Another interface is tried only if a connection could not be made, so an agent never gets a call twice.
 3. Closing a stream closes the one below it; so does cancelling a call.
-4. An interface that its binding refuses to dial (a URL that is none, a version without that binding) counts
-   as one that takes no connection.
+4. An interface that its binding refuses to dial (an invalid URL, a version without that binding) counts as
+   one that accepts no connection.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Dial = Callable[[Candidate, DialOptions], AbstractAsyncContextManager[Service]]
 
 
 def dial(candidate: Candidate, options: DialOptions) -> AbstractAsyncContextManager[Service]:
-    """The client side for a candidate, from the binding its card entry names."""
+    """The client side for a candidate, from the binding of its card entry."""
     binding = find(candidate.interface.protocol_binding)
     if not candidate.credentials:
         options = replace(options, parameters={}, forward=options.forward & IMPERSONAL)
@@ -45,13 +45,13 @@ def dial(candidate: Candidate, options: DialOptions) -> AbstractAsyncContextMana
 
 
 def failed_to_connect(error: A2AError) -> bool:
-    """Whether a call failed before any agent saw it, so that making it elsewhere is safe."""
+    """True if a call failed before it reached any agent, so that another interface may be tried."""
     return error.reason is Reason.UNAVAILABLE and error.metadata.get("phase") == "connect"
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What is known about the connection to an upstream."""
+    """The state of the connection to an upstream."""
 
     #: None before the first call
     reachable: bool | None
@@ -65,7 +65,7 @@ class Upstream:
     """One interface of an agent as a service. Implements Service.
 
     It is dialled by the first call and stays dialled; the client side below reconnects by itself, so an
-    upstream that comes back answers the next call. What cannot be reached is logged when it becomes so.
+    upstream that comes back answers the next call. Each loss of the connection is logged once.
     """
 
     def __init__(
@@ -120,9 +120,7 @@ class Upstream:
         return stream
 
     async def open(self) -> None:
-        """Makes the client side, which does not connect yet. Raises UNAVAILABLE when its binding refuses
-        that.
-        """
+        """Creates the client side, which does not connect yet. Raises UNAVAILABLE if its binding refuses."""
         if self._service is None:
             try:
                 await self._dialled()
@@ -131,7 +129,7 @@ class Upstream:
                 raise
 
     async def aclose(self) -> None:
-        """Hangs up. Calls that are running fail."""
+        """Closes the client side. Running calls fail."""
         self._service = None
         await self._stack.aclose()
 
@@ -148,7 +146,7 @@ class Upstream:
         return self._service
 
     def _note(self, error: A2AError | None) -> None:
-        """Notes whether the agent is reachable. Any answer, even an error, shows that it is."""
+        """Updates `health`. Any answer, even an error, shows that the agent is reachable."""
         reachable = error is None or not failed_to_connect(error)
         if reachable and self.health.reachable:
             return
@@ -160,10 +158,11 @@ class Upstream:
 
 
 class Failover:
-    """Several interfaces of one agent as one service: the first that takes a connection. Implements Service.
+    """Several interfaces of one agent as one service: the first that accepts a connection. Implements
+    Service.
 
-    upstreams: at least one, in the order of preference. discreet: errors do not contain the
-    address of the agent, nor that it has not seen the call.
+    upstreams: at least one, in the order of preference. discreet: errors contain neither the address of the
+    agent nor the fact that it did not get the call.
     """
 
     def __init__(
@@ -205,9 +204,9 @@ class Failover:
         raise self._unreachable(failures)
 
     async def open(self) -> None:
-        """Drops the interfaces that cannot be dialled at all, and logs why.
+        """Removes the interfaces that cannot be dialled at all, and logs why.
 
-        Raises UNSUPPORTED_OPERATION when none is left.
+        Raises UNSUPPORTED_OPERATION if none is left.
         """
         usable, failures = [], []
         for upstream in self.upstreams:
@@ -223,12 +222,12 @@ class Failover:
         self.upstreams = tuple(usable)
 
     async def aclose(self) -> None:
-        """Hangs up on all of them."""
+        """Closes all of them."""
         for upstream in self.upstreams:
             await upstream.aclose()
 
     def _order(self) -> Sequence[Upstream]:
-        """In the order of preference; interfaces that failed a moment ago come last."""
+        """The upstreams in order of preference; those that failed recently come last."""
         if len(self.upstreams) == 1 or self.upstreams[0].health.reachable:
             return self.upstreams
         now = self._clock()
@@ -263,7 +262,7 @@ def _is_down(health: Health, now: float) -> bool:
 async def dialled(
     candidates: Sequence[Candidate], options: DialOptions, *, discreet: bool = False, dial: Dial = dial
 ) -> AsyncIterator[Failover]:
-    """A service for an agent that offers `candidates`; the first that can be connected to answers.
+    """A service for an agent with the interfaces `candidates`; the first that accepts a connection answers.
 
     discreet: see Failover.
     """

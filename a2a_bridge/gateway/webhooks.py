@@ -1,15 +1,15 @@
-"""Relays push notifications: the agent posts to the gateway, and the gateway to the caller's receiver, in its
+"""Relays push notifications: the agent posts to the gateway, which posts to the caller's receiver in its
 version.
 
 Without the relay a config goes to the agent unchanged, and the agent posts in its own version. Rules:
-1. The agent gets an address and a token of the gateway, both random; it never gets the caller's token and
+1. The agent gets a random address and a random token of the gateway, never the caller's token and
    credentials. It may send the token under any of the names in use, or as a Bearer token. A notification
    without the token is refused.
 2. Without a store the agent gets the receiver's answer: a notification is acknowledged only after the
    receiver has acknowledged it. With a store it is acknowledged once it is durable there.
 3. A caller gets its own config back: the gateway's address and token in an answer are replaced by the values
    that this caller sent, never by those of a caller with other credentials.
-4. It is off by default. `check` decides where notifications may go.
+4. It is off by default. `check` decides which receivers are allowed.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ from a2a_bridge.push.webhook import Webhook
 
 logger = logging.getLogger(__name__)
 
-#: where the gateway takes notifications, below its public URL
+#: path of the address for notifications, below the gateway's public URL
 PATH = "/.a2a-bridge/push"
 _INLINE = "configuration.taskPushNotificationConfig."
-#: bytes that a config may have
+#: maximum size of a config, in bytes
 LARGEST = 32 * 1024
-#: characters of an address of ours, at most
+#: maximum length of an address of the gateway, in characters
 _LONGEST_ID = 64
-#: seconds to learn what a task looks like, for receivers that want whole tasks
+#: seconds to get the task, for receivers that want whole tasks
 _LOOK = 5.0
 
 
-#: the scheme under which the agent is given our token as credentials
+#: the authentication scheme under which the agent gets the gateway's token
 _SCHEME = "Bearer"
 
-#: of whom, for which task and under which id the agent has a config
+#: scope, task and config id under which the agent has a config
 _Name = tuple[Scope, str, str]
 
 
@@ -72,13 +72,13 @@ _Name = tuple[Scope, str, str]
 class _Relayed:
     """A config that a caller registered."""
 
-    #: equal for repeated configs; None for one that was read from a store
+    #: equal for repeated configs; None for one from a store
     key: tuple[Scope, str, bytes] | None
     #: the config
     kept: Kept
     #: the gateway's token, which the agent sends
     token: str
-    #: to get the task as that caller; None for a config that was read from a store
+    #: gets the task as that caller; None for a config from a store
     service: Service | None = None
     #: the caller's context, for `service`
     context: CallContext | None = None
@@ -86,7 +86,7 @@ class _Relayed:
     named: _Name | None = None
 
 
-#: why nothing may be sent to a config; None when it may
+#: the reason to refuse a config; None if it is allowed
 Check = Callable[[hub.TaskPushNotificationConfig], Awaitable[A2AError | None]]
 
 
@@ -95,15 +95,14 @@ async def _harmless(config: hub.TaskPushNotificationConfig) -> A2AError | None:
 
 
 class Relay:
-    """The relay of a gateway: `wrap` is its middleware, `receive` takes what agents post below PATH.
+    """The relay of a gateway: `wrap` is its middleware, `receive` takes the agents' posts below PATH.
 
-    webhook: posts what is not kept. public_url: where agents reach this gateway; may be set when that is
-    known. check: which configs are refused. store: where configs and notifications outlive this process;
-    opened already. most: how many configs are remembered here; beyond that the one that was used longest ago
-    is forgotten, and without a store what comes for it is answered with 404. at_once: how many notifications
-    may be on their way; more are answered with
-    503. agent_version: in which agents post, where that cannot be told from what they post. names: how
-    versions in which callers name their tasks know them.
+    webhook: posts notifications that are not stored. public_url: where agents reach this gateway; may be set
+    once it is known. check: which configs are refused. store: keeps configs and notifications beyond this
+    process; already open. most: configs that are remembered here; beyond that they are evicted in LRU order,
+    and without a store a notification for an evicted one is answered with 404. at_once: maximum concurrent
+    notifications; more are answered with 503. agent_version: the version of agents' posts, if the posts do
+    not show it. names: how to rename tasks for versions whose callers name them.
     """
 
     def __init__(
@@ -129,7 +128,7 @@ class Relay:
         self._older = older_versions()
         self._relayed: OrderedDict[str, _Relayed] = OrderedDict()
         self._ids: dict[tuple[Scope, str, bytes], str] = {}
-        #: what has which name; no more than are remembered, because each has one at most
+        #: config names to addresses; bounded, because each remembered config has at most one name
         self._shown: dict[_Name, str] = {}
 
     def __len__(self) -> int:
@@ -140,13 +139,13 @@ class Relay:
         return self.public_url.rstrip("/") + PATH + "/"
 
     def wrap(self, service: Service) -> Service:
-        """Middleware for what lies before the agents."""
+        """Middleware for the services before the agents."""
         return _Relaying(service, self)
 
-    # ------------------------------------------------------------------ what callers say
+    # ------------------------------------------------------------------ calls of callers
 
     async def refusal(self, config: hub.TaskPushNotificationConfig) -> A2AError | None:
-        """Why a config is not relayed to: INVALID_PARAMS naming the member at fault; None when it is."""
+        """Why a config is refused: INVALID_PARAMS with the member at fault; None if it is allowed."""
         if config.ByteSize() > LARGEST:
             return invalid_params("", f"a push notification config may have {LARGEST} bytes")
         return await self._check(config)
@@ -154,9 +153,9 @@ class Relay:
     async def ours(
         self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig, service: Service
     ) -> hub.TaskPushNotificationConfig:
-        """What the agent is told instead of a caller's config. Who repeats a config gets the same one again.
+        """The config for the agent in place of a caller's. A repeated config gets the same one again.
 
-        Raises UNAVAILABLE when it cannot be kept.
+        Raises UNAVAILABLE if it cannot be stored.
         """
         version = call.context.origin.version
         scope = visible_to(call.request, call.context)
@@ -167,14 +166,14 @@ class Relay:
         if self._store is not None:
             relay_id = self._store.address(kept)
             token = self._store.token(relay_id)
-            # Each time: another gateway may have forgotten it since.
+            # Each time: another gateway may have evicted it since.
             await self._store.keep(relay_id, kept)
         else:
             key = scope, version, config.SerializeToString(deterministic=True)
             relay_id, token = self._ids.get(key) or secrets.token_urlsafe(24), secrets.token_urlsafe(24)
         known = self._relayed.get(relay_id)
         if known is None or known.context is None:
-            # A copy of the parameters, or the whole request would be kept with them.
+            # A copy of the parameters; otherwise the whole request would stay in memory.
             parameters = dict(call.context.parameters.items())
             context = call.context.replace(reply=ResponseParameters(), deadline=None, parameters=parameters)
             if key is not None:
@@ -189,7 +188,7 @@ class Relay:
         return made
 
     async def theirs(self, scope: Scope, config: hub.TaskPushNotificationConfig) -> None:
-        """Puts what a caller said back into a config of the agent's, in place; not what others said."""
+        """Restores this caller's values in a config of the agent, in place; never those of another caller."""
         relayed = await self._of(config)
         if relayed is None or relayed.kept.scope != scope:
             return
@@ -217,9 +216,9 @@ class Relay:
         return made
 
     async def deletable(self, call: Call[Any, Any], service: Service) -> str:
-        """The address of the config that a caller is about to delete, if it is one of ours; empty else.
+        """The address of the config that a caller is about to delete, if it is the gateway's; else empty.
 
-        One that came within a message may serve other tasks, and is none of those.
+        A config that came within a message may serve other tasks, so it does not count.
         """
         relay_id, known = await self._named(call, call.request.task_id, call.request.id, service)
         return relay_id if known is not None and known.kept.config.task_id else ""
@@ -227,15 +226,13 @@ class Relay:
     async def _named(
         self, call: Call[Any, Any], task_id: str, config_id: str, service: Service
     ) -> tuple[str, _Relayed | None]:
-        """The address of a config that the caller has registered, and what it said; None when there is
-        none.
-        """
+        """The address and content of a config that the caller has registered; None if there is none."""
         scope = visible_to(call.request, call.context)
         relay_id = self._shown.get((scope, task_id, config_id), "")
         known = self._relayed.get(relay_id)
         if self._store is None or not task_id or not config_id:
             return relay_id, known
-        # Another gateway on that store may have set it since it was shown here: the agent knows.
+        # Another gateway on that store may have set it since it was returned here: the agent knows.
         request = hub.GetTaskPushNotificationConfigRequest(
             task_id=task_id, id=config_id, tenant=call.request.tenant
         )
@@ -251,14 +248,14 @@ class Relay:
         return config.url.removeprefix(self._base), found
 
     async def forget(self, relay_id: str) -> None:
-        """Forgets a config, and what waits for it."""
+        """Deletes a config and its pending notifications."""
         if relay_id in self._relayed:
             self._drop(relay_id)
         if self._store is not None:
             await self._store.forget(relay_id)
 
     async def _of(self, config: hub.TaskPushNotificationConfig) -> _Relayed | None:
-        """What was registered for a config of the agent's; None for one that is not ours."""
+        """The registered config for a config of the agent; None if it is not the gateway's."""
         relay_id = config.url.removeprefix(self._base)
         return None if relay_id == config.url else await self._recalled(relay_id)
 
@@ -269,15 +266,14 @@ class Relay:
         kept = await self._store.recall(relay_id)
         registered = self._relayed.get(relay_id)
         if registered is not None or kept is None:
-            return registered  # meanwhile, by somebody who knows more of it
+            return registered  # registered meanwhile by a call with more knowledge of it
         relayed = _Relayed(None, kept, self._store.token(relay_id))
         self._remember(relay_id, relayed)
         return relayed
 
     def _name(self, relay_id: str, name: _Name) -> None:
-        # Who had that name is not forgotten: what the agent posted before it was told of another may yet
-        # arrive, and what has the same address may be there under other names. It goes as all that is not
-        # used does.
+        # The previous config of that name is kept: notifications that the agent posted before the change may
+        # still arrive, and the same address may have other names. It is evicted in LRU order like others.
         before = self._shown.get(name)
         if before is not None:
             self._relayed[before].named = None
@@ -302,13 +298,13 @@ class Relay:
         if gone.named is not None:
             del self._shown[gone.named]
 
-    # ------------------------------------------------------------------ what agents post
+    # ------------------------------------------------------------------ posts of agents
 
     async def receive(self, path: str, headers: Mapping[str, str], body: bytes) -> int:
-        """Takes a notification and passes it on; the HTTP status to answer with. Raises INVALID_PARAMS,
+        """Accepts a notification and passes it on. Returns the HTTP status. Raises INVALID_PARAMS,
         UNAVAILABLE.
 
-        Each refusal is a warning in the log, because few agents report that their notifications are lost.
+        Each refusal is logged as a warning, because few agents report that their notifications are lost.
         """
         relay_id = path.strip("/")
         relayed = await self._recalled(relay_id) if len(relay_id) <= _LONGEST_ID else None
@@ -338,14 +334,14 @@ class Relay:
         named = named_in(self._names, kept.version, kept.scope)
         if self._store is None:
             return await self._webhook.send(notification(kept.config, event, task, kept.version, named))
-        # Whoever delivers it knows neither the task nor its names.
+        # The delivery worker knows neither the task nor its names.
         if task is not None:
             event = hub.StreamResponse(task=task)
         await self._store.post(relay_id, kept, event if named is None else named(event))
         return True
 
     async def _task(self, relayed: _Relayed, event: hub.StreamResponse) -> hub.Task | None:
-        """The whole task, for receivers that want it and events that do not have it."""
+        """The whole task, for receivers that want it and events without it."""
         which = event.WhichOneof("payload")
         if which in ("task", "message") or not form_of(relayed.kept.version).whole_tasks:
             return None
@@ -365,9 +361,7 @@ class Relay:
 
 
 def _carries(headers: Mapping[str, str], token: str) -> bool:
-    """Whether a notification has the token, under any of the names that agents send it by. headers: in lower
-    case.
-    """
+    """True if a notification has the token, under any of the known header names. headers: in lower case."""
     given = [headers.get(name.lower()) or "" for name in TOKEN_HEADERS]
     scheme, _, credentials = (headers.get("authorization") or "").partition(" ")
     if scheme.lower() == _SCHEME.lower():
@@ -420,7 +414,7 @@ class _Relaying:
         return await opened(self._service.stream(await self._inline(call)))
 
     async def _inline(self, call: Call[Req, Res]) -> Call[Req, Res]:
-        """The call with the config inside its message replaced by ours. Raises INVALID_PARAMS."""
+        """The call with the config inside its message replaced by the gateway's. Raises INVALID_PARAMS."""
         given: Any = call.request
         config = given.configuration.task_push_notification_config
         try:
