@@ -1,6 +1,4 @@
-"""Where tasks, events and push notifications are kept: one module or folder per kind of place, opened by
-URL.
-"""
+"""Stores of tasks, events and push notifications: one module or folder per kind of store, opened by URL."""
 
 from a2a_bridge.hosting.stores.errors import StoreOpenError
 from a2a_bridge.hosting.stores.memory import MemoryStore

@@ -1,7 +1,7 @@
-"""A store in this process's memory: fast, bounded, and gone when the process ends. For one process.
+"""A store in this process's memory: fast, bounded, and lost when the process ends. For one process.
 
 Rules:
-1. Changes are as durable as they will ever be at once, so nothing is pending and nothing waits.
+1. Changes count as durable at once, so nothing is pending and nothing waits.
 2. A task is serialized when its lease is released or it ends. Until then the store shares the working copy.
 3. Memory is bounded: the number of tasks, the window of each event log, and the number and octets of the logs
    without writers and readers.
@@ -40,12 +40,11 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 class MemoryStore:
     """Implements Store.
 
-    most: how many tasks are kept over all scopes. Beyond that the task that ended first is forgotten; when
-        none has ended, new ones are refused with RESOURCE_EXHAUSTED. page_key: see PageTokens. window,
-        window_bytes, stall: see `memory_log.Window`. kept_logs, kept_bytes: bounds of the events of tasks
-        that nobody works on or reads, over all of them. max_memory: bytes of all tasks and events together; 0
-        for no limit. Above it the events of tasks that nobody works on or reads are forgotten first, then the
-        tasks that ended first.
+    most: maximum number of tasks over all scopes. Beyond that the task that ended first is evicted; if none
+    has ended, new ones are refused with RESOURCE_EXHAUSTED. page_key: see PageTokens. window, window_bytes,
+    stall: see `memory_log.Window`. kept_logs, kept_bytes: bounds of the events of tasks without writers and
+    readers, over all of them. max_memory: bytes of all tasks and events together; 0 for no limit. Above it
+    the events of tasks without writers and readers are evicted first, then the tasks that ended first.
     """
 
     durable = False
@@ -76,7 +75,7 @@ class MemoryStore:
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._ended_bytes = 0
         self._logs: dict[str, EventLog] = {}
-        #: the logs that nobody writes or reads, and their bytes
+        #: the logs without writers and readers, and their bytes
         self._parked: OrderedDict[str, int] = OrderedDict()
         self._parked_bytes = 0
         self._tokens = PageTokens(page_key)
@@ -97,7 +96,7 @@ class MemoryStore:
     def create(
         self, scope: Scope, task_id: str, on_lost: Callable[[], None], /, *, push: bool = False
     ) -> MemoryWriter:
-        """Raises RESOURCE_EXHAUSTED when there is no room. The task counts from its first event on."""
+        """Raises RESOURCE_EXHAUSTED if there is no room. The task counts from its first event on."""
         if len(self._entries) >= self._most:
             self._forget_one()
         return MemoryWriter(self, Entry(scope, task_id, ""), on_lost, push=push)
@@ -137,14 +136,14 @@ class MemoryStore:
         return ()
 
     def on_orphans(self, tell: Callable[[], None], /) -> None:
-        """Nobody dies here without everybody."""
+        """Does nothing: the store ends with its only process, so there are no orphans."""
 
     # ------------------------------------------------------------------ events
 
     def subscribe(self, task_id: str, after: int, /) -> MemorySubscription:
         log = self.log(task_id)
         reader = log.subscribe(after)
-        self._quiet(task_id, log)  # a reader whose position is not kept does not read it
+        self._quiet(task_id, log)  # a lapsed reader does not count as one
         return reader
 
     def end(self, task_id: str, error: A2AError, /) -> None:
@@ -155,7 +154,7 @@ class MemoryStore:
     # ------------------------------------------------------------------ for writers
 
     def add(self, entry: Entry, task: hub.Task) -> bool:
-        """Takes in a new task; whether its id was free."""
+        """Adds a new task. False if its id is taken."""
         if entry.task_id in self._entries:
             return False
         entry.context_id = task.context_id
@@ -163,14 +162,14 @@ class MemoryStore:
         return True
 
     def place(self, entry: Entry, task: hub.Task) -> None:
-        """Notes the status of a task."""
+        """Updates the list position of a task from its status."""
         shelf = self._shelves.get(entry.scope)
         if shelf is None:
             shelf = self._shelves[entry.scope] = TaskTable()
         shelf.place(entry, task.status)
 
     def leave(self, entry: Entry, log: EventLog) -> None:
-        """Nobody writes a task any more."""
+        """Ends the lease on a task."""
         entry.rest()
         self.resize(entry, 0)
         self.resize(entry, len(entry.data))
@@ -181,7 +180,7 @@ class MemoryStore:
         self._quiet(entry.task_id, log)
 
     def log(self, task_id: str) -> EventLog:
-        """The log of a task, a new one if there is none."""
+        """The log of a task, created if there is none."""
         log = self._logs.get(task_id)
         if log is None:
             entry = self._entries.get(task_id)
@@ -193,7 +192,7 @@ class MemoryStore:
         return log
 
     def resize(self, entry: Entry, size: int) -> None:
-        """Counts so many bytes of a task."""
+        """Changes the number of bytes that a task counts for."""
         change, entry.size = size - entry.size, size
         self.memory.add(change)
 
@@ -201,11 +200,11 @@ class MemoryStore:
 
     @property
     def idle(self) -> int:
-        """Bytes of what may be forgotten."""
+        """Bytes that can be evicted."""
         return self._parked_bytes + self._ended_bytes
 
     def give_up(self, wanted: int, /) -> None:
-        """Forgets events that nobody reads, and then tasks that have ended, the oldest first."""
+        """Evicts events without readers, and then ended tasks, oldest first."""
         until = self.memory.used - wanted
         while self._parked and self.memory.used > until:
             self._forget_log()
@@ -213,7 +212,7 @@ class MemoryStore:
             self._forget_one()
 
     def _quiet(self, task_id: str, log: EventLog) -> None:
-        """Parks a log that nobody writes or reads; forgets it if there is nothing in it to go on after."""
+        """Parks a log without writers and readers; drops it if no reader could resume from it."""
         if log.read or self._logs.get(task_id) is not log:
             return
         entry = self._entries.get(task_id)
@@ -317,7 +316,7 @@ class MemoryWriter:
             self._store.leave(self._entry, self._log)
 
     def lose(self) -> None:
-        """Takes the hold away: the task is somebody else's."""
+        """Revokes the lease: another writer owns the task."""
         self._lost = True
         self._on_lost()
 

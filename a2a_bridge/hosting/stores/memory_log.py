@@ -22,9 +22,9 @@ from a2a_bridge.hosting.ports import GapError
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: events a reader gets at once: fewer wake-ups for it, and still a fine-grained position
+#: maximum events per `take`: enough to save wake-ups, few enough for a fine-grained position
 _BATCH = 32
-#: how far a window may be exceeded before it is cut, so that not every event cuts it
+#: how far a window may be exceeded before it is cut, so that it is not cut at each event
 _SLACK = 32
 
 #: the number of an event and the task after it, serialized; empty before the first
@@ -33,23 +33,25 @@ Note = tuple[int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Bounds of one task's log. events, bytes: most of them; a single event may exceed the bytes, and so may
-    the newest note, of which there may be as many bytes again. stall: seconds that a full log waits for its
-    slowest reader. memory: where the bytes are counted.
-    """
+    """Bounds of one task's log."""
 
+    #: maximum number of events
     events: int
+    #: maximum bytes of the events; a single event may exceed it, and the newest note may take as many bytes
+    #: again
     bytes: int
+    #: seconds that a full log waits for its slowest reader
     stall: float
     clock: Clock
+    #: counts the bytes
     memory: MemoryAccount
 
 
 class EventLog:
     """The newest events of one task.
 
-    base: the number of the event before the first that is kept. last: of the newest. ended: nothing follows
-    it. on_quiet: told when the last reader has gone.
+    base: the number of the event before the first stored one. last: of the newest. ended: no event follows.
+    on_quiet: called when the last reader has left.
     """
 
     __slots__ = (
@@ -75,13 +77,12 @@ class EventLog:
         self.on_quiet = on_quiet
         self.base = self.last = last
         self.ended = False
-        #: the task as messages left it that are no events; their bytes; whether any were thrown away
+        #: the task after changes that are not events; their bytes; whether any were dropped
         self._notes: deque[Note] = deque()
         self._noted = 0
         self._forgetful = False
         self._events: list[hub.StreamResponse] = []
-        #: beside each event: the bytes of all events up to it, since the log began; _dropped: of those that
-        #: went
+        #: per event: the bytes of all events up to it, since the log began; _dropped: of the dropped ones
         self._ends: list[int] = []
         self._dropped = 0
         #: position -> the readers that have read up to there; _slowest: the lowest of them, if there are any
@@ -92,16 +93,16 @@ class EventLog:
 
     @property
     def read(self) -> bool:
-        """Whether anybody reads it."""
+        """True if the log has readers."""
         return bool(self._marks)
 
     @property
     def bytes(self) -> int:
-        """Of all that is kept."""
+        """The bytes of everything stored here."""
         return self._noted + (self._ends[-1] - self._dropped if self._ends else 0)
 
     def append(self, event: hub.StreamResponse) -> int:
-        """Adds the next event; its size in bytes."""
+        """Adds the next event. Returns its size in bytes."""
         ends = self._ends
         size = event.ByteSize()
         total = (ends[-1] if ends else self._dropped) + size
@@ -117,15 +118,15 @@ class EventLog:
         return size
 
     def forget(self) -> None:
-        """Nobody needs what it holds any more."""
+        """Drops the content: it is no longer needed."""
         self._window.memory.add(-self.bytes)
 
     def note(self, task: hub.Task) -> None:
-        """Keeps the task as a message left it that is no event."""
+        """Stores the task after a change that is not an event."""
         data = task.SerializeToString()
         notes = self._notes
         if notes and notes[-1][0] == self.last:
-            self._forget(notes.pop())  # nothing can be asked about what lies between the two
+            self._forget(notes.pop())  # no event lies between the two, so the older one cannot be requested
         notes.append((self.last, data))
         self._noted += len(data)
         self._window.memory.add(len(data))
@@ -134,8 +135,8 @@ class EventLog:
             self._forgetful = True
 
     def start(self, sequence: int) -> Note | None:
-        """From where events add up to the task as it was after one of them; None when that is not known any
-        more.
+        """The state from which events lead to the task after event `sequence`; None if it is no
+        longer known.
         """
         for note in reversed(self._notes):
             if note[0] < sequence:
@@ -143,18 +144,18 @@ class EventLog:
         return None if self.base or self._forgetful else (0, b"")
 
     def end(self) -> None:
-        """Notes that nothing follows."""
+        """Notes that no event follows."""
         self.ended = True
         _wake(self.sleepers)
         _wake(self._movers)
 
     def after(self, position: int, most: int) -> list[hub.StreamResponse]:
-        """Events after a position that is kept."""
+        """Stored events after a position."""
         start = position - self.base
         return self._events[start : start + most]
 
     async def room(self) -> None:
-        """Returns when the slowest reader is less than a window behind, or gone."""
+        """Waits until the slowest reader is less than a window behind, or gone."""
         while self._full():
             future = asyncio.get_running_loop().create_future()
             self._movers.append(future)
@@ -173,7 +174,7 @@ class EventLog:
         return reader
 
     def move(self, reader: MemorySubscription, old: int, new: int | None) -> None:
-        """Notes that a reader has read up to `new`, or has gone."""
+        """Notes that a reader has read up to `new`, or has left."""
         here = self._marks[old]
         here.discard(reader)
         if new is not None:
@@ -245,11 +246,11 @@ class MemorySubscription:
     def __init__(self, log: EventLog, position: int) -> None:
         self._log = log
         self.position = position
-        #: up to where events were handed out; they count as read when the next ones are asked for
+        #: the last event handed out; it counts as read at the next `take`
         self._given = position
         self._open = True
         self._error: Exception | None = None
-        #: the number after which the error comes
+        #: the number of the event after which the error is raised
         self._limit = 0
 
     async def take(self) -> Sequence[hub.StreamResponse]:
@@ -285,7 +286,7 @@ class MemorySubscription:
             self._log.move(self, self.position, None)
 
     def lapse(self) -> None:
-        """Its position is not kept."""
+        """Marks the reader as lapsed: the events at its position may be dropped."""
         self._open = False
         self._error = GapError(self.position)
 
@@ -296,7 +297,7 @@ class MemorySubscription:
         _wake(self._log.sleepers)
 
     def break_off(self, limit: int, error: A2AError) -> None:
-        """Has `take` raise `error` after the event of this number."""
+        """Makes `take` raise `error` after the event of this number."""
         self._limit, self._error = limit, error
 
 

@@ -1,9 +1,9 @@
-"""Push notification configs and waiting notifications in this process's memory: bounded, gone with the
+"""Push notification configs and pending notifications in this process's memory: bounded, lost with the
 process.
 
 Rules:
 1. Events are shared and must not be changed.
-2. Beyond a bound the oldest entries go: the configs of the task that registered first, the oldest
+2. Beyond a bound the oldest entries are evicted: the configs of the task that registered first, the oldest
    notifications of a queue that is too long, the oldest dead letters.
 """
 
@@ -43,17 +43,17 @@ class _StoredConfig:
 class MemoryPushConfigStore:
     """Implements PushConfigStore.
 
-    most_tasks: for how many tasks configs are kept; beyond that, those of the task that got one first are
-        forgotten. most_per_task: how many one task may have.
+    most_tasks: maximum number of tasks with configs; beyond that, the configs of the task that got one first
+    are evicted. most_per_task: maximum configs of one task.
     """
 
     def __init__(self, most_tasks: int = 100_000, most_per_task: int = 100) -> None:
         self._most_tasks = most_tasks
         self._most_per_task = most_per_task
         self._tasks: OrderedDict[_Key, dict[str, _StoredConfig]] = OrderedDict()
-        #: called with a config that was deleted
+        #: called with the key of a deleted config
         self.on_gone: Callable[[_Line], None] | None = None
-        #: called with a config whose target may have changed
+        #: called with the key of a config whose target may have changed
         self.on_changed: Callable[[_Line], None] | None = None
 
     async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None:
@@ -90,12 +90,12 @@ class MemoryPushConfigStore:
         self._tell_gone((scope, task_id, config_id))
 
     def now(self, scope: Scope, task_id: str, config_id: str) -> Registered | None:
-        """`get` for those who cannot wait."""
+        """The synchronous form of `get`."""
         kept = self._tasks.get((scope, task_id), {}).get(config_id)
         return None if kept is None else kept.registered()
 
     def ids(self, scope: Scope, task_id: str) -> Sequence[str]:
-        """The ids of a task's configs, the oldest first."""
+        """The ids of a task's configs, oldest first."""
         return tuple(self._tasks.get((scope, task_id), ()))
 
     def _tell_gone(self, line: _Line) -> None:
@@ -134,8 +134,8 @@ class _Item:
 class MemoryOutbox:
     """Implements Outbox, for one MemoryPushConfigStore.
 
-    waiting: how many notifications one config may have waiting. most: how many there may be of all.
-    most_dead: how many that were given up are kept for operators. now: seconds on a clock that never jumps.
+    waiting: maximum pending notifications of one config. most: maximum of all. most_dead: dead letters that
+    are kept for operators. now: seconds on a monotonic clock.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class MemoryOutbox:
         return self._size
 
     def deliver(self, scope: Scope, task_id: str, sequence: int, event: hub.StreamResponse) -> None:
-        """Puts in an event of a task, once for each of its configs."""
+        """Adds an event of a task, once for each of its configs."""
         for config_id in self._configs.ids(scope, task_id):
             self._put((scope, task_id, config_id), sequence, event)
 
@@ -218,7 +218,7 @@ class MemoryOutbox:
         if items[0].number == delivery.number:
             items[0].attempts += 1
             items[0].error = error
-        else:  # it was dropped while it was out, because its line was too long
+        else:  # it was dropped during delivery, because its queue was too long
             seconds = 0
         self._lines.put(line, self._target(line), seconds)
         self._notify()
@@ -249,7 +249,7 @@ class MemoryOutbox:
             item = self._dead.pop(number)
             item.attempts = 0
             items = self._waits.setdefault(item.line, deque())
-            # In its old place, but not before what is on its way.
+            # In its old place, but not before a notification that is being delivered.
             first = 1 if item.line in self._out and items else 0
             place = next(
                 (at for at, one in enumerate(items) if at >= first and one.number > number), len(items)
@@ -261,7 +261,7 @@ class MemoryOutbox:
             self._notify()
         return len(wanted)
 
-    # ------------------------------------------------------------------ lines
+    # ------------------------------------------------------------------ queues per config
 
     def _put(self, line: _Line, sequence: int, event: hub.StreamResponse) -> None:
         self._count += 1
@@ -278,7 +278,7 @@ class MemoryOutbox:
 
     def _drop_oldest(self, line: _Line, why: str) -> None:
         items = self._waits[line]
-        # What is on its way has its turn before the next one goes.
+        # A notification that is being delivered comes before the next one.
         place = 1 if line in self._out and len(items) > 1 else 0
         item = items[place]
         del items[place]
@@ -291,12 +291,12 @@ class MemoryOutbox:
             self._lines.drop(line)
 
     def _queue(self, line: _Line) -> None:
-        """Sees to it that a line has its turn."""
+        """Queues a config with pending notifications for delivery."""
         if line not in self._lines:
             self._lines.put(line, self._target(line))
 
     def _remove(self, delivery: Delivery) -> _Item | None:
-        """Takes a parcel out of its line, and lets the next one of it have its turn."""
+        """Removes a notification from its queue, and makes the next one of the queue due."""
         line = _line_of(delivery)
         self._out.discard(line)
         items = self._waits.get(line)
@@ -328,7 +328,7 @@ class MemoryOutbox:
             del self._dead[number]
 
     def _redirect(self, line: _Line) -> None:
-        """A line that leads elsewhere waits for nothing that the old target has brought about."""
+        """Ends the waiting time of a config with a new target, because the old target caused it."""
         if self._lines.redirect(line, self._target(line)):
             self._notify()
 

@@ -10,7 +10,7 @@ from a2a_bridge.hosting.ports import Scope, Sent
 class MemorySends:
     """Implements SendRegister.
 
-    most: how many messages are remembered; beyond that, those that came first are not.
+    most: messages that are remembered; beyond that the oldest are evicted.
     """
 
     def __init__(self, most: int = 100_000) -> None:

@@ -18,9 +18,7 @@ _parse = hub.Task.FromString
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One task. live: the working copy of whoever writes it, once that says more than `data`. held: whether
-    somebody may write it. last: the number of its last event. size: bytes that are counted of it.
-    """
+    """One task."""
 
     scope: Scope
     task_id: str
@@ -28,10 +26,14 @@ class Entry:
     state: hub.TaskState = hub.TASK_STATE_UNSPECIFIED
     time: int = 0
     data: bytes = b""
+    #: the working copy of its writer, if it is newer than `data`
     live: hub.Task | None = None
+    #: True if the task may have a writer
     held: bool = True
     version: int = 0
+    #: the number of its last event
     last: int = 0
+    #: the bytes that are counted for it
     size: int = 0
 
     def read(self) -> hub.Task:
@@ -43,7 +45,7 @@ class Entry:
         return copy
 
     def rest(self) -> None:
-        """Nobody writes it any more."""
+        """Ends its lease."""
         if self.live is not None:
             self.data = self.live.SerializeToString()
             self.live = None
@@ -65,7 +67,7 @@ class TaskTable:
         self.ordered = True
 
     def place(self, entry: Entry, status: hub.TaskStatus) -> None:
-        """Puts a task where its new status belongs."""
+        """Moves a task to the position of its new status."""
         stamp = status.timestamp
         entry.time = stamp.seconds * 1_000_000_000 + stamp.nanos
         entry.state = status.state
@@ -84,7 +86,7 @@ class TaskTable:
         if query.page_token:
             time, _, task_id = tokens.read(query.page_token, name).partition(" ")
             after = int(time), task_id
-        # The commonest question, and the only one that need not look at every task.
+        # The most frequent query, and the only one that need not check every task.
         unfiltered = not query.context_id and not query.state and query.since is None
         page: list[Entry] = []
         total = left = 0

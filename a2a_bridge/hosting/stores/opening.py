@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.stores.options import StoreOptions
 
-#: keeps everything in this process, for as long as it lives
+#: keeps everything in this process, until it ends
 MEMORY = "memory://"
 
 

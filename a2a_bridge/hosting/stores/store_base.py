@@ -53,7 +53,7 @@ _SOON, _LATE = 0.05, 1.0
 class TaskRecord(NamedTuple):
     """A task as the store keeps it."""
 
-    #: whose task it is; a task id exists in one scope only
+    #: the owner of the task; a task id exists in one scope only
     scope: Scope
     #: the task after its last event
     task: hub.Task
@@ -424,12 +424,12 @@ class _Lease:
             return
         self.released = True
         if self._task is None:
-            self._store.drop(self)  # nothing was ever given
+            self._store.drop(self)  # no change was ever given
         elif not self._ends():
             self._change(self._task)
 
     def collect(self) -> TaskChange:
-        """All that was given and is not written."""
+        """All changes that are not written."""
         task = self._task
         if task is None:
             raise RuntimeError("a task begins with an event")
@@ -459,7 +459,7 @@ class _Lease:
                 self._waiters.append((given, tell, timer))
 
     def conflict(self) -> None:
-        """The task is another writer's."""
+        """Another writer owns the task."""
         self._lost = True
         self._events.clear()
         # Not at once: `create` has to return first.
@@ -525,7 +525,7 @@ class _Reader:
         self._news.set()
 
     def end(self, error: A2AError) -> None:
-        """Raises an error after the events that there are."""
+        """Raises an error after the existing events."""
         self._error = error
         self._news.set()
 

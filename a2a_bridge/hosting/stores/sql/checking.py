@@ -1,4 +1,4 @@
-"""Looks through a whole database for rows that are not what was written. It reads and changes nothing."""
+"""Finds damaged rows in a whole database. It reads only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
 class Damaged(NamedTuple):
-    """A row. key: its primary key, as text. task: the id of the task that it belongs to."""
+    """A damaged row. key: its primary key, as text. task: the id of the task it belongs to."""
 
     table: str
     key: str
@@ -24,9 +24,7 @@ class Damaged(NamedTuple):
 
 
 def damaged(connection: Connection) -> Iterator[Damaged]:
-    """All rows whose content is not what was written, or cannot be decoded; and tasks whose body is
-    missing.
-    """
+    """All rows whose content does not match its checksum or cannot be decoded; and tasks without a body."""
     for table, sound in _CHECKS:
         for row in connection.execution_options(stream_results=True).execute(select(table)):
             if not sound(row):

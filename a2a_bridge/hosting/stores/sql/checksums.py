@@ -1,7 +1,7 @@
-"""Checksums of what rows hold, so that altered octets are never served as genuine. It knows no tables.
+"""Checksums of row contents, so that altered octets are never served as genuine. It knows no tables.
 
 CRC-32 finds every change of up to 32 bits in a row, and all but one in four billion of the others, at a tenth
-of the cost of a digest. It is no protection against somebody who writes into the database on purpose.
+of the cost of a digest. It does not protect against deliberate changes of the database.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Parsed = TypeVar("Parsed")
 
 
 class DamagedError(A2AError):
-    """What a row holds is not what was written. To callers: DATA_LOSS naming the task."""
+    """The content of a row is damaged. To callers: DATA_LOSS with the task."""
 
     def __init__(self, task_id: str) -> None:
         text = "the stored task is damaged"
@@ -30,14 +30,14 @@ class DamagedError(A2AError):
 
 
 def intact(data: bytes | None, checksum: int | None) -> bool:
-    """Whether octets are those that were written. checksum: None for rows of before there were any."""
+    """True if octets match their checksum. checksum: None for rows written before checksums existed."""
     return data is not None and (checksum is None or crc32(data) == checksum)
 
 
 def parsed(
     task_id: str, parse: Callable[[bytes], Parsed], data: bytes | None, checksum: int | None
 ) -> Parsed:
-    """The message in a row. Raises DamagedError."""
+    """The message of a row. Raises DamagedError."""
     if data is None or not intact(data, checksum):
         raise DamagedError(task_id)
     try:

@@ -20,26 +20,26 @@ _ANNOUNCE = text("SELECT pg_notify(:channel, said) FROM unnest(CAST(:payloads AS
 
 
 class ClusterListener(Protocol):
-    """What a store does when it hears from others. All in its loop."""
+    """The store's reactions to other replicas. All methods run in its loop."""
 
     def woken(self, task_ids: Collection[str] | None, /) -> None:
-        """Others have changed these tasks, None for any: readers look again."""
+        """Other replicas have changed these tasks, or any if None: readers have to look again."""
         ...
 
     def outbox_changed(self) -> None:
-        """There may be something new in the outbox."""
+        """The outbox may have new entries."""
         ...
 
     def let_go(self) -> None:
-        """All holds are lost, because this replica was taken for dead. `me` has a new value already."""
+        """All leases are lost, because this replica was declared dead. `me` already has a new value."""
         ...
 
 
 class Cluster:
-    """The other replicas, and this one among them. Make it, and use it, in the loop of the store.
+    """The replicas on one database, including this one. Create and use it in the loop of the store.
 
-    url: of the database, as libpq reads it (`postgresql://…`). lease: seconds without a beat after which a
-    replica counts as dead. poll: seconds after which the tables are read without a hint.
+    url: of the database, in the form of libpq (`postgresql://…`). lease: seconds without a heartbeat after
+    which a replica counts as dead. poll: seconds after which the tables are read without a hint.
     """
 
     def __init__(self, url: str, *, lease: float = LEASE, poll: float = POLL) -> None:
@@ -55,7 +55,7 @@ class Cluster:
 
     @property
     def me(self) -> str:
-        """The name under which tasks are held. It changes when this replica was declared dead."""
+        """The name in this replica's leases. It changes when this replica was declared dead."""
         return self._replicas.me
 
     @property
@@ -64,7 +64,7 @@ class Cluster:
         return self._commands
 
     def announce(self, connection: Connection, task_ids: Iterable[str], *, mail: bool = False) -> None:
-        """Tells the others, with the commit of this transaction, what it changes. At most one statement."""
+        """Notifies the others of the changes of this transaction, at its commit. At most one statement."""
         if self._replicas.alone:
             return
         said = list(payloads(self.me, task_ids, mail=mail))
@@ -72,13 +72,13 @@ class Cluster:
             connection.execute(_ANNOUNCE, {"channel": CHANNEL, "payloads": said})
 
     def on_death(self, tell: Callable[[], None]) -> None:
-        """Has `tell` called when there may be tasks of the dead: after the start, and whenever one has
-        gone.
+        """Registers a callback for possible orphans: called after the start, and whenever a replica
+        has died.
         """
         self._replicas.on_orphans(tell)
 
     async def start(self, store: ClusterListener) -> None:
-        """Joins. Raises psycopg.Error; it is to be closed then, too."""
+        """Joins the cluster. Raises psycopg.Error; `close` is required then, too."""
         self._replicas.on_lost(store.let_go)
         self._listener.tells(store.woken, store.outbox_changed)
         await self._listener.start(lambda: self.me)
@@ -86,7 +86,9 @@ class Cluster:
         await self._commands.start()
 
     async def close(self) -> None:
-        """Leaves: what this replica still holds is an orphan at once. May be called twice."""
+        """Leaves the cluster: tasks that this replica still holds become orphans at once. May be called
+        twice.
+        """
         if self._room.open:
             await self._commands.close()
             await self._replicas.close()

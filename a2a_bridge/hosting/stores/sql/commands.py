@@ -1,11 +1,11 @@
-"""What one replica asks of another, over a table: the question is a row, and so is the answer. Not what is
-asked.
+"""Commands from one replica to another, over a table: the command is a row, and so is its answer. It does not
+interpret them.
 
 Rules:
-1. A question is put only to a replica that lives; when it dies, the question has failed.
-2. Whoever asked and no longer waits takes the question back; if it is being worked on, that goes on.
-3. An answer is read once. What is left of the dead is removed by the living. A question that is not there any
-   more has failed, too.
+1. A command is sent only to a live replica; if that dies, the command has failed.
+2. A sender that no longer waits deletes its command; work on it that has begun continues.
+3. An answer is read once. Live replicas delete the rows of dead ones. A command whose row is gone has failed,
+   too.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from a2a_bridge.hosting.stores.sql.replicas import Replicas
 
 log = logging.getLogger("a2a_bridge.hosting.stores")
 
-#: questions worked on at once; more wait in the table
+#: commands that are executed concurrently; more wait in the table
 MOST = 1000
-#: seconds between two looks for what the dead have left
+#: seconds between two searches for rows of dead replicas
 _SWEEP = 60.0
 
 _ASK = """
@@ -69,7 +69,7 @@ _SWEEP_UP = """
 class Commands:
     """Implements Remote.
 
-    An answer that is empty stands for a question that could not be worked on.
+    An empty answer means that the command could not be executed.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class Commands:
         self._poll = poll
         self._link = StatementConnection(url, "commands")
         self._handler: Callable[[bytes], Awaitable[bytes]] | None = None
-        # For the room's thread only:
+        # For the replica thread only:
         self._looking = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
-        #: our questions that wait for an answer: of whom, since when
+        #: commands that wait for an answer: sent to which replica, when
         self._asked: dict[int, tuple[str, float, asyncio.Future[bytes]]] = {}
-        #: questions of others that are worked on here
+        #: commands of others that are being executed here
         self._doing: dict[int, asyncio.Task[None]] = {}
-        #: the names under which we have asked
+        #: the names under which this process has sent commands
         self._names: set[str] = set()
         listener.on(Kind.COMMAND, self._hint)
         listener.on(Kind.ANSWER, self._hint)
@@ -112,14 +112,14 @@ class Commands:
         return bytes(answer)
 
     async def start(self) -> None:
-        """Begins to look for questions and answers."""
+        """Starts to look for commands and answers."""
         await self._room.call(self._start())
 
     async def close(self) -> None:
-        """Answers nothing any more. What was asked and not answered fails where it was asked."""
+        """Stops answering. Commands without an answer fail at their senders."""
         await self._room.call(self._close())
 
-    # ------------------------------------------------------------------ in the room's thread
+    # ------------------------------------------------------------------ in the replica thread
 
     async def _start(self) -> None:
         self._serving = self._room.on_duty(self._serve(), "commands")
@@ -133,7 +133,7 @@ class Commands:
             self._looking.set()
 
     async def _ask(self, holder: str, command: bytes, me: str) -> bytes | None:
-        """The answer, None when the holder is gone."""
+        """The answer, None if the receiver is dead."""
         self._names.add(me)
         values = {"me": me, "holder": holder, "request": command, "channel": CHANNEL}
         rows = await self._link.run(_ASK, values | {"told": payload(Kind.COMMAND, me, holder)})
@@ -159,7 +159,7 @@ class Commands:
 
     def _seen(self, alive: frozenset[str], looked: float) -> None:
         for holder, since, waiting in self._asked.values():
-            # It lived when it was asked; a look of before may not know it yet.
+            # It was alive when the command was sent; an older look may not include it yet.
             if holder not in alive and since < looked and not waiting.done():
                 waiting.set_exception(_HolderGoneError())
 
@@ -217,7 +217,7 @@ class Commands:
                     _ANSWER, {"answer": answer, "number": number, "channel": CHANNEL, "head": head}
                 )
             except Error:
-                # It was done, so whoever asked should know, as long as it waits.
+                # The command was executed, so its sender should learn that while it waits.
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, self._poll)
             else:
@@ -229,11 +229,11 @@ class Commands:
     def _done(self, number: int, _: asyncio.Task[None]) -> None:
         del self._doing[number]
         if len(self._doing) == MOST - 1:
-            self._looking.set()  # there may be some that waited for room
+            self._looking.set()  # further commands may have waited for a free slot
 
 
 class _HolderGoneError(Exception):
-    """Whoever was asked is dead, or knows nothing of the question any more."""
+    """The receiver is dead, or no longer has the command."""
 
 
 def _silent(text: str) -> A2AError:

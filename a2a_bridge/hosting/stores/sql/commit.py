@@ -1,18 +1,17 @@
-"""One transaction per group, as the writer's thread makes it. When, and of what, is the business of `writer`.
+"""One transaction per group, made by the writer's thread. `writer` decides about time and content.
 
 Rules:
-1. All of a group is committed, or nothing. Where a task was written by somebody else meanwhile, the group is
-   undone, that task is taken out, and the rest is tried again.
-2. When the connection breaks during the commit nobody knows whether it took place. Before the group is tried
-   again its tasks are looked at: their versions tell. Where others have written them all since, PostgreSQL is
-   asked for the transaction itself. It is not asked alone: after a crash it may give the same number to
-   another transaction.
-3. Jobs of others share the transaction, each in a savepoint. They may be done twice, so they must not mind. A
-   group of nothing else is, after a doubt: nothing that it wrote is known here, and a number alone is no
-   proof (rule 2).
+1. A group is committed whole or not at all. If another process has written one of its tasks, the group is
+   rolled back, that task is removed, and the rest is tried again.
+2. If the connection breaks during the commit, the outcome is in doubt. Before the next attempt the versions
+   of the group's tasks decide it. If other processes have written all of them since, PostgreSQL is asked for
+   the status of the transaction id. That alone is not enough: after a crash PostgreSQL may give the same id
+   to another transaction.
+3. Jobs of other modules run in savepoints of the transaction and must be idempotent. A group of jobs alone is
+   repeated after a doubt: it has no task versions, and a transaction id is no proof (rule 2).
 4. Transactions of several replicas lock rows in one order, so that they do not deadlock: rows of `tasks` by
-   id, then counters by their key, then what the jobs lock, by the order that each job states. Where
-   PostgreSQL finds a deadlock all the same, the group is tried again at once.
+   id, then counters by their key, then the rows of the jobs, by the order that each job states. If PostgreSQL
+   finds a deadlock all the same, the group is tried again at once.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ from a2a_bridge.hosting.stores.sql.task_lease import Change
 
 log = logging.getLogger("a2a_bridge.store")
 
-#: how often a group may be taken apart before it is a mistake of this module
+#: attempts for one group; more are a defect of this module
 _TRIES = 10
 
-#: errors about what a database is given, and not about its state
+#: errors about the given values, not about the state of the database
 _REFUSALS = {"IntegrityError", "DataError", "ProgrammingError", "NotSupportedError"}
 
 _NUMBER = "pg_current_xact_id()"
@@ -51,47 +50,45 @@ _SESSION = text("SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_
 _END = text(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = :process AND backend_start = :began"
 )
-#: a server that has not got that far was put in the place of the one that had
+#: the server was replaced by one that has not replicated that far
 _OUTCOME = text(
     f"SELECT CASE WHEN CAST(:number AS xid8) < {_NUMBER}"
     " THEN pg_xact_status(CAST(:number AS xid8)) ELSE 'aborted' END"
 )
 
-#: puts mail into the outbox, in a transaction of ours; how many notifications that are
+#: puts events into the outbox within the transaction; returns the number of notifications
 Post = Callable[[Connection, Sequence[NewDelivery]], int]
 
 
 class Announcer(Protocol):
-    """Other replicas, as far as a transaction needs them. me: this one at present."""
+    """The other replicas, as far as a transaction needs them. me: the present name of this one."""
 
     @property
     def me(self) -> str: ...
 
     def announce(self, connection: Connection, task_ids: Sequence[str], /, *, mail: bool = False) -> None:
-        """Tells the others, with this transaction, which tasks have new events, and whether the outbox
-        has.
+        """Notifies the others at this commit which tasks have new events, and whether the outbox has new
+        entries.
         """
         ...
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """Something of others to be done in a transaction. Either result or error is set when it was done.
-
-    order: the table and key of the row that it locks; jobs are done in this order. task_id: as it stands in
-    the row, of the task that it changes; empty for none.
-    """
+    """Work of another module in a transaction. Afterwards either result or error is set."""
 
     work: Callable[[Connection], Any]
     answer: asyncio.Future[Any]
+    #: the table and key of the row that it locks; jobs run in this order
     order: tuple[str, ...] = ()
+    #: the id of the task that it changes, as in the row; empty for none
     task_id: str = ""
     result: Any = None
     error: Exception | None = None
 
 
 class Session(NamedTuple):
-    """What PostgreSQL knows a connection by."""
+    """Identifies a connection in PostgreSQL."""
 
     process: int
     began: datetime
@@ -99,26 +96,28 @@ class Session(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """What one transaction writes. lost: what turned out to be somebody else's. refused: what the database
-    will never take. doubtful: whether it may have been committed although that was not said. mail: how many
-    notifications were put in. session, number: where the last try was made, and of its transaction, on
-    PostgreSQL.
-    """
+    """The content of one transaction."""
 
     changes: list[Change]
     jobs: list[Job]
+    #: changes of tasks that another process owns
     lost: list[Change] = field(default_factory=list)
+    #: changes that the database will never accept
     refused: list[Change] = field(default_factory=list)
+    #: True if the outcome of a commit is in doubt
     doubtful: bool = False
+    #: number of notifications that were added
     mail: int = 0
+    #: the connection of the last attempt, on PostgreSQL
     session: Session | None = None
+    #: the transaction id of the last attempt, on PostgreSQL
     number: str | None = None
 
 
 class Committer:
-    """The connection that writes. Not to be used by two at once.
+    """The writing connection. Not for concurrent use.
 
-    stripe: which of the rows of each counter is ours.
+    stripe: which of the rows of each counter belongs to this replica.
     """
 
     def __init__(self, database: Database, beside: Announcer, post: Post, stripe: int) -> None:
@@ -131,7 +130,9 @@ class Committer:
         self._transaction: Transaction | None = None
 
     def perform(self, group: Group) -> None:
-        """Writes a group durably. Raises what the database raises; it may then be performed again."""
+        """Writes a group durably. Raises the errors of the database; then the group may be
+        performed again.
+        """
         if self.prepare(group):
             try:
                 self._database.check_place()
@@ -141,7 +142,7 @@ class Committer:
             self.commit(group)
 
     def prepare(self, group: Group) -> bool:
-        """Everything but the commit. Whether one is needed."""
+        """Everything but the commit. Returns True if a commit is needed."""
         try:
             connection = self._open()
             self._end(connection, group.session)
@@ -174,7 +175,7 @@ class Committer:
             raise
 
     def commit(self, group: Group) -> None:
-        """Ends what `prepare` began."""
+        """Commits the result of `prepare`."""
         transaction = self._transaction
         if transaction is None:
             raise RuntimeError("there is nothing to commit")
@@ -188,11 +189,11 @@ class Committer:
         group.doubtful = False
 
     def close(self) -> None:
-        """Gives the connection up, and undoes what was not committed."""
+        """Closes the connection, and rolls back uncommitted changes."""
         connection, self._connection, self._transaction = self._connection, None, None
         if connection is not None:
             try:
-                # Not back into the pool: nobody knows what state it is in.
+                # Not back into the pool: its state is unknown.
                 connection.invalidate()
                 connection.close()
             except Exception as error:
@@ -201,7 +202,7 @@ class Committer:
                 log.debug("a broken connection could not be closed: %s", error)
 
     def count(self, connection: Connection, changes: Iterable[Counted]) -> None:
-        """Counts tasks that move or go, in somebody's transaction."""
+        """Updates the counters for changed or deleted tasks, in the given transaction."""
         self._inserting(connection)(counts, self._counters(changes))
 
     def _open(self) -> Connection:
@@ -239,8 +240,8 @@ class Committer:
         return True
 
     def _lock(self, connection: Connection, group: Group) -> None:
-        """Locks all tasks of a group whose jobs change some, in the order in which other groups write
-        theirs.
+        """Locks all tasks of a group whose jobs change some, in the order in which other groups
+        write theirs.
         """
         wanted = {job.task_id for job in group.jobs if job.task_id}
         if self._database.sqlite or not wanted:
@@ -255,7 +256,7 @@ class Committer:
         rows = [_row(change, now) for change in changes]
         write = self._inserting(connection)
         with self._at_once(connection):
-            # In a statement of its own the number took a tenth of the time that a small group takes.
+            # A separate statement for the transaction id took a tenth of the time of a small group.
             guarded = write(tasks, rows, returning="" if self._database.sqlite else _NUMBER)
             whole = [(one.hold.task_id, one.body) for one in changes if one.body is not None]
             write(bodies, [(task_id, body, crc32(body)) for task_id, body in whole])
@@ -277,7 +278,7 @@ class Committer:
         return partial(insert, driver, "?" if self._database.sqlite else "%s")
 
     def _at_once(self, connection: Connection) -> AbstractContextManager[Any]:
-        """PostgreSQL is told several statements before it has answered the first."""
+        """Pipelines statements on PostgreSQL, without waiting for each answer."""
         driver: Any = connection.connection.driver_connection
         return nullcontext() if self._database.sqlite else driver.pipeline()
 
@@ -307,15 +308,13 @@ class Committer:
         outcome = self._outcome(connection, group.number)
         if outcome is not None:
             return outcome == "committed"
-        # Later versions are somebody else's, who can as a rule only have come after a task that we had let go
-        # of.
+        # A later version is another process's, which can normally exist only after a release here.
         return not group.changes[0].holder
 
     def _end(self, connection: Connection, session: Session | None) -> None:
-        """Sees to it that a connection that broke will not commit any more, and locks nothing. Raises until
-        then.
+        """Makes sure that a broken connection no longer commits or locks. Raises until that is certain.
 
-        Its server may notice only after hours that nobody is there.
+        Its server may notice the disconnection only after hours.
         """
         if session is None or session == self._session:
             return
@@ -324,7 +323,7 @@ class Committer:
                 raise SQLAlchemyError("the server still has the connection that broke")
 
     def _outcome(self, connection: Connection, number: str | None) -> str | None:
-        """What became of a transaction that is over. None where the database does not know any more."""
+        """The status of a transaction that is over; None if the database no longer knows it."""
         if number is None:
             return None
         with connection.begin():
@@ -332,7 +331,7 @@ class Committer:
         return outcome
 
     def _weed(self, connection: Connection, group: Group) -> bool:
-        """Takes out what was written by somebody else. Whether there was any."""
+        """Removes the changes of tasks that another process has written. Returns True if there were any."""
         with connection.begin():
             found = dict(_written(connection, [change.hold.task_id for change in group.changes]))
         versions = [found.get(one.hold.task_id, (0, ""))[0] for one in group.changes]
@@ -343,7 +342,7 @@ class Committer:
         return bool(lost)
 
     def _part(self, connection: Connection, group: Group) -> None:
-        """Takes out what cannot be stored at all, by trying one after another."""
+        """Removes changes that cannot be stored at all, by trying them one by one."""
         kept: list[Change] = []
         for change in group.changes:
             try:
@@ -365,9 +364,9 @@ class Committer:
             trial.rollback()
 
     def _require_numbers(self, connection: Connection, error: Exception) -> None:
-        """PostgreSQL without numbers for transactions calls that too large as well, whatever it is given.
+        """A PostgreSQL that has run out of transaction ids also reports "too large", for any statement.
 
-        Raises then.
+        Raises the error then.
         """
         if _too_large(error):
             connection.exec_driver_sql(f"SELECT {_NUMBER}")
@@ -399,7 +398,7 @@ def _row(change: Change, now: float) -> tuple[Any, ...]:
 
 
 def _written(connection: Connection, task_ids: Sequence[str]) -> Iterable[tuple[str, tuple[int, str]]]:
-    """Which of these tasks there are, at which version, and whose."""
+    """Version and holder of those of the tasks that exist."""
     for start in range(0, len(task_ids), 500):
         some = task_ids[start : start + 500]
         query = select(tasks.c.id, tasks.c.version, tasks.c.holder).where(tasks.c.id.in_(some))
@@ -408,19 +407,19 @@ def _written(connection: Connection, task_ids: Sequence[str]) -> Iterable[tuple[
 
 
 def _poison(error: BaseException) -> bool:
-    """Whether the database refuses what it was given, and will again."""
-    # The drivers' cursors are used directly, too; their errors have the same names as SQLAlchemy's (PEP 249).
+    """True if the database refuses the values, and always will."""
+    # Some errors come from the drivers' cursors directly; they have the same names as SQLAlchemy's (PEP 249).
     names = {one.__name__ for one in type(error).__mro__}
     return failed(error) and (bool(names & _REFUSALS) or _too_large(error))
 
 
 def _deadlocked(error: BaseException) -> bool:
-    """Whether PostgreSQL has undone the transaction, because it and another one waited for each other."""
+    """True if PostgreSQL has rolled back the transaction because of a deadlock."""
     origin = error.orig if isinstance(error, DBAPIError) else error
     return getattr(origin, "sqlstate", None) == "40P01"
 
 
 def _too_large(error: BaseException) -> bool:
-    """Whether PostgreSQL says that something exceeds its limits. psycopg counts that among the outages."""
+    """True if PostgreSQL reports that its limits are exceeded. psycopg classes that as an outage."""
     origin = error.orig if isinstance(error, DBAPIError) else error
     return (getattr(origin, "sqlstate", None) or "").startswith("54")

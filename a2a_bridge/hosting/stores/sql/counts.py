@@ -1,12 +1,13 @@
-"""How many tasks match a query, for the price of a few rows: counters that are kept with every write.
+"""The number of tasks that match a query, from a few rows: counters that every write updates.
 
 Rules:
-1. A task counts in its scope, and in its context of that scope. In its scope it also counts in stretches of
-   time, of LEVELS lengths, each 64 times the one before: 1 second, 69 seconds, 73 minutes, 3 days, 208 days.
-2. How many there are since some moment is the sum of the stretches after it, at most 63 of each length, and
-   those tasks between it and the end of its second, which are counted one by one. So the price depends on no
-   total. Only a question for a context and a time at once counts what it finds.
-3. Numbers of one transaction are added up first: a group of writes costs about as many rows as a single one.
+1. A task counts in its scope, and in its context of that scope. In its scope it also counts in time buckets
+   of LEVELS lengths, each 64 times the one before: 1 second, 69 seconds, 73 minutes, 3 days, 208 days.
+2. The number of tasks since a time is the sum of the buckets after it, at most 63 of each length, and of the
+   tasks between that time and the end of its second, which are counted one by one. So the cost does not
+   depend on the total. Only a query for a context and a time counts its matches.
+3. The changes of one transaction are summed first: a group of writes costs about as many rows as a single
+   one.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from sqlalchemy import (
 
 from a2a_bridge.hosting.stores.sql.schema import counts, tasks
 
-#: binary digits of nanoseconds that a stretch of each level spans
+#: binary digits of nanoseconds that a bucket of each level spans
 _BITS = (30, 36, 42, 48, 54)
-#: the level without stretches
+#: the level without buckets
 _ALL = len(_BITS)
-#: nanoseconds since the epoch, as far as SQL can hold them
+#: the range of SQL for nanoseconds since the epoch
 EARLIEST, LATEST = -(2**63), 2**63 - 1
 
 
 class Place(NamedTuple):
-    """Where a task is counted. time: nanoseconds since the epoch."""
+    """The position of a task in the counters. time: nanoseconds since the epoch."""
 
     context: str
     state: int
@@ -50,7 +51,7 @@ Key = tuple[str, str, str, int, int, int]
 
 
 class Counted(NamedTuple):
-    """A task whose place changes. None: it is not there before, or afterwards."""
+    """A task whose position changes. None: it does not exist before, or afterwards."""
 
     tenant: str
     owner: str
@@ -59,9 +60,9 @@ class Counted(NamedTuple):
 
 
 def deltas(changes: Iterable[Counted]) -> list[tuple[Key, int]]:
-    """What to add to which counters, in an order that is the same for everybody, so that no two deadlock."""
+    """The changes of counters, always in the same order, so that transactions do not deadlock."""
     found: dict[Key, int] = {}
-    #: tenant, owner, state and shortest stretch -> how many more there are
+    #: tenant, owner, state and shortest bucket -> change of the count
     moved: dict[tuple[str, str, int, int], int] = {}
     shortest = _BITS[0]
     for tenant, owner, before, after in changes:
@@ -88,7 +89,9 @@ def deltas(changes: Iterable[Counted]) -> list[tuple[Key, int]]:
 def total(
     connection: Connection, tenant: str, owner: str, context: str, state: int, since: int | None
 ) -> int:
-    """How many tasks of a scope match. context: empty for all. state: 0 for all. since: None for all."""
+    """The number of matching tasks of a scope. context: empty for all. state: 0 for all. since:
+    None for all.
+    """
     if since is None:
         return _sum(connection, [_stretch(tenant, owner, context, state, _ALL)])
     if context:
@@ -96,7 +99,7 @@ def total(
     ends = [(since >> bits) + 1 for bits in _BITS]
     stretches = []
     for level, first in enumerate(ends):
-        # Up to where a longer stretch begins.
+        # Up to the beginning of a longer bucket.
         longer = None if level + 1 == _ALL else ends[level + 1] << _BITS[level + 1] - _BITS[level]
         stretches.append(_stretch(tenant, owner, "", state, level, first, longer))
     until = ends[0] << _BITS[0]
@@ -108,7 +111,7 @@ def total(
 def _stretch(
     tenant: str, owner: str, context: str, state: int, level: int, first: int = 0, end: int | None = None
 ) -> Select[tuple[int]]:
-    """Counters of one level, in the order of the key, so that they are found by it."""
+    """Counters of one level, in the order of the key, so that the index is used."""
     query = select(counts.c.number).where(
         counts.c.tenant == tenant,
         counts.c.owner == owner,
@@ -122,7 +125,7 @@ def _stretch(
 
 
 def _sum(connection: Connection, queries: list[Select[tuple[int]]]) -> int:
-    # Together, because one query for all levels would look through all of a scope.
+    # As a union, because one query for all levels would scan the whole scope.
     found = union_all(*queries).subquery()
     return int(connection.scalar(select(func.coalesce(func.sum(found.c.number), 0))) or 0)
 
@@ -143,7 +146,7 @@ def _one_by_one(
 
 
 def recount(connection: Connection) -> None:
-    """Counts all tasks anew. For who has put tasks in by other means, while nobody else writes."""
+    """Counts all tasks anew, for imports by other means. Requires that no other process writes."""
     connection.execute(delete(counts))
     columns = ["tenant", "owner", "context", "level", "bucket", "state", "stripe", "number"]
     place = (tasks.c.tenant, tasks.c.owner)

@@ -1,10 +1,9 @@
-"""Connections to SQLite or PostgreSQL, and reading through them in threads. Writing is the business of
-`writer`.
+"""Connections to SQLite or PostgreSQL, and reads in threads. `writer` does the writing.
 
 Rules:
 1. SQLite: write-ahead log, and every commit is on the disk when it returns (synchronous=FULL).
-2. What the database throws is `failed`; callers get UNAVAILABLE, and the log the cause. Anything else is a
-   mistake here.
+2. Errors of the database are those for which `failed` is true; callers get UNAVAILABLE, and the log the
+   cause. Anything else is a defect here.
 3. No text of the database, and nothing of its URL, reaches a caller.
 """
 
@@ -31,25 +30,25 @@ log = logging.getLogger("a2a_bridge.store")
 
 Result = TypeVar("Result")
 
-#: connections that read at the same time
+#: connections for concurrent reads
 _READERS = 4
 #: seconds to wait for another process that writes the same SQLite file, such as `a2a-bridge push retry`
 _BUSY = 5.0
-#: seconds until a PostgreSQL that does not answer counts as gone
+#: seconds until a PostgreSQL without an answer counts as unreachable
 _CONNECT = 5
-#: seconds that a caller waits for what it reads, and the end for what is still being read
+#: seconds that a caller waits for a read, and that `finish` waits for running reads
 _READ, _LAST_READS = 20.0, 5.0
 
-#: what a URL may say after the question mark that is no secret
+#: parameters in the query of a URL that are not secret
 _PLACES = ("host", "port", "dbname")
 
-#: of the connection that writes, in KiB: the indexes of a million tasks
+#: cache of the writing connection, in KiB: the indexes of a million tasks
 _WRITER_CACHE = 65536
 
 _PRAGMAS = (
     "journal_mode=WAL",
     "synchronous=FULL",
-    "cache_size=-16384",  # KiB, of each connection that reads
+    "cache_size=-16384",  # KiB, of each reading connection
     "journal_size_limit=67108864",
 )
 
@@ -57,7 +56,7 @@ _PRAGMAS = (
 class Database:
     """An engine and the threads that read through it.
 
-    url: as `parse` gave it.
+    url: from `parse`.
     """
 
     def __init__(self, url: URL) -> None:
@@ -70,29 +69,29 @@ class Database:
 
     @property
     def path(self) -> Path | None:
-        """The file, where it is one."""
+        """The file of a SQLite database; else None."""
         return Path(str(self.url.database)) if self.sqlite else None
 
     def connect(self, *, writes: bool = False) -> Connection:
-        """A connection; `close` it. It is not shared with anybody until then."""
+        """A new connection, which the caller has to `close`. It is not shared until then."""
         connection = self.engine.connect()
         return connection.execution_options(writes=True) if writes else connection
 
     def hasten(self, connection: Connection) -> None:
-        """Makes a connection quick at doing the same thing with other numbers, again and again."""
+        """Prepares a connection for the same statements with different values, repeated many times."""
         if self.sqlite:
             connection.exec_driver_sql(f"PRAGMA cache_size=-{_WRITER_CACHE}")
             connection.rollback()
         else:
-            from psycopg.types.numeric import Int8Dumper  # it has none without PostgreSQL
+            from psycopg.types.numeric import Int8Dumper  # only installed with PostgreSQL
 
             driver: Any = connection.connection.driver_connection
-            # Else each mixture of small and large numbers is a statement of its own to prepare.
+            # Otherwise each mixture of small and large numbers would be a prepared statement of its own.
             driver.adapters.register_dumper(int, Int8Dumper)
             driver.prepared_max = 512
 
     async def read(self, work: Callable[[Connection], Result], /) -> Result:
-        """Does `work` in a thread and in one transaction that sees one moment. Raises UNAVAILABLE."""
+        """Runs `work` in a thread, in one transaction with a consistent snapshot. Raises UNAVAILABLE."""
         try:
             async with asyncio.timeout(_READ):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, work)
@@ -102,17 +101,17 @@ class Database:
 
     @property
     def misplaced(self) -> bool:
-        """Whether the SQLite file is not the one at its path any more. Always false until it is anchored."""
+        """True if the open SQLite file is no longer the one at its path. Always false before `anchor`."""
         return self._watch is not None and self._watch.wrong() != ""
 
     def check_place(self) -> None:
-        """Raises FileChangedError when the SQLite file is not the one at its path any more."""
+        """Raises FileChangedError if the open SQLite file is no longer the one at its path."""
         if self._watch is not None:
             self._watch.check()
 
     def anchor(self, token: bytes = b"") -> None:
-        """Keeps a SQLite file open, and watches it. Where the last connection goes, its index of the log goes
-        too, and on a disk that takes no writes nobody could read any more.
+        """Keeps a SQLite file open, and watches it. Closing the last connection would delete the index of the
+        log, and on a read-only disk no later connection could read.
 
         token: noted in the file by this process, see `file_watch`.
         """
@@ -123,7 +122,9 @@ class Database:
             self._watch = FileWatch(Path(str(self.url.database)), token, self.engine.connect)
 
     async def finish(self) -> None:
-        """Closes it, after what is being read. A database that does not answer keeps nobody for long."""
+        """Closes the database after the running reads. Waits only a short time for a database without an
+        answer.
+        """
         closing = asyncio.ensure_future(asyncio.to_thread(self.close))
         _, late = await asyncio.wait({closing}, timeout=_LAST_READS)
         if late:
@@ -132,7 +133,7 @@ class Database:
             closing.result()
 
     def close(self) -> None:
-        """Closes what nobody uses. Whoever holds a connection closes it first."""
+        """Closes idle connections. All others have to be closed by their users first."""
         self._threads.shutdown(wait=True, cancel_futures=True)
         if self._anchor is not None:
             self._anchor.close()
@@ -149,7 +150,7 @@ class Database:
             except DBAPIError as error:
                 if not error.connection_invalidated:
                     raise
-                # It had been idle, and the server had closed it: with a new one nobody need know.
+                # The server had closed the idle connection: a new one is used.
                 return self._read_once(work)
         except Exception as error:
             if not failed(error):
@@ -181,23 +182,21 @@ def parse(url: str) -> URL:
 
 
 def inserting(connection: Connection, table: Table) -> Any:
-    """An INSERT that may say what becomes of a conflict, which both databases spell alike and SQLAlchemy does
-    not.
+    """An INSERT that supports conflict clauses. Both databases spell these alike, but SQLAlchemy's plain
+    INSERT lacks them.
     """
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     return dialect.insert(table)
 
 
 def shown(url: URL) -> str:
-    """Where a database is, for whoever reads a message: without what may be secret, wherever in the URL that
-    stands.
-    """
+    """The place of a database for messages: without anything in the URL that may be secret."""
     query = {name: value for name, value in url.query.items() if name in _PLACES}
     return url.set(drivername=url.get_backend_name(), password=None, query=query).render_as_string()
 
 
 def failed(error: BaseException) -> bool:
-    """Whether an error is the database's doing: lost, full, read-only, corrupted, locked."""
+    """True if an error comes from the database: lost, full, read-only, corrupted, locked."""
     if isinstance(error, SQLAlchemyError):
         return True
     if isinstance(error, sqlite3.Error):
@@ -206,9 +205,7 @@ def failed(error: BaseException) -> bool:
 
 
 def cause(error: BaseException) -> str:
-    """What to log of an error of the database: without statements and parameters, which hold what users
-    said.
-    """
+    """The loggable part of a database error: without statements and parameters, which contain users' data."""
     origin = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     return f"{type(origin).__name__}: {str(origin).strip()}"
 
@@ -236,7 +233,7 @@ def _engine(url: URL) -> Engine:
         event.listen(engine, "begin", _begin)
         return engine
     try:
-        load("psycopg", "postgres")  # where it is missing this says so, and not SQLAlchemy
+        load("psycopg", "postgres")  # its error names the missing package; SQLAlchemy's does not
     except MissingExtraError as error:
         raise StoreOpenError(error.text, error.remedy) from None
     return create_engine(
@@ -244,7 +241,7 @@ def _engine(url: URL) -> Engine:
         connect_args={
             "connect_timeout": _CONNECT,
             "prepare_threshold": 3,
-            # A server that has vanished without a word is noticed all the same.
+            # So that a server that vanished without closing is detected.
             "keepalives_idle": 5,
             "keepalives_interval": 2,
             "keepalives_count": 3,
@@ -263,6 +260,6 @@ def _prepare(connection: Any, _: Any) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    # The driver would begin by itself, and too late: a writer has to be one from its first statement.
+    # The driver's own BEGIN comes too late: a writing transaction has to be one from its first statement.
     writes = connection.get_execution_options().get("writes")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

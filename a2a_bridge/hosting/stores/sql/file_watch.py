@@ -1,10 +1,10 @@
 """Detects that the open SQLite file was deleted or replaced. It repairs nothing and writes nothing.
 
 Rules:
-1. After that, the process would write into a file that no later process finds. So the device and inode of the
-   open file, its log and its index are compared with those at the path.
+1. After a replacement, the process would write into a file that no later process finds. So the device and
+   inode of the open file, its log and its index are compared with those at the path.
 2. A file that is overwritten keeps its inode. So each process notes a token in the database when it opens it,
-   and looks for the token where it stands in the file.
+   and checks the token at its place in the file.
 3. The descriptor stays open as long as the database: closing any descriptor of a file releases SQLite's locks
    on it.
 """
@@ -22,19 +22,18 @@ from sqlalchemy.exc import SQLAlchemyError
 
 log = logging.getLogger("a2a_bridge.store")
 
-#: seconds between two looks at what the file holds, and at its place where nothing is written
+#: seconds between two checks of the file's content, and of its path while there are no writes
 _PAUSE = 1.0
 _ROOT = text("SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = 'settings'")
 _REMEDY = "stop the process, put the file back together with its -wal, or remove that, and start again"
 
 
 class FileChangedError(SQLAlchemyError):
-    """The file of the database was deleted, replaced or written over while it was open."""
+    """The file of the database was deleted, replaced or overwritten while it was open."""
 
 
 class FileWatch:
-    """Looks after one file. token: noted in `settings`; empty when it is not. connect: gives a connection to
-    it.
+    """Watches one file. token: noted in `settings`; empty for none. connect: makes a connection to it.
 
     Its methods may be called in any thread.
     """
@@ -44,7 +43,7 @@ class FileWatch:
         self._token = token
         self._connect = connect
         self._descriptor = os.open(path, os.O_RDONLY)
-        #: device and inode of each file that stood there at the start
+        #: device and inode of each file at the start
         self._known: dict[Path, tuple[int, int]] = {}
         for one in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
             try:
@@ -60,17 +59,17 @@ class FileWatch:
             self._token = b""
 
     def close(self) -> None:
-        """To be called when the database is closed, and not before."""
+        """Closes the descriptor. Only after the database was closed."""
         os.close(self._descriptor)
 
     def wrong(self) -> str:
-        """What is wrong; empty when nothing is. At most one look a second."""
+        """The problem; empty if there is none. Checks at most once a second."""
         if monotonic() - self._looked >= _PAUSE:
             self._look()
         return self._wrong
 
     def check(self) -> None:
-        """Looks now. Raises FileChangedError."""
+        """Checks now. Raises FileChangedError."""
         self._look()
         if self._wrong:
             raise FileChangedError(self._wrong)
@@ -89,7 +88,7 @@ class FileWatch:
 
     def _misplaced(self) -> str:
         for path, known in self._known.items():
-            # SQLite itself makes a new one where one was deleted, so that the two cannot be told apart.
+            # SQLite itself creates a new one in place of a deleted one, so the two cases look alike.
             gone = f"{path} was deleted or replaced while it was in use"
             try:
                 found = path.stat()
@@ -105,7 +104,7 @@ class FileWatch:
         if not self._token or self._token in self._page():
             return ""
         try:
-            found = self._find()  # compacted by another program, tables change their places
+            found = self._find()  # another program may have compacted the file, which moves tables
         except SQLAlchemyError:
             found = False
         return "" if found else f"{self._path} was written over while it was in use"
@@ -114,7 +113,7 @@ class FileWatch:
         return os.pread(self._descriptor, self._size, self._at)
 
     def _find(self) -> bool:
-        """Finds the page on which the token stands; whether there is one."""
+        """Finds the page that contains the token. Returns False if there is none."""
         connection = self._connect()
         try:
             root = connection.scalar(_ROOT)

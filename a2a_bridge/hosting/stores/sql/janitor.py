@@ -1,11 +1,9 @@
-"""Throws away what is kept only for a while: logs of ended tasks, messages that were sent, and tasks where
-asked to.
+"""Deletes expired data: logs of ended tasks, ids of sent messages, and, if configured, tasks.
 
 Rules:
-1. Small batches, one after another, as jobs of the writer: nobody who writes waits long.
-2. Logs are found by walking along the log itself, from task to task: what was thrown away before costs
-   nothing.
-3. On several replicas each has a janitor. Two that throw away the same thing throw it away once.
+1. Small batches, one after another, as jobs of the writer, so that other writes do not wait long.
+2. Logs are found by walking along the log itself, from task to task: earlier deletions cost nothing.
+3. With several replicas each has a janitor. Two that delete the same rows delete them once.
 """
 
 from __future__ import annotations
@@ -32,12 +30,12 @@ Result = TypeVar("Result")
 
 #: seconds between two rounds
 _ROUND = 600.0
-#: tasks, or messages, of a batch
+#: tasks, or messages, per batch
 _BATCH = 200
 
 
 class Kept(Protocol):
-    """What the janitor needs of a store."""
+    """The methods of a store that the janitor needs."""
 
     async def read(self, work: Callable[[Connection], Result], /) -> Result: ...
 
@@ -49,7 +47,7 @@ class Kept(Protocol):
 
 
 class Janitor:
-    """Goes round every ten minutes. wall: seconds since the epoch."""
+    """Runs every ten minutes. wall: seconds since the epoch."""
 
     def __init__(self, kept: Kept, options: StoreOptions, wall: Callable[[], float] = time.time) -> None:
         self._kept = kept
@@ -58,17 +56,17 @@ class Janitor:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins, with a round at once."""
+        """Starts, with a round at once."""
         self._task = asyncio.create_task(self._work(), name="a2a store janitor")
 
     async def close(self) -> None:
-        """Ends it."""
+        """Stops."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
 
     async def round(self) -> None:
-        """Throws away what is due. Raises UNAVAILABLE when the store does not work."""
+        """Deletes expired data. Raises UNAVAILABLE if the store does not work."""
         now = self._wall()
         await self._sends(now - self._options.sends_kept)
         if self._options.tasks_kept is not None:
@@ -108,7 +106,7 @@ class Janitor:
             if not found:
                 return
             after = found[-1]
-            # Whether they have ended is looked at where they are deleted, but most have to be looked at only.
+            # The deletion checks again whether they have ended; here most are only read.
             due = await self._kept.read(partial(_ended, task_ids=found, before=before))
             if due:
                 await self._kept.write(partial(_delete_logs, task_ids=due))
@@ -141,10 +139,10 @@ class Janitor:
 
 
 def _next_logs(connection: Connection, after: str) -> list[str]:
-    """Tasks that have a log, in the order of their ids."""
+    """Tasks with a log, in the order of their ids."""
     found: list[str] = []
     while len(found) < _BATCH:
-        # From one task to the next by the key, however many rows each has.
+        # From one task to the next by the key, independent of the number of rows per task.
         query = select(segments.c.task).where(segments.c.task > after).order_by(segments.c.task).limit(1)
         following = connection.scalar(query)
         if following is None:
@@ -169,7 +167,7 @@ def _delete_logs(connection: Connection, task_ids: Sequence[str]) -> None:
 
 
 def _free(connection: Connection, task_ids: Sequence[str]) -> list[str]:
-    """Those tasks that no other replica's janitor deletes from at this moment.
+    """The tasks from which no other replica's janitor deletes at present.
 
     They are locked until the commit.
     """
@@ -180,7 +178,7 @@ def _free(connection: Connection, task_ids: Sequence[str]) -> list[str]:
 def _empty_counters(connection: Connection) -> None:
     key = tuple_(*counts.primary_key.columns)
     query = select(*counts.primary_key.columns).where(counts.c.number == 0)
-    # One that is written at this moment is not empty for long.
+    # A row that is being written will not stay empty.
     empty = [tuple(row) for row in connection.execute(query.with_for_update(skip_locked=True))]
     for start in range(0, len(empty), _BATCH):
         connection.execute(delete(counts).where(key.in_(empty[start : start + _BATCH])))

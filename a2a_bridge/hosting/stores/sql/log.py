@@ -1,11 +1,12 @@
-"""Reading the events of tasks: the newest from this process, older ones from the database. Not writing them.
+"""Reads the events of tasks: the newest from this process's memory, older ones from the database. It does not
+write.
 
 Rules:
-1. A reader is given what is durable, and nothing else.
-2. A tail holds the newest durable events of a task that somebody here reads: what the slowest reader has not
-   had, but never more than a window. Who falls behind it reads from the database, and nobody waits for
-   anybody.
-3. What other processes wrote is in no tail. When one learns of it, its readers look into the database.
+1. Readers get durable events only.
+2. A tail holds the newest durable events of a task with readers here: all that the slowest reader has not
+   read, but at most a window. Readers further behind read from the database, and no reader waits for another.
+3. Events written by other processes are in no tail. When a change by another process is known, the readers
+   look into the database.
 """
 
 from __future__ import annotations
@@ -28,22 +29,21 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.store")
 
-#: events a reader gets at once: fewer wake-ups for it, and still a fine-grained position
+#: maximum events per `take`: enough to save wake-ups, few enough for a fine-grained position
 _BATCH = 32
-#: what a tail holds for readers that are behind
+#: events in a tail for readers that are behind
 _WINDOW = 256
 _WINDOW_BYTES = 96 << 10
-#: tasks asked for at once
+#: maximum tasks per query
 _AT_ONCE = 500
-#: bytes of segments fetched at once
+#: bytes of segments per fetch
 _FETCH = 256 << 10
 
 
 class EventLogs:
-    """The tails of all tasks that are read here.
+    """The tails of all tasks with readers here.
 
-    given: the number of the last event that a writer of this process was given; None when it writes no such
-    task.
+    given: returns the number of the last event given to a writer of this process; None without a writer.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class EventLogs:
         return SqlSubscription(tail, after)
 
     def add(self, changes: Iterable[Change]) -> None:
-        """These were made durable here."""
+        """Adds changes that this process has committed."""
         tails = self._tails
         if tails:
             for change in changes:
@@ -74,7 +74,7 @@ class EventLogs:
                     tail.add(change)
 
     def woken(self, task_ids: Iterable[str] | None) -> None:
-        """Other processes have written events of these tasks: None for any."""
+        """Other processes have written events of these tasks, or of any if None."""
         if task_ids is None:
             if self._looking is None and self._tails:
                 self._looking = asyncio.create_task(self._look(), name="a2a store look")
@@ -85,7 +85,7 @@ class EventLogs:
                 tail.outdated()
 
     async def close(self) -> None:
-        """Stops looking for what others have written."""
+        """Stops looking for the events of other processes."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait({self._looking})
@@ -99,7 +99,7 @@ class EventLogs:
             tail.wake()
 
     async def _look(self) -> None:
-        """Asks once for all tasks that are read here and written elsewhere."""
+        """One query for all tasks that are read here and written by other processes."""
         try:
             wanted = [task_id for task_id in self._tails if self._given(task_id) is None]
             for start in range(0, len(wanted), _AT_ONCE):
@@ -122,8 +122,8 @@ class EventLogs:
 class _Tail:
     """The newest events of one task. base: the number of the event before the first one here.
 
-    last: of the last one that is known to be durable; 0 until somebody has looked. stale: whether the
-    database may have more than is known here.
+    last: of the last event known to be durable; 0 before the first look. stale: True if the database may have
+    further events.
     """
 
     __slots__ = (
@@ -162,7 +162,7 @@ class _Tail:
         self.readers: set[SqlSubscription] = set()
         self.given = given
         self._size = 0
-        #: how often it was said that the database has more
+        #: counts the reports of further events in the database
         self._news = 0
         self._database = database
         self._gone = gone
@@ -173,7 +173,7 @@ class _Tail:
     def add(self, change: Change) -> None:
         first = change.last - len(change.events)
         if first != self.base + len(self.events):
-            # What was here before is elsewhere; whoever has not had it finds it in the database.
+            # Readers that have not read the dropped events find them in the database.
             self.part()
             self.base = first
         for event, data in zip(change.events, change.data, strict=True):
@@ -181,7 +181,7 @@ class _Tail:
             self._size += len(data)
         self._memory.add(change.size)
         if change.version == 1:
-            self.stale = False  # there was nothing before
+            self.stale = False  # it had no events
         self.last = change.last
         self.ended = change.ended
         while len(self.events) > _WINDOW or (self._size > _WINDOW_BYTES and len(self.events) > 1):
@@ -189,13 +189,13 @@ class _Tail:
         self.wake()
 
     def part(self) -> None:
-        """Forgets its events."""
+        """Drops its events."""
         self.events.clear()
         self._memory.add(-self._size)
         self._size = 0
 
     def outdated(self) -> None:
-        """The database has more than is known here."""
+        """The database has further events."""
         self.stale = True
         self._news += 1
         self.wake()
@@ -207,7 +207,7 @@ class _Tail:
         self._sleepers.clear()
 
     async def changed(self) -> None:
-        """Waits until there may be something new."""
+        """Waits until there may be new events."""
         sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sleepers.append(sleeper)
         try:
@@ -217,16 +217,16 @@ class _Tail:
                 self._sleepers.remove(sleeper)
 
     def taken(self) -> None:
-        """A reader has been given something.
+        """A reader has taken events.
 
-        Once all have who are in this turn of the loop, one looks at all of them.
+        The tail is trimmed once, after all readers of this loop iteration.
         """
         if not self._trimming:
             self._trimming = True
             asyncio.get_running_loop().call_soon(self.trim)
 
     def trim(self) -> None:
-        """Drops what all have read."""
+        """Drops events that all readers have read."""
         self._trimming = False
         slowest = min((reader.given for reader in self.readers), default=self.base)
         while self.events and self.base < slowest:
@@ -243,7 +243,7 @@ class _Tail:
         position, found = await self._database.read(
             lambda connection: stretch(connection, self.task_id, after, _FETCH)
         )
-        # Until here, whoever else reads this task has to look for itself.
+        # Until then, other readers of this task have to look for themselves.
         self.stale = self._news != before
         if position is not None:
             self.last = max(self.last, position.last)
@@ -266,7 +266,7 @@ class SqlSubscription:
         self.position = self.given = after
         self._tail = tail
         self._open = True
-        #: events of the database that have not been handed out yet
+        #: events of the database that are not handed out yet
         self._old: Iterator[hub.StreamResponse] = iter(())
         tail.readers.add(self)
 
@@ -312,4 +312,4 @@ class SqlSubscription:
                 unpack(self._tail.task_id, segment, self.given) for segment in found
             )
         elif wanted:
-            raise GapError  # the log is shorter than it was: that part has been thrown away
+            raise GapError  # the log is shorter than before: that part was deleted

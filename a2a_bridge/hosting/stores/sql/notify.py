@@ -1,11 +1,11 @@
-"""What replicas tell each other at once over LISTEN and NOTIFY: that something changed, not what. Not the
-changes.
+"""Immediate hints between replicas over LISTEN and NOTIFY: that something changed. The changes are in the
+tables.
 
 Rules:
-1. A notification is a hint: whoever gets one reads the tables, and whoever misses one reads them a little
-   later.
-2. It is sent in the transaction that it is about, so it never comes before the change, nor without it.
-3. One connection listens. When it breaks another one is made, and everything counts as changed.
+1. A notification is a hint: a replica that gets one reads the tables, and one that misses it reads them a
+   little later.
+2. It is sent in the transaction of its change, so it never comes before the change, nor without it.
+3. One connection listens. If it breaks, a new one is made, and everything counts as changed.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ log = logging.getLogger("a2a_bridge.hosting.stores")
 CHANNEL = "a2a_bridge"
 #: seconds after which the tables are read without a hint
 POLL = 2.0
-#: PostgreSQL takes less than 8000 bytes
+#: PostgreSQL accepts less than 8000 bytes
 _LARGEST = 7900
 _SLOWEST = 5.0
 
 
 class Kind(Enum):
-    """What has happened: the first character of a payload, which the sender's name and words follow."""
+    """The kind of event: the first character of a payload, followed by the sender's name and words."""
 
     TASKS = "t"
     MAIL = "m"
@@ -49,18 +49,18 @@ class Kind(Enum):
 
 
 def payload(kind: Kind, sender: str, *words: str) -> str:
-    """One notification. The words are ids and hold no line breaks."""
+    """One notification. The words are ids without line breaks."""
     return "\n".join((kind.value + sender, *words))
 
 
 def payloads(sender: str, task_ids: Iterable[str], *, mail: bool = False) -> Iterator[str]:
-    """What to notify `CHANNEL` of, in the transaction that changed tasks or put something into the outbox."""
+    """The payloads for `CHANNEL` in a transaction that changed tasks or added entries to the outbox."""
     words: list[str] = []
     size = 0
     for task_id in task_ids:
         length = len(task_id.encode()) + 1
         if "\n" in task_id or length > _LARGEST // 2:
-            continue  # nobody here makes such ids; it is found by reading
+            continue  # no id of this project is that long; readers find it by polling
         if words and size + length > _LARGEST:
             yield payload(Kind.TASKS, sender, *words)
             words, size = [], 0
@@ -73,7 +73,7 @@ def payloads(sender: str, task_ids: Iterable[str], *, mail: bool = False) -> Ite
 
 
 class Listener:
-    """Hears the others, and reminds of what may have been missed. `tells` and `on` come before the start.
+    """Receives notifications, and polls for missed ones. Call `tells` and `on` before the start.
 
     poll: seconds after which everything counts as changed without a hint.
     """
@@ -85,7 +85,7 @@ class Listener:
         self._mail: Callable[[], None] = _nobody
         self._poll = poll
         self._handlers: dict[Kind, list[Callable[[Collection[str]], None]]] = {}
-        #: heard and not passed on yet
+        #: received, not passed on yet
         self._tasks: set[str] | None = set()
         self._has_mail = False
         self._telling = False
@@ -93,23 +93,23 @@ class Listener:
         self.on(Kind.MAIL, self._posted)
 
     def tells(self, wake: Callable[[Collection[str] | None], None], mail: Callable[[], None]) -> None:
-        """Has `wake` called with the tasks that others have changed, None for any, and `mail` when there may
-        be something new in the outbox; both in the thread of the store's loop.
+        """Registers two callbacks: `wake`, with the tasks that others have changed (None for any), and
+        `mail`, for possible new entries in the outbox. Both run in the thread of the store's loop.
         """
         self._wake, self._mail = wake, mail
 
     def on(self, kind: Kind, handler: Callable[[Collection[str]], None]) -> None:
-        """Has a handler called, in the room's thread, with the words of what others say."""
+        """Registers a handler for the words of other replicas. It runs in the replica thread."""
         self._handlers.setdefault(kind, []).append(handler)
 
     async def start(self, own: Callable[[], str]) -> None:
-        """Listens from when it returns. own: the name under which this replica speaks.
+        """Listens from its return on. own: returns the name of this replica.
 
         Raises psycopg.Error.
         """
         await self._room.call(self._start(own))
 
-    # ------------------------------------------------------------------ in the room's thread
+    # ------------------------------------------------------------------ in the replica thread
 
     async def _start(self, own: Callable[[], str]) -> None:
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -127,7 +127,7 @@ class Listener:
                     if not ready.done():
                         ready.set_result(None)
                     while True:
-                        # What came while nobody listened was missed.
+                        # Notifications without a listener were lost.
                         self._all()
                         await self._hear(connection, own)
             except Error as error:
@@ -151,10 +151,10 @@ class Listener:
                     for handler in self._handlers.get(kind, ()):
                         handler(words)
         with deadline(connection, SECONDS):
-            await connection.execute("SELECT 1")  # so that one that is only half there is noticed
+            await connection.execute("SELECT 1")  # detects a half-open connection
 
     def _all(self) -> None:
-        """Anything may have happened."""
+        """Everything may have changed."""
         self._tasks, self._has_mail = None, True
         self._pass_on()
         for kind in (Kind.COMMAND, Kind.ANSWER):
@@ -171,7 +171,7 @@ class Listener:
         self._pass_on()
 
     def _pass_on(self) -> None:
-        """Once for all that comes together."""
+        """Passes everything on in one call."""
         if not self._telling:
             self._telling = True
             asyncio.get_running_loop().call_soon(self._tell)
@@ -190,8 +190,8 @@ def _read(text: str) -> tuple[Kind | None, str, Collection[str]]:
     try:
         return Kind(head[:1]), head[1:], words
     except ValueError:
-        return None, "", ()  # from a newer one, which others understand
+        return None, "", ()  # from a newer release; other replicas understand it
 
 
 def _nobody(_tasks: object = None) -> None:
-    """Stands for who has not asked to be told."""
+    """The callback before one is registered."""

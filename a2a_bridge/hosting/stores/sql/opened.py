@@ -1,8 +1,8 @@
 """Opens SqlStore: locks, checks the tables, joins the other replicas; closes it in the reverse order.
 
 Rules:
-1. One process uses a SQLite file at a time: a lock beside it says which one, and the system releases it
-   however the process ends.
+1. One process uses a SQLite file at a time: a lock file beside it names the process, and the system releases
+   the lock however the process ends.
 2. An empty new file is set up. Any other database without the tables of this version is refused.
 3. Files are readable for their owner only.
 """
@@ -34,7 +34,7 @@ from a2a_bridge.push.vault import Vault
 
 _PAGE_KEY = "page_key"
 _OPENED_BY = "opened_by"
-#: the first PostgreSQL that tells what became of a transaction
+#: the first PostgreSQL that reports the status of a transaction
 _OLDEST = 13
 
 
@@ -58,8 +58,8 @@ async def opened(address: str, options: StoreOptions) -> AsyncIterator[SqlStore]
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keeps other processes away from a SQLite file. Raises StoreOpenError when one has it."""
-    # A folder that is made silently is a mistyped path, or a disk that is not mounted.
+    """Locks a SQLite file against other processes. Raises StoreOpenError if one has the lock."""
+    # A missing folder is a mistyped path, or a disk that is not mounted; so it is not created.
     if not path.parent.is_dir():
         raise StoreOpenError(
             f"there is no folder {path.parent} for the store", f"mkdir -p {shlex.quote(str(path.parent))}"
@@ -82,7 +82,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def touch(path: Path) -> None:
-    """Makes a file that is not there yet, for its owner only. Raises StoreOpenError."""
+    """Creates the file if it does not exist, for its owner only. Raises StoreOpenError."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
@@ -93,7 +93,7 @@ def touch(path: Path) -> None:
 
 @contextmanager
 def reached(url: URL) -> Iterator[Database]:
-    """A database, and plain words for what it says when it cannot be used."""
+    """A database. Turns its errors while the block runs into a StoreOpenError in plain words."""
     database = Database(url)
     try:
         yield database
@@ -112,7 +112,7 @@ async def _alone(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterator
     path = Path(str(url.database))
     with locked(path):
         me = SingleNode()
-        # Databases have errors of their own while the store is open; those are not about opening it.
+        # Errors of the database while the store is open are not errors of opening it.
         with reached(url) as database:
             page_key, token = await asyncio.to_thread(_prepare, database, path, me)
         database = Database(url)
@@ -128,7 +128,7 @@ async def _alone(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterator
 async def _beside(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterator[SqlStore]:
     with reached(url) as database:
         page_key = await asyncio.to_thread(_look, database)
-    # It needs psycopg, which SQLite does not.
+    # Imported here, because it needs psycopg, which SQLite does not.
     from a2a_bridge.hosting.stores.sql.cluster import Cluster
 
     beside = Cluster(
@@ -201,7 +201,7 @@ def _check(connection: Connection, url: URL) -> None:
 
 
 def _page_key(connection: Connection) -> bytes:
-    """What page tokens are signed with, by all replicas."""
+    """The key with which all replicas sign page tokens."""
     fresh = inserting(connection, settings).values(name=_PAGE_KEY, value=secrets.token_bytes(32))
     connection.execute(fresh.on_conflict_do_nothing())
     return bytes(
@@ -210,7 +210,7 @@ def _page_key(connection: Connection) -> bytes:
 
 
 def _token(connection: Connection) -> bytes:
-    """Notes something that no copy of the file holds that was made before this."""
+    """Notes a token that no earlier copy of the file contains."""
     token = secrets.token_bytes(16)
     noted = inserting(connection, settings).values(name=_OPENED_BY, value=token)
     connection.execute(noted.on_conflict_do_update(index_elements=["name"], set_={"value": token}))

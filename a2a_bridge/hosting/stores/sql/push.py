@@ -1,15 +1,14 @@
-"""The outbox in a database: events come in with the commit that makes them, and go out when they were
-delivered.
+"""The outbox in a database: events are added with the commit that creates them, and deleted after delivery.
 
 Rules:
-1. One replica delivers for a config at a time. `push_configs.holder` is * when something waits for anybody,
-   else who delivers it. A claim of a replica that is not alive is anybody's.
-2. Delays are kept on this process's monotonic clock. The times in the rows only matter to who claims a config
-   that somebody else has left, and a delay is never longer than LONGEST there, whatever any clock says.
-3. No locks beyond a statement's own. Mail that comes in while a config is let go may find it belonging to
-   nobody: it is looked for a little later, and all over every now and then.
-4. What is ours in the rows is in `_lines`. Where a claim's result was lost it is not: the next claim finds
-   that again.
+1. One replica delivers for a config at a time. `push_configs.holder` is * if notifications wait for any
+   replica, else the delivering replica. Claims of dead replicas are open to all.
+2. Delays are measured on this process's monotonic clock. The times in the rows matter only to a replica that
+   claims a config of another one, and such a delay is never longer than LONGEST, whatever the clocks say.
+3. No locks beyond those of a statement. A notification that is added while its config is being released may
+   find it without a holder: such configs are looked for a little later, and in a full search now and then.
+4. `_lines` contains what this replica has claimed. A claim whose result was lost is missing there; the next
+   claim finds it again.
 """
 
 from __future__ import annotations
@@ -40,27 +39,27 @@ __all__ = ["NewDelivery", "SqlOutbox", "SqlPushConfigStore", "entries", "forget"
 
 log = logging.getLogger("a2a_bridge.push")
 
-#: seconds that what somebody else left may have to wait at most
+#: longest delay, in seconds, of notifications that another replica has left
 LONGEST = 600.0
-#: seconds after which we look for mail that nobody told us of
+#: seconds after which notifications are looked for without a hint
 POLL = 5.0
-#: seconds after which we look for mail of configs that belong to nobody
+#: seconds after which notifications of configs without a holder are looked for
 SWEEP = 60.0
-#: how many configs are claimed at once
+#: configs per claim
 _CLAIM = 500
-#: dead letters between two looks at how many there are
+#: dead letters between two checks of their number
 _PRUNE = 100
 _DAMAGED = "the notification is damaged in the store"
 
 _ANYBODY = "*"
 _O = outbox.c
 _C = push_configs.c
-#: task, config, as they stand in rows
+#: task and config, as in rows
 _Line = tuple[str, str]
 
 
 class NewDelivery(NamedTuple):
-    """Events of one task, serialized. first: the number of the first of them; the others count on."""
+    """Serialized events of one task. first: the number of the first; the others follow without gaps."""
 
     scope: Scope
     task_id: str
@@ -69,7 +68,7 @@ class NewDelivery(NamedTuple):
 
 
 def post_events(connection: Connection, mail: Sequence[NewDelivery]) -> int:
-    """Puts events in, once for each config of their task. How many that makes. At most three statements."""
+    """Adds events, once for each config of their task. Returns the number added. At most three statements."""
     of_tasks = [(storable(one.task_id), one) for one in mail]
     wanted = select(_C.task, _C.id).where(_C.task.in_([task_id for task_id, _ in of_tasks]))
     receivers: dict[str, list[str]] = {}
@@ -90,12 +89,12 @@ def post_events(connection: Connection, mail: Sequence[NewDelivery]) -> int:
 
 
 def _make_anybodys(connection: Connection, which: ColumnElement[bool], *, skip_locked: bool = False) -> None:
-    """Offers configs to whoever delivers.
+    """Offers configs to all replicas.
 
-    skip_locked: not those that another transaction changes just now.
+    skip_locked: not those that another transaction is changing.
     """
     if connection.dialect.name != "sqlite":
-        # In the order in which all lock them: several replicas may do this at once.
+        # In the common locking order: several replicas may do this at once.
         wanted = select(_C.task, _C.id).where(which)
         wanted = wanted.order_by(_C.task.collate("C"), _C.id.collate("C"))
         found = [tuple(row) for row in connection.execute(wanted.with_for_update(skip_locked=skip_locked))]
@@ -127,8 +126,8 @@ class _Head(NamedTuple):
 class SqlOutbox:
     """Implements Outbox.
 
-    me: the id of this replica at present. now, wall: seconds on a clock that never jumps, and since the
-    epoch. most_dead: how many that were given up are kept for operators.
+    me: returns the present id of this replica. now, wall: seconds on a monotonic clock, and since the epoch.
+    most_dead: dead letters that are kept for operators.
     """
 
     def __init__(
@@ -156,27 +155,24 @@ class SqlOutbox:
         self._look_at = now()
         self._sweep_at = now()
         self._buried = 0
-        #: whether there was a claim whose result has not arrived; set by the writer's thread, as the claim is
-        #: made
+        #: True if the result of a claim has not arrived; set by the writer's thread when it claims
         self._unsure = False
-        #: lines that were let go since the last look, and before it
+        #: configs that were released since the last look, and before it
         self._freed: list[_Line] = []
         self._freed_before: list[_Line] = []
 
-    # ------------------------------------------------------------------ what comes in
+    # ------------------------------------------------------------------ additions
 
     def on_new(self, tell: Callable[[], None], /) -> None:
         self._tell.append(tell)
 
     def outbox_changed(self) -> None:
-        """Something was put in, here or elsewhere. To be called on the loop, after the commit."""
+        """Entries were added, here or by another process. Called in the loop, after the commit."""
         self._looking = True
         self._notify()
 
     def redirect(self, line: _Line, url: str) -> None:
-        """A config was given another URL: what waits for it here waits for nothing that the old target has
-        brought about.
-        """
+        """A config has a new URL: ends the delay of its notifications, because the old target caused it."""
         if self._lines.redirect(line, target_of(url)):
             self._notify()
 
@@ -194,11 +190,11 @@ class SqlOutbox:
         await self._writer.write(work, order=("push_configs", task_id, config_id))
         self.outbox_changed()
 
-    # ------------------------------------------------------------------ what goes out
+    # ------------------------------------------------------------------ deliveries
 
     async def due(self, limit: int, room: Callable[[str], int], /) -> list[Delivery]:
         if self._who != self._me():
-            # We were taken for dead: what we had claimed may be somebody else's by now.
+            # This replica was declared dead: its claims may belong to others by now.
             self._who = self._me()
             self._lines = FairQueue(self._now)
             self._looking = True
@@ -256,11 +252,11 @@ class SqlOutbox:
     # ------------------------------------------------------------------ claims
 
     async def _claim(self) -> None:
-        """Takes over configs with mail that nobody alive delivers for."""
+        """Claims configs with notifications that no live replica delivers."""
         self._looking = False
         me = self._who
         sweep = self._now() >= self._sweep_at
-        # Who looks at once may look before the mail is there that came in while the line was let go.
+        # An immediate look may come before the commit of a notification that was added during the release.
         gone = self._freed_before if self._now() >= self._look_at else []
         try:
             if await self._database.read(lambda connection: _lost(connection, gone, sweep=sweep)):
@@ -284,7 +280,7 @@ class SqlOutbox:
             self._sweep_at = self._now() + SWEEP
 
     def _take_over(self, connection: Connection, me: str) -> list[_Head]:
-        # Who asked may be gone before this is committed, and it may be done again although it was committed:
+        # The caller may have left before the commit, and the claim may run again although it was committed:
         # until a result has arrived, the rows tell what was claimed.
         lines = self._mislaid(connection, me) if self._unsure else []
         self._unsure = True
@@ -306,9 +302,9 @@ class SqlOutbox:
         ]
 
     def _mislaid(self, connection: Connection, me: str) -> list[_Line]:
-        """What is ours in the rows, and nothing to us.
+        """Configs that this replica has claimed in the rows, but not in memory.
 
-        In a thread: somebody may just be done with some of it.
+        Runs in a thread: some may be completed meanwhile.
         """
         held = select(_C.task, _C.id).where(_C.holder != "", _C.holder == me)
         return [(task, name) for task, name in connection.execute(held) if (task, name) not in self._lines]
@@ -330,7 +326,7 @@ class SqlOutbox:
                 self._lines.put(line, "", LONGEST)
                 continue
             target = target_of(registered.config.url)
-            if target != self._lines.target(line):  # it was given another URL
+            if target != self._lines.target(line):  # its config has a new URL
                 self._lines.put(line, target)
                 continue
             try:
@@ -354,7 +350,7 @@ class SqlOutbox:
         for error_text, numbers in shut.items():
             said = update(outbox).where(_O.number.in_(numbers)).values(error=error_text)
             await self._writer.write(partial(_changed, change=said))
-        if damaged:  # it cannot be delivered, and those behind it can
+        if damaged:  # it cannot be delivered, but those behind it can
             buried = update(outbox).where(_O.number.in_([number for _, number in damaged]))
             buried = buried.values(error=_DAMAGED, dead=True)
             await self._writer.write(partial(_changed, change=buried))
@@ -362,13 +358,13 @@ class SqlOutbox:
                 self._lines.put(line, self._lines.target(line))
             self._notify()
         empty = [line for line in lines if line not in waiting]
-        if empty:  # the config was deleted, or is not ours, or there is nothing for it any more
+        if empty:  # the config was deleted, belongs to another replica, or has no notifications left
             left = await self._writer.write(lambda connection: _let_go(connection, empty, self._who))
             self._go_on(empty, left)
         return deliveries
 
     async def _settle(self, deliveries: Sequence[Delivery], change: Any) -> None:
-        """Does something about parcels, and lets what follows them have its turn."""
+        """Changes notifications, and makes their successors due."""
         lines = [_line_of(delivery) for delivery in deliveries]
         me = self._who
 
@@ -382,7 +378,7 @@ class SqlOutbox:
         self._go_on(lines, await self._writer.write(work))
 
     def _go_on(self, lines: Sequence[_Line], left: set[_Line]) -> None:
-        """Has lines that are out wait for their turn again where something is left in them."""
+        """Queues delivering configs again if they have notifications left."""
         for line in lines:
             if line in left and line in self._lines:
                 self._lines.put(line, self._lines.target(line))
@@ -397,7 +393,7 @@ class SqlOutbox:
             self._freed.append(line)
 
     def _prune(self, connection: Connection) -> None:
-        """Forgets the oldest dead letters, so that there are never many more than `most_dead`."""
+        """Deletes the oldest dead letters, so that there are never many more than `most_dead`."""
         newest = select(_O.number).where(_O.dead).order_by(_O.number.desc())
         last = connection.execute(newest.offset(self._most_dead).limit(1)).scalar()
         if last is not None:
@@ -427,19 +423,19 @@ def _is_free(me: str) -> Any:
 
 
 def _free(connection: Connection, me: str) -> bool:
-    """Whether there is anything to take over."""
+    """True if there is anything to claim."""
     return connection.execute(select(_C.task).where(_is_free(me)).limit(1)).first() is not None
 
 
 def _lost(connection: Connection, lines: Sequence[_Line], *, sweep: bool) -> bool:
-    """Whether there is mail for configs that belong to nobody: some of them, or any."""
+    """True if configs without a holder have notifications: the given ones, or any."""
     if not lines and not sweep:
         return False
     return connection.execute(_strays(lines, sweep=sweep).limit(1)).first() is not None
 
 
 def _offer(connection: Connection, lines: Sequence[_Line], *, sweep: bool) -> None:
-    """Makes such configs anybody's."""
+    """Offers such configs to all replicas."""
     found = [tuple(row) for row in connection.execute(_strays(lines, sweep=sweep).distinct().limit(_CLAIM))]
     if found:
         _make_anybodys(connection, _among(found) & (_C.holder == ""), skip_locked=True)
@@ -451,7 +447,7 @@ def _strays(lines: Sequence[_Line], *, sweep: bool) -> Any:
 
 
 def _heads(connection: Connection, lines: Sequence[Any], me: str) -> Sequence[Any]:
-    """The oldest notification of each line that is ours, with its config."""
+    """The oldest notification of each claimed config, with its config."""
     first = select(func.min(_O.number)).where(tuple_(_O.task, _O.config).in_(lines), ~_O.dead)
     first = first.group_by(_O.task, _O.config)
     wanted = select(
@@ -476,9 +472,10 @@ def _heads(connection: Connection, lines: Sequence[Any], me: str) -> Sequence[An
 
 
 def _let_go(connection: Connection, lines: Sequence[_Line], me: str) -> set[_Line]:
-    """FairQueue with nothing in them are nobody's. What comes in at this moment is looked for later: rule 3.
+    """Releases configs without notifications. A notification added now is looked for later
+    (rule 3).
 
-    Those that stay ours: something came in for them since they were seen to be empty.
+    Returns the configs that stay claimed: notifications were added since they were seen to be empty.
     """
     waits = exists().where(_O.task == _C.task, _O.config == _C.id, ~_O.dead)
     empty = update(push_configs).where(_among(lines), _C.holder == me, ~waits)
@@ -497,7 +494,7 @@ def entries(
     after: int = 0,
     task_id: str = "",
 ) -> list[OutboxEntry]:
-    """What is in the outbox, by number. Of URLs only where they lead: the rest is often secret."""
+    """The content of the outbox, by number. URLs are shortened to their targets: the rest is often secret."""
     config = (_C.tenant, _C.owner, _C.version, _C.data, _C.aside, _C.checksum.label("config_checksum"))
     wanted = select(outbox, *config).join(push_configs, _belongs)
     wanted = wanted.where(_O.number > after).order_by(_O.number).limit(limit)
@@ -529,7 +526,7 @@ def entries(
 
 
 def retry(connection: Connection, numbers: Sequence[int] | None) -> int:
-    """Makes dead letters due at once, all when None. How many there were."""
+    """Makes dead letters due at once, all if None. Returns their number."""
     wanted = select(_O.task, _O.config).where(_O.dead)
     changed = update(outbox).where(_O.dead)
     if numbers is not None:

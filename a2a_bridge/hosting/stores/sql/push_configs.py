@@ -1,10 +1,10 @@
 """Push notification configs in a database. Encrypted if there is a key; see a2a_bridge.push.vault.
 
 Rules:
-1. A row that no key opens, or that is damaged, is an error of that row: it is missing from lists, and said to
-   be broken when asked for.
-2. A config of another scope is not there, whoever names its task.
-3. Ids and scopes are those of callers outside, and in the rows what `storable` makes of them.
+1. A row that no key decrypts, or that is damaged, is an error of that row: lists omit it, and reading it is
+   an error.
+2. A config of another scope does not exist for a caller, even with the right task id.
+3. Ids and scopes are converted by `storable` for rows; callers see the original ones.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ _C = push_configs.c
 
 
 class DamagedConfigError(DecryptionError):
-    """A row of a config is not what was written."""
+    """The row of a config is damaged."""
 
 
 class Reads(Protocol):
-    """Where rows are read: Database."""
+    """Reads rows: Database."""
 
     async def read(self, work: Callable[[Connection], T], /) -> T: ...
 
 
 class Writes(Protocol):
-    """Where rows are written: the group writer.
+    """Writes rows: the group writer.
 
-    Returns when what `work` did is durable; it may be run twice.
+    Returns when the changes of `work` are durable; `work` may run twice.
     """
 
     async def write(self, work: Callable[[Connection], T], /, *, order: tuple[str, ...] = ()) -> T: ...
 
 
 class SqlPushConfigStore:
-    """Implements PushConfigStore. most_per_task: how many configs one task may have."""
+    """Implements PushConfigStore. most_per_task: maximum configs of one task."""
 
     def __init__(
         self, database: Reads, writer: Writes, vault: Vault | None = None, *, most_per_task: int = 100
@@ -108,15 +108,13 @@ class SqlPushConfigStore:
 
 
 def forget(connection: Connection, task_ids: Sequence[str]) -> None:
-    """Forgets the configs of tasks and what waits for them, for who removes tasks: ids as they stand in
-    rows.
-    """
+    """Deletes the configs of tasks and their notifications, together with the tasks. Ids are as in rows."""
     connection.execute(delete(outbox).where(outbox.c.task.in_(task_ids)))
     connection.execute(delete(push_configs).where(_C.task.in_(task_ids)))
 
 
 def row_of(scope: Scope, registered: Registered, vault: Vault) -> dict[str, Any]:
-    """A config as a row, without its place among the others of its task."""
+    """A config as a row, without its position among the others of its task."""
     config = registered.config
     data = vault.encrypt(config.SerializeToString())
     aside = vault.encrypt(registered.aside.encode()) if registered.aside else b""
@@ -144,7 +142,7 @@ def registered_of(row: Row[Any], vault: Vault, checksum: int | None) -> Register
 
 
 def insert(connection: Connection, values: dict[str, Any], *, most: int | None, replace: bool = True) -> None:
-    """Puts a row in, in place of an earlier one if `replace`. Raises RESOURCE_EXHAUSTED, TASK_NOT_FOUND."""
+    """Inserts a row, or replaces an earlier one if `replace`. Raises RESOURCE_EXHAUSTED, TASK_NOT_FOUND."""
     task_id = values["task"]
     here = select(_C.tenant, _C.owner, func.count(), func.max(_C.ordinal)).where(_C.task == task_id)
     homes = connection.execute(here.group_by(_C.tenant, _C.owner)).all()
@@ -173,7 +171,7 @@ def _of(scope: Scope, task_id: str) -> ColumnElement[bool]:
 
 
 def why(error: DecryptionError) -> str:
-    """What to say of a config that cannot be read."""
+    """The message for a config that cannot be read."""
     if isinstance(error, DamagedConfigError):
         return "the config is damaged in the store"
     return "the credentials cannot be opened with the keys that are configured"

@@ -1,5 +1,5 @@
-"""A thread for the communication between replicas, and connections in it that never hang. The store does not
-use it.
+"""A thread for the communication between replicas, with connections that never hang. The store does not use
+it.
 
 Rules:
 1. Nothing here waits for the event loop of the store, so a busy loop does not make this replica look dead.
@@ -24,20 +24,20 @@ from psycopg import AsyncConnection, Error
 
 log = logging.getLogger("a2a_bridge.hosting.stores")
 
-#: seconds that a statement, and making a connection, may take
+#: maximum seconds of a statement, and of connecting
 SECONDS = 5.0
-#: of a connection that nothing is sent on: seconds after which a server that is gone is noticed
+#: TCP keep-alive of idle connections: seconds after which a lost server is detected
 _KEEPALIVE: Any = {"keepalives_idle": 10, "keepalives_interval": 3, "keepalives_count": 3}
 
 Connection = AsyncConnection[tuple[Any, ...]]
 
 
 class ReplicaThread:
-    """The thread. Start it in the loop of the store: `tell` calls back there."""
+    """The thread. Start it in the loop of the store: `tell` runs its calls there."""
 
     def __init__(self) -> None:
         self._home = asyncio.get_running_loop()
-        # Not `asyncio.new_event_loop`: psycopg wants one that watches sockets, whatever else is installed.
+        # Not `asyncio.new_event_loop`: psycopg needs a selector loop, whatever policy is installed.
         self._loop = asyncio.SelectorEventLoop()
         self._duties: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, name="a2a replica", daemon=True)
@@ -50,7 +50,7 @@ class ReplicaThread:
 
     @property
     def open(self) -> bool:
-        """Whether it has not been closed."""
+        """True until it is closed."""
         return self._thread.is_alive()
 
     async def call(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -58,13 +58,13 @@ class ReplicaThread:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def tell(self, what: Callable[..., object], *arguments: Any) -> None:
-        """Calls a function in the store's loop, soon."""
-        # A loop that was closed without closing the store has nobody left to tell.
+        """Schedules a function call in the store's loop."""
+        # The loop may have been closed without closing the store.
         with contextlib.suppress(RuntimeError):
             self._home.call_soon_threadsafe(what, *arguments)
 
     def on_duty(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Starts something that goes on until the room is closed or it ends. Called in the room."""
+        """Starts a background task that runs until the thread is closed. Called in the thread."""
         task = self._loop.create_task(work, name=f"a2a replica: {name}")
         self._duties.add(task)
         task.add_done_callback(self._off_duty)
@@ -79,7 +79,7 @@ class ReplicaThread:
 
     async def _end(self) -> None:
         await ended(*self._duties)
-        # Statements under way are not of them, and come to their end.
+        # Running statements are not among them, and are awaited.
         if rest := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(rest, timeout=SECONDS)
 
@@ -97,7 +97,7 @@ class ReplicaThread:
 
 
 class StatementConnection:
-    """One connection, made when it is needed, for one statement at a time."""
+    """One connection, made on first use, for one statement at a time."""
 
     def __init__(self, url: str, name: str) -> None:
         self._url = url
@@ -108,10 +108,9 @@ class StatementConnection:
     async def run(
         self, statement: LiteralString, values: Mapping[str, Any], seconds: float = SECONDS
     ) -> list[tuple[Any, ...]]:
-        """The rows of a statement that gives some, committed.
+        """Executes and commits a statement, and returns its rows.
 
-        Raises psycopg.Error; whether it was done is then not known. Whoever is cancelled while it runs does
-        not stop it.
+        After a psycopg.Error the outcome is in doubt. Cancelling the caller does not stop the statement.
         """
         return await asyncio.shield(asyncio.ensure_future(self._run(statement, values, seconds)))
 
@@ -141,7 +140,7 @@ class StatementConnection:
 
 
 async def ended(*tasks: asyncio.Task[None] | None) -> None:
-    """Ends these, and waits until they have."""
+    """Cancels asyncio tasks, and waits until they have ended."""
     going = [one for one in tasks if one is not None and not one.done()]
     for one in going:
         one.cancel()
@@ -151,7 +150,7 @@ async def ended(*tasks: asyncio.Task[None] | None) -> None:
 
 @asynccontextmanager
 async def connected(url: str, name: str) -> AsyncIterator[Connection]:
-    """A connection that commits each statement. Raises psycopg.Error."""
+    """A connection with autocommit. Raises psycopg.Error."""
     connection = await connect(url, name)
     try:
         yield connection
@@ -160,7 +159,7 @@ async def connected(url: str, name: str) -> AsyncIterator[Connection]:
 
 
 async def connect(url: str, name: str) -> Connection:
-    """The same, for the caller to close."""
+    """The same, to be closed by the caller."""
     return await AsyncConnection.connect(
         url,
         autocommit=True,
@@ -172,8 +171,8 @@ async def connect(url: str, name: str) -> Connection:
 
 @contextmanager
 def deadline(connection: Connection, seconds: float) -> Iterator[None]:
-    """Cuts the connection when what is done with it takes longer: it then fails like one that the network
-    cut.
+    """Shuts the connection's socket down after the timeout: the statement then fails like after a network
+    failure.
     """
     timer = asyncio.get_running_loop().call_later(seconds, _cut, connection)
     try:
@@ -183,6 +182,6 @@ def deadline(connection: Connection, seconds: float) -> Iterator[None]:
 
 
 def _cut(connection: Connection) -> None:
-    # A cancellation would ask the server first, which is what does not answer.
+    # A cancellation would ask the server first, which does not answer.
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.pgconn.socket)) as handle:
         handle.shutdown(socket.SHUT_RDWR)

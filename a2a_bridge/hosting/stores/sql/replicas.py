@@ -1,13 +1,14 @@
-"""Who is alive on one database: this replica's beat, and a watch on the others'. Not what becomes of their
-tasks.
+"""Which replicas on one database are alive: this replica's heartbeat, and a watch on the others'. Their tasks
+are not handled here.
 
 Rules:
-1. A replica is alive exactly as long as it has a row in `replicas`. Whoever has watched one without a beat
-   for the lease takes its row away; a replica that finds its own row gone was declared dead, and goes on
-   under a new name.
-2. No wall clocks: a beat is a number, and how long it stood still is measured by each watcher's own clock.
-3. A watcher that could not look begins anew: an outage of the database is nobody's death.
-4. The beat comes from a thread and a connection of its own.
+1. A replica is alive exactly as long as it has a row in `replicas`. A replica that has seen another one
+   without a heartbeat for the lease deletes its row; a replica whose own row is gone was declared dead, and
+   continues under a new name.
+2. No wall clocks: a heartbeat is a counter, and each watcher measures on its own clock how long it stands
+   still.
+3. A watcher that could not look starts its measurement anew: an outage of the database kills no replica.
+4. The heartbeat has its own thread and connection.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from a2a_bridge.hosting.stores.sql.replica_thread import SECONDS, ReplicaThread,
 
 log = logging.getLogger("a2a_bridge.hosting.stores")
 
-#: seconds without a beat after which a replica counts as dead
+#: seconds without a heartbeat after which a replica counts as dead
 LEASE = 10.0
-#: beats in a lease
+#: heartbeats per lease
 _BEATS = 4
 
 _JOIN = """
@@ -58,8 +59,8 @@ class Replicas:
     """The replica of this process among the others. Its methods and members are for the thread of the store's
     loop.
 
-    me: the name under which it holds tasks. It changes when it was declared dead: read it anew for each hold.
-    alone: whether there was no other one when it looked last, or since one joined.
+    me: the name in its leases. It changes when the replica was declared dead: read it anew for each lease.
+    alone: True if the last look found no other replica and none has joined since.
     """
 
     def __init__(self, url: str, room: ReplicaThread, *, lease: float = LEASE) -> None:
@@ -71,11 +72,11 @@ class Replicas:
         self._on_lost: list[Callable[[], None]] = []
         self._on_orphans: list[Callable[[], None]] = []
         self._on_look: list[Callable[[frozenset[str], float], None]] = []
-        # For the room's thread only:
-        #: who this is in the table, and who the store takes it for
+        # For the replica thread only:
+        #: the name in the table, and the name that the store knows
         self._name = self._told = self.me
         self._others: frozenset[str] = frozenset()
-        #: of the others: the beat seen last, and when it was new
+        #: per other replica: the last seen heartbeat, and when it changed
         self._seen: dict[str, tuple[int, float]] = {}
         self._looked = 0.0
         self._beaten = 0.0
@@ -84,37 +85,37 @@ class Replicas:
         self._beating: asyncio.Task[None] | None = None
 
     def on_lost(self, tell: Callable[[], None]) -> None:
-        """Has `tell` called when this replica was declared dead: what it held is no longer its own."""
+        """Registers a callback for the loss of all leases, when this replica was declared dead."""
         self._on_lost.append(tell)
 
     def on_orphans(self, tell: Callable[[], None]) -> None:
-        """Has `tell` called when there may be tasks of the dead: after the start, and whenever one has
-        gone.
+        """Registers a callback for possible orphans: called after the start, and whenever a replica
+        has died.
         """
         self._on_orphans.append(tell)
 
     def on_look(self, tell: Callable[[frozenset[str], float], None]) -> None:
-        """Has `tell` called, in the room's thread, with those that live, whenever it has looked, and with
-        when it began to look.
+        """Registers a callback for each look, called in the replica thread with the live replicas and the
+        time of the look's beginning.
         """
         self._on_look.append(tell)
 
     async def start(self) -> None:
-        """Joins the others. Raises psycopg.Error."""
+        """Joins the other replicas. Raises psycopg.Error."""
         await self._room.call(self._join())
 
     async def close(self) -> None:
-        """Leaves: what this replica holds is an orphan at once, and the others know it."""
+        """Leaves: this replica's tasks become orphans at once, and the others are notified."""
         await self._room.call(self._leave())
 
     def heard(self, *, orphans: bool) -> None:
-        """Another one has said that it joined, or that there may be orphans. Called in the room's thread."""
+        """Another replica has joined, or there may be orphans. Called in the replica thread."""
         self._room.tell(self._count, False)
         if orphans:
             self._orphaned()
         self._hurry.set()
 
-    # ------------------------------------------------------------------ in the room's thread
+    # ------------------------------------------------------------------ in the replica thread
 
     async def _join(self) -> None:
         await self._register()
@@ -123,7 +124,9 @@ class Replicas:
         self._orphaned()
 
     async def _register(self, before: str = "") -> None:
-        """before: the name until now, whose questions wait for their answers all the same."""
+        """Registers the replica. before: its previous name; answers to commands under that name
+        still arrive.
+        """
         began = monotonic()
         values = {"me": self._name, "before": before, "channel": CHANNEL}
         await self._link.run(_JOIN, values | {"joined": payload(Kind.JOINED, self._name)})
@@ -137,7 +140,7 @@ class Replicas:
                 await self._beat()
                 beats += 1
                 if beats % _BEATS == 0:
-                    # Whoever wanted to take them over may have died of it, too.
+                    # A replica that was to take the orphans over may have died, too.
                     ((left,),) = await self._link.run(_LEFT, {})
                     if left:
                         self._orphaned()
@@ -184,7 +187,7 @@ class Replicas:
                 )
                 values = {"id": name, "beat": beat, "channel": CHANNEL}
                 await self._link.run(_BURY, values | {"orphans": payload(Kind.ORPHANS, self._name)})
-                del self._seen[name]  # it may have been quicker: then it is seen again at the next beat
+                del self._seen[name]  # it may have recovered meanwhile: then its next heartbeat adds it again
         left = frozenset(self._seen)
         if self._others - left:
             self._orphaned()
@@ -208,14 +211,14 @@ class Replicas:
     def _doubt(self) -> None:
         if not self._doubted and monotonic() - self._beaten >= self._lease:
             self._doubted = True
-            # What it works on goes on: without the database nobody else can begin it, and if only this one is
-            # cut off, nothing of what it writes will count.
+            # Its work continues: without the database no other replica can take it over, and if only this one
+            # is cut off, its writes will be rejected.
             log.error("other replicas may have declared this one dead; it continues until it knows")
 
     async def _leave(self) -> None:
         await ended(self._beating)
         values = {"me": self._name, "channel": CHANNEL, "orphans": payload(Kind.ORPHANS, self._name)}
-        # Without the database the others find out by themselves.
+        # Without the database the others detect it by themselves.
         with suppress(Error):
             await self._link.run(_LEAVE, values, min(SECONDS, self._lease / 2))
         await self._link.close()

@@ -2,11 +2,11 @@
 two.
 
 Rules:
-1. `tasks` holds what is looked for and changes often; what is big stands in `bodies` and is written rarely.
-2. A task is its body plus the events after `applied`, in order. Events stand in segments: those of one commit
+1. `tasks` holds columns that are searched and change often; large content is in `bodies` and written rarely.
+2. A task is its body plus the events after `applied`, in order. Events are in segments: those of one commit
    in one row; see `segments.py`.
-3. Times are nanoseconds since the epoch for what the protocol shows, seconds for the rest.
-4. `checksum` is the CRC-32 of what stands beside it; NULL in rows that an older version wrote. See
+3. Times are nanoseconds since the epoch for values of the protocol, seconds for others.
+4. `checksum` is the CRC-32 of the content in the same row; NULL in rows that an older version wrote. See
    `checksums.py`.
 """
 
@@ -30,13 +30,12 @@ from sqlalchemy import (
 
 metadata = MetaData()
 
-#: SQLite numbers rows by itself only where the column is INTEGER
+#: SQLite generates row numbers only for INTEGER columns
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
-#: holder: the replica that works on the task, empty for none. version: counts writes of this row; who writes
-#: names the
-#: one before. last: number of the last event. applied: of the last event that the body contains. written:
-#: when this row was written last.
+#: holder: the replica that works on the task, empty for none. version: counts writes of this row; a write
+#: names the version before it. last: number of the last event. applied: of the last event in the body.
+#: written: time of the last write of this row.
 tasks = Table(
     "tasks",
     metadata,
@@ -83,10 +82,9 @@ segments = Table(
     sqlite_with_rowid=False,
 )
 
-#: how many tasks there are, so that nobody has to count them; see `counts.py`. bucket: of which stretch of
-#: time, of a
-#: length that `level` says. stripe: replicas write rows of their own, so that none waits for another; their
-#: sum counts
+#: the numbers of tasks, so that queries need not count; see `counts.py`. bucket: the time bucket, of the
+#: length given by `level`. stripe: replicas write separate rows, so that none waits for another; the count is
+#: their sum
 counts = Table(
     "counts",
     metadata,
@@ -102,7 +100,7 @@ counts = Table(
 )
 Index("counts_empty", counts.c.number, sqlite_where=text("number = 0"), postgresql_where=text("number = 0"))
 
-#: what all replicas have to agree on, such as the key of page tokens
+#: values that all replicas share, such as the key of page tokens
 settings = Table(
     "settings",
     metadata,
@@ -110,7 +108,7 @@ settings = Table(
     Column("value", LargeBinary, nullable=False),
 )
 
-#: messages that were sent, where sending is idempotent. checksum: of the answer
+#: ids of sent messages, for idempotent sends. checksum: of the answer
 sends = Table(
     "sends",
     metadata,
@@ -126,10 +124,8 @@ sends = Table(
 )
 Index("sends_by_age", sends.c.created)
 
-#: data: the config serialized; encrypted when a key is configured. holder: the replica that delivers what
-#: waits for it;
-#: empty when nothing waits, * when that is for anybody to deliver. checksum: of data and aside, one after the
-#: other
+#: data: the serialized config; encrypted if a key is configured. holder: the replica that delivers its
+#: notifications; empty if none wait, * if any replica may deliver them. checksum: of data followed by aside
 push_configs = Table(
     "push_configs",
     metadata,
@@ -171,7 +167,8 @@ outbox = Table(
 Index("outbox_lines", outbox.c.task, outbox.c.config, outbox.c.number)
 Index("outbox_dead", outbox.c.number, sqlite_where=text("dead = 1"), postgresql_where=text("dead"))
 
-#: who is alive: `beat` counts on; what does not count on for a while is dead, whatever anybody's clock says
+#: live replicas: `beat` is a counter; a replica whose counter stands still for the lease is dead, whatever
+#: the clocks say
 replicas = Table(
     "replicas",
     metadata,
@@ -179,7 +176,7 @@ replicas = Table(
     Column("beat", BigInteger, nullable=False),
 )
 
-#: what one replica asks of another. answer: NULL until there is one
+#: commands between replicas. answer: NULL until there is one
 commands = Table(
     "commands",
     metadata,

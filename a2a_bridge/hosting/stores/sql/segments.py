@@ -1,7 +1,6 @@
-"""Rows of the log: the events of one commit in one row. Not where they lie, nor who reads them.
+"""Rows of the log: the events of one commit in one row. It neither stores nor reads rows.
 
-The form is that of a protobuf message with one repeated member of number 1, so that other programs can read
-it.
+The format is a protobuf message with one repeated member of number 1, so that other programs can read it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from google.protobuf.message import DecodeError
 from a2a_bridge.hosting.stores.sql.checksums import DamagedError, intact
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: of one row, so that a reader of few events is not given megabytes; a single event may be larger
+#: limits of one row, so that a reader of few events does not fetch megabytes; a single event may be larger
 _MOST_EVENTS = 512
 _MOST_BYTES = 256 << 10
 _TAG = b"\x0a"
@@ -24,7 +23,7 @@ _parse = hub.StreamResponse.FromString
 
 
 class Segment(NamedTuple):
-    """Events `first` to `last` of a task. checksum: of the data; None where none was kept."""
+    """Events `first` to `last` of a task. checksum: of the data; None in rows without one."""
 
     first: int
     last: int
@@ -33,7 +32,7 @@ class Segment(NamedTuple):
 
 
 def pack(first: int, events: Sequence[bytes]) -> list[Segment]:
-    """Segments of serialized events, of which the first has the number `first`."""
+    """Segments of serialized events; the first event has the number `first`."""
     found: list[Segment] = []
     pieces: list[bytes] = []
     size = count = 0

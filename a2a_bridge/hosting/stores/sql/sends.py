@@ -1,6 +1,6 @@
-"""Messages that were sent, so that one that comes twice is worked on once.
+"""Ids of sent messages, so that a repeated message has one run.
 
-Who decides what follows is the engine.
+The engine decides about repetitions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from a2a_bridge.hosting.stores.sql.writer import GroupWriter
 
 
 class SqlSends:
-    """Implements SendRegister. me: the name of this process at present."""
+    """Implements SendRegister. me: returns the present name of this process."""
 
     def __init__(self, writer: GroupWriter, me: Callable[[], str]) -> None:
         self._writer = writer
@@ -44,7 +44,7 @@ class SqlSends:
                     known = Sent(row.digest, original(row.task), row.answer)
                     if instead is None or known != instead._replace(holder=""):
                         return known._replace(holder=self._at_work(connection, row.holder))
-                    # No other than this one: another replica may have replaced it since it was read.
+                    # Only this row: another replica may have replaced it since it was read.
                     connection.execute(
                         delete(sends).where(
                             mine,
@@ -69,7 +69,7 @@ class SqlSends:
                 if connection.execute(putting).one_or_none() is not None:
                     put = True
                     return None
-                # Another replica was quicker by a moment: its commit was waited for, and can be seen now.
+                # Another replica committed first: its commit was awaited, and is visible now.
 
         return await self._writer.write(work, order=_order(scope, message_id))
 
@@ -106,5 +106,5 @@ def _one(scope: Scope, message_id: str) -> ColumnElement[bool]:
 
 
 def _order(scope: Scope, message_id: str) -> tuple[str, ...]:
-    """Where the row stands among those that groups lock."""
+    """The position of the row in the locking order of groups."""
     return ("sends", scope.tenant, scope.owner, message_id)

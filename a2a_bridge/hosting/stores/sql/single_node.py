@@ -11,7 +11,7 @@ from a2a_bridge.hosting.stores.sql.schema import replicas
 
 
 class SingleNode:
-    """Stands where `Neighbours` does on PostgreSQL. Only for who has locked the file."""
+    """Replaces `Cluster` on SQLite. Requires the lock on the file."""
 
     def __init__(self) -> None:
         self.me = uuid4().hex
@@ -23,7 +23,7 @@ class SingleNode:
         connection.execute(insert(replicas).values(id=self.me, beat=0))
 
     def announce(self, connection: Connection, task_ids: Iterable[str], *, mail: bool = False) -> None:
-        """There is nobody to tell."""
+        """Does nothing: there is no other replica."""
 
     def on_death(self, tell: Callable[[], None]) -> None:
         """Calls `tell` once: all earlier holders are dead."""

@@ -1,8 +1,9 @@
-"""The statements of a group of writes: many rows in each, as few calls as can be. Not the other queries,
-which SQLAlchemy makes.
+"""The statements of a group of writes: many rows in each, as few calls as possible. Other queries use
+SQLAlchemy.
 
-They are text, because making them anew for each group took as long as the database does. The drivers run them
-as they are: a call per row, from a thread beside a busy loop, would wait for the loop each time.
+They are text, because compiling them anew for each group took as long as the database. The drivers run them
+directly, many rows per call: one call per row from a thread beside a busy loop would wait for it each
+time.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from sqlalchemy import Table
 
 from a2a_bridge.hosting.stores.sql.schema import bodies, counts, segments, tasks
 
-#: rows of one statement. PostgreSQL takes 65,535 values, SQLite 32,766
+#: maximum rows of one statement. PostgreSQL accepts 65,535 values, SQLite 32,766
 _MOST = 64
-#: which column holds what may be large, and bytes from which on a row is
+#: the column that may be large, per table, and the bytes from which a row counts as large
 _CONTENT = {bodies.name: 1, segments.name: 3}
 _LARGE = 4096
 
-#: who writes names the version before, so a row that somebody else has written stays as it is
+#: a write names the version before it, so a row that another process has written is not changed
 _TAILS = {
     tasks.name: (
         " ON CONFLICT (id) DO UPDATE SET state = excluded.state, time = excluded.time,"
@@ -43,10 +44,11 @@ _TAILS = {
 def insert(
     driver: Any, mark: str, table: Table, rows: Sequence[Sequence[Any]], *, returning: str = ""
 ) -> list[Any]:
-    """Inserts rows, or changes those that are there. The cursors, whose `rowcount` says how many that were.
+    """Inserts rows, or updates existing ones. Returns the cursors, whose `rowcount` is the number of rows
+    changed.
 
-    driver: the connection of the driver. mark: how it marks a value. rows: values in the order of the
-    columns. returning: an expression; the cursors give its value for each of those rows.
+    driver: the connection of the driver. mark: its placeholder for values. rows: values in the order of the
+    columns. returning: an expression; the cursors return its value for each of those rows.
     """
     cursors = []
     column = _CONTENT.get(table.name)
@@ -62,20 +64,20 @@ def insert(
 
 
 def _insert_large(driver: Any, mark: str, table: Table, rows: Sequence[Sequence[Any]]) -> None:
-    """Inserts rows one by one, so that they are never in memory all together once more."""
+    """Inserts rows one by one, so that memory never holds a second copy of all of them."""
     cursor = driver.cursor()
     if mark != "?":
         for row in rows:
             cursor.execute(_text(table, 1, mark, ""), tuple(row))
         return
-    # A statement that sqlite3 keeps for later keeps the values that it was given last, too: these are none.
+    # A statement in sqlite3's cache keeps its last values alive: this replaces them by empty ones.
     nothing = (*([None] * len(table.columns)), 0)
     cursor.executemany(_text_of_one(table), [*((*row, 1) for row in rows), nothing])
 
 
 @lru_cache(maxsize=64)
 def _text_of_one(table: Table) -> str:
-    """An INSERT of one row, or of none if the value behind its own is 0. For SQLite."""
+    """An INSERT of one row, or of none if the extra last value is 0. For SQLite."""
     names = [column.name for column in table.columns]
     return (
         f"INSERT INTO {table.name} ({','.join(names)})"
@@ -88,5 +90,5 @@ def _text(table: Table, rows: int, mark: str, returning: str) -> str:
     names = [column.name for column in table.columns]
     row = f"({','.join([mark] * len(names))})"
     tail = _TAILS[table.name] + (returning and f" RETURNING {returning}")
-    # Names and marks are this module's and the schema's; values are never part of the text.
+    # Names and placeholders come from this module and the schema; values are never part of the text.
     return f"INSERT INTO {table.name} ({','.join(names)}) VALUES {','.join([row] * rows)}{tail}"  # noqa: S608

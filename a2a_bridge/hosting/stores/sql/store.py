@@ -47,12 +47,12 @@ from a2a_bridge.push.vault import Vault
 
 Result = TypeVar("Result")
 
-#: seconds that a database may take for the last writes before the store is closed all the same
+#: seconds for the last writes of a slow database before the store is closed anyway
 _LAST_WRITES = 10.0
 
 
 class ClusterMembership(Announcer, Protocol):
-    """Other replicas, as far as a store needs them: `Neighbours`, or `SingleNode`."""
+    """The other replicas, as far as a store needs them: `Cluster`, or `SingleNode`."""
 
     @property
     def remote(self) -> Remote | None: ...
@@ -61,7 +61,7 @@ class ClusterMembership(Announcer, Protocol):
 
 
 class SqlStore:
-    """Implements Store. Use it in one loop: the one it was made in.
+    """Implements Store. Use it in the loop in which it was created.
 
     page_key: the same for all replicas. vault: encrypts secrets.
     """
@@ -80,7 +80,7 @@ class SqlStore:
         self.memory = MemoryAccount(options.max_memory)
         self._database = database
         self._beside = beside
-        # Only so that replicas seldom wait for each other's counters; any number will do.
+        # Any number is correct; different ones keep replicas from waiting for each other's counters.
         stripe = 0 if database.sqlite else int(beside.me[:4], 16) % 16
         self._committer = Committer(database, beside, post_events, stripe)
         self.writer = GroupWriter(
@@ -104,7 +104,7 @@ class SqlStore:
 
     @property
     def commits(self) -> int:
-        """How many transactions have been committed."""
+        """The number of committed transactions."""
         return self.writer.commits
 
     def refusal(self) -> A2AError | None:
@@ -127,7 +127,7 @@ class SqlStore:
                 raise VersionConflictError(task_id)
             await before.synced()
             if before.let_go_at == version:
-                version = before.version  # the release is all that has happened since
+                version = before.version  # only a release has happened since
         taken = False
 
         def take(connection: Connection) -> Kept:
@@ -156,11 +156,11 @@ class SqlStore:
         return self.writer.hold(scope, task_id, on_lost, push=push, kept=kept)
 
     async def settled(self) -> None:
-        """Waits until everything given so far is durable."""
+        """Waits until all changes so far are durable."""
         await self.writer.settled()
 
     async def close(self) -> None:
-        """Writes what was given, as far as the database lets it, and ends. Nobody uses it any more."""
+        """Writes pending changes, as far as the database allows, and closes. No other use may follow."""
         with suppress(TimeoutError):
             if self.refusal() is None:
                 async with asyncio.timeout(_LAST_WRITES):
@@ -179,11 +179,11 @@ class SqlStore:
         return await self.writer.write(work)
 
     def count(self, connection: Connection, changes: Sequence[Counted], /) -> None:
-        """Counts tasks that move or go, in a transaction."""
+        """Updates the counters for changed or deleted tasks, in a transaction."""
         self._committer.count(connection, changes)
 
     def forgotten(self, task_ids: Sequence[str], /) -> None:
-        """These tasks are not there any more."""
+        """These tasks were deleted."""
         for task_id in task_ids:
             self._ended.drop(task_id)
 
@@ -200,7 +200,7 @@ class SqlStore:
         if found is None:
             return None
         if found.ended:
-            # It is the body as it stands, unless an older version wrote the end without one.
+            # It is the body itself, unless an older version wrote the end without one.
             data = found.data or found.task.SerializeToString()
             self._ended.put(scope, task_id, data, found.version, found.last, found.written)
         holder = "" if found.holder == self._beside.me else found.holder
@@ -231,8 +231,7 @@ class SqlStore:
         found = await self._database.read(lambda connection: orphaned(connection, limit))
         if found:
             return found
-        # Who opened a task and was sent away because that took too long does not know that it has become
-        # ours.
+        # A caller whose `open` timed out does not know that the lease was acquired.
         known = set(self.writer.holds)
         mine = await self._database.read(lambda connection: at_work(connection, self._beside.me))
         return [one for one in mine if one[1] not in known and one[1] not in self.writer.holds][:limit]
@@ -241,22 +240,22 @@ class SqlStore:
         self._beside.on_death(tell)
 
     def woken(self, task_ids: Collection[str] | None) -> None:
-        """Others have changed these tasks, None for any."""
+        """Other replicas have changed these tasks, or any if None."""
         self._logs.woken(task_ids)
         if task_ids is None:
-            # Nobody was heard for a while, perhaps because the database has gone.
+            # No notification for a while, perhaps because the database is lost.
             self.writer.probe()
 
     def outbox_changed(self) -> None:
-        """There may be something new in the outbox."""
+        """The outbox may have new entries."""
         self._mail.outbox_changed()
 
     def let_go(self) -> None:
-        """All holds are lost: this replica was taken for dead."""
+        """All leases are lost: this replica was declared dead."""
         self.writer.lose_all()
         self._logs.woken(None)
 
-    # ------------------------------------------------------------------ what was committed
+    # ------------------------------------------------------------------ after a commit
 
     def _given(self, task_id: str) -> int | None:
         hold = self.writer.holds.get(task_id)
@@ -264,7 +263,7 @@ class SqlStore:
 
     def _committed(self, group: Group) -> None:
         self._logs.add(group.changes)
-        # News of them was not listened to while they were held here.
+        # Notifications about them were ignored while they were held here.
         self._logs.woken([change.hold.task_id for change in (*group.lost, *group.refused)])
         now = time.time()
         for change in group.changes:

@@ -26,39 +26,42 @@ from a2a_bridge.hosting.stores.sql.text import storable
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: what one task may have given that is not durable yet
+#: maximum changes of one task that are not durable yet
 _MOST_EVENTS = 1024
 _MOST_BYTES = 4 << 20
 
 
 class Kept(NamedTuple):
-    """What the database has of a task that is opened. size: of the task in bytes."""
+    """The stored state of a task that is opened."""
 
     version: int
     last: int
     applied: int
     place: Place
+    #: bytes of the task
     size: int
 
 
 class Change(NamedTuple):
-    """What one group writes of one task. given: up to where this answers its waiters. before: where the task
-    was counted; None for a new one. data: the events, serialized. size: of them, in bytes.
-    """
+    """The changes of one task in one group."""
 
     hold: TaskLease
+    #: the number of the last change whose waiters this answers
     given: int
     version: int
     last: int
     applied: int
     holder: str
+    #: the task's previous position in the counters; None for a new task
     before: Place | None
     place: Place
     body: bytes | None
     events: Sequence[hub.StreamResponse]
+    #: the events, serialized
     data: Sequence[bytes]
     segments: Sequence[Segment]
     ended: bool
+    #: bytes of the events
     size: int
 
 
@@ -153,10 +156,10 @@ class TaskLease:
         self.dirty = False
         self.last = self.applied = self.version = 0
         self._body_size = self._unfolded = self._bytes = 0
-        #: the version before a write that only gave it up; else none
+        #: the version before a write that only released the lease; else -1
         self.let_go_at = -1
         self._place: Place | None = None
-        #: bytes of the working copy, about; and all that is counted of this hold in the account of memory
+        #: approximate bytes of the working copy; and all bytes that this lease has in the memory account
         self._task_bytes = self._counted = 0
         self._writer = writer
         if kept is not None:
@@ -167,7 +170,7 @@ class TaskLease:
         self._events: list[hub.StreamResponse] = []
         self._amended = kept is None
         self.lost = self._told = self._released = self._ended = False
-        #: how many times something was given, and how many of those are durable
+        #: the number of changes, and the number of durable ones
         self._given = self._synced = 0
         self._waiters: list[tuple[int, float, Synced]] = []
         self._on_lost = on_lost
@@ -335,16 +338,16 @@ class TaskLease:
         self._writer.queued -= self._bytes
         self._bytes = 0
         waiters, self._waiters = self._waiters, []
-        # The owner first: a waiter that asks it must find that the hold is lost, or it waits again at once.
+        # The owner first: a waiter that asks it must find that the lease is lost, or it waits again at once.
         if not self._released:
             self._on_lost()
         for _, _, tell in waiters:
             tell(VersionConflictError(self.task_id))
 
     def part(self) -> None:
-        """It is over.
+        """The lease is over.
 
-        Whoever held it and this one need not wait for the collector of cycles to be rid of each other.
+        Cuts the reference cycle with its owner, so that both are freed without the garbage collector.
         """
         self._on_lost = _nothing
         self._count(-self._counted)
@@ -361,4 +364,4 @@ class TaskLease:
 
 
 def _nothing() -> None:
-    """Who is told of a loss that concerns nobody any more."""
+    """The callback after the lease is over."""

@@ -1,11 +1,11 @@
-"""Reading tasks: one, a page of them, or one as it was. In threads, in one transaction each; nothing here
-waits or writes.
+"""Reads tasks: one, a page of them, or one as of an event. Runs in threads, in one transaction each; it
+neither waits nor writes.
 
 Rules:
-1. A task is its body and what came after it. A body may be newer than what is asked for; then it is folded
-   from the beginning, if the log still has that.
-2. A page is found through an index: the place in it is the time and id of the page's last task, so that
-   neither new tasks nor changed ones make it miss or repeat what stays where it is.
+1. A task is its body and the events after it. A body may be newer than the requested event; then the task is
+   folded from the beginning, if the log is complete.
+2. A page is found through an index: the page token holds the time and id of the page's last task, so neither
+   new nor changed tasks make the next page miss or repeat unchanged ones.
 """
 
 from __future__ import annotations
@@ -30,41 +30,44 @@ log = logging.getLogger("a2a_bridge.store")
 
 
 class Found(NamedTuple):
-    """A task and what its row says. holder: the replica that works on it, if that is alive. ended: whether it
-    will never change. written: when it was changed last. data: the task, serialized; None where its row holds
-    only a part.
-    """
+    """A task and its row."""
 
     task: hub.Task
     version: int
     last: int
+    #: the replica that works on the task, if it is alive
     holder: str
+    #: True if it will never change
     ended: bool
+    #: time of the last change, seconds since the epoch
     written: float
+    #: the task, serialized; None if its row holds only a part
     data: bytes | None
 
 
 class Position(NamedTuple):
-    """Where the log of a task ends. ended: whether nothing will follow."""
+    """The end of a task's log. ended: True if no event follows."""
 
     last: int
     ended: bool
 
 
 class Page(NamedTuple):
-    """Tasks, whether others follow, the time and id of the last one, how many match (with those that are
-    damaged), and how many of this page are missing because they are damaged.
-    """
+    """One page of a list."""
 
     tasks: list[hub.Task]
+    #: True if further tasks follow
     more: bool
+    #: time and id of the last task
     end: tuple[int, str]
+    #: number of matching tasks, damaged ones included
     total: int
+    #: tasks of this page that are missing because they are damaged
     left_out: int
 
 
 def fetch(connection: Connection, scope: Scope, task_id: str) -> Found | None:
-    """The task, if it is of this scope."""
+    """The task, if it belongs to this scope."""
     row = _row(connection, scope, task_id)
     if row is None:
         return None
@@ -80,12 +83,12 @@ def fetch(connection: Connection, scope: Scope, task_id: str) -> Found | None:
 
 
 def as_of(connection: Connection, scope: Scope, task_id: str, number: int) -> hub.Task | None:
-    """The task as it was after an event, as far as the log says; else as it is."""
+    """The task as of an event, if the log reaches back that far; else the present task."""
     row = _row(connection, scope, task_id)
     if row is None:
         return None
     if 0 < number < row.last:
-        # A body that is newer is of no use: then it is all of the log up to there.
+        # A newer body is of no use: then the whole log up to the event is needed.
         data, applied = (row.data, row.applied) if row.applied <= number else (b"", 0)
         events = list(_events(connection, row.id, applied, number))
         if len(events) == number - applied:
@@ -105,12 +108,12 @@ def fold(task: hub.Task, events: Iterable[hub.StreamResponse]) -> None:
         try:
             advance(task, event.status_update if which == "status_update" else event.artifact_update)
         except IllegalTransitionError:
-            # The log has only what was allowed when it was written; rules may have become stricter since.
+            # Events were checked when they were written, perhaps by weaker rules; they are not checked again.
             task.status.CopyFrom(event.status_update.status)
 
 
 def listing(connection: Connection, scope: Scope, query: TaskQuery, after: tuple[int, str] | None) -> Page:
-    """A page of tasks, the newest first. after: where the page before ended."""
+    """A page of tasks, newest first. after: the position of the last task of the previous page."""
     context = storable(query.context_id)
     since = None if query.since is None else min(max(query.since, EARLIEST), LATEST)
     where: list[ColumnElement[bool]] = [theirs(scope)]
@@ -122,7 +125,7 @@ def listing(connection: Connection, scope: Scope, query: TaskQuery, after: tuple
         where.append(tasks.c.time >= since)
     if after is not None:
         time, task_id = after
-        # The first half is what an index can be entered by.
+        # The first half allows the use of an index.
         where += [tasks.c.time <= time, or_(tasks.c.time < time, tasks.c.id < task_id)]
     chosen = (
         select(tasks.c.id, tasks.c.time, tasks.c.last, tasks.c.applied)
@@ -147,8 +150,7 @@ def listing(connection: Connection, scope: Scope, query: TaskQuery, after: tuple
 def stretch(
     connection: Connection, task_id: str, after: int, most: int
 ) -> tuple[Position | None, list[Segment]]:
-    """Where the log of a task ends (None when there is no such task), and some of its segments after a
-    number.
+    """The end of a task's log (None if the task does not exist), and some of its segments after a number.
 
     most: bytes after which no further segment is fetched.
     """
@@ -163,7 +165,7 @@ def stretch(
             .where(segments.c.task == kept, segments.c.last > after, segments.c.last <= row.last)
             .order_by(segments.c.first)
         )
-        # By key from here on, so that the segments before are not looked at.
+        # By key from here on, so that earlier segments are not read.
         start = connection.scalar(
             select(segments.c.first)
             .where(segments.c.task == kept, segments.c.first <= after + 1)
@@ -183,7 +185,7 @@ def stretch(
 
 
 def ends(connection: Connection, task_ids: Sequence[str]) -> dict[str, Position]:
-    """Where the logs of tasks end."""
+    """The ends of the logs of tasks."""
     kept = {storable(task_id): task_id for task_id in task_ids}
     query = select(tasks.c.id, tasks.c.last, tasks.c.state).where(tasks.c.id.in_(kept))
     return {kept[row.id]: Position(row.last, row.state in TERMINAL) for row in connection.execute(query)}
@@ -224,7 +226,7 @@ def _row(connection: Connection, scope: Scope, task_id: str) -> Any:
 
 
 def _folded(connection: Connection, row: Any, data: bytes | None, checksum: int | None) -> hub.Task:
-    """A body and what came after it. Raises DamagedError."""
+    """A body with the events after it. Raises DamagedError."""
     task = parsed(row.id, hub.Task.FromString, data, checksum)
     if row.applied < row.last:
         fold(task, _events(connection, row.id, row.applied))
@@ -249,17 +251,17 @@ def _events(
 
 
 def theirs(scope: Scope) -> ColumnElement[bool]:
-    """Which rows are of a scope."""
+    """The condition for the rows of a scope."""
     return and_(tasks.c.tenant == storable(scope.tenant), tasks.c.owner == storable(scope.owner))
 
 
 def orphaned(connection: Connection, limit: int) -> list[tuple[Scope, str]]:
-    """Tasks whose holder is not alive."""
+    """Tasks whose holder is dead."""
     return _named(connection, tasks.c.holder != "", tasks.c.holder.not_in(select(replicas.c.id)), limit=limit)
 
 
 def at_work(connection: Connection, holder: str) -> list[tuple[Scope, str]]:
-    """Tasks that a replica holds and that are at work."""
+    """Working tasks that a replica holds."""
     running = tasks.c.state.in_([int(state) for state in RUNNING])
     return _named(connection, tasks.c.holder == holder, tasks.c.holder != "", running)
 

@@ -1,4 +1,4 @@
-"""An LRU cache of ended tasks: they never change, so they are read from the database once, until they may be
+"""An LRU cache of ended tasks: they never change, so each is read from the database once, until it may be
 deleted.
 """
 
@@ -13,7 +13,7 @@ from a2a_bridge.hosting.ports import Scope, Stored
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: what a task costs beside its own bytes
+#: overhead of a task beside its own bytes
 _OVERHEAD = 400
 
 
@@ -28,8 +28,8 @@ class _Entry(NamedTuple):
 class TerminalTaskCache:
     """The ended tasks that were read or written last.
 
-    most: bytes. kept: seconds after which any replica may delete a task that has ended; None for never. wall:
-    seconds since the epoch.
+    most: bytes. kept: seconds after which any replica may delete an ended task; None for never. wall: seconds
+    since the epoch.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class TerminalTaskCache:
     def put(
         self, scope: Scope, task_id: str, data: bytes, version: int, last: int, written: float = 0.0
     ) -> None:
-        """Keeps a task that has ended, as bytes. written: when, in seconds since the epoch."""
+        """Adds an ended task, serialized. written: time of its last write, in seconds since the epoch."""
         size = len(data) + _OVERHEAD
         if size * 8 > self._most:
             return
@@ -85,7 +85,7 @@ class TerminalTaskCache:
             self._drop_oldest()
 
     def drop(self, task_id: str) -> None:
-        """Forgets a task."""
+        """Removes a task."""
         entry = self._entries.pop(task_id, None)
         if entry is not None:
             self._dropped(entry)

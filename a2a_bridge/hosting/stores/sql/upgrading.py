@@ -1,7 +1,6 @@
-"""Whether a database has the tables of this version, and how it gets them. The steps are in `migrations`.
+"""Checks whether a database has the tables of this version, and creates them. The steps are in `migrations`.
 
-A store looks when it is opened, and changes nothing: only a new and empty SQLite file gets its tables at
-once.
+Opening a store checks and changes nothing; only a new and empty SQLite file gets its tables at once.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from sqlalchemy import Connection, inspect, text
 
 from a2a_bridge.hosting.stores.sql import migrations
 
-#: the step that this version needs to have been taken last
+#: the last migration that this version needs
 HEAD = "0002"
 
 _TABLE = "alembic_version"
-#: Alembic keeps what it is doing in module variables
+#: Alembic keeps its state in module variables
 _ALONE = threading.Lock()
 
 
 def revision(connection: Connection) -> str | None:
-    """The step that was taken last: empty where there are no tables at all, None where they are somebody
-    else's.
+    """The last applied migration: empty if there are no tables at all, None if the tables are not this
+    project's.
     """
     names = set(inspect(connection).get_table_names())
     found = ""
@@ -33,8 +32,8 @@ def revision(connection: Connection) -> str | None:
 
 
 def upgrade(connection: Connection) -> None:
-    """Takes the steps that are missing, in the transaction of the connection."""
-    # Slow to import, and of no use to a store that is as it should be.
+    """Runs the missing migrations, in the transaction of the connection."""
+    # Slow to import, and not needed by an up-to-date store.
     from alembic import command
     from alembic.config import Config
 

@@ -32,28 +32,28 @@ log = logging.getLogger("a2a_bridge.store")
 
 Result = TypeVar("Result")
 
-#: most tasks and most jobs of a group
+#: maximum tasks and maximum jobs of a group
 _MOST = 512
-#: holds with something to write beyond which new events have to wait
+#: number of leases with unwritten changes above which new events have to wait
 _CROWD = 4096
 #: bytes of events and bodies after which a group takes no further task
 _MOST_BYTES = 16 << 20
-#: bytes of events that wait to be written, beyond which new ones have to wait
+#: bytes of unwritten events above which new ones have to wait
 _QUEUE_BYTES = 32 << 20
-#: seconds between tries, doubled each time
+#: seconds between attempts: the first pause, doubled each time, and the longest
 _SOON, _LATE = 0.05, 1.0
-#: seconds after which a commit that has not come back counts as a failure
+#: seconds after which an unfinished commit counts as failed
 _SLOW = 3.0
-#: seconds that the last group may take when the store is closed
+#: seconds for the last group when the store is closed
 _LAST_GROUP = 10.0
 
 
 class GroupWriter:
     """Writes all changes of this process.
 
-    commit_delay: seconds that a change may wait for others when nobody waits for it. ack_timeout: seconds.
-    memory: where what the tasks take is counted. me: the name of this process at present. on_committed: told
-    of each group once it is durable, before those who wait for it.
+    commit_delay: seconds that a change may wait for others if no caller waits for it. ack_timeout: seconds.
+    memory: the account for the memory of tasks. me: returns the present name of this process. on_committed:
+    called with each group once it is durable, before its waiters are answered.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class GroupWriter:
         self._jobs: dict[Job, None] = {}
         self._group: Group | None = None
         self._sent = 0.0
-        #: whether the thread is through with the group: a busy loop may take a while to hear of it
+        #: True once the thread has finished the group: a busy loop may learn of it later
         self._back = False
         self._timer: asyncio.Handle | None = None
         self._urgent = False
@@ -100,9 +100,9 @@ class GroupWriter:
     def hold(
         self, scope: Scope, task_id: str, on_lost: Callable[[], None], *, push: bool, kept: Kept | None = None
     ) -> TaskLease:
-        """The hold on a task: a new one, or one that is ours in the database.
+        """The lease on a task: a new one, or one that this process has in the database.
 
-        Lost at once when there is one already.
+        Lost at once if there is already one here.
         """
         hold = TaskLease(self, scope, task_id, on_lost, push=push, kept=kept)
         if task_id in self.holds:
@@ -115,9 +115,10 @@ class GroupWriter:
     async def write(
         self, work: Callable[[Connection], Result], /, *, order: tuple[str, ...] = (), task_id: str = ""
     ) -> Result:
-        """Does something in the next transaction; its result once that is durable. It may be done twice.
+        """Runs `work` in the next transaction, and returns its result once that is durable. `work` must be
+        idempotent.
 
-        order, task_id: see Job. Raises what it raises, and UNAVAILABLE.
+        order, task_id: see Job. Raises the errors of `work`, and UNAVAILABLE.
         """
         if self.closed:
             raise unavailable()
@@ -133,8 +134,8 @@ class GroupWriter:
             self._jobs.pop(job, None)
 
     def probe(self) -> None:
-        """Commits nothing, if there is nothing to commit: so that `refusal` tells of an outage before
-        somebody writes.
+        """Commits an empty group if there is none, so that `refusal` reports an outage before the
+        next write.
         """
         if self.closed or self._failing or self._jobs or self._group is not None:
             return
@@ -164,7 +165,7 @@ class GroupWriter:
             await self.next_group()
 
     async def close(self) -> None:
-        """Ends the thread, after what it is doing, if that comes to an end. Everything was given before."""
+        """Ends the thread after its present group, for a limited time. All changes were given before."""
         self.closed = True
         for handle in (self._timer, self._watch):
             if handle is not None:
@@ -178,7 +179,7 @@ class GroupWriter:
         for job in self._jobs:
             _give_up(job.answer)
 
-    # ------------------------------------------------------------------ for holds
+    # ------------------------------------------------------------------ for leases
 
     @property
     def crowded(self) -> bool:
@@ -186,7 +187,7 @@ class GroupWriter:
         return len(self._dirty) > _CROWD or self.queued > _QUEUE_BYTES
 
     def deadline(self) -> float:
-        """Until when somebody who begins to wait now is willing to."""
+        """The loop time at which a wait that starts now times out."""
         return self._loop.time() + self._patience
 
     def note(self, hold: TaskLease) -> None:
@@ -207,7 +208,7 @@ class GroupWriter:
             self._timer = self._loop.call_soon(self._collect)
 
     def waiting(self, when: Callable[[Synced], None]) -> asyncio.Future[None]:
-        """A future of what a callback would be told."""
+        """A future that completes like a callback of `when`."""
         future: asyncio.Future[None] = self._loop.create_future()
 
         def tell(error: Exception | None) -> None:
@@ -236,14 +237,14 @@ class GroupWriter:
     # ------------------------------------------------------------------ groups
 
     def _waits(self) -> bool:
-        """Whether there is anything for the next group."""
+        """True if the next group has anything to write."""
         return any(hold.dirty for hold in self._dirty) or any(not job.answer.done() for job in self._jobs)
 
     def _collect(self) -> None:
         if self._group is not None:
             return
         if self._timer is not None:
-            # The timer may be the caller; if not, it would fire when the group is under way.
+            # The timer may be the caller; if not, it would fire while the group is being written.
             self._timer.cancel()
             self._timer = None
         me = self._me()
@@ -268,8 +269,8 @@ class GroupWriter:
             self._turn = None
 
     def _send(self, group: Group) -> None:
-        # It may be what calls this, with a group that is tried again. Left there, it would hold up the next
-        # one.
+        # This call may come from the timer itself, for a repeated group. A stale timer would delay the next
+        # group.
         self._timer = None
         self._group = group
         self._sent = self._loop.time()
@@ -287,7 +288,7 @@ class GroupWriter:
                 error = caught
             self._back = True
             self._loop.call_soon_threadsafe(self._done, group, error)
-            del group, error  # until the next one comes they may be all there is of what they hold
+            del group, error  # until the next group these may be the only references to their content
         self._committer.close()
 
     def _done(self, group: Group, error: Exception | None) -> None:
@@ -326,7 +327,7 @@ class GroupWriter:
 
     def _failed(self, group: Group, error: Exception) -> None:
         if failed(error):
-            # Outgoing once for each outage: the tries after the first tell nothing new.
+            # Once per outage: repeated failures tell nothing new.
             level = logging.DEBUG if self._failing else logging.WARNING
             log.log(
                 level, "the store cannot be written, and tries again in %.2f s: %s", self._wait, cause(error)
@@ -340,7 +341,7 @@ class GroupWriter:
         self._wait = min(self._wait * 2, _LATE)
 
     def _look(self) -> None:
-        """Once a second while there is a group: sends those away who have waited too long."""
+        """Once a second while there is a group: fails waiters whose time is over."""
         self._watch = None
         if self._group is None:
             return

@@ -1,11 +1,11 @@
-"""Runs steps on the connection that `upgrading` gives. Alembic executes this file; nobody imports it."""
+"""Runs migrations on the connection of `upgrading`. Alembic executes this file; it is never imported."""
 
 from alembic import context
 from sqlalchemy import text
 
 from a2a_bridge.hosting.stores.sql.schema import metadata
 
-#: of an advisory lock, so that two programs do not take the same step; any number will do
+#: key of an advisory lock, so that two programs do not run the same migration; an arbitrary number
 _LOCK = 4_120_716
 
 connection = context.config.attributes["connection"]

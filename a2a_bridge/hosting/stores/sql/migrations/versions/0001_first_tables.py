@@ -8,7 +8,7 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
-#: SQLite numbers rows by itself only where the column is INTEGER
+#: SQLite generates row numbers only for INTEGER columns
 NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 

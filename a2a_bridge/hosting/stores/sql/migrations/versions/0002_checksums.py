@@ -1,4 +1,4 @@
-"""Checksums of what rows hold. Rows that are there already have none, and are taken as they are."""
+"""Checksums of row contents. Existing rows have none, and are accepted unchecked."""
 
 import sqlalchemy as sa
 from alembic import op
