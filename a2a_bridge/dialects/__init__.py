@@ -1,4 +1,4 @@
-"""The protocol versions that are known. An enumerated set: versions are never compared as numbers."""
+"""The known protocol versions. This is an enumerated set: versions are never compared as numbers."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ from a2a_bridge.dialects.v0_2_5 import DIALECT as V0_2_5
 from a2a_bridge.dialects.v0_3 import DIALECT as V0_3
 from a2a_bridge.dialects.v1_0 import DIALECT as V1_0
 
-#: Versions of entry points first, then the built-in ones, newest first. Where several fit, the first is
-#: taken.
+#: Versions of entry points first, then the built-in ones, newest first. If several fit, the first is used.
 KNOWN = KnownDialects(
     (
         V1_0,
@@ -46,18 +45,18 @@ def by_version(version: str) -> Dialect | None:
 
 
 def older_versions(dialects: Iterable[Dialect] = KNOWN) -> frozenset[str]:
-    """The versions among `dialects` that are of 0.x: their streams end with an event that says `final`."""
+    """The 0.x versions among `dialects`. Their streams end with an event that is marked `final`."""
     return frozenset(dialect.version for dialect in dialects if dialect.final_events)
 
 
 @cache
 def is_older(version: str) -> bool:
-    """Whether a known version is of 0.x."""
+    """Whether a known version is a 0.x version."""
     return version in older_versions()
 
 
 def newest_first(dialects: Iterable[Dialect]) -> tuple[Dialect, ...]:
-    """The dialects in the order of `KNOWN`, those that are not in there last and as they came."""
+    """The dialects in the order of `KNOWN`, then those that are not in `KNOWN`, in the given order."""
     order = {dialect: number for number, dialect in enumerate(KNOWN)}
     return tuple(sorted(dialects, key=lambda dialect: order.get(dialect, len(order))))
 

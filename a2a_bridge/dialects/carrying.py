@@ -1,16 +1,15 @@
-"""Carried data on the wire: only a bridge with our key can have written what we believe. It knows no version.
+"""Authentication of carried data on the wire: only bridges with our key can write it. Version-independent.
 
-Dialects carry what another version has no place for: a text under KEY in the metadata of a message (see
-`unmapped`), one in an extension of a card, or the service parameter ASIDE_PARAMETER. Inside of the process
-these texts are plain. Rules:
-1. On every wire such a text has a code before it (HMAC-SHA256 of the text and of what it belongs to), which
-   is put there where bytes are written and checked where bytes are read. A text without the right code is
-   removed there.
-2. A text belongs to the message, artifact or task with these ids, to the part with this content, or to the
-   request about this task. Elsewhere the same text is not believed.
-3. The key is one for the process: random, or set once before anything is served (`use_key`), so that several
-   bridges believe each other and what an agent keeps is still known after a restart.
-4. Without carried data this costs one search of the bytes.
+Dialects carry content that has no place in another version: a text under KEY in the metadata of a message
+(see `unmapped`), a text in an extension of a card, or the service parameter ASIDE_PARAMETER. Inside the
+process these texts are plain. Rules:
+1. On every wire a carried text is prefixed with a code (HMAC-SHA256 of the text and its owner). The code is
+   added where bytes are written and checked where bytes are read. A text without a valid code is removed.
+2. The owner of a text is the message, artifact or task with these ids, the part with this content, or the
+   request about this task. With any other owner the same text is rejected.
+3. There is one key per process. It is random, or set once before the process serves requests (`use_key`), so
+   that several bridges accept each other's texts and texts stored by an agent stay valid after a restart.
+4. Without carried data the cost is one search of the bytes.
 """
 
 from __future__ import annotations
@@ -31,28 +30,26 @@ from a2a_bridge.codec import EncodeError, Json, JsonObject, encoder
 from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.pb._pool import method_classes
 
-#: under which carried texts stand: in metadata, and in the card of a2a.v1
+#: keys of carried texts: in metadata, and in the card of a2a.v1
 CARD_KEY = "urn:a2a-bridge:card:1"
 NAMES = (KEY, CARD_KEY)
 
 _MARK, _CARD_MARK = KEY.encode(), CARD_KEY.encode()
-#: how both begin: one search for what is nearly never there
+#: the common prefix of both keys: one search finds the rare bytes with carried texts
 _BEGINNING = b"urn:a2a-bridge:"
-#: how JSON may spell a letter of a name otherwise
+#: the escape by which JSON may write a letter of a name
 _ESCAPE = b"\\u00"
 _CODE = 32
-#: what a part says, in every version
+#: the content members of a part, in every version
 _CONTENT = ("text", "raw", "url", "data", "file")
-#: octets that a shared secret needs to have
+#: minimum length of a shared secret, in octets
 SHORTEST_SECRET = 16
 
 _key = secrets.token_bytes(32)
 
 
 def use_key(secret: bytes) -> None:
-    """Sets the key of the process from a secret that bridges share. Raises ValueError for one that is too
-    short.
-    """
+    """Sets the key of the process from a secret that bridges share. Raises ValueError if it is too short."""
     global _key  # noqa: PLW0603  the one place where it is held, see rule 3
     if len(secret) < SHORTEST_SECRET:
         raise ValueError(f"a shared key has at least {SHORTEST_SECRET} octets")
@@ -63,15 +60,13 @@ def use_key(secret: bytes) -> None:
 
 
 def loads(data: bytes) -> Json:
-    """`codec.loads`, with carried texts made plain, or removed."""
+    """`codec.loads`. Carried texts are verified and become plain; invalid ones are removed."""
     tree = codec.loads(data)
     return _opened(tree) if _BEGINNING in data or (b"\\" in data and _ESCAPE in data) else tree
 
 
 def dumps(tree: Json) -> bytes:
-    """`codec.dumps`, with a code before each carried text. The tree is the writer's own: it may be
-    changed.
-    """
+    """`codec.dumps` with a code before each carried text. May change the tree: the caller must own it."""
     data = codec.dumps(tree)
     if _BEGINNING in data and _carries(data):
         _each_text(tree, _sealed)
@@ -83,8 +78,9 @@ def dumps(tree: Json) -> bytes:
 
 
 def opened_request(wire: bytes, method: str) -> bytes:
-    """The bytes of a request of a gRPC method (`/package.Service/Method`), carried texts made plain, or
-    removed.
+    """The bytes of a request of a gRPC method (`/package.Service/Method`) with verified, plain carried texts.
+
+    Invalid carried texts are removed.
     """
     return _protobuf(wire, method, _unsealed, 0) if _BEGINNING in wire and _carries(wire) else wire
 
@@ -113,7 +109,7 @@ def sealed_aside(text: str, request: Message) -> str:
 
 
 def opened_aside(value: str, request: Message) -> str:
-    """What ASIDE_PARAMETER says; empty when no bridge with our key wrote it for this request."""
+    """The text in ASIDE_PARAMETER; empty unless a bridge with our key wrote it for this request."""
     return _unsealed(value, _about(request)) or ""
 
 
@@ -122,7 +118,7 @@ def opened_aside(value: str, request: Message) -> str:
 
 def _code(text: str, belongs: bytes) -> str:
     octets = b"%d:%b%b" % (len(belongs), belongs, text.encode("utf-8", "surrogatepass"))
-    # Not hexadecimal: who looks for ids in texts would take it for one.
+    # Not hexadecimal: a search for ids in texts would match it.
     return urlsafe_b64encode(hmac.digest(_key, octets, "sha256"))[:_CODE].decode()
 
 
@@ -151,8 +147,8 @@ def _opened(tree: Json) -> Json:
 
 
 def _each_text(tree: Json, change: Change) -> None:
-    """Changes each carried text in a tree, or removes it where there is none. Not recursive: the tree may be
-    deep.
+    """Changes each carried text in a tree, or removes it if `change` returns none. Iterative, because the
+    tree may be deep.
     """
     rest: list[Any] = [tree]
     while rest:
@@ -163,7 +159,7 @@ def _each_text(tree: Json, change: Change) -> None:
         if type(place) is not dict:
             continue
         for name, value in list(place.items()):
-            # Within metadata, data and params of extensions all belongs to users, but for our own names.
+            # Metadata, data and params of extensions belong to users, except for our own keys.
             if name == "metadata" or (name == "params" and "uri" in place):
                 if type(value) is dict and any(key in value for key in NAMES):
                     _change(place, name, value, change)
@@ -186,12 +182,12 @@ def _protobuf(wire: bytes, method: str, change: Change, side: int) -> bytes:
     try:
         message = cls.FromString(wire)
     except ProtobufDecodeError:
-        return wire  # no such message: whoever reads it says what is wrong
+        return wire  # not such a message: the decoder reports the error
     for unit, field in list(_owners(message)):
         try:
             belongs = _belongs(encoder(type(unit))(unit))
         except EncodeError:
-            belongs = b""  # content that JSON cannot say: one of its kind
+            belongs = b""  # content that JSON cannot express: all such content has one owner
         fields = getattr(unit, field).fields
         for key in NAMES:
             if key in fields:
@@ -207,7 +203,7 @@ def _protobuf(wire: bytes, method: str, change: Change, side: int) -> bytes:
 
 
 def _owners(message: Any) -> Iterator[tuple[Any, str]]:
-    """The messages that hold carried texts, and the field which does."""
+    """The messages that hold carried texts, each with the name of the field that holds them."""
     rest = [message]
     while rest:
         unit = rest.pop()
@@ -229,11 +225,11 @@ def _classes(method: str) -> tuple[Any, Any]:
     return method_classes(method)
 
 
-# --- what a text belongs to ---
+# --- owners of texts ---
 
 
 def _belongs(unit: JsonObject) -> bytes:
-    """What a text in the metadata of a unit belongs to, however the wire spells the rest of the unit."""
+    """The owner of a text in the metadata of a unit, independent of the spelling of the rest of the unit."""
     get = unit.get
     message, artifact = get("message"), get("artifact")
     if type(get("messageId")) is str:
@@ -263,14 +259,14 @@ def _content(part: JsonObject) -> Json:
 
 
 def _about(request: Any) -> bytes:
-    """What a text beside a request, or beside the answer to it, belongs to."""
+    """The owner of a text that travels beside a request or beside its answer."""
     fields = request.DESCRIPTOR.fields_by_name
     ids = [getattr(request, name) if name in fields else "" for name in ("task_id", "id")]
     return _digest(["aside", request.DESCRIPTOR.name, *ids])
 
 
 def _digest(value: Any) -> bytes:
-    """The same for trees that are the same, whatever the order of members and the spelling of numbers."""
+    """Equal for equal trees, independent of the order of members and the spelling of numbers."""
     found = blake2b(digest_size=16)
     rest: list[Any] = [value]
     while rest:
@@ -295,5 +291,5 @@ def _digest(value: Any) -> bytes:
 def _number(value: float) -> str:
     try:
         return repr(float(value))
-    except OverflowError:  # beyond all doubles
+    except OverflowError:  # outside the range of a double
         return "inf"

@@ -1,14 +1,15 @@
-"""Which version a request speaks: the one place that decides it. Pure, and the same for every binding.
+"""Version detection of a request: the only place that decides it. Pure, and the same for every binding.
 
 Rules (spec 3.6, 5.1):
-1. The service parameter `A2A-Version` decides; over HTTP a query parameter of that name may stand in for it.
-2. Major and minor count, the patch does not. What is not `Major.Minor[.Patch]` is not supported.
-3. Absent or empty means 0.3 or older, whose callers never say: of the offered versions of that sort, the
-   newest one that has the address (method, route) asked for.
-4. An address that the version lacks is METHOD_NOT_FOUND; one that only versions have whose callers do say
-   theirs is VERSION_NOT_SUPPORTED to a caller that did not. Lenient hosts serve both by the address.
-5. Where an address names the version, as a gRPC package does, silence is agreement and a contradiction an
-   error.
+1. The service parameter `A2A-Version` decides; over HTTP a query parameter of that name may replace it.
+2. Major and minor count, the patch does not. Anything but `Major.Minor[.Patch]` is not supported.
+3. Absent or empty means 0.3 or older, because callers of those versions send no version. Of the offered
+   versions of that kind, the newest one that has the requested address (method, route) is used.
+4. An address that the version lacks is METHOD_NOT_FOUND. If the caller declared no version and only versions
+   with declaring callers have the address, the error is VERSION_NOT_SUPPORTED. Lenient hosts serve both cases
+   by the address.
+5. Where an address names the version, as a gRPC package does, a missing declaration counts as agreement and a
+   contradicting one is an error.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from collections.abc import Collection, Iterable, Sequence
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects.dialect import Dialect
 
-#: what a caller speaks that does not say (spec 3.6.2)
+#: the version of a caller that declares none (spec 3.6.2)
 DEFAULT_VERSION = "0.3"
 
 
 def normalise(version: str) -> str | None:
-    """`Major.Minor` of a version text, None when it is not one. " 1.0.1 " gives "1.0"."""
+    """`Major.Minor` of a version text; None if the text is not a version. " 1.0.1 " gives "1.0"."""
     parts = version.strip().split(".")
     if not 2 <= len(parts) <= 3 or not all(part.isascii() and part.isdigit() for part in parts):
         return None
@@ -37,15 +38,14 @@ def detect(
     *,
     lenient: bool = False,
 ) -> Dialect:
-    """The dialect a request speaks. It may lack the address: then the answer is METHOD_NOT_FOUND in its
-    spelling.
+    """The dialect of a request. It may lack the address; the answer is then METHOD_NOT_FOUND in its format.
 
-    declared: the `A2A-Version` parameter, None when there was none.
-    offered: what the interface offers, newest first.
-    having: those that have the address asked for; None when that is not known.
-    lenient: an address that is found outweighs what was declared, or not declared.
+    declared: the `A2A-Version` parameter; None if it is absent.
+    offered: the dialects that the interface offers, newest first.
+    having: the dialects that have the requested address; None if unknown.
+    lenient: an existing address takes precedence over the declared version or the absence of one.
 
-    Raises A2AError VERSION_NOT_SUPPORTED, listing what is supported in the metadata.
+    Raises A2AError VERSION_NOT_SUPPORTED with the supported versions in the metadata.
     """
     text = (declared or "").strip()
     if text:
@@ -66,10 +66,9 @@ def detect(
 
 
 def detect_among(declared: str | None, group: Sequence[Dialect], offered: Iterable[Dialect]) -> Dialect:
-    """The dialect of a request whose address names the version, more or less: it is one of `group`, newest
-    first.
+    """The dialect of a request whose address narrows the version down to one of `group`, newest first.
 
-    Raises A2AError VERSION_NOT_SUPPORTED, listing what is `offered`, for a declaration that contradicts.
+    Raises A2AError VERSION_NOT_SUPPORTED with the `offered` versions if the declared version contradicts.
     """
     text = (declared or "").strip()
     for dialect in group:
@@ -79,10 +78,10 @@ def detect_among(declared: str | None, group: Sequence[Dialect], offered: Iterab
 
 
 def presumed(declared: str | None, offered: Sequence[Dialect], having: Collection[Dialect] = ()) -> Dialect:
-    """Whose spelling of errors a caller understands best when its version could not be settled.
+    """The dialect for the error format when the version of the caller could not be determined.
 
-    The declared one; or the newest that has the address; or the newest of those whose callers declare
-    nothing, for a caller that declared nothing; or the newest.
+    In this order: the declared version; the newest one that has the address; for a caller that declared
+    nothing the newest one whose callers declare nothing; the newest one.
     """
     text = (declared or "").strip()
     spoken = [dialect for dialect in offered if text and _is(dialect, text)]
@@ -92,7 +91,7 @@ def presumed(declared: str | None, offered: Sequence[Dialect], having: Collectio
 
 
 def version_not_supported(problem: str, offered: Iterable[Dialect]) -> A2AError:
-    """VERSION_NOT_SUPPORTED that says what is wrong with the request's version and what is offered."""
+    """VERSION_NOT_SUPPORTED with the problem of the request's version and the offered versions."""
     supported = ", ".join(dialect.version for dialect in offered)
     return A2AError(
         Reason.VERSION_NOT_SUPPORTED,
@@ -106,9 +105,9 @@ def _unknown(declared: str) -> str:
 
 
 def _undeclared(offered: Collection[Dialect], elsewhere: Sequence[Dialect]) -> str:
-    """What is wrong with a request that declares no version, and the header that mends it.
+    """The problem of a request that declares no version, and the header that fixes it.
 
-    elsewhere: the offered versions that have the method or path, all of which have to be declared.
+    elsewhere: the offered versions that have the method or path. All of them require a declaration.
     """
     read_as = f"without the header A2A-Version a request is read as {DEFAULT_VERSION}"
     if elsewhere:

@@ -1,9 +1,9 @@
-"""What a protocol version is: forms of rows of pure functions. Not a version itself: those are the folders.
+"""The definition of a protocol version: forms with rows of pure functions. The versions are the folders.
 
 Rules:
-1. A row is the only place where an operation, an address and a spelling meet.
-2. A missing row means the version lacks the operation; a missing form, that it lacks the binding.
-3. Functions here and in the folders are pure: no clock, no network, no memory of earlier calls.
+1. Only a row connects an operation, an address and a spelling.
+2. A missing row means that the version lacks the operation; a missing form, that it lacks the binding.
+3. Functions here and in the folders are pure: no clock, no network, no state between calls.
 """
 
 from __future__ import annotations
@@ -32,20 +32,19 @@ class Kind(Generic[Address, Wire]):
 
 @dataclass(frozen=True, slots=True)
 class HttpRule:
-    """One way to reach an operation over HTTP+JSON, from a google.api.http rule.
+    """One way to reach an operation over HTTP+JSON, from a google.api.http rule."""
 
-    method: upper case. template: such as `/tasks/{id}:cancel`, with JSON member names in the braces, each
-    standing for one segment. body: whether the other members travel in the body (else in the query).
-    query: member name -> how its text is read: "string", "int", "bool", "enum", "timestamp" or "[]…".
-    aliases: other names for members in a query. strict: an unknown member of the query is refused and not
-    ignored.
-    """
-
+    #: in upper case
     method: str
+    #: such as `/tasks/{id}:cancel`, with JSON member names in the braces; each stands for one segment
     template: str
+    #: whether the other members travel in the body; otherwise they travel in the query
     body: bool
+    #: member name -> type of its text: "string", "int", "bool", "enum", "timestamp" or "[]…"
     query: Mapping[str, str] = field(default_factory=dict)
+    #: other names for members in a query
     aliases: Mapping[str, str] = field(default_factory=dict)
+    #: an unknown member of the query is refused instead of ignored
     strict: bool = False
 
 
@@ -65,48 +64,52 @@ GRPC: Kind[str, bytes] = Kind("GRPC")
 class Row(Generic[Address, Wire]):
     """One operation in one form. Decoders raise A2AError INVALID_PARAMS.
 
-    Some requests and responses say what the hub's message has no place for, not even a metadata Struct. It
-    travels beside the message, as service parameters:
-    aside, recall: what a request says beside its message (server side); a request with that in it (client
-    side).
-    aside_response, recall_response: the same for a response, from the client side to the server side.
-    Each is None where there is nothing of the kind, which is nearly everywhere. Bindings call aside and
-    recall only; what to do with parameters they leave to others.
+    Some requests and responses hold content that has no place in the hub's message, not even in a metadata
+    Struct. This content travels beside the message, as service parameters. `aside`, `recall` and their
+    response counterparts extract and restore it; they are None for most rows. Bindings call only `aside` and
+    `recall`; other layers transport the parameters.
 
-    Some versions have several spellings of one operation, and answer in the one they were asked in:
-    spelled: the row for one request, given that and the caller's parameters (server side, before
-    decode_request; for the whole call, errors aside). None where there is one spelling only. Clients use the
-    row as it is.
-
-    relayed: the row for one call, given its context (client side, before encode_request). None where there is
-    one way only. says: service parameters that go with the request, from the client side.
-
-    strict: a request without members that a strict reader of the version refuses (client side, after
-    encode_request, for agents with Quirks.strict_json). None where there are none.
-
-    instead: the row to ask with when the agent refused this one's request as one that it cannot read (client
-    side). If that is answered, it is used from then on. None where there is one way only.
-
-    explicit: a request with those defaults written out that agents do not share; given the request and
-    whether its caller speaks 0.x, too (client side, after encode_request). None where all agree on the
-    defaults.
+    Some versions have several spellings of one operation and answer in the spelling of the request
+    (`spelled`).
     """
 
+    #: the operation
     operation: ops.Operation[Any, Any]
+    #: the address of the operation in the form
     address: Address
+    #: hub request -> wire
     encode_request: Callable[[Any], Wire]
+    #: wire -> hub request
     decode_request: Callable[[Wire], Any]
+    #: hub response -> wire
     encode_response: Callable[[Any], Wire]
+    #: wire -> hub response
     decode_response: Callable[[Wire], Any]
+    #: the service parameters with the content of a request that its message lacks (server side)
     aside: Callable[[Wire], Mapping[str, str]] | None = None
+    #: a request with that content restored (client side)
     recall: Callable[[Wire, Mapping[str, str]], Wire] | None = None
+    #: `aside` for a response, on the client side
     aside_response: Callable[[Wire], Mapping[str, str]] | None = None
+    #: `recall` for a response, on the server side
     recall_response: Callable[[Wire, Mapping[str, str]], Wire] | None = None
+    #: the row for one request, given the request and the caller's parameters (server side, before
+    #: decode_request; for the whole call except errors). None if there is only one spelling. Clients use the
+    #: row unchanged
     spelled: Callable[[Wire, Mapping[str, str]], Row[Address, Wire]] | None = None
+    #: a request with explicit values for defaults that differ between agents, given the request and whether
+    #: its caller speaks 0.x (client side, after encode_request). None if all agents agree on the defaults
     explicit: Callable[[Wire, bool], Wire] | None = None
+    #: the row for one call, given its context (client side, before encode_request). None if there is only one
+    #: variant
     relayed: Callable[[CallContext], Row[Address, Wire]] | None = None
+    #: service parameters that the client side sends with the request
     says: Mapping[str, str] | None = None
+    #: a request without the members that strict readers of the version refuse (client side, after
+    #: encode_request, for agents with Quirks.strict_json). None if there are no such members
     strict: Callable[[Wire], Wire] | None = None
+    #: the row to retry with after the agent refused this row's request as unreadable (client side). If the
+    #: retry is answered, it is used from then on. None if there is only one variant
     instead: Row[Address, Wire] | None = None
 
     @property
@@ -117,41 +120,39 @@ class Row(Generic[Address, Wire]):
 
 @dataclass(frozen=True, slots=True)
 class ErrorReply(Generic[Wire]):
-    """An error as a binding sends it.
+    """An error as a binding sends it."""
 
-    status: HTTP status for JSONRPC and HTTP+JSON, gRPC status number for GRPC.
-    body: JSON-RPC error object; HTTP+JSON error body; serialized google.rpc.Status. None when a peer sent
-        nothing that can be read.
-    text: what a peer said beside the body (gRPC status message, raw HTTP body). When encoding: the gRPC
-    status
-        message if it is another than the error's, else empty.
-    operation: what was asked for, where that is known; some versions use one status for several errors.
-    """
-
+    #: HTTP status for JSONRPC and HTTP+JSON, gRPC status number for GRPC
     status: int
+    #: JSON-RPC error object; HTTP+JSON error body; serialized google.rpc.Status. None if a peer sent nothing
+    #: readable
     body: Wire | None
+    #: text of a peer outside the body (gRPC status message, raw HTTP body). When encoding: the gRPC status
+    #: message if it differs from the error's, else empty
     text: str = ""
+    #: the requested operation, if known; some versions use one status for several errors
     operation: ops.Operation[Any, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Form(Generic[Address, Wire]):
-    """A version over one binding: its rows and its spelling of errors.
+    """A version over one binding: its rows and its error format."""
 
-    encode_declared: errors for a caller of 0.x that sends A2A-Version, which only SDKs of 1.0 do: they read
-    an older version with the tables of 1.0. None: as for all others.
-    """
-
+    #: the rows
     rows: tuple[Row[Address, Wire], ...]
+    #: error -> wire
     encode_error: Callable[[A2AError], ErrorReply[Wire]]
+    #: wire -> error
     decode_error: Callable[[ErrorReply[Wire]], A2AError]
+    #: errors for a 0.x caller that sends A2A-Version. Only SDKs of 1.0 do so, and they read an older version
+    #: with the tables of 1.0. None: the same as `encode_error`
     encode_declared: Callable[[A2AError], ErrorReply[Wire]] | None = None
-    #: (body of an encoded error, the caller's parameters) -> the body as this caller can read it; None for as
-    #: it is
+    #: (body of an encoded error, the caller's parameters) -> a body that this caller can read; None for no
+    #: change
     shape_error: Callable[[Any, Mapping[str, str]], Any] | None = None
 
     def encoder(self, *, declared: bool) -> Callable[[A2AError], ErrorReply[Wire]]:
-        """How errors are written to a caller that sends A2A-Version, or to one that does not."""
+        """The error encoder for a caller that sends A2A-Version, or for one that does not."""
         return (declared and self.encode_declared) or self.encode_error
 
     def row(self, operation: ops.Operation[Any, Any]) -> Row[Address, Wire] | None:
@@ -161,29 +162,30 @@ class Form(Generic[Address, Wire]):
 
 @dataclass(frozen=True, slots=True)
 class CardForm:
-    """How a version spells the agent card, and where it looks for it.
+    """The agent card of a version: its format and its paths."""
 
-    claims: whether a card that names no version is of this one, where it can be told.
-    beside: its members as they stand in a card of 1.0 that older readers understand too; None for what
-    `encode` gives. Members of both have to mean the same: what is in the card already stays.
-    """
-
+    #: paths of the card, the usual one first
     paths: tuple[str, ...]
+    #: hub -> card
     encode: Callable[[hub.AgentCard], JsonObject]
+    #: card -> hub
     decode: Callable[[JsonObject], hub.AgentCard]
+    #: whether a card without a version is of this version; None if that cannot be determined
     claims: Callable[[JsonObject], bool] | None = None
+    #: the members of this version for a card of 1.0 that older readers also understand; None for those of
+    #: `encode`. Members that exist in both versions must have the same meaning: present members are kept
     beside: Callable[[hub.AgentCard], JsonObject] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Hub content that a version cannot say: the JSON path in the hub and the reason.
+    """Hub content that a version cannot express."""
 
-    bindings: the only ones that cannot, by name; empty: none can.
-    """
-
+    #: the JSON path in the hub
     path: str
+    #: why it is lost
     reason: str
+    #: names of the bindings that lose it; empty for all
     bindings: tuple[str, ...] = ()
 
     def concerns(self, binding: str) -> bool:
@@ -193,46 +195,48 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class PushForm:
-    """How a version spells a push notification.
+    """The push notification format of a version."""
 
-    media_type: of the body. encode: an event, or a task, as the body. decode: the reverse; raises
-    INVALID_PARAMS. whole_tasks: the body is always a Task, so who sends an update has to have the task at
-    hand.
-    """
-
+    #: media type of the body
     media_type: str
+    #: an event or a task -> the body
     encode: Callable[[hub.StreamResponse], JsonObject]
+    #: the body -> an event; raises INVALID_PARAMS
     decode: Callable[[JsonObject], hub.StreamResponse]
+    #: the body is always a Task, so the sender of an update needs the task
     whole_tasks: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
-    """One protocol version. `version` is Major.Minor (or Major.Minor.Patch where that is the identity).
+    """One protocol version."""
 
-    declares: whether its callers say their version (spec 1.0, 3.6.1); who says none speaks an older one.
-    extensions: names of the parameter that lists extensions. All are read, and all are sent.
-    final_events: whether a stream ends with a status event that says `final`, instead of just ending.
-    losses: what it cannot say, not even as text beside it.
-    files: forms for dialling agents whose spelling of file contents is known, where that makes a difference.
-    """
-
+    #: Major.Minor, or Major.Minor.Patch if the patch is part of the identity
     version: str
+    #: the card format
     card: CardForm
+    #: the forms by binding
     forms: Mapping[Kind[Any, Any], Form[Any, Any]]
+    #: the push notification format; None if the version has none
     push: PushForm | None = None
+    #: whether its callers declare their version (spec 1.0, 3.6.1); a caller that declares none speaks an
+    #: older one
     declares: bool = True
+    #: names of the parameter that lists extensions. All are read, and all are sent
     extensions: tuple[str, ...] = ("a2a-extensions",)
+    #: whether a stream ends with a status event that is marked `final`; otherwise it just ends
     final_events: bool = False
+    #: content that the version cannot express, not even as text beside the message
     losses: tuple[Loss, ...] = ()
+    #: forms for agents with a known encoding of file contents, where the encoding matters
     files: Mapping[Files, Mapping[Kind[Any, Any], Form[Any, Any]]] = field(default_factory=dict)
-    #: used for a binding nobody has written a form for; None forbids such bindings
+    #: the form for bindings without a form of their own; None forbids such bindings
     canonical: Form[str, Any] | None = None
 
     def form(self, kind: Kind[Address, Wire], *, files: Files = Files.AUTO) -> Form[Address, Wire] | None:
-        """The form for a binding; the canonical one for a binding unknown here; None when there is none.
+        """The form for a binding; the canonical one for an unknown binding; None if there is none.
 
-        files: the spelling of file contents of the agent to dial, where it is known.
+        files: the known encoding of file contents of the dialled agent.
         """
         known = self.files.get(files, {}).get(kind) or self.forms.get(kind)
         if known is not None:

@@ -1,9 +1,8 @@
-"""The parameter that lists extensions, under the names it has had (spec 3.2.6; 0.3.0: X-A2A-Extensions).
-Pure.
+"""The parameter that lists extensions, under its two names (spec 3.2.6; 0.3.0: X-A2A-Extensions). Pure.
 
 Rules:
-1. Any caller may use either name, or both; what counts is all of it, each URI once.
-2. What goes back goes under the names the caller used; who used none gets those of its version.
+1. A caller may use either name, or both. The lists are merged, each URI once.
+2. The answer uses the caller's names, or those of its version if the caller used none.
 """
 
 from __future__ import annotations

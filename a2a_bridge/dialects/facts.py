@@ -1,5 +1,5 @@
-"""What a message of the hub says and no canonical tree of an older version can: an enum number without a
-name.
+"""Facts: content of hub messages that no canonical tree of an older version can express. There is one kind:
+an enum number without a name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from a2a_bridge.dialects.members import Inline, Member, Names, fields_of
 class Fact:
     """An enum number without a name, which a message of the hub may have."""
 
-    #: as it is called where it is kept
+    #: its key among the carried facts
     name: str
     member: Member
     #: the member's field in the hub
@@ -31,20 +31,20 @@ class Fact:
     owner: tuple[str, ...]
 
     def guard(self, source: Source) -> str:
-        """The expression that is true of messages with this fact."""
+        """An expression that is true for messages with this fact."""
         return f"{self.of('message')}.{self.field} not in {source.keep('numbers', self.numbers)}"
 
     def check(self, tree: JsonObject, value: Any) -> bool:
-        """Whether a canonical tree can mean the fact."""
+        """Whether a canonical tree is compatible with the fact."""
         number = type(value) is int and -(2**31) <= value < 2**31
         return number and value not in self.numbers and self.found(tree) == self.names.default
 
     def impose(self, message: Any, value: Any) -> None:
-        """Put the fact into a message."""
+        """Sets the fact in a message."""
         setattr(self.inside(message), self.field, value)
 
     def take(self, message: Any) -> Facts:
-        """The fact of a message, if it has this one, taken out of it."""
+        """Removes the fact from a message and returns it; empty if the message does not have it."""
         number: int = getattr(self.inside(message), self.field)
         if number in self.numbers:
             return {}
@@ -77,7 +77,7 @@ class Fact:
 def facts_of(
     cls: type[Message], members: tuple[Member, ...], place: tuple[str, ...] = (), owner: tuple[str, ...] = ()
 ) -> Iterator[Fact]:
-    """The facts that messages of a class may have, in the order in which they are taken out."""
+    """The possible facts of messages of a class, in the order in which they are extracted."""
     fields = fields_of(cls)
     for member in members:
         field = member.field_in(fields)

@@ -1,12 +1,13 @@
-"""The tolerant reader of JSON of older versions: reads what the quick functions do not take. It knows no
-particular object: those are `Shape`s, which the modules beside it define.
+"""The tolerant reader for JSON of older versions. It reads the input that the fast functions reject, and
+knows no particular object: the modules beside it define the `Shape`s.
 
 Rules:
-1. A *canonical* tree is one that encoding a hub message gives. Reading makes the canonical tree of a given
-   one; decoding is total on what the specification's schema allows, and on much else that can be understood.
-2. *Facts* are what a hub message says and no canonical tree can, such as a number without a name. They stand
-   in the 0.x metadata, as source HUB (see `unmapped`).
-3. What a given tree says beyond canonical tree and facts stands in the hub's metadata, as source KIND.
+1. A *canonical* tree is one that encoding a hub message produces. Reading converts a given tree to the
+   canonical tree. Decoding accepts everything that the specification's schema allows, and much other input
+   with a clear meaning.
+2. *Facts* are content of a hub message that no canonical tree can express, such as a number without a name.
+   They are stored in the 0.x metadata, as source HUB (see `unmapped`).
+3. Content of a given tree beyond canonical tree and facts is stored in the hub's metadata, as source KIND.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ M = TypeVar("M", bound=Message)
 Facts = dict[str, Any]
 
 _MOST = 20
-"""Violations that an error carries at most, as in the codec."""
+"""Maximum number of violations in an error, as in the codec."""
 
 
 class Refused(Exception):  # noqa: N818 - control flow, never seen outside: `explain` finds the words
-    """A tree cannot be understood."""
+    """A tree cannot be decoded."""
 
 
 class Reader:
-    """Reads one object, member by member: `tree` becomes its canonical form."""
+    """Reads one object, member by member; `tree` becomes its canonical form."""
 
     def __init__(self, given: JsonObject, path: str = "") -> None:
         self.given = given
@@ -47,19 +48,19 @@ class Reader:
         self.facts: Facts = {}
         self.problems: list[Violation] = []
         self.mark: Json = None
-        #: pointers to members that are not carried, since they would be content that only the receiver sees
+        #: pointers to members that are not carried, because only the receiver would see their content
         self.dropped: set[str] = set()
 
     def wrong(self, name: str, problem: str) -> None:
-        """Notes that a member cannot be understood."""
+        """Reports a member that cannot be decoded."""
         self.problems.append((member(self.path, name) if name else self.path, problem))
 
     def expected(self, name: str, what: str) -> None:
-        """Notes that a member is of another type than it has to be."""
+        """Reports a member of the wrong type."""
         self.wrong(name, f"expected {what}, got {describe(self.given.get(name))}")
 
     def kind(self, name: str) -> None:
-        """The member `kind`, where the place tells what it has to be: its absence is bearable."""
+        """The member `kind`, where the position determines its value: it may be absent."""
         found = self.given.get("kind")
         if found is not None and found != name:
             self.wrong("kind", f'expected "{name}"')
@@ -77,7 +78,7 @@ class Reader:
             self.tree[name] = text
 
     def later(self, name: str) -> None:
-        """A string that only later versions define: of any other type it is a stranger's."""
+        """A string that only later versions define. With any other type it is an unknown member."""
         value = self.given.get(name)
         if type(value) is str and value:
             self.tree[name] = value
@@ -112,35 +113,33 @@ class Reader:
         return value
 
     def units(self, name: str, *, required: bool = False) -> None:
-        """A list of objects that are read on their own; left out when empty, unless required."""
+        """A list of objects that are read separately; left out when empty, unless required."""
         items = self.array(name)
         if items or required:
             self.tree[name] = items
 
     def unit(self, name: str) -> None:
-        """An object that is read on its own."""
+        """An object that is read separately."""
         value = self.given.get(name)
         if value is not None:
             self.tree[name] = value
 
     def array(self, name: str) -> list[Any]:
-        """The list that a member is; empty for none."""
+        """The list in a member; empty if absent."""
         value = self.given.get(name)
         if value is not None and type(value) is not list:
             self.expected(name, "an array")
         return value if type(value) is list else []
 
     def object(self, name: str) -> JsonObject | None:
-        """The object that a member is; None for none."""
+        """The object in a member; None if absent."""
         value = self.given.get(name)
         if value is not None and type(value) is not dict:
             self.expected(name, "an object")
         return value if type(value) is dict else None
 
     def metadata(self, *ours: str) -> None:
-        """The member `metadata`: left out when empty, and without the members that are ours, KEY and
-        others.
-        """
+        """The member `metadata`: left out when empty, without our own keys (KEY and `ours`)."""
         found = self.object("metadata")
         if not found:
             return
@@ -156,37 +155,39 @@ class Reader:
             self.tree["metadata"] = metadata
 
     def within(self, other: Reader) -> JsonObject:
-        """Takes over what a reader of an object inside this one found."""
+        """Takes over the findings of a reader of an object inside this one."""
         self.problems += other.problems
         return other.tree
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """One kind of unit.
+    """One kind of unit."""
 
-    cls: its message in the hub. metadata_tag: of that message's field. read: fills a Reader.
-    write: a canonical tree as wire text, quickly. encode: the message as a canonical tree, quickly.
-    inside: the units within a tree: path, shape and tree of each.
-    checks: which facts it may have, and whether one can be meant by a tree.
-    show, impose: a fact put into a canonical tree; into a message. facts_of: the facts of a message, which it
-    takes out, so that `encode` can do the rest.
-    """
-
+    #: its message class in the hub
     cls: type[Message]
+    #: the tag of that message's metadata field
     metadata_tag: str
+    #: fills a Reader
     read: Callable[[Reader], None]
+    #: fast: canonical tree -> wire text
     write: Callable[[Any], str]
+    #: fast: message -> canonical tree
     encode: Callable[[Any], JsonObject]
+    #: the units within a tree: path, shape and tree of each
     inside: Callable[[JsonObject], Iterable[tuple[str, Shape, Any]]] = lambda _: ()
+    #: its possible facts, each with a check whether a tree is compatible with a value
     checks: Mapping[str, Callable[[JsonObject, Any], bool]] = field(default_factory=dict)
+    #: puts facts into a canonical tree
     show: Callable[[JsonObject, Facts], None] = lambda _, __: None
+    #: puts facts into a message
     impose: Callable[[Any, Facts], None] = lambda _, __: None
+    #: removes the facts from a message and returns them, so that `encode` can handle the rest
     facts_of: Callable[[Any], Facts] = lambda _: {}
 
 
 def text_with(shape: Shape) -> Callable[[Any], str]:
-    """The writer of a shape: any JSON tree → wire text, quickly where it is canonical. Raises Refused."""
+    """The writer of a shape: any JSON tree → wire text, fast for canonical trees. Raises Refused."""
     write = shape.write
 
     def text(tree: Any) -> str:
@@ -213,7 +214,7 @@ def decode_with(shape: Shape, text: Callable[[Any], str]) -> Callable[[Any], Any
 
 
 def text_of(shape: Shape, given: Any) -> str:
-    """The wire text of any tree, with what the message cannot hold in its metadata. Raises Refused."""
+    """The wire text of any tree, with unmapped content in the message's metadata. Raises Refused."""
     if type(given) is not dict:
         raise Refused
     reader = read(shape, given)
@@ -227,7 +228,7 @@ def text_of(shape: Shape, given: Any) -> str:
             message.metadata.SetInParent()  # type: ignore[attr-defined]
         text = message.SerializeToString().decode("latin-1")
     shown = presented(shape, reader.tree, reader.facts)
-    apart = bool(reader.facts) and reader.mark is None  # facts that the peer said in its own way
+    apart = bool(reader.facts) and reader.mark is None  # facts that the peer expressed in its own format
     entries = unmapped.difference(shown, _without_mark(given, reader), whole=apart)
     entries = [one for one in entries if one[0] not in reader.dropped]
     if not entries:
@@ -237,7 +238,7 @@ def text_of(shape: Shape, given: Any) -> str:
 
 
 def read(shape: Shape, given: JsonObject, path: str = "") -> Reader:
-    """Reads one unit, but not those within it."""
+    """Reads one unit, but not the units within it."""
     reader = Reader(given, path)
     shape.read(reader)
     facts = unmapped.sources(reader.mark).get(HUB)
@@ -250,7 +251,7 @@ def read(shape: Shape, given: JsonObject, path: str = "") -> Reader:
 
 
 def _without_mark(given: JsonObject, reader: Reader) -> JsonObject:
-    """The tree without the text under KEY, which is this module's own."""
+    """The tree without the text under KEY, which belongs to this module."""
     if reader.mark is None:
         return given
     metadata = {key: value for key, value in given["metadata"].items() if key != KEY}
@@ -259,7 +260,7 @@ def _without_mark(given: JsonObject, reader: Reader) -> JsonObject:
 
 
 def presented(shape: Shape, tree: JsonObject, facts: Facts) -> JsonObject:
-    """The canonical tree with its facts, as a 0.x peer gets it."""
+    """The canonical tree with its facts, as sent to a 0.x peer."""
     if not facts:
         return tree
     tree = dict(tree)
@@ -270,7 +271,7 @@ def presented(shape: Shape, tree: JsonObject, facts: Facts) -> JsonObject:
 
 
 def without_flag(tree: JsonObject, facts: Facts) -> JsonObject:
-    """The tree without the flag that stands beside a wrapped value for peers that know no facts."""
+    """The tree without the flag beside a wrapped value, which is for peers that do not know facts."""
     if facts.get("wrapped") is not True or WRAPPED not in tree.get("metadata", {}):
         return tree
     metadata = {key: value for key, value in tree["metadata"].items() if key != WRAPPED}
@@ -278,15 +279,14 @@ def without_flag(tree: JsonObject, facts: Facts) -> JsonObject:
     return rest | {"metadata": metadata} if metadata else rest
 
 
-#: how the SDK marks a data part whose value it has wrapped into an object
+#: the flag with which the SDK marks a data part whose value it has wrapped into an object
 WRAPPED = "data_part_compat"
 
 
 def restored(shape: Shape, tree: JsonObject, facts: Facts | None = None) -> JsonObject:
-    """What a peer gets for a message whose metadata holds KEY, or that has facts: with what is carried for
-    this shape.
+    """The tree for a peer, with the carried content of this shape; for messages with KEY or facts.
 
-    tree: canonical, with KEY in its metadata as the message has it. It may be changed.
+    tree: canonical, with KEY in its metadata as in the message. It may be changed.
     """
     metadata = tree.get("metadata") or {}
     text = metadata.pop(KEY, None)
@@ -301,7 +301,7 @@ def restored(shape: Shape, tree: JsonObject, facts: Facts | None = None) -> Json
 
 
 def marked(shape: Shape, message: Any) -> JsonObject:
-    """What a peer gets for a message that has facts."""
+    """The tree for a peer of a message that has facts."""
     copy: Any = shape.cls()
     copy.CopyFrom(message)
     facts = shape.facts_of(copy)
@@ -322,7 +322,7 @@ def marked(shape: Shape, message: Any) -> JsonObject:
 
 
 def explained(shape: Shape, tree: Json) -> DecodeError:
-    """Everything that is wrong with a tree, the units within it included."""
+    """All errors in a tree, including the units within it."""
     problems: list[Violation] = []
     _explain(shape, tree, "", problems)
     if not problems:

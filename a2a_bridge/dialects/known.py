@@ -1,7 +1,7 @@
-"""The versions that this process knows: the built-in ones and those of entry points.
+"""The versions known to this process: the built-in ones and those of entry points.
 
-An entry point of group `a2a_bridge.dialects` names a `Dialect`. Entry points are looked up when the versions
-are first read and not at import, because a dialect of another distribution imports a2a_bridge itself.
+An entry point of group `a2a_bridge.dialects` names a `Dialect`. Entry points are loaded on the first read of
+the versions and not at import, because a dialect of another distribution imports a2a_bridge itself.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ class KnownDialects(Sequence[Dialect]):
         if self._all is not None:
             return self._all
         with self._lock:
-            # A module of an entry point may read the versions while it is imported: it sees the built-in
-            # ones.
+            # A module of an entry point may read the versions during its import: it gets the built-in ones.
             if self._all is None and not self._loading:
                 self._loading = True
                 try:

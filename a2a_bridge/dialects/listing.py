@@ -1,8 +1,8 @@
-"""Lists of tasks in which one task cannot be encoded or decoded: it is left out, and the others arrive. Knows
-no version.
+"""Lists of tasks with a task that cannot be encoded or decoded: that task is left out and the others are
+delivered. Version-independent.
 
-JSON has no NaN, and receivers do not read free JSON that is nested too deeply. Requests that hold such
-content are refused, but stores and agents may still hold it.
+JSON has no NaN, and receivers reject free JSON that is nested too deeply. Requests with such content are
+refused, but stores and agents may still hold it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ def is_list(row: Row[Any, Any]) -> bool:
 
 
 def encode_list(row: Row[Any, Any], response: hub.ListTasksResponse) -> tuple[Any, list[str]]:
-    """A list on the wire, and the ids of the tasks that were left out. Raises INVALID_AGENT_RESPONSE when the
-    cause is not in a task.
+    """A list on the wire, and the ids of the tasks that were left out.
+
+    Raises INVALID_AGENT_RESPONSE if the cause is not in a task.
     """
     try:
         return _encoded(row, response), []
@@ -49,9 +50,9 @@ def encode_list(row: Row[Any, Any], response: hub.ListTasksResponse) -> tuple[An
 
 
 def decode_list(row: Row[Any, Any], wire: Any) -> tuple[hub.ListTasksResponse, int]:
-    """A list off the wire, and how many tasks were left out because they cannot be decoded.
+    """A list from the wire, and the number of tasks left out because they cannot be decoded.
 
-    For an answer that `row.decode_response` has refused. Raises the same errors when the cause is not in a
+    For an answer that `row.decode_response` has refused. Raises the same errors if the cause is not in a
     task.
     """
     rows, rest = _split(wire)
@@ -64,7 +65,7 @@ def decode_list(row: Row[Any, Any], wire: Any) -> tuple[hub.ListTasksResponse, i
             if error.reason is not Reason.INVALID_AGENT_RESPONSE:
                 raise
             left_out += 1
-    if type(wire) is list:  # whose length is all that is known of its size
+    if type(wire) is list:  # a bare array: its length is the only known size
         response.page_size = response.total_size = len(wire)
     return response, left_out
 
@@ -77,7 +78,7 @@ def _encoded(row: Row[Any, Any], response: hub.ListTasksResponse) -> Any:
 
 
 def _split(wire: Any) -> tuple[Iterator[Any], Any]:
-    """The tasks of a list, each as a list of its own, and the list without them."""
+    """The tasks of a list, each as a list with one task, and the list without tasks."""
     if type(wire) is bytes:
         rows, rest = _fields(wire)
         return iter(rows), rest
@@ -106,7 +107,7 @@ def _fields(wire: bytes) -> tuple[list[bytes], bytes]:
             case 5:
                 at += 4
             case _:
-                return [], wire  # whatever it is, the decoder says so
+                return [], wire  # not decodable: the decoder reports the error
         if tag == _TASKS:
             rows.append(wire[begun:at])
         else:

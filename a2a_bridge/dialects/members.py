@@ -1,4 +1,4 @@
-"""What tables of JSON members are made of. `shape` compiles them."""
+"""The elements of tables of JSON members. `shape` compiles them."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ class Names:
 
     #: names in JSON and numbers in the hub
     numbers: Mapping[str, int]
-    #: the name that is written for numbers without a name
+    #: the name that is written for a number without a name
     default: str
-    #: further spellings that are read, and the name each stands for
+    #: other accepted spellings, and the standard name of each
     aliases: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inline:
-    """An object without metadata, which is part of a unit."""
+    """An object without metadata. It belongs to a unit."""
 
     #: its message in the hub
     cls: type[Message]
     #: its members
     members: tuple[Member, ...]
-    #: a canonical tree as wire text; raises Irregular, LookupError, AttributeError and TypeError for all else
+    #: a canonical tree as wire text; raises Irregular, LookupError, AttributeError and TypeError otherwise
     write: Callable[[Any], str]
     #: the message as a canonical tree; raises KeyError for enum numbers without a name
     encode: Callable[[Any], JsonObject]
@@ -47,35 +47,35 @@ class Member:
 
     #: its name in JSON
     name: str
-    #: the shape of the object that it is, or of the objects in the list that it is
+    #: the shape of its object, or of the objects in its list
     shape: Shape | Inline | None = None
-    #: the hub's name of the member in JSON, where it is another one
+    #: the JSON name of the member in the hub, if different
     of: str = ""
-    #: whether the hub's fields of the object are those of the message around it
+    #: whether the fields of the object belong to the surrounding message in the hub
     flat: bool = False
-    #: whether true is false in the hub
+    #: whether the hub stores the negated value
     inverted: bool = False
-    #: whether only later versions define the text: a member of another type is then an unknown one
+    #: whether only later versions define this text: a value of another type is then an unknown member
     later: bool = False
-    #: which of a list of texts is the hub's only one
+    #: selects the one text of a list that the hub stores
     chosen: Callable[[list[str]], str] | None = None
-    #: whether a canonical tree has it even when it is empty
+    #: whether a canonical tree includes it even if it is empty
     always: bool = False
     #: whether a tree without it is refused
     required: bool = False
     #: the spellings of an enum
     names: Names | None = None
-    #: another member and the function of that one's value that this one follows from: the hub has no field
-    #: for it
+    #: for a member without a field in the hub: the name of another member, and the function that computes
+    #: this member's value from it
     follows: tuple[str, Callable[[Any], bool]] | None = None
-    #: where the hub's metadata notes a value that does not follow
+    #: the key in the hub's metadata for a value that differs from the computed one
     noted: str = ""
 
     def field_in(self, fields: Mapping[str, FieldPlan]) -> FieldPlan | None:
-        """The hub's field, of those by their names in JSON; None for members that have none."""
+        """The hub's field, from fields by JSON name; None for members without a field."""
         return fields.get(self.of or self.name)
 
 
 def fields_of(cls: type[Message]) -> dict[str, FieldPlan]:
-    """The fields of a message by their names in JSON."""
+    """The fields of a message by JSON name."""
     return {field.json_name: field for field in plan_of(cls).fields}

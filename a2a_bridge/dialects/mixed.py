@@ -1,5 +1,4 @@
-"""Answers in another version than the agent claims: which rows may read them, and names that mix versions.
-Pure.
+"""Answers in another version than the agent declares: the rows that may read them, and mixed names. Pure.
 
 LangGraph's server (langgraph-api 0.16) takes the methods of 1.0 and answers streams with events in the shape
 of 0.3 (`kind`, not wrapped), in which states and roles have the names of 1.0.
@@ -16,16 +15,16 @@ from a2a_bridge.dialects import KNOWN, Dialect, Kind, Row
 _KINDS = ("task", "message", "status-update", "artifact-update")
 _WRAPPERS = frozenset({"task", "message", "statusUpdate", "artifactUpdate"})
 _STATE, _ROLE = "TASK_STATE_", "ROLE_"
-#: members with content of users
+#: members with user content
 _FREE = frozenset({"metadata", "data"})
 
 
 def other_rows(
     claimed: Dialect, kind: Kind[Any, Any], operation: Operation[Any, Any], wire: Json
 ) -> list[Row[Any, Any]]:
-    """The rows of other known versions, newest first, that may read an answer of this shape. None for an
-    answer that
-    has neither shape, or the one that is claimed: what is wrong with it then is for its own version to say.
+    """The rows of other known versions, newest first, that may read an answer of this shape.
+
+    None for an answer that has neither shape, or the declared one: the declared version reports the error.
     """
     older = _is_older(wire)
     if older is None or older is not claimed.declares:
@@ -35,9 +34,7 @@ def other_rows(
 
 
 def _is_older(wire: Json) -> bool | None:
-    """Whether an answer has the shape of 0.x over JSON-RPC (True) or that of 1.0 (False); None for
-    neither.
-    """
+    """Whether an answer has the shape of 0.x over JSON-RPC (True) or of 1.0 (False); None for neither."""
     if not isinstance(wire, dict):
         return None
     if wire.get("kind") in _KINDS:
@@ -49,9 +46,7 @@ def _is_older(wire: Json) -> bool | None:
 
 
 def with_older_names(wire: Json) -> Json:
-    """A tree with states and roles as 0.x names them, where they have the names of 1.0. Not recursive; a
-    copy.
-    """
+    """A copy of a tree in which the 1.0 names of states and roles are replaced by those of 0.x. Iterative."""
     top: list[Any] = [wire]
     rest: list[Any] = [top]
     while rest:

@@ -1,8 +1,8 @@
-r"""Two protobuf messages that mean the same, and the conversion between them, compiled from their
+r"""Two protobuf messages with the same meaning, and the conversion between them, compiled from their
 descriptors.
 
-Fields of the same name are copied; only differences are written down. For TaskStatus, whose `update` the hub
-calls `message`, the compiled function looks like this:
+Fields of the same name are copied; a table holds only the differences. For TaskStatus, whose `update` is
+`message` in the hub, the compiled function looks like this:
 
     def decode_TaskStatus(source, into, context):
         into.state = source.state
@@ -12,8 +12,8 @@ calls `message`, the compiled function looks like this:
         if source.HasField('timestamp'):
             into.timestamp.CopyFrom(source.timestamp)
 
-A conversion never fails for lack of a place: what the older message lacks stands under KEY in its metadata
-(see `unmapped`).
+A conversion never fails for lack of a field: content that the older message lacks is stored under KEY in its
+metadata (see `unmapped`).
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from a2a_bridge.dialects.unmapped import HUB, KEY, carried, carry
 from a2a_bridge.peers import Files
 
 Convert = Callable[[Any, Any, "Context"], None]
-#: (message, the one to fill, context, what is said under HUB)
+#: (message, the message to fill, context, the content under HUB)
 Custom = Callable[[Any, Any, "Context", dict[str, Any]], None]
 
 
 class Context:
-    """What one conversion knows beside its message."""
+    """The state of one conversion besides its message."""
 
     __slots__ = ("carried", "files")
 
     def __init__(self, files: Files = Files.AUTO) -> None:
-        #: what the peer writes into bytes of files
+        #: the peer's encoding of file bytes
         self.files = files
         #: whether metadata of the hub holds text under KEY
         self.carried = False
 
 
 class Pair:
-    """A message on the wire, the one of the hub that means the same, and the conversion both ways."""
+    """A wire message, the equivalent hub message, and the conversions between them."""
 
     __slots__ = ("decode", "encode", "hub", "wire")
 
@@ -74,11 +74,11 @@ def paired(
     decode: Custom | None = None,
     encode: Custom | None = None,
 ) -> Pair:
-    """Compiles a pair. The messages in its fields have to be paired before.
+    """Compiles a pair. The messages in its fields must be paired first.
 
-    rename: fields of the wire -> those of the hub. lacks: fields of the hub that are said under HUB in the
-    metadata of the wire. custom: fields of either side that `decode` and `encode` convert. Raises TypeError
-    for a field that none of this accounts for.
+    rename: wire fields -> hub fields. lacks: hub fields that are stored under HUB in the metadata of the
+    wire. custom: fields of either side that `decode` and `encode` convert. Raises TypeError for a field that
+    none of these covers.
     """
     names = dict(rename or {})
     fields: list[tuple[Any, Any]] = []
@@ -173,7 +173,7 @@ def _field(source: Source, way: str, field: Any, other: Any) -> None:
 
 
 def taken(unit: Any) -> dict[str, Any]:
-    """What is said under HUB in the metadata of a unit, which loses it."""
+    """Removes the content under HUB from the metadata of a unit and returns it."""
     said = carried(unit, HUB)
     if said is not None:
         carry(unit, HUB, None)
@@ -181,7 +181,7 @@ def taken(unit: Any) -> dict[str, Any]:
 
 
 def set_field(message: Any, name: str, value: Any) -> None:
-    """Sets a field that the wire lacks, if the value is of its type."""
+    """Sets a field that the wire lacks, if the value has the type of the field."""
     field: FieldDescriptor = message.DESCRIPTOR.fields_by_name[name]
     try:
         if is_repeated(field):
@@ -189,4 +189,4 @@ def set_field(message: Any, name: str, value: Any) -> None:
         else:
             setattr(message, name, value)
     except (TypeError, ValueError):
-        message.ClearField(name)  # authenticated, but by a bridge of another version
+        message.ClearField(name)  # authenticated, but written by a bridge of another version

@@ -1,4 +1,4 @@
-"""Single values of the JSON of older versions, lists of strings, lengths, free JSON. Not the objects that
+"""Scalar values of the JSON of older versions, lists of strings, lengths, free JSON. Not the objects that
 hold them.
 """
 
@@ -15,7 +15,7 @@ from a2a_bridge.codec.wire import VARINT
 SHORTEST, LONGEST = -(2**31), 2**31 - 1
 
 
-#: as in the codec, but no integers that would be rounded
+#: as in the codec, but integers that would be rounded are refused
 struct, value_of, array = structs.writers(structs.exactly)
 
 
@@ -33,9 +33,7 @@ def strings(items: Any, tag: str) -> str:
 
 
 def int32(value: Any) -> int | None:
-    """An integer as the hub can hold it, in 32 bits, the nearest one; None for values that are not
-    integers.
-    """
+    """An integer clamped to 32 bits, as the hub stores it; None if the value is not an integer."""
     if isinstance(value, float):
         if value - value != 0:
             return LONGEST if value > 0 else SHORTEST
@@ -46,7 +44,7 @@ def int32(value: Any) -> int | None:
 
 
 class FreeJsonError(ValueError):
-    """Free JSON holds what no message can. problems: where and what."""
+    """Free JSON holds content that no message can hold. problems: places and texts."""
 
     def __init__(self, problems: list[Violation]) -> None:
         super().__init__()
@@ -54,7 +52,7 @@ class FreeJsonError(ValueError):
 
 
 def canonical_free(value: Json, path: str) -> Json:
-    """Any JSON as it comes back from a Value, the same object where that is equal. Raises FreeJsonError."""
+    """Any JSON after a round trip through a Value; the same object if equal. Raises FreeJsonError."""
     levels = structs.LEVELS if type(value) is dict else structs.BARE_LEVELS
     found = [(one.path, one.problem) for one in free_findings(value, path, levels) if not one.rounding]
     if found:
@@ -77,7 +75,7 @@ def _rounded(value: Any) -> Any:
 
 
 def metadata_entry(field_tag: str, key: str, value: str) -> str:
-    """Wire text that adds a member to a metadata field: protobuf merges what is given twice.
+    """Wire text that adds a member to a metadata field: protobuf merges repeated occurrences.
 
     value: the wire text of a Value.
     """

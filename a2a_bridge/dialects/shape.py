@@ -1,15 +1,15 @@
 r"""Compiles a table of JSON members into the functions that read and write one message of an older version.
 
-A table says how the JSON of a message differs from the hub's own JSON: a tag such as `kind`, other names of
-enum values, members that are always there. Types and field numbers come from the hub's descriptor. Three
-rules:
+A table lists the differences between the JSON of a message and the hub's own JSON: a tag such as `kind`,
+other names of enum values, members that are always present. Types and field numbers come from the hub's
+descriptor. Three rules:
 
-1. A shape with `metadata` is a *unit*: what the hub cannot hold of it is kept in its metadata (see `Shape`).
-   One without metadata is *inline*: it belongs to the unit around it.
-2. The compiled writer takes canonical trees only, counts members, and raises for all else; the engine for
-   unmapped content reads such a tree again with the tolerant reader, which walks the table.
-3. What the hub can hold and the older version cannot (no status, an enum number without a name) is a fact of
-   the unit.
+1. A shape with `metadata` is a *unit*: its unmapped content is kept in its metadata (see `Shape`). A shape
+   without metadata is *inline*: it belongs to the surrounding unit.
+2. The compiled writer accepts canonical trees only, counts members, and raises for other trees; the engine
+   for unmapped content reads such a tree again with the tolerant reader, which walks the table.
+3. Content that the hub can hold and the older version cannot (no status, an enum number without a name) is a
+   fact of the unit.
 
 For a status the generated functions look like this:
 
@@ -72,7 +72,7 @@ _LIBRARY: dict[str, Any] = {
     "timestamp_octets": values.timestamp_octets,
     "timestamp_text": values.timestamp_text,
 }
-"""Everything compiled so far, and what it needs."""
+"""All compiled functions and their names."""
 
 #: the two bool Values on the wire
 _BOOLS = {False: " \0", True: " \1"}
@@ -127,7 +127,7 @@ def table_of(shape: Shape | Inline) -> tuple[tuple[Member, ...], str]:
 
 
 def read_inline(shape: Inline, tree: Json) -> Reader:
-    """Reads an object of an inline shape that stands by itself."""
+    """Reads an object of an inline shape outside of any unit."""
     if type(tree) is not dict:
         reader = Reader({})
         reader.wrong("", f"expected an object, got {describe(tree)}")
@@ -150,7 +150,7 @@ def decode_inline(shape: Inline, tree: Json) -> Any:
 
 
 class _Compiler:
-    """Writes the functions of one shape when the first of them is called, so that imports stay quick."""
+    """Writes the functions of one shape on the first call, to keep imports fast."""
 
     def __init__(self, cls: type[Message], members: tuple[Member, ...], kind: str) -> None:
         self.cls = cls
@@ -164,7 +164,7 @@ class _Compiler:
 
     def write(self, tree: Any) -> str:
         """See `Shape.write`."""
-        if self._encode not in _LIBRARY:  # the last one that `compile` defines
+        if self._encode not in _LIBRARY:  # `compile` defines this one last
             self.compile()
         text: str = _LIBRARY[self._write](tree)
         return text
@@ -177,10 +177,10 @@ class _Compiler:
         return tree
 
     def compile(self) -> None:
-        """Write the functions, and those of the shapes within first."""
+        """Writes the functions, after those of the shapes within."""
         with BUILDING:
             if self._encode in _LIBRARY:
-                return  # another thread was first
+                return  # another thread has compiled it
             for member in self.members:
                 inner = _COMPILERS.get(member.shape) if member.shape is not None else None
                 if inner is not None and inner._encode not in _LIBRARY:  # noqa: SLF001 - of this very class
@@ -233,7 +233,7 @@ class _Compiler:
             self.append(member)
 
     def append(self, member: Member) -> None:
-        """Append `value`."""
+        """Appends `value`."""
         line, block = self.source.line, self.source.block
         if member.flat:
             line(f"out += {self.text(member)}(value)")
@@ -301,7 +301,7 @@ class _Compiler:
             line(f'out += metadata_entry("{metadata}", {note}, {bools}[value])')
 
     def text(self, member: Member) -> str:
-        """The name of the function that writes what a member is, or what it lists."""
+        """The name of the function that writes the object, or the objects in the list, of a member."""
         shape = member.shape
         assert shape is not None, f"{self.label}.{member.name} needs a shape"  # noqa: S101 - tables are ours
         if shape in _COMPILERS:
@@ -310,7 +310,7 @@ class _Compiler:
         return self.source.keep("text", text_with(shape) if isinstance(shape, Shape) else shape.write)
 
     def texter(self) -> None:
-        """The writer that takes any tree, as `text_with` makes it."""
+        """The writer for any tree, made by `text_with`."""
         line, block = self.source.line, self.source.block
         with block(f"def text_{self.label}(tree):"):
             with block("try:"):
@@ -369,7 +369,7 @@ class _Compiler:
                 line(f"return restored(shape_{self.label}, tree)")
 
     def read(self, member: Member, value: str = "") -> str:
-        """The expression for what a member is in JSON."""
+        """The expression for the JSON of a member."""
         if member.flat:
             assert member.shape is not None  # noqa: S101 - tables are ours
             return f"encode_{_COMPILERS[member.shape].label}(message)"

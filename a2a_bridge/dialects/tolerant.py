@@ -1,4 +1,4 @@
-"""The tolerant reader of tables: it makes the canonical tree of any tree that can be understood, member by
+"""The tolerant reader of tables: it makes the canonical tree of any tree with a clear meaning, member by
 member.
 """
 
@@ -138,7 +138,7 @@ def _read_inline(reader: Reader, member: Member, shape: Inline, within: Callable
         inner = Reader(given, f"{reader.path}.{member.name}" if reader.path else member.name)
         within(inner)
         tree = reader.within(inner)
-        # An object that cannot say what it is for, such as authentication without a scheme, is none.
+        # An object without its essential member, such as authentication without a scheme, is absent.
         if member.always or all(one.name in tree for one in shape.members if one.always):
             reader.tree[member.name] = tree
     elif member.required and reader.given.get(member.name) is None:

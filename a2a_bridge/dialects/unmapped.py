@@ -1,17 +1,17 @@
-"""Content that one version has no place for: carried as text beside a message, and put back where it came
-from.
+"""Content that has no place in one version: carried as text beside a message, and restored at its original
+place.
 
 Rules:
-1. Entries tell what a JSON tree holds beyond the one that its message is written as. `[pointer, value]` adds
-   a member where there is none, `[pointer, value, old]` takes the place of an old value, `[pointer]` removes
-   a member (of a card: signatures are about the document as it is). Pointers as in RFC 6901.
-2. Not told, because it means the same: members that only the canonical tree has, how a number is written,
-   null where a value is. docs/versions.md has the table.
-3. A *unit* is a message with metadata of its own. Entries stand in that metadata, as one ASCII string under
-   KEY, and not in members, because a Struct would lose numbers and depth. Child units have their own.
-4. Nothing here is verified: on every wire these texts are authenticated (see `carrying`). An entry whose
+1. Entries are the differences between a JSON tree and the canonical tree of its message. `[pointer, value]`
+   adds a missing member, `[pointer, value, old]` replaces an old value, `[pointer]` removes a member (of a
+   card: signatures cover the document as it is). Pointers as in RFC 6901.
+2. Not recorded, because the meaning is the same: members that only the canonical tree has, the spelling of
+   numbers, null in place of a value. docs/versions.md has the table.
+3. A *unit* is a message with metadata of its own. Entries are stored in that metadata, as one ASCII string
+   under KEY, and not as members, because a Struct would lose numbers and depth. Child units have their own.
+4. Nothing is verified here: on every wire these texts are authenticated (see `carrying`). An entry whose
    place has changed since is left out, so that an agent may edit the message.
-5. `strip` removes the texts for readers to whom they mean nothing: hosted agents.
+5. `strip` removes the texts for readers that cannot use them: hosted agents.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Entry = list[Any]
 """[pointer, value], [pointer, value, old value] or [pointer]."""
 
 KEY = "urn:a2a-bridge:unmapped:1"
-#: sources: the JSON `kind` shape of 0.x, the shape of a2a.v1, and the hub (what that says and 0.x cannot)
+#: sources: the JSON `kind` shape of 0.x, the shape of a2a.v1, and the hub (content that 0.x cannot express)
 KIND, PROTO, HUB = "kind", "proto", "hub"
-#: beside them: the metadata that holds the text was empty before
+#: beside the sources: the metadata that holds the text was empty before
 EMPTY = "empty"
 
 _KEY_BYTES = KEY.encode()
@@ -41,12 +41,12 @@ _KEY_BYTES = KEY.encode()
 
 
 def difference(canonical: Json, given: Json, *, whole: bool = False) -> list[Entry]:
-    """What `restore` needs to make the given tree of the canonical one.
+    """The entries with which `restore` turns the canonical tree into the given one.
 
-    whole: members that only the canonical tree has are told as well, and null in place of a value.
+    whole: also record members that only the canonical tree has, and null in place of a value.
     """
     entries: list[Entry] = []
-    # Not recursive: trees may be as deep as a parser allows.
+    # Iterative: trees may be as deep as the parser allows.
     waiting: list[tuple[Any, Any, str]] = [(canonical, given, "")]
     while waiting:
         old, new, pointer = waiting.pop()
@@ -68,7 +68,7 @@ def difference(canonical: Json, given: Json, *, whole: bool = False) -> list[Ent
 
 
 def restore(tree: Any, entries: Sequence[Entry]) -> Any:
-    """The tree with the values of the entries. Changes it in place, so it has to be the caller's own."""
+    """The tree with the values of the entries. Changes it in place: the caller must own it."""
     root = {"": tree}
     places: dict[str, Any] = {}
     for pointer, *values in entries:
@@ -100,7 +100,7 @@ def below(pointer: str, name: str) -> str:
 
 
 def same(one: Json, other: Json) -> bool:
-    """Whether two trees are the same: numbers by value, members in any order."""
+    """Whether two trees are equal: numbers by value, members in any order."""
     waiting: list[tuple[Any, Any]] = [(one, other)]
     while waiting:
         one, other = waiting.pop()
@@ -130,12 +130,12 @@ def same(one: Json, other: Json) -> bool:
 
 
 def write(source: str, content: Json) -> str:
-    """The text for what one source says."""
+    """The text for the content of one source."""
     return dumps_ascii({source: content})
 
 
 def sources(text: object) -> JsonObject:
-    """What each source says in a text; nothing when it is none of ours."""
+    """The content of each source in a text; empty if the text is not ours."""
     if not isinstance(text, str) or not text.startswith("{"):
         return {}
     try:
@@ -146,7 +146,7 @@ def sources(text: object) -> JsonObject:
 
 
 def read(text: object, source: str) -> list[Entry] | None:
-    """The entries of a source in a text; None when it has none."""
+    """The entries of a source in a text; None if it has none."""
     entries = sources(text).get(source)
     if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
         return None
@@ -157,8 +157,8 @@ def read(text: object, source: str) -> list[Entry] | None:
 
 
 def carry(unit: Any, source: str, content: Json) -> None:
-    """Puts what a source says into the metadata of a unit, beside what others say; nothing at all removes
-    it.
+    """Stores the content of a source in the metadata of a unit, beside other sources. Empty content removes
+    the entry.
     """
     empty = unit.HasField("metadata") and not unit.metadata.fields
     fields = unit.metadata.fields
@@ -177,19 +177,19 @@ def carry(unit: Any, source: str, content: Json) -> None:
 
 
 def carried(unit: Any, source: str) -> Any:
-    """What a source says in the metadata of a unit; None for nothing."""
+    """The content of a source in the metadata of a unit; None if absent."""
     if not unit.HasField("metadata") or KEY not in unit.metadata.fields:
         return None
     return sources(unit.metadata.fields[KEY].string_value).get(source)
 
 
 def present(message: Message) -> bool:
-    """Whether there is a text anywhere in a message of the hub."""
+    """Whether a message of the hub contains a text at any level."""
     return _KEY_BYTES in message.SerializeToString() and any(_bears(unit) for unit in units(message))
 
 
 def strip(message: Message) -> None:
-    """Removes all texts from a message, in place, and metadata that held nothing else."""
+    """Removes all texts from a message, in place, and metadata that becomes empty."""
     for unit in units(message):
         if _bears(unit):
             _remove(unit)
@@ -206,7 +206,7 @@ def stripped(message: M) -> M:
 
 
 def units(message: Any) -> Iterator[Any]:
-    """All the messages with metadata of their own in a message of the hub, itself included."""
+    """All messages with metadata of their own in a message of the hub, including itself."""
     match message:
         case hub.Part():
             yield message

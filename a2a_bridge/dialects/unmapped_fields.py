@@ -1,11 +1,11 @@
 """Unmapped content of protobuf messages of a2a.v1: unknown fields of their bytes, unknown members of their
 ProtoJSON.
 
-`collect_…` puts entries of source PROTO into the metadata of the unit they belong to, before a message
-becomes one of the hub; `restore_…` takes them out again when it is written. Entries about a message that no
-unit holds are returned. Pointers are ProtoJSON, with two names that no field has:
-UNKNOWN: unknown protobuf fields of the object, base64. Only bytes can say them again: in JSON they stay in
-the metadata.
+`collect_…` puts entries of source PROTO into the metadata of the owning unit, before a message is converted
+to the hub; `restore_…` takes them out again when it is written. Entries outside of any unit are returned.
+Pointers are ProtoJSON, with two names that no field has:
+UNKNOWN: unknown protobuf fields of the object, base64. Only bytes can express them: in JSON they stay in the
+metadata.
 WRAPPER: the object around the unit (SendMessageResponse, StreamResponse).
 """
 
@@ -35,7 +35,7 @@ _FREE_NAMES = frozenset({"metadata", "data"})
 
 
 def add(unit: Any, entries: list[Entry]) -> None:
-    """Adds entries to what the metadata of a unit holds."""
+    """Adds entries to those in the metadata of a unit."""
     if entries:
         carry(unit, PROTO, [*(carried(unit, PROTO) or ()), *entries])
 
@@ -50,7 +50,7 @@ def entries_of(unit: Any) -> list[Entry]:
 
 
 def collect_members(message: Any, tree: JsonObject) -> list[Entry]:
-    """What the tree that a message was read from says beyond the message."""
+    """The content of a tree that the message read from it lacks."""
     plan = plan_of(type(message))
     entries: list[Entry] = []
     _collect_object(plan, message, tree, "", entries)
@@ -58,7 +58,7 @@ def collect_members(message: Any, tree: JsonObject) -> list[Entry]:
 
 
 def restore_members(tree: JsonObject) -> JsonObject:
-    """A tree with what its units carry for JSON. Changes it in place."""
+    """A tree with the JSON content that its units carry. Changes it in place."""
     waiting: list[Any] = [tree]
     while waiting:
         place = waiting.pop()
@@ -109,7 +109,7 @@ def _collect(plan: MessagePlan, message: Any, tree: JsonObject, pointer: str, en
 
 
 def _large_integers(value: Json, pointer: str) -> Iterator[Entry]:
-    """Integers of up to 64 bits that no double holds, in free JSON."""
+    """Integers of up to 64 bits in free JSON that no double can represent."""
     waiting: list[tuple[Any, str]] = [(value, pointer)]
     while waiting:
         item, here = waiting.pop()
@@ -150,16 +150,16 @@ def _restore_unit(unit: JsonObject, metadata: JsonObject, root: JsonObject) -> N
 
 
 def has_unknown(wire: bytes, message: Any) -> bool:
-    """Whether bytes hold more than a message parsed from them says; drops its unknown fields.
+    """Whether bytes hold more than the message parsed from them; drops its unknown fields.
 
-    Whatever is not the usual encoding of known fields takes more bytes than that.
+    Any other content than the usual encoding of known fields takes more bytes.
     """
     message.DiscardUnknownFields()
     return bool(message.ByteSize() != len(wire))
 
 
 def collect_unknown(message: Any) -> list[Entry]:
-    """The unknown fields of a message and of all below it, which keep none."""
+    """Removes the unknown fields of a message and of all messages in it, and returns them as entries."""
     entries: list[Entry] = []
     _collect_unknown(message, "", entries)
     message.DiscardUnknownFields()
@@ -167,7 +167,7 @@ def collect_unknown(message: Any) -> list[Entry]:
 
 
 def restore_unknown(message: Any) -> None:
-    """Puts the unknown fields that units carry back, in place."""
+    """Restores the unknown fields that units carry, in place."""
     for unit in _units(message):
         entries = entries_of(unit)
         kept = []
@@ -184,7 +184,7 @@ def restore_unknown(message: Any) -> None:
 
 
 def merge_unknown(message: Any, pointer: str, text: object) -> None:
-    """Adds unknown fields to the message at a pointer, if it is still there."""
+    """Adds unknown fields to the message at a pointer, if it still exists."""
     place: Any = message
     for name in pointer.split("/")[1:-1]:
         if isinstance(place, Message):
@@ -218,7 +218,7 @@ def _collect_unknown(message: Any, pointer: str, entries: list[Entry]) -> None:
 
 
 def _below(message: Any) -> Iterator[tuple[str, str, Any]]:
-    """The messages within one, save those of free JSON and maps: JSON name, index with a slash, message."""
+    """The messages within one, except free JSON and maps: JSON name, index with a slash, message."""
     for field, value in message.ListFields():
         inner = field.message_type
         if inner is None or inner.full_name.startswith("google.") or inner.GetOptions().map_entry:
@@ -254,7 +254,7 @@ def _unknown(fields: Any) -> Iterator[str]:
                 yield key + int(field.data).to_bytes(4, "little").decode("latin-1")
 
 
-# --- small things ---
+# --- properties of messages ---
 
 
 def is_unit(plan: MessagePlan) -> bool:
