@@ -164,7 +164,7 @@ class Form(Generic[Address, Wire]):
 class CardForm:
     """The agent card of a version: its format and its paths."""
 
-    #: paths of the card, the usual one first
+    #: the paths where the version looks for the card
     paths: tuple[str, ...]
     #: hub -> card
     encode: Callable[[hub.AgentCard], JsonObject]

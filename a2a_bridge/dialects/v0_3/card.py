@@ -1,15 +1,16 @@
-"""The agent card as 0.3 spells it, and 0.2.5 with it. Which interfaces an agent really has is not decided
-here.
+"""The agent card as 0.3 and 0.2.5 spell it. Which interfaces an agent really has is decided elsewhere.
 
-What the members of the other version cannot say is carried, so that a card that comes back is the card that
-left:
+Content that the members of the other version cannot express is carried, so that a card is the same after a
+round trip:
 
-1. JSON → hub → JSON: unknown members, null, empty lists, numbers that are no doubles. They stand as text in
-   an AgentExtension of the hub's card, the last one, with the URI `unmapped.KEY`. It is not written to 0.x.
-2. Hub → JSON → hub: most has a natural place (`supportedInterfaces`, `deviceCode`, `pkceRequired`). What has
-   none (a `capabilities` that is not there, say) stands in the same way in an extension of the 0.x card.
-3. That text changes nothing but what the other version cannot say: one that would is somebody's own
-   extension, and treated as such. So is one that did not come from here.
+1. JSON → hub → JSON: unknown members, null, empty lists, numbers that no double represents. They are stored
+   as text in an AgentExtension of the hub's card, the last one, with the URI `unmapped.KEY`. It is not
+   written to 0.x.
+2. Hub → JSON → hub: most content has a natural place (`supportedInterfaces`, `deviceCode`, `pkceRequired`).
+   Content without one (an absent `capabilities`, for example) is stored in the same way in an extension of
+   the 0.x card.
+3. That text may only change content that the other version cannot express. If it would change more, it is
+   treated as an ordinary extension of another author. So is a text that was not written here.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from a2a_bridge.dialects.v0_3.card_interfaces import INTERFACE_MEMBERS
 from a2a_bridge.dialects.v0_3.card_members import decode_members, encode_members
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: where 0.3 looks, and where 0.2 did
+#: the path in 0.3, and the one in 0.2
 WELL_KNOWN_PATH = "/.well-known/agent-card.json"
 OLD_WELL_KNOWN_PATH = "/.well-known/agent.json"
 
@@ -45,9 +46,9 @@ _decode_hub = decoder(hub.AgentCard)
 
 
 def decode_card(tree: JsonObject, version: str = VERSION) -> hub.AgentCard:
-    """JSON → card. `version`: of a card that names none.
+    """JSON → card. `version`: the version of a card that names none.
 
-    Raises A2AError INVALID_AGENT_RESPONSE naming the member at fault.
+    Raises A2AError INVALID_AGENT_RESPONSE with the path of the member at fault.
     """
     try:
         return _decode(tree, version)
@@ -69,16 +70,17 @@ def encode_card(card: hub.AgentCard, version: str = VERSION) -> JsonObject:
 
 
 def encode_beside(card: hub.AgentCard, version: str = VERSION) -> JsonObject:
-    """Card → JSON, to stand beside the members of 1.0.
+    """Card → JSON, to be merged with the members of 1.0.
 
-    Those say what 0.x cannot, and OAuth schemes have one flow each, as readers of 1.0 refuse any other.
+    The members of 1.0 express what 0.x cannot, and OAuth schemes have one flow each, because readers of 1.0
+    refuse any other number.
     """
     tree = encode_members(card, version, apart=True)
     return _patched(card, tree, version) or tree
 
 
 def card_form(version: str, *paths: str) -> CardForm:
-    """The card of a 0.x version that spells it as 0.3 does."""
+    """The card form of a 0.x version with the card format of 0.3."""
     encode: Callable[[hub.AgentCard], JsonObject] = partial(encode_card, version=version)
     return CardForm(
         paths=paths,
@@ -89,7 +91,7 @@ def card_form(version: str, *paths: str) -> CardForm:
 
 
 def without_carrier(card: hub.AgentCard) -> hub.AgentCard:
-    """The card without what only 0.x says; the same object if there is nothing of the kind."""
+    """The card without content that only 0.x can express; the same object if there is none."""
     if _carrier(card) is None:
         return card
     bare = hub.AgentCard()
@@ -111,31 +113,31 @@ def _carrier(card: hub.AgentCard) -> hub.AgentExtension | None:
 
 
 def _patched(card: hub.AgentCard, tree: JsonObject, version: str) -> JsonObject | None:
-    """The tree, with what the card carries of this shape; None when it carries nothing."""
+    """The tree with the content of this shape that the card carries; None if it carries none."""
     carrier = _carrier(card)
     if carrier is None:
         return None
     text = carrier.params.fields[KEY].string_value if KEY in carrier.params.fields else ""
     entries = unmapped.read(text, KIND)
     if entries is None:
-        return tree  # another wire's, which this one does not show
+        return tree  # content of another wire format, which this one does not show
     meant = (without_carrier(card), decode_members(tree, version))
     patched = unmapped.restore(deepcopy(tree), entries)
     if _says(patched, version) in meant:
         return patched  # type: ignore[no-any-return]
-    # A card that has got other interfaces since keeps what was said of everything else.
+    # If the interfaces of a card have changed since, the entries about other members still apply.
     others = [one for one in entries if not _is_address(one[0])]
     patched = unmapped.restore(deepcopy(tree), others)
     return patched if _says(patched, version) in meant else tree
 
 
 def _is_address(pointer: str) -> bool:
-    """Whether a pointer leads to what a card says of its interfaces."""
+    """Whether a pointer refers to the interfaces of a card."""
     return any(name in INTERFACE_MEMBERS for name in pointer.split("/", 2)[1:2])
 
 
 def _carried(card: hub.AgentCard, tree: JsonObject, version: str) -> hub.AgentCard:
-    """The card, with what else the tree holds."""
+    """The card with the content that only the tree holds."""
     entries = unmapped.difference(encode_members(card, version), tree, whole=True)
     if entries:
         carrier = card.capabilities.extensions.add(uri=KEY)
@@ -144,7 +146,7 @@ def _carried(card: hub.AgentCard, tree: JsonObject, version: str) -> hub.AgentCa
 
 
 def _mirrored(tree: JsonObject, card: hub.AgentCard, version: str) -> JsonObject:
-    """The tree, with what else the card holds."""
+    """The tree with the content that only the card holds."""
     said = decode_members(tree, version)
     entries = [] if said == card else unmapped.difference(_hub_tree(said), _hub_tree(card), whole=True)
     if not entries:
@@ -156,7 +158,7 @@ def _mirrored(tree: JsonObject, card: hub.AgentCard, version: str) -> JsonObject
 
 
 def _unmirrored(tree: JsonObject, version: str) -> hub.AgentCard | None:
-    """The card that `_mirrored` made the tree of; None if it was not."""
+    """The card from which `_mirrored` made the tree; None if it did not."""
     match tree:
         case {
             "capabilities": {
@@ -184,7 +186,7 @@ def _unmirrored(tree: JsonObject, version: str) -> hub.AgentCard | None:
 
 
 def _says(tree: Json, version: str) -> hub.AgentCard | None:
-    """What the members of a card say to the hub; None when it is not a card."""
+    """The hub card of the members of a tree; None if the tree is not a card."""
     try:
         return decode_members(tree, version) if type(tree) is dict else None
     except DecodeError:

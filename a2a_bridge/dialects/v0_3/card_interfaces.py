@@ -1,13 +1,13 @@
-"""Where an agent is reached, as 0.x cards say it: one address and further ones, all of one version.
+"""The interfaces of an agent in 0.x cards: a main address and additional ones, all of one version.
 
 Rules (A2A 0.3, 5.5.5 and 5.6):
-1. `url` with `preferredTransport` comes first, then `additionalInterfaces` in order, repetitions included.
-   All have the card's `protocolVersion`, as it is written there.
-2. A transport that is not given is JSONRPC.
-3. The other way the interfaces of 0.x are listed, the main one first. What these members cannot say (tenants,
-   several versions, interfaces of 1.0) stands beside them in the `supportedInterfaces` of 1.0, and is read
-   there.
-4. Where the two disagree the members of 0.x count, since they are what other readers go by.
+1. `url` with `preferredTransport` comes first, then `additionalInterfaces` in order, including repetitions.
+   All have the card's `protocolVersion`, as written there.
+2. An absent transport means JSONRPC.
+3. In the other direction the 0.x interfaces are listed, the main one first. Content that these members cannot
+   express (tenants, several versions, interfaces of 1.0) is written beside them in the `supportedInterfaces`
+   of 1.0, and read from there.
+4. In case of a contradiction the members of 0.x take precedence, because other readers use them.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ DEFAULT_TRANSPORT = "JSONRPC"
 _decode = decoder(hub.AgentInterface)
 _encode = encoder(hub.AgentInterface)
 
-#: how a version writes itself in `protocolVersion`, where the interface says no more than Major.Minor
+#: the text of a version in `protocolVersion`, for interfaces that give only Major.Minor
 _SPELLED = {"0.3": "0.3.0", "0.2": "0.2.5"}
 _TEXTS = ("url", "protocolBinding", "protocolVersion", "tenant")
 
 
 def decode_interfaces(tree: JsonObject, version: str) -> list[hub.AgentInterface]:
-    """The interfaces of a 0.x card. `version`: of a card that names none. Raises DecodeError."""
+    """The interfaces of a 0.x card. `version`: the version of a card that names none. Raises DecodeError."""
     said = _decode_members(tree, version)
     told = _supported(tree.get("supportedInterfaces"))
     if told is not None and _decode_members(_members(told, version), version) == said:
@@ -47,7 +47,7 @@ def decode_interfaces(tree: JsonObject, version: str) -> list[hub.AgentInterface
 
 
 def encode_interfaces(interfaces: Sequence[hub.AgentInterface], version: str) -> JsonObject:
-    """The members of a 0.x card about its interfaces, for a reader of `version`, such as "0.3.0"."""
+    """The members about interfaces of a 0.x card, for a reader of `version`, such as "0.3.0"."""
     members = _members(interfaces, version)
     if _decode_members(members, version) != list(interfaces):
         members["supportedInterfaces"] = [_encode(one) for one in interfaces]
@@ -60,10 +60,8 @@ def is_old(interface: hub.AgentInterface) -> bool:
 
 
 def main_interface(interfaces: Sequence[hub.AgentInterface], version: str = "") -> hub.AgentInterface | None:
-    """The interface that `url` names: the first of `version`, else of the newest 0.x version, else the
-    first.
-    """
-    # With nothing of 0.x a reader is still better off with an address, which may well take its version too.
+    """The interface for `url`: the first of `version`, else of the newest 0.x version, else the first."""
+    # Without any 0.x interface an address still helps the reader: the server may accept its version too.
     old = [one for one in interfaces if is_old(one)] or list(interfaces[:1])
     family = normalise(version)
     of_family = [one for one in old if normalise(one.protocol_version) == family]
@@ -71,10 +69,10 @@ def main_interface(interfaces: Sequence[hub.AgentInterface], version: str = "") 
 
 
 def places(interfaces: Iterable[hub.AgentInterface]) -> list[hub.AgentInterface]:
-    """The interfaces of 0.x as one version can list them: per transport those of the newest, each place
+    """The 0.x interfaces that one version can list: per transport those of the newest version, each address
     once.
     """
-    # One version stands for them all, and some readers take the last place of a transport.
+    # One version is written for all of them, and some readers use the last address of a transport.
     old = [one for one in interfaces if is_old(one)]
     newest: dict[str, int] = {}
     for one in old:
@@ -87,7 +85,7 @@ def places(interfaces: Iterable[hub.AgentInterface]) -> list[hub.AgentInterface]
 
 
 def spelled(version: str) -> str:
-    """How `protocolVersion` writes a version: with its patch, where that is known."""
+    """The text of a version in `protocolVersion`: with its patch, if known."""
     return _SPELLED.get(version.strip(), version)
 
 
@@ -153,7 +151,7 @@ def _interface(url: str, transport: str, version: str) -> hub.AgentInterface:
 
 
 def _supported(value: Json) -> list[hub.AgentInterface] | None:
-    # To a 0.x card this is just an unknown member, which may hold anything.
+    # In a 0.x card this is an unknown member, which may hold anything.
     if type(value) is not list or not value:
         return None
     found: list[hub.AgentInterface] = []

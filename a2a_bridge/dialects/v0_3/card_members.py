@@ -1,11 +1,10 @@
-"""The members of a 0.x agent card, and what each is in the hub. What the hub has no member for is not kept
-here.
+"""The members of a 0.x agent card and their hub counterparts. Content without a hub member is not kept here.
 
 Rules (A2A 0.3, 5.5):
-1. `decode_members` takes every card that the schema allows. Unknown members, and null for an optional one,
-   are as good as absent.
-2. `encode_members` writes the card that a 0.x agent would have written, REQUIRED members always.
-3. The two are inverse for what both versions can say; `card` carries the rest.
+1. `decode_members` accepts every card that the schema allows. Unknown members, and null for an optional
+   member, count as absent.
+2. `encode_members` writes the card that a 0.x agent would have written, always with the REQUIRED members.
+3. The two are inverse for content that both versions can express; `card` carries the rest.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ _SIGNATURE = ("protected", "signature")
 
 
 def decode_members(tree: JsonObject, version: str) -> hub.AgentCard:
-    """JSON → card, without what no member of the hub says. Raises DecodeError.
+    """JSON → card, without content that has no hub member. Raises DecodeError.
 
-    version: of a card that names none.
+    version: the version of a card that names none.
     """
     tree = plain(tree)
     picked: dict[str, Any] = {name: tree[name] for name in _CARD if tree.get(name) is not None}
@@ -82,9 +81,9 @@ def decode_members(tree: JsonObject, version: str) -> hub.AgentCard:
 
 
 def encode_members(card: hub.AgentCard, version: str, *, apart: bool = False) -> JsonObject:
-    """Card → JSON, without what no member of 0.x says. Raises EncodeError for numbers that JSON cannot say.
+    """Card → JSON, without content that has no 0.x member. Raises EncodeError for numbers that JSON lacks.
 
-    apart: leave schemes of one flow each as they are, as 1.0 has them.
+    apart: keep schemes of one flow each separate, as in 1.0.
     """
     alternatives = {} if apart else alternatives_of(card.security_schemes)
     if alternatives and not _agree(card, alternatives):
@@ -96,9 +95,9 @@ def encode_members(card: hub.AgentCard, version: str, *, apart: bool = False) ->
 
 
 def plain(tree: Any, levels: int = 100) -> Any:
-    """The same tree as far as protobuf can hold it: no halves of surrogate pairs.
+    """The tree restricted to text that protobuf can hold: no half surrogate pairs.
 
-    levels: how far down to look; deeper there is nothing that is decoded.
+    levels: the depth of the search; nothing below it is decoded.
     """
     if type(tree) is str:
         return tree if tree.isascii() else tree.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -110,7 +109,7 @@ def plain(tree: Any, levels: int = 100) -> Any:
 
 
 def struct(value: Json, levels: int = LEVELS) -> Json:
-    """Free JSON as a Struct can hold it: numbers become doubles, what is nested too deeply becomes null."""
+    """Free JSON as a Struct can hold it: numbers become doubles, values nested too deeply become null."""
     if type(value) is dict:
         if levels < OBJECT_LEVELS:
             return None
@@ -171,7 +170,7 @@ def _capabilities(tree: JsonObject) -> Json:
     members: dict[str, Any] = {}
     if value is not None:
         if type(value) is not dict:
-            unexpected: Json = value  # for the codec to complain about
+            unexpected: Json = value  # the codec reports the error
             return unexpected
         members |= {name: value[name] for name in _CAPABILITIES if value.get(name) is not None}
         if value.get("extensions") is not None:

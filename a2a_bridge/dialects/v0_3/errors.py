@@ -1,15 +1,17 @@
-"""Errors as 0.3 spells them on each binding (spec 0.3.0, section 8). Not their details: those are 1.0's.
+"""Errors as 0.3 spells them on each binding (spec 0.3.0, section 8). Their details are those of 1.0.
 
-The text of 0.3 defines numbers and default messages; what HTTP+JSON and gRPC look like is what its servers
-do: own HTTP statuses, own gRPC statuses, the type's name beside the message or before it. Rules:
+The text of 0.3 defines numbers and default messages. For HTTP+JSON and gRPC the format follows the servers of
+that version: their own HTTP statuses, their own gRPC statuses, the name of the type beside or before the
+message. Rules:
 
-1. What goes out says all that the hub's error says. JSON-RPC gets `data` only where number and message would
-   be read as something else, so that an error of 0.3 passes as it came; the other bindings get the 1.0
-   details always.
+1. Outgoing errors contain everything that the hub's error contains. JSON-RPC gets `data` only if number and
+   message would be read as another error, so that an error of 0.3 passes unchanged; the other bindings always
+   get the details of 1.0.
 2. `data` of any JSON type is one detail, a google.protobuf.Value, and becomes bare `data` again. Details of
    1.0 are a list, which some callers of 0.3 cannot read: they get `{"details": […]}` (shape_jsonrpc).
-3. Coming in, ErrorInfo.reason decides; then a type's name at the start of the message; then the number; then
-   a default message; then the status, by what was asked for where one status stands for several errors.
+3. For incoming errors the order of precedence is: ErrorInfo.reason; the name of a type at the start of the
+   message; the number; a default message; the status, together with the requested operation where one status
+   stands for several errors.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from a2a_bridge.dialects.v1_0.errors import (
 )
 from a2a_bridge.peers import ErrorData, caller
 
-#: reason → the type's name, which gRPC servers put before the message
+#: reason → the name of the type, which gRPC servers put before the message
 NAMES: Mapping[Reason, str] = {
     Reason.TASK_NOT_FOUND: "TaskNotFoundError",
     Reason.TASK_NOT_CANCELABLE: "TaskNotCancelableError",
@@ -60,14 +62,14 @@ _BY_NAME = {name: reason for reason, name in NAMES.items()} | {
 }
 _REASONS = frozenset(reason.name for reason in Reason)
 
-#: default messages that are not the hub's; each is exchanged for the other on the way
+#: default messages that differ from the hub's; each is replaced by the other in transit
 TEXTS: Mapping[Reason, str] = {
     Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: "Authenticated Extended Card is not configured",
     Reason.PARSE_ERROR: "Invalid JSON payload",
     Reason.INVALID_REQUEST: "Request payload validation error",
 }
 
-#: statuses that are not the hub's
+#: statuses that differ from the hub's
 HTTP: Mapping[Reason, int] = {
     Reason.TASK_NOT_CANCELABLE: 409,
     Reason.PUSH_NOTIFICATION_NOT_SUPPORTED: 501,
@@ -77,17 +79,16 @@ HTTP: Mapping[Reason, int] = {
     Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: 404,
     Reason.INVALID_PARAMS: 422,
 }
-#: chosen so that the SDKs that go by the status read the right error, or the nearest one that they know:
-#: JavaScript
-#: 0.3.14 (client/transports/grpc, mapToError) and Go 0.3.15 (internal/grpcutil/errors.go). Python and Java go
-#: by the name.
+#: chosen so that SDKs that use the status read the right error, or the nearest one that they know: JavaScript
+#: 0.3.14 (client/transports/grpc, mapToError) and Go 0.3.15 (internal/grpcutil/errors.go). Python and Java
+#: use the name.
 GRPC: Mapping[Reason, GrpcStatus] = {
     Reason.PUSH_NOTIFICATION_NOT_SUPPORTED: GrpcStatus.UNIMPLEMENTED,
     Reason.UNSUPPORTED_OPERATION: GrpcStatus.UNIMPLEMENTED,
     Reason.EXTENSION_SUPPORT_REQUIRED: GrpcStatus.UNIMPLEMENTED,
     Reason.VERSION_NOT_SUPPORTED: GrpcStatus.UNIMPLEMENTED,
 }
-#: with what servers in Python and Java send a reason, where that is another status
+#: the status with which servers in Python and Java send a reason, if it is another one
 _PYTHON: Mapping[Reason, GrpcStatus] = {
     Reason.TASK_NOT_CANCELABLE: GrpcStatus.UNIMPLEMENTED,
     Reason.CONTENT_TYPE_NOT_SUPPORTED: GrpcStatus.UNIMPLEMENTED,
@@ -95,11 +96,11 @@ _PYTHON: Mapping[Reason, GrpcStatus] = {
     Reason.METHOD_NOT_FOUND: GrpcStatus.NOT_FOUND,
 }
 
-#: what the text of 0.3 has a number for
+#: reasons with a number in the text of 0.3
 KNOWN = frozenset(NAMES) - {Reason.EXTENSION_SUPPORT_REQUIRED, Reason.VERSION_NOT_SUPPORTED}
 
 _VALUE = any_details.PREFIX + "google.protobuf.Value"
-#: the member of an object as `data` that holds the details of 1.0
+#: the member of an object in `data` that holds the details of 1.0
 _DETAILS = "details"
 _NAME = re.compile(r"([A-Za-z]{1,60}Error)(?:: ?|$)")
 _BY_DEFAULT_TEXT = {
@@ -109,11 +110,11 @@ _BY_DEFAULT_TEXT = {
     for text in (reason.text, TEXTS.get(reason, reason.text))
 }
 _TEXTS = {**BY_TEXT, **{text.lower(): reason for reason, text in TEXTS.items() if reason.level == "a2a"}}
-#: how servers say that there is no such route or rpc
+#: texts with which servers report an unknown route or rpc
 _NO_ROUTE = frozenset(
     {"", "not found", "method not found", "no route", "page not found", "404 page not found"}
 )
-#: what a2a-go answers at a path that it does not have (net/http), and what it most often means
+#: the answer of a2a-go for an unknown path (net/http), and its most frequent meaning
 _GO_NO_ROUTE = "404 page not found"
 _OTHER_PATHS = (
     "the agent has nothing at this path of 0.3; agents of a2a-go 2 serve 0.3 over HTTP+JSON at paths of"
@@ -126,7 +127,7 @@ _PUSH = frozenset(
     {ops.CREATE_PUSH_CONFIG, ops.GET_PUSH_CONFIG, ops.LIST_PUSH_CONFIGS, ops.DELETE_PUSH_CONFIG}
 )
 _OF_A_TASK = _PUSH | {ops.GET_TASK, ops.CANCEL_TASK, ops.SUBSCRIBE_TO_TASK}
-#: what FAILED_PRECONDITION means without a word of why (JavaScript 0.3.14, Go 0.3.15), by what was asked for
+#: the meaning of FAILED_PRECONDITION without a text (JavaScript 0.3.14, Go 0.3.15), by requested operation
 _PRECONDITIONS: Mapping[ops.Operation[Any, Any] | None, Reason] = {
     ops.CANCEL_TASK: Reason.TASK_NOT_CANCELABLE,
     ops.GET_EXTENDED_AGENT_CARD: Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED,
@@ -135,11 +136,10 @@ _PRECONDITIONS: Mapping[ops.Operation[Any, Any] | None, Reason] = {
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """The errors of an older version on all bindings.
+    """The errors of an older version on all bindings."""
 
-    known: the reasons that its callers know by their number. Others keep theirs and are explained by details.
-    """
-
+    #: the reasons whose numbers its callers know. Other reasons keep their number and are explained by
+    #: details
     known: frozenset[Reason] = KNOWN
 
     def encode_jsonrpc(self, error: A2AError) -> ErrorReply[Any]:
@@ -155,8 +155,8 @@ class Spelling:
         return reply
 
     def encode_http_json(self, error: A2AError) -> ErrorReply[Any]:
-        """`type`, `code` (of JSON-RPC) and `message`: what one caller of 0.3 or the other looks for; beside
-        them the `error` object of 1.0.
+        """`type`, `code` (of JSON-RPC) and `message`, which different callers of 0.3 read; beside them the
+        `error` object of 1.0.
         """
         reason = error.reason
         status = HTTP.get(reason, reason.http)
@@ -171,11 +171,13 @@ class Spelling:
         return ErrorReply(status, {**named, "code": error.code, "message": text, "error": inner})
 
     def encode_grpc(self, error: A2AError) -> ErrorReply[bytes]:
-        """A status whose message starts with the type's name, and a google.rpc.Status that says the same."""
+        """A status whose message starts with the name of the type, and a google.rpc.Status with the same
+        content.
+        """
         return self._grpc(error, GRPC.get(error.reason, error.reason.grpc))
 
     def encode_grpc_declared(self, error: A2AError) -> ErrorReply[bytes]:
-        """The same with the statuses of 1.0: Go 2 knows a reason only with that status
+        """The same with the statuses of 1.0: Go 2 recognises a reason only with its status
         (internal/grpcutil).
         """
         return self._grpc(error, error.reason.grpc)
@@ -196,7 +198,7 @@ class Spelling:
         if code is None:
             return _hub_text(_by_status(reply, message, details))
         by_status = BY_HTTP.get(reply.status)
-        # Several reasons share a number and differ in the status, with which they then travel.
+        # Several reasons share a number and differ in the status, which travels with the number.
         telling = by_status is not None and by_status.level in STATUS_TELLS and by_status.code == code
         by_code = by_status if telling else None
         return _hub_text(_by_number(code, message, details, by_code))
@@ -226,12 +228,12 @@ class Spelling:
         if named is not None and not _info(details):
             return _hub_text(from_details(message, details, by_code=named, texts={}))
         code = _number(body.get("code"))
-        if code is not None and code < 0:  # some servers send the number of JSON-RPC here
+        if code is not None and code < 0:  # some servers send the JSON-RPC number here
             return _hub_text(_by_number(code, message, details))
         return _hub_text(_by_status(reply, message, details))
 
     def decode_grpc(self, reply: ErrorReply[bytes]) -> A2AError:
-        """A google.rpc.Status, or a bare status and its message, which may start with the type's name."""
+        """A google.rpc.Status, or a bare status with a message, which may start with the name of the type."""
         message, details = any_details.parse_status(reply.body) if reply.body else ("", [])
         message = message or reply.text
         status = GrpcStatus(reply.status) if reply.status in set(GrpcStatus) else GrpcStatus.UNKNOWN
@@ -243,7 +245,7 @@ class Spelling:
         if named is not None:
             message = _NAME.sub("", message, count=1)
         elif status is GrpcStatus.UNKNOWN and not details:
-            # What servers answer when their code raised, often with the text of the exception.
+            # The answer of servers to an exception in their code, often with its text.
             return from_details("", [], aside=message, texts=_TEXTS)
         fallback = _by_grpc_status(status, message, reply.operation)
         return _hub_text(
@@ -252,14 +254,14 @@ class Spelling:
 
 
 def _by_number(code: int, message: str, details: list[Any], reason: Reason | None = None) -> A2AError:
-    """What an answer with a number of JSON-RPC means. `reason`: what is known better than by the number."""
+    """The error of an answer with a JSON-RPC number. `reason`: a more reliable reason than the number's."""
     named, texts = _words(message, details)
     by_code = reason or named or BY_CODE.get(code)
     return from_details(message, details, code=code, by_code=by_code, texts=texts)
 
 
 def _by_status(reply: ErrorReply[Any], message: str, details: list[Any]) -> A2AError:
-    """What an answer without a number means."""
+    """The error of an answer without a number."""
     named, texts = _words(message or reply.text, details)
     return from_details(
         message,
@@ -272,20 +274,21 @@ def _by_status(reply: ErrorReply[Any], message: str, details: list[Any]) -> A2AE
 
 
 def _words(message: str, details: list[Any]) -> tuple[Reason | None, Mapping[str, Reason]]:
-    """What the words of an error may tell: the reason that a name at the start says, and known texts. Nothing
-    where an ErrorInfo speaks, even with a name that is unknown here.
+    """The reasons that the text of an error reveals: by a type name at its start, and by known texts.
+
+    Empty if there is an ErrorInfo, even with an unknown reason.
     """
     return (_named(message), _TEXTS) if not _info(details) else (None, {})
 
 
 def _info(details: list[Any]) -> str:
-    """ErrorInfo.reason; empty when there is none."""
+    """ErrorInfo.reason; empty if there is none."""
     infos = (one.get("reason") for one in details if one.get("@type") == any_details.ERROR_INFO)
     return _string(next(infos, ""))
 
 
 def _data(details: list[Any]) -> Any:
-    """Details as `data`: bare where there is nothing but what a caller or agent of 0.3 once put there."""
+    """Details as `data`: bare if the only detail is `data` that a caller or agent of 0.3 once sent."""
     if len(details) == 1:
         detail = _whole(details[0])
         if detail.get("@type") == _VALUE and detail.keys() == {"@type", "value"}:
@@ -295,7 +298,7 @@ def _data(details: list[Any]) -> Any:
 
 
 def _whole(detail: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A detail that came through protobuf as its own text, because protobuf cannot hold what is in it."""
+    """A detail restored from its text. Details that protobuf cannot hold pass through protobuf as text."""
     text = detail.get("json")
     if detail.get("@type") == _VALUE and detail.keys() == {"@type", "json"} and isinstance(text, str):
         with contextlib.suppress(JsonSyntaxError):
@@ -307,10 +310,9 @@ def _whole(detail: Mapping[str, Any]) -> Mapping[str, Any]:
 def shape_jsonrpc(body: Any, parameters: Mapping[str, str]) -> Any:
     """A JSON-RPC error object with `data` of a type that its caller reads (Quirks.error_data).
 
-    A list of details becomes an object unless the caller is known to want the list, or declares a version as
-    clients of
-    1.0 do. What an agent or caller of 0.3 said itself changes only for callers that are known to want another
-    type.
+    A list of details becomes an object unless the caller is known to expect the list, or declares a version,
+    as clients of 1.0 do. `data` from an agent or caller of 0.3 changes only for callers that are known to
+    expect another type.
     """
     data = body.get("data")
     if data is None:
@@ -352,18 +354,18 @@ def _named(message: str) -> Reason | None:
 
 
 def _by_http_status(status: int, message: str, operation: ops.Operation[Any, Any] | None) -> Reason | None:
-    """What a status means. 404, 501 and 502 stand for several errors."""
+    """The reason for a status. 404, 501 and 502 stand for several errors."""
     if status == 404:
         return _not_found(message, operation)
     if status == 501:
         return Reason.PUSH_NOTIFICATION_NOT_SUPPORTED if operation in _PUSH else Reason.UNSUPPORTED_OPERATION
-    if status == 502 and message:  # a proxy has no words for us
+    if status == 502 and message:  # a proxy sends no message in our format
         return Reason.INVALID_AGENT_RESPONSE
     return Reason.INVALID_PARAMS if status == 422 else BY_HTTP.get(status)
 
 
 def _statuses(reason: Reason) -> set[GrpcStatus]:
-    """The statuses with which the SDKs send a reason."""
+    """The statuses with which SDKs send a reason."""
     return {reason.grpc, GRPC.get(reason, reason.grpc), _PYTHON.get(reason, reason.grpc)}
 
 
@@ -382,7 +384,7 @@ def _by_grpc_status(
 
 
 def _not_found(message: str, operation: ops.Operation[Any, Any] | None) -> Reason:
-    """A missing task, card or route: by what was asked for, and by whether anybody who knows of tasks
+    """A missing task, card or route: decided by the requested operation, and by whether an A2A server
     answered.
     """
     if operation is ops.GET_EXTENDED_AGENT_CARD:
@@ -404,7 +406,7 @@ def _hub_text(error: A2AError) -> A2AError:
 
 
 def _same(left: A2AError, right: A2AError) -> bool:
-    """Whether two errors are the same but for their message."""
+    """Whether two errors are equal except for their message."""
     return _members(left) == _members(right)
 
 

@@ -1,13 +1,13 @@
-"""Which spelling of file contents one call of a2a.v1 has: rows of the same operation, chosen by what is known
-of the peer. Not the spellings: see proto_files.
+"""The encoding of file contents in one call of a2a.v1: rows of the same operation, selected by the known
+properties of the peer. The encodings themselves are in proto_files.
 
 Rules:
-1. A caller gets the spelling of its profile. One that no profile describes gets the spelling of the first
-   file in its own request, and content where the request has none.
-2. An agent that no profile describes gets base64 text, which most implementations want. Files that came as
-   a2a.v1 keep the spelling of their caller.
-3. An answer of such an agent is read by its content; what is not valid base64 is content.
-4. Bridges tell each other that they wrote base64 text, because the content alone does not always show it.
+1. A caller gets the encoding of its profile. A caller without a profile gets the encoding of the first file
+   in its own request, and raw content if the request has no file.
+2. An agent without a profile gets base64 text, which most implementations expect. Files that came as a2a.v1
+   keep the encoding of their caller.
+3. For an answer of such an agent the content decides; anything but valid base64 is raw content.
+4. Bridges tell each other that they wrote base64 text, because the content alone is ambiguous.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from a2a_bridge.peers import Files, caller
 
 AnyRow = TypeVar("AnyRow", bound=Row[Any, Any])
 
-#: a service parameter of a request: the spelling of its files, from a bridge that knows
+#: a service parameter of a request: the encoding of its files, sent by a bridge that knows it
 FILES_PARAMETER = "x-a2a-bridge-files"
 _SAID = Files.BASE64.value
 
@@ -40,16 +40,16 @@ _HOLD_FILES = frozenset(
 )
 _SEND = frozenset({ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE})
 
-#: versions and bindings whose callers write files as a2a.v1 does
+#: versions and bindings whose callers encode files as a2a.v1 does
 _VERSIONS = frozenset({"0.3", "0.2.5"})
 _BINDINGS = frozenset({"GRPC", "HTTP+JSON"})
 
-#: a request on the wire -> (content of its first file, media type); None without one
+#: a request on the wire -> (content of its first file, media type); None if it has none
 FirstFile = Callable[[Any], tuple[bytes, str] | None]
 
 
 def chosen(rows: Mapping[Files, AnyRow], first_file: FirstFile) -> AnyRow:
-    """The row of an operation that chooses among `rows` for every call, on both sides."""
+    """The row of an operation that selects one of `rows` for every call, on both sides."""
     auto, base64 = rows[Files.AUTO], rows[Files.BASE64]
     if auto.operation not in _HOLD_FILES:
         return auto

@@ -1,8 +1,7 @@
-"""The three forms of 0.3, put together of rows and errors. Nothing is spelled here.
+"""The three forms of 0.3, composed of rows and errors.
 
-Two exist once more for each spelling of file contents in a2a.v1, for dialling agents whose spelling is known.
-Callers
-need none of that: the usual forms tell them apart.
+Two of them also exist for each encoding of file contents in a2a.v1, for dialling agents with a known
+encoding. Callers do not need these: the usual forms detect the encoding.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Requests and configurations over HTTP+JSON of 0.3, in the many bodies they come in ↔ hub. Not rows, nor
+"""Requests and configurations over HTTP+JSON of 0.3 ↔ hub, in their many body formats. Not rows, nor
 messages.
 
 Rules:
-1. Trees hold bare ids, as the paths do; resource names stand in bodies only, and have to agree.
-2. A configuration to register may come bare, within `config`, or beside its task's id.
+1. Trees hold bare ids, as the paths do; resource names occur only in bodies, and must agree with the ids.
+2. A configuration to register may be bare, inside `config`, or beside the id of its task.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from a2a_bridge.dialects.v0_3.proto_requests import CONFIG, CONFIGS, CREATE_CONF
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 PAGE = 100
-"""Tasks in an answer that has no way to say that there are more."""
+"""Maximum number of tasks in an answer that cannot indicate further ones."""
 
 _decode_listing = decoder(hub.ListTasksRequest)
 
 
 def an_object(tree: Json) -> JsonObject:
-    """The tree, which has to be an object."""
+    """The tree, which must be an object."""
     if type(tree) is not dict:
         raise DecodeError("", f"expected an object, got {describe(tree)}")
     return tree
 
 
 def from_proto(pair: Pair, tree: JsonObject) -> Any:
-    """ProtoJSON → hub, for what has no metadata."""
+    """ProtoJSON → hub, for messages without metadata."""
     message = pair.hub()
     pair.decode(decoder(pair.wire)(tree), message, Context())
     return message
 
 
 def to_proto(pair: Pair, message: Any) -> Any:
-    """Hub → ProtoJSON, for what has no metadata."""
+    """Hub → ProtoJSON, for messages without metadata."""
     plain = pair.wire()
     pair.encode(message, plain, Context())
     return encoder(pair.wire)(plain)
 
 
 def decode_cancel(tree: Json) -> hub.CancelTaskRequest:
-    """The path's id, and what the body adds."""
+    """The id from the path, and the members of the body."""
     tree = an_object(tree)
     name = tree.get("name")
     if name is not None and (type(name) is not str or names.decode_task(name) != tree.get("id")):
@@ -61,13 +61,13 @@ def decode_cancel(tree: Json) -> hub.CancelTaskRequest:
 
 
 def encode_cancel(request: hub.CancelTaskRequest) -> JsonObject:
-    """All that peers may look for."""
+    """All members that peers may read."""
     tree = params.encode_cancel(request)
     return {**tree, "name": names.encode_task(request.id)}
 
 
 def decode_create(tree: Json) -> hub.TaskPushNotificationConfig:
-    """A configuration to register, from any of the bodies."""
+    """A configuration to register, from any of the body formats."""
     config: hub.TaskPushNotificationConfig = from_proto(CREATE_CONFIG, create_request(tree))
     if not config.url:
         raise invalid_params("config.pushNotificationConfig.url", "is required")
@@ -75,12 +75,12 @@ def decode_create(tree: Json) -> hub.TaskPushNotificationConfig:
 
 
 def encode_create(config: hub.TaskPushNotificationConfig) -> JsonObject:
-    """The body that both SDKs read."""
+    """The body format that both SDKs read."""
     return {"taskId": config.task_id, **to_proto(CREATE_CONFIG, config)}
 
 
 def create_request(tree: Json) -> JsonObject:
-    """Any of the bodies as CreateTaskPushNotificationConfigRequest."""
+    """Any of the body formats as CreateTaskPushNotificationConfigRequest."""
     tree = dict(an_object(tree))
     task_id = tree.pop("taskId", None)
     rest: JsonObject = {name: tree.pop(name) for name in ("parent", "configId", "config_id") if name in tree}
@@ -96,17 +96,17 @@ def create_request(tree: Json) -> JsonObject:
 
 
 def create_aside(tree: Any) -> Mapping[str, str]:
-    """What a configuration to register says beyond the hub."""
+    """The content of a configuration to register that the hub cannot hold."""
     return asides.tell(CREATE_CONFIG, create_request(tree))
 
 
 def create_recall(tree: Any, told: Mapping[str, str]) -> Any:
-    """The reverse."""
+    """Restores that content."""
     return {"taskId": tree.get("taskId"), **asides.recall(CREATE_CONFIG, create_request(tree), told)}
 
 
 def decode_config(tree: Json) -> hub.TaskPushNotificationConfig:
-    """A configuration as it is answered, in either spelling."""
+    """A configuration in an answer, in either spelling."""
     tree = an_object(tree)
     if "taskId" in tree:
         return push_configs.decode_push_config(tree)
@@ -115,7 +115,7 @@ def decode_config(tree: Json) -> hub.TaskPushNotificationConfig:
 
 
 def decode_configs(tree: Json) -> hub.ListTaskPushNotificationConfigsResponse:
-    """A page of them, or the bare array of the specification's text."""
+    """A page of configurations, or the bare array of the specification's text."""
     if type(tree) is list:
         return hub.ListTaskPushNotificationConfigsResponse(configs=[decode_config(item) for item in tree])
     tree = an_object(tree)
@@ -128,7 +128,7 @@ def decode_configs(tree: Json) -> hub.ListTaskPushNotificationConfigsResponse:
 
 
 def a_string(tree: JsonObject, name: str) -> str:
-    """A member that has to be there. Raises INVALID_PARAMS."""
+    """A required member. Raises INVALID_PARAMS."""
     value = tree.get(name)
     if type(value) is not str or not value:
         raise invalid_params(
@@ -138,7 +138,7 @@ def a_string(tree: JsonObject, name: str) -> str:
 
 
 def decode_listing(tree: Json) -> hub.ListTasksRequest:
-    """Which tasks; all of their artifacts, since 0.3 knows no other way."""
+    """The filter for tasks; artifacts are always included, because 0.3 has no option for them."""
     tree = {"pageSize": PAGE, **an_object(tree)}
     if tree.get("status") == "TASK_STATE_CANCELLED":
         tree["status"] = "TASK_STATE_CANCELED"
@@ -148,16 +148,16 @@ def decode_listing(tree: Json) -> hub.ListTasksRequest:
 
 
 def encode_listing(_: Any) -> Any:
-    """Raises UNSUPPORTED_OPERATION, as if there were no row: agents do not list."""
+    """Raises UNSUPPORTED_OPERATION, as without a row: agents do not list tasks."""
     text = "version 0.3 has no ListTasks"
     raise A2AError(Reason.UNSUPPORTED_OPERATION, text, metadata={"operation": ops.LIST_TASKS.name})
 
 
 def configs_aside(tree: Any) -> Mapping[str, str]:
-    """What the configurations of a list say beyond the hub."""
+    """The content of the configurations of a list that the hub cannot hold."""
     return asides.tell_list(CONFIG, tree, "configs") if type(tree) is dict else {}
 
 
 def configs_recall(tree: Any, told: Mapping[str, str]) -> Any:
-    """The reverse."""
+    """Restores that content."""
     return asides.recall_list(CONFIG, tree, told, "configs")

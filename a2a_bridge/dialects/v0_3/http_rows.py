@@ -1,15 +1,14 @@
 """The HTTP+JSON rows of 0.3: operations, rules below /v1 and JSON trees. Not the form's errors.
 
 Rules:
-1. Two spellings meet here. The proto of 0.3 implies ProtoJSON of a2a.v1 (`content`, ROLE_USER), and
-   implementations speak that; the specification's text (0.3.0, 3.5.3) implies the objects of JSON-RPC
-   (`parts`, `kind`, "user"). A request tells which it is by what it says, and is answered in the same. What
-   tells nothing is ProtoJSON.
-2. Of ProtoJSON all names are read that it ever had: those of 0.2.5 (`request`, `msg`, `update`) and
-   snake_case.
-3. Tasks are listed as the text says (GET /v1/tasks, a bare array), for callers. Agents that do so are unheard
-   of, so it is not asked of them.
-4. As over gRPC, rows that hold files exist for each spelling of their contents (file_rows).
+1. Two spellings are in use. The proto of 0.3 implies ProtoJSON of a2a.v1 (`content`, ROLE_USER), which
+   implementations use; the specification's text (0.3.0, 3.5.3) implies the objects of JSON-RPC (`parts`,
+   `kind`, "user"). The members of a request show its spelling, and the answer uses the same. A request
+   without such members is ProtoJSON.
+2. All names that ProtoJSON has had are read: those of 0.2.5 (`request`, `msg`, `update`) and snake_case.
+3. Callers can list tasks as the text defines it (GET /v1/tasks, a bare array). No agent is known to support
+   it, so it is not sent to agents.
+4. As over gRPC, rows that hold files exist for each encoding of their contents (file_rows).
 """
 
 from __future__ import annotations
@@ -93,11 +92,11 @@ _ADDRESSES: dict[Any, tuple[HttpRule, ...]] = {
         ),
     ),
     ops.CANCEL_TASK: (_post("/v1/tasks/{id}:cancel"),),
-    # The proto's rule says GET, the text says POST.
+    # The proto's rule has GET, the text has POST.
     ops.SUBSCRIBE_TO_TASK: (_get("/v1/tasks/{id}:subscribe"), _post("/v1/tasks/{id}:subscribe")),
     ops.CREATE_PUSH_CONFIG: (
         _post(_CONFIGS_PATH, configId="string"),
-        # The proto's rule is misspelt like this in the tags v0.2.5 and v0.3.0.
+        # The proto's rule has this misspelling in the tags v0.2.5 and v0.3.0.
         _post("/v1/task/{taskId}/pushNotificationConfigs", configId="string"),
     ),
     ops.GET_PUSH_CONFIG: (_get(_CONFIGS_PATH + "/{id}"),),
@@ -107,13 +106,11 @@ _ADDRESSES: dict[Any, tuple[HttpRule, ...]] = {
 }
 
 
-# --- which spelling ---
+# --- detection of the spelling ---
 
 
 def says_kind(tree: Any) -> bool:
-    """Whether an object (a message, a task, an event) is spelled as in JSON-RPC; False where nothing
-    tells.
-    """
+    """Whether an object (a message, a task, an event) is spelled as in JSON-RPC; False if undetermined."""
     if type(tree) is not dict or "content" in tree:
         return False
     if "kind" in tree or "parts" in tree:
@@ -191,7 +188,7 @@ def _decode_event(files: Files, tree: Json) -> hub.StreamResponse:
 
 
 def _in_kind(tree: Json) -> JsonObject | None:
-    """The object an answer holds, where it is spelled as in JSON-RPC; agents may leave its wrapper out."""
+    """The object in an answer with the spelling of JSON-RPC; agents may omit its wrapper."""
     if type(tree) is not dict:
         return None
     if type(tree.get("kind")) is str:
@@ -222,7 +219,7 @@ def _row(
     response: tuple[Pair, Coder, Coder],
     **beside: Any,
 ) -> HttpRow:
-    """request, response: for the names in error texts, how each is encoded, and decoded."""
+    """request, response: the message name for error texts, the encoder and the decoder."""
     return Row(
         operation,
         HttpAddress(_ADDRESSES[operation]),
@@ -239,7 +236,7 @@ def _request(cls: Any, encode: Coder, decode: Coder) -> tuple[Pair, Coder, Coder
 
 
 def _ids(cls: Any, *members: str) -> tuple[Pair, Coder, Coder]:
-    """A request that says ids, and little else, in the hub's names."""
+    """A request that consists mainly of ids, with the names of the hub."""
     decode_hub, encode_hub = decoder(cls), encoder(cls)
 
     def decode(tree: Json) -> Any:
@@ -320,7 +317,7 @@ def _decode_send(files: Files, tree: Json) -> Any:
 
 
 def _history(request: tuple[Pair, Coder, Coder]) -> tuple[Pair, Coder, Coder]:
-    """historyLength: 0 is "not said" in a2a.v1, and negative is nothing."""
+    """historyLength: 0 means absent in a2a.v1, and a negative value has no meaning."""
     pair, encode, decode = request
 
     def decode_request(tree: Json) -> Any:
@@ -340,13 +337,11 @@ def _kind_row(
     response: tuple[Coder, Coder],
     source: Row[str, Any] | None = None,
 ) -> HttpRow:
-    """The same row in the spelling of JSON-RPC. source: the row there, for what travels beside the
-    messages.
-    """
+    """The same row in the spelling of JSON-RPC. source: the JSON-RPC row, for content beside the messages."""
     operation = proto.operation
     beside: dict[str, Any] = dict.fromkeys(("aside", "recall", "aside_response", "recall_response"))
     if operation in (ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE):
-        # In JSON files are base64 text, and their callers know no other spelling.
+        # In JSON files are base64 text, and callers of JSON know no other encoding.
         beside["aside"] = lambda _: {FILES_PARAMETER: Files.BASE64.value}
     if source is not None:
         beside = {name: getattr(source, name) for name in beside}
@@ -423,7 +418,7 @@ def _strict(row: HttpRow) -> HttpRow:
 _PROTO = {files: _proto_rows(files) for files in Files}
 _KIND = _kind_rows(_PROTO[Files.AUTO])
 
-#: for agents of a known spelling
+#: for agents with a known encoding
 BY_FILES: Mapping[Files, tuple[HttpRow, ...]] = {
     files: tuple(rows.values()) for files, rows in _PROTO.items()
 }

@@ -1,5 +1,5 @@
-"""What 0.3 cannot say of the hub, not even as text beside it. As data, so that tests exempt and docs show the
-same.
+"""Hub content that 0.3 cannot express, not even as text beside it. It is data, so that tests exempt and docs
+show the same content.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PAGES = "0.x lists all configurations at once: the bridge follows the pages of 
 TENANTS: tuple[Loss, ...] = tuple(
     Loss(f"{operation.request.DESCRIPTOR.name}.tenant", _ROUTING)
     for operation in dict.fromkeys(ops.ALL)
-    if operation is not ops.CREATE_PUSH_CONFIG  # it is a member of the configuration, and stays one
+    if operation is not ops.CREATE_PUSH_CONFIG  # it is a member of the configuration and remains one
     and operation is not ops.SEND_STREAMING_MESSAGE  # has the request of SendMessage
     and operation is not ops.LIST_TASKS  # lost as a whole
 )
@@ -41,7 +41,7 @@ LOSSES: tuple[Loss, ...] = (
     Loss("CancelTaskRequest.metadata", "the request of a2a.v1 is a name and nothing else", ("GRPC",)),
 )
 
-#: what one shape of 0.x says and an agent of the other does not hear, as paths of 0.x: `kind` is that of
+#: content of one 0.x shape that an agent of the other does not receive, as 0.x paths: `kind` is the shape of
 #: JSON-RPC
 BETWEEN_SHAPES: tuple[Loss, ...] = (
     Loss("kind: TaskQueryParams.metadata", _BESIDE),

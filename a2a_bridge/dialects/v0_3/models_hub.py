@@ -1,6 +1,6 @@
-"""From the models to the messages of the hub and back: how code of 0.3 meets what the library works on.
+"""Conversion between models and hub messages, for code written against the types of 0.3.
 
-It says nothing about JSON: a model is written as a tree, and the functions for trees do the rest.
+It does not handle JSON itself: a model is written as a tree, and the functions for trees do the rest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DECODERS: Mapping[str, Callable[[Any], Any]] = {
     "TaskPushNotificationConfig": push_configs.decode_push_config,
 }
 
-#: message of the hub -> the writer of its tree, and the name of the type to read that as
+#: message of the hub -> the writer of its tree, and the name of the model for the tree
 ENCODERS: Mapping[type, tuple[Callable[[Any], Any], str]] = {
     hub.Part: (parts.encode_part, "Part"),
     hub.Message: (shapes.encode_message, "Message"),
@@ -64,17 +64,17 @@ ENCODERS: Mapping[type, tuple[Callable[[Any], Any], str]] = {
 
 
 def decode_model(model: BaseModel) -> Any:
-    """A model as what the hub has for it. Raises as `models.decode` does."""
+    """A model as its hub message. Raises as `models.decode` does."""
     return decode_by(DECODERS, model)
 
 
 def encode_message(message: Any, types: Mapping[str, Any]) -> Any:
-    """What the hub has as one of these types. Raises as `models.encode` does."""
+    """A hub message as one of these types. Raises as `models.encode` does."""
     return encode_by(ENCODERS, message, types)
 
 
 def decode_by(decoders: Mapping[str, Callable[[Any], Any]], model: BaseModel) -> Any:
-    """A model through the reader that is meant for it."""
+    """Reads a model with the reader of its type."""
     while isinstance(model, RootModel):
         model = model.root
     names = (cls.__name__ for cls in type(model).__mro__ if issubclass(cls, A2ABaseModel))
@@ -98,7 +98,7 @@ def decode_by(decoders: Mapping[str, Callable[[Any], Any]], model: BaseModel) ->
 def encode_by(
     encoders: Mapping[type, tuple[Callable[[Any], Any], str]], message: Any, types: Mapping[str, Any]
 ) -> Any:
-    """A message as the model that is meant for it."""
+    """A message as the model of its type."""
     found = encoders.get(type(message))
     if found is None:
         raise TypeError(f"{type(message).__name__} has no model")
@@ -122,7 +122,7 @@ def _read(model: Any, write_tree: Callable[[Any], Any], message: Any) -> Any:
     except core.A2AError:
         if isinstance(message, core.A2AError):
             raise
-        # A peer wrote what the schema does not have, and the codec keeps it. Without that it has a model.
+        # A peer wrote members outside of the schema, and the codec keeps them. Without them it has a model.
         bare = unmapped.stripped(message)
         if bare is message:
             raise

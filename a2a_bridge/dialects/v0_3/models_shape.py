@@ -1,11 +1,10 @@
-"""What all 0.x models share: names, tolerance, and the way from a JSON tree and back. It declares no type of
-the specification.
+"""The common base of all 0.x models: names, tolerance, conversion from and to JSON trees. It declares no type
+of the specification.
 
 Rules:
-1. Attributes are snake_case, members of the JSON camelCase. Constructors and attributes take either, JSON
-   does not.
-2. Members that nobody declared are kept (`model_extra`) and written again.
-3. null for a member that may be absent, or has a default, means that it is absent, and is not written.
+1. Attributes are snake_case, JSON members camelCase. Constructors and attributes accept both, JSON does not.
+2. Undeclared members are kept (`model_extra`) and written again.
+3. null for a member that is optional or has a default means absence, and is not written.
 4. Nothing is converted: 1 is neither "1" nor true. As in JSON Schema, 1.0 is an integer.
 """
 
@@ -37,14 +36,14 @@ from a2a_bridge.codec.inspect import member
 from a2a_bridge.codec.values import describe
 from a2a_bridge.core.errors import A2AError, Reason, Violation
 
-#: Comes first in the tags of unions, which pydantic mixes into its paths. No member begins like this.
+#: The prefix of tags of unions, which pydantic mixes into its paths. No member begins with it.
 _TAG = "\0"
-#: The type of our own errors about scalars, and the beginning of those about unions: a member follows.
+#: The type of our own errors about scalars, and the prefix of those about unions: a member name follows.
 _SCALAR = "a2a scalar"
 _UNION = "a2a union "
-#: where our models live
+#: the package of our models
 _DIALECTS = __name__.rpartition(".")[0].rpartition(".")[0]
-#: findings per tree; what is wrong with the next thousand parts helps nobody
+#: maximum number of findings per tree; a thousand errors of the same kind help no reader
 _MOST = 20
 
 
@@ -53,12 +52,12 @@ class Null:
 
 
 def wire_name(attribute: str) -> str:
-    """The member that an attribute stands for; `in_` is spelled so because `in` is a keyword."""
+    """The member name of an attribute. `in_` has an underscore because `in` is a keyword."""
     return to_camel(attribute.removesuffix("_"))
 
 
 class A2ABaseModel(BaseModel):
-    """The root of all models."""
+    """The base class of all models."""
 
     model_config = ConfigDict(
         alias_generator=wire_name,
@@ -95,13 +94,13 @@ def read(model: type[M], tree: Json) -> M:
         return model.model_validate(tree, by_alias=True, by_name=False)
     except ValidationError as error:
         violations = _violations(error)
-    first = violations[0]  # the text names one, as it does everywhere; the others are beside it
+    first = violations[0]  # the text names the first one, as everywhere; the others are attached
     text = f"{first.field}: {first.description}" if first.field else first.description
     raise A2AError(Reason.INVALID_PARAMS, text, violations=violations)
 
 
 def check(model: type[BaseModel], tree: Json) -> list[Violation]:
-    """What is wrong with a tree, up to twenty findings; nothing when it is a `model`."""
+    """The errors in a tree, at most twenty; empty if it is a valid `model`."""
     try:
         model.model_validate(tree, by_alias=True, by_name=False)
     except ValidationError as error:
@@ -110,7 +109,7 @@ def check(model: type[BaseModel], tree: Json) -> list[Violation]:
 
 
 def write(model: BaseModel) -> Any:
-    """A model as the tree that travels: an object for all but a few roots."""
+    """A model as a JSON tree: an object for all but a few roots."""
     if isinstance(model, RootModel):
         return _written(model.root)
     tree: JsonObject = {}
@@ -137,7 +136,7 @@ def _written(value: Any) -> Any:
 
 @cache
 def _attributes(model: type[BaseModel]) -> Mapping[str, str]:
-    """Wire name -> attribute, where they differ."""
+    """Wire name -> attribute, for names that differ."""
     return {
         field.alias: name
         for name, field in model.model_fields.items()
@@ -147,7 +146,7 @@ def _attributes(model: type[BaseModel]) -> Mapping[str, str]:
 
 @cache
 def _defaults(model: type[BaseModel]) -> frozenset[str]:
-    """The members, and attributes, that have a default other than null."""
+    """The members and attributes with a default other than null."""
     found = [
         (name, field.alias or name)
         for name, field in model.model_fields.items()
@@ -158,7 +157,7 @@ def _defaults(model: type[BaseModel]) -> frozenset[str]:
 
 @cache
 def _layout(model: type[BaseModel]) -> tuple[tuple[str, str, bool, bool], ...]:
-    """Per field: attribute, member, whether any JSON may stand there, whether null is written."""
+    """Per field: attribute, member, whether any JSON is allowed, whether null is written."""
     return tuple(
         (
             name,
@@ -217,17 +216,17 @@ def tag(name: str) -> Tag:
 def by(
     find: Callable[[Mapping[str, Any]], str], branches: Mapping[str, str], expected: str, about: str = ""
 ) -> Discriminator:
-    """What decides between the branches of a union.
+    """The discriminator of a union.
 
-    find: an object -> a value, such as that of its `kind`, "" for none. branches: value -> class; `*` is any
-    other value.
-    expected: the problem when there is none. about: the member with the value; where it is there and wrong,
-    the problem lists the values instead.
+    find: an object -> its discriminating value, such as that of its `kind`; "" for none. branches: value ->
+    class; `*` is any other value.
+    expected: the problem text if there is no value. about: the member with the value; if it is present and
+    wrong, the problem text lists the valid values instead.
     """
 
     def decide(value: Any) -> str | None:
         if isinstance(value, BaseModel):
-            # The same type of another version bears the same name; a user's own subclass does not.
+            # The same type of another version has the same name; a user's own subclass does not.
             ours = (cls.__name__ for cls in type(value).__mro__ if cls.__module__.startswith(_DIALECTS))
             return _TAG + next(ours, "")
         found = find(value) if isinstance(value, Mapping) else None
@@ -241,7 +240,7 @@ def by(
 
 
 def has(tree: Mapping[str, Any], *names: str) -> bool:
-    """Whether all these members are there; null is not there."""
+    """Whether all these members are present; null counts as absent."""
     return all(tree.get(name) is not None for name in names)
 
 
@@ -250,11 +249,11 @@ def _text(tree: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-# What decides between the branches of unions: an object -> the value in the table of types
+# Discriminators of unions: an object -> the value in the table of types
 
 
 def part_kind(tree: Mapping[str, Any]) -> str:
-    """The kind of a part. Examples of the specification write `type`, or nothing at all."""
+    """The kind of a part. Examples in the specification write `type`, or omit it."""
     name = "type" if tree.get("kind") is None else "kind"
     if tree.get(name) is not None:
         return _text(tree, name)
@@ -267,7 +266,7 @@ def file_content(tree: Mapping[str, Any]) -> str:
 
 
 def result_kind(tree: Mapping[str, Any]) -> str:
-    """The `kind` of a result; without one, the kind that its members suggest."""
+    """The `kind` of a result; without one, the kind that matches its members."""
     if tree.get("kind") is not None:
         return _text(tree, "kind")
     if has(tree, "status", "contextId", "id"):
@@ -306,7 +305,7 @@ def answer(tree: Mapping[str, Any]) -> str:
 
 
 def response_result(tree: Mapping[str, Any]) -> str:
-    """What the result of a response looks like."""
+    """The kind of the result of a response."""
     if has(tree, "error"):
         return "error"
     result = tree.get("result")

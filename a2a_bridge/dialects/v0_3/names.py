@@ -2,12 +2,12 @@
 
 Rules:
 1. A name is matched as a whole: `tasks/a/b` is an error and never the task `a`.
-2. A segment spells "/" as %2F, and the "%" of what would read as %2F or %25 as %25. Nothing else is changed,
-   so that ids with other signs read the same for peers that take segments as they are. Reading undoes exactly
-   this.
-3. A parent is `tasks/{id}`; also accepted is the collection itself, with `task` for `tasks` as A2A 0.3.0 and
+2. A segment spells "/" as %2F, and the "%" of a literal %2F or %25 as %25. Nothing else is changed, so that
+   ids with other characters read the same for peers that do not decode segments. Reading is the exact
+   inverse.
+3. A parent is `tasks/{id}`. The collection itself is also accepted, and `task` for `tasks`, as A2A 0.3.0 and
    0.2.5 misspell it in the HTTP rule of CreateTaskPushNotificationConfig.
-4. A configuration that has no id yet has an empty last segment; a peer in the field writes `None` there.
+4. A configuration without an id has an empty last segment; a peer in the field writes `None` there.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ def encode_segment(identifier: str) -> str:
 
 
 def decode_segment(segment: str) -> str:
-    """The id that a segment spells."""
+    """The id in a segment."""
     if "%" not in segment:
         return segment
     return _ESCAPED.sub(lambda match: "%" if match[1] == "25" else "/", segment)
 
 
 def encode_task(task_id: str) -> str:
-    """The name of a task; empty when there is no id, since no name says that."""
+    """The name of a task; empty if there is no id, since no name expresses that."""
     return f"tasks/{encode_segment(task_id)}" if task_id else ""
 
 
 def decode_task(name: str, field: str = "name") -> str:
-    """The id of the task of a name. Raises INVALID_PARAMS that names the field."""
+    """The task id in a name. Raises INVALID_PARAMS that names the field."""
     match = _TASK.fullmatch(name)
     if match is None:
         raise _unreadable(field, name, "tasks/{id}")
@@ -52,7 +52,7 @@ def decode_task(name: str, field: str = "name") -> str:
 
 
 def decode_parent(name: str, field: str = "parent") -> str:
-    """The id of the task that configurations belong to. Raises INVALID_PARAMS that names the field."""
+    """The id of the task that owns configurations. Raises INVALID_PARAMS that names the field."""
     match = _PARENT.fullmatch(name)
     if match is None:
         raise _unreadable(field, name, "tasks/{id}")
@@ -60,14 +60,14 @@ def decode_parent(name: str, field: str = "parent") -> str:
 
 
 def encode_config(task_id: str, config_id: str) -> str:
-    """The name of a push notification configuration; empty when it belongs to no task."""
+    """The name of a push notification configuration; empty if it has no task."""
     if not task_id:
         return ""
     return f"tasks/{encode_segment(task_id)}/pushNotificationConfigs/{encode_segment(config_id)}"
 
 
 def decode_config(name: str, field: str = "name") -> tuple[str, str]:
-    """The ids of the task and of the configuration, the second of which may be empty.
+    """The ids of the task and of the configuration; the second may be empty.
 
     Raises INVALID_PARAMS that names the field.
     """
@@ -78,7 +78,7 @@ def decode_config(name: str, field: str = "name") -> tuple[str, str]:
 
 
 def decode_whole_config(name: str, field: str = "name") -> tuple[str, str]:
-    """As decode_config, but both ids have to be there: what asks for one configuration names one."""
+    """As decode_config, but both ids are required, because the request is about one configuration."""
     task_id, config_id = decode_config(name, field)
     if not config_id:
         raise _unreadable(field, name, "tasks/{id}/pushNotificationConfigs/{id}")

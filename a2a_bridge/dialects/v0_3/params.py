@@ -1,16 +1,15 @@
-"""Params of the requests of 0.3 over JSON-RPC, `kind` shape ↔ hub (spec 0.3.0, 7). Not the rows they belong
-to, nor their results.
+"""Params of the requests of 0.3 over JSON-RPC, `kind` shape ↔ hub (spec 0.3.0, 7). Not their rows, nor their
+results.
 
 Rules:
-1. `blocking` is the reverse of `returnImmediately`. A request that does not say waits in 1.0; in 0.x some
-   agents do not. So it is written out wherever there is a configuration, as the official SDKs do, and for all
-   callers of 1.0.
-2. historyLength goes through as it is; what is larger than the hub can say is as much as it can say. A
-   negative one is
-   for the agent to refuse: the schema allows it. 0 in tasks/get is read as absent, as the servers of the
-   Python and Java
-   SDKs do: the Java client sends it with every request (a2a-java 0.3.3.Final, TaskQueryParams.java:20).
-3. Requests with metadata in the hub are units. What the others cannot hold is told aside.
+1. `blocking` is the inverse of `returnImmediately`. A request without it waits in 1.0; in 0.x some agents do
+   not wait. So it is written wherever there is a configuration, as the official SDKs do, and for all callers
+   of 1.0.
+2. historyLength is passed on unchanged; values above the hub's maximum become the maximum. A negative value
+   is left for the agent to refuse: the schema allows it. 0 in tasks/get is read as absent, as the servers of
+   the Python and Java SDKs do: the Java client sends it with every request (a2a-java 0.3.3.Final,
+   TaskQueryParams.java:20).
+3. Requests with metadata in the hub are units. Unmapped content of other requests travels beside them.
 """
 
 from __future__ import annotations
@@ -56,10 +55,10 @@ encode_cancel, decode_cancel = CANCEL.encode, decode_with(CANCEL, text_with(CANC
 
 
 def explicit_send(tree: Any, older: bool) -> Any:
-    """MessageSendParams with defaults that not all agents of 0.x share.
+    """MessageSendParams with explicit values for defaults that differ between agents of 0.x.
 
-    fasta2a 0.6 answers 500 to a configuration without media types. a2akit 0.0.32 does not wait unless told
-    to, which is the default of 1.0 only: callers of 0.x keep the agent's default.
+    fasta2a 0.6 answers 500 to a configuration without media types. a2akit 0.0.32 waits only on request, while
+    1.0 waits by default: callers of 0.x keep the agent's default.
     """
     said = tree.get("configuration")
     if not older:
@@ -70,7 +69,7 @@ def explicit_send(tree: Any, older: bool) -> Any:
 
 
 class Params:
-    """Params whose hub message has no metadata: what it cannot hold travels aside."""
+    """Params whose hub message has no metadata: unmapped content travels beside the message."""
 
     def __init__(self, shape: Inline) -> None:
         self.shape = shape
@@ -81,12 +80,12 @@ class Params:
         return decode_inline(self.shape, tree)
 
     def aside(self, tree: Json) -> Mapping[str, str]:
-        """What these params say and the message does not. Raises INVALID_PARAMS for what is too much."""
+        """The content of these params that the message lacks. Raises INVALID_PARAMS if it is too large."""
         reader = read_inline(self.shape, tree)
         return {} if reader.problems else check_aside(tree, reader.tree)
 
     def recall(self, tree: Json, parameters: Mapping[str, str]) -> Json:
-        """Canonical params with what was carried aside. Changes them in place."""
+        """Canonical params with the carried content restored. Changes them in place."""
         text = parameters.get(ASIDE_PARAMETER)
         made: Json = unmapped.restore(tree, unmapped.read(text, KIND) or schemes_told(text, PROTO))
         return made
@@ -100,7 +99,7 @@ GET_TASK = Params(inline(hub.GetTaskRequest, _ID, Member("historyLength")))
 #: TaskIdParams
 SUBSCRIBE = Params(inline(hub.SubscribeToTaskRequest, _ID))
 SET_PUSH_CONFIG = Params(TASK_CONFIG)
-#: GetTaskPushNotificationConfigParams, or TaskIdParams for no config in particular
+#: GetTaskPushNotificationConfigParams, or TaskIdParams without a config id
 GET_PUSH_CONFIG = Params(
     inline(hub.GetTaskPushNotificationConfigRequest, _TASK_ID, Member("pushNotificationConfigId", of="id"))
 )
@@ -115,7 +114,7 @@ DELETE_PUSH_CONFIG = Params(
 
 
 def decode_get_task(tree: Json) -> hub.GetTaskRequest:
-    """TaskQueryParams, in which a historyLength of 0 is none. Raises DecodeError."""
+    """TaskQueryParams, in which a historyLength of 0 counts as absent. Raises DecodeError."""
     request: hub.GetTaskRequest = GET_TASK.decode(tree)
     if not request.history_length:
         request.ClearField("history_length")

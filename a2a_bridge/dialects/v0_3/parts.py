@@ -1,8 +1,8 @@
-"""Parts of messages and artifacts, `kind` shape ↔ hub (spec 0.3.0, 6.5). Not what they are part of.
+"""Parts of messages and artifacts, `kind` shape ↔ hub (spec 0.3.0, 6.5). Not the objects that hold them.
 
-The quick functions take what `encode_part` writes, and count members to see that nothing else is there;
-whatever fails them is read by `irregular`. Lines that say `# residue` serve only to keep what the hub cannot
-hold: without them this is a codec that forgets.
+The fast functions accept the output of `encode_part`, and count members to detect others; `irregular` reads
+all other input. Lines marked `# residue` serve only to keep unmapped content: without them this is a lossy
+codec.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _file(file: dict[str, Any], tree: dict[str, Any]) -> str:
 
 
 def _name(tag: str, value: Any) -> str:
-    """A file name or a media type, neither of which is ever empty in a canonical tree."""
+    """A file name or a media type. Neither is empty in a canonical tree."""
     if type(value) is not str or not value:
         raise Irregular
     if not value.isascii():
@@ -128,7 +128,7 @@ def _name(tag: str, value: Any) -> str:
 
 
 def encode_part(part: Any) -> JsonObject:
-    """A part as a 0.x peer gets it. Raises ValueError for what JSON cannot say."""
+    """A part as sent to a 0.x peer. Raises ValueError for content that JSON cannot express."""
     tree: JsonObject
     text = part.text
     which = "text" if text else part.WhichOneof("content")
@@ -174,9 +174,9 @@ def _read(reader: Reader) -> None:
     given = reader.given
     kind = given.get("kind")
     if kind is None:
-        kind = given.get("type")  # as parts were tagged before 0.2, and as examples of 0.2 still tag them
+        kind = given.get("type")  # the tag of parts before 0.2, and in examples of 0.2
     if kind is None:
-        # Without a tag the members tell (a part in a stream from peers that leave out defaults).
+        # Without a tag the members decide (a part in a stream from peers that omit defaults).
         kind = next((name for name in _KINDS if name in given), None)
     if kind not in _KINDS:
         reader.wrong("kind", "is none of text, file, data")
@@ -209,7 +209,7 @@ def _read_data(reader: Reader) -> None:
         reader.problems += error.problems
         return
     if type(data) is not dict:
-        # 0.2.5 speaks of arrays in prose; the hub takes any value.
+        # The prose of 0.2.5 mentions arrays; the hub accepts any value.
         found = {"value": found}
         reader.facts["wrapped"] = True
     reader.tree["data"] = found if type(found) is dict else {}
@@ -224,7 +224,7 @@ def _read_file(reader: Reader) -> None:
     file = Reader(given, f"{reader.path}.file" if reader.path else "file")
     text = given.get("bytes")
     if text is None and given.get("uri") is None and type(given.get("data")) is str:
-        text = given["data"]  # as examples of 0.2 call it
+        text = given["data"]  # its name in examples of 0.2
         reader.dropped.add("/file/data")
     if text is not None:
         if type(text) is not str:
@@ -236,7 +236,7 @@ def _read_file(reader: Reader) -> None:
             except ValueError as error:
                 file.wrong("bytes", str(error))
         if given.get("uri"):
-            # A file is one or the other. What middleware sees of it is what the agent gets.
+            # A file has one or the other. Middleware must see the same content as the agent.
             reader.dropped.add("/file/uri")
     else:
         file.string("uri", required=True)

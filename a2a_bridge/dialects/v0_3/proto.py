@@ -1,13 +1,13 @@
-"""Messages of a2a.v1 ↔ hub as pairs: what differs, and nothing else. Bytes and ProtoJSON of them, with
-unmapped content.
+"""Messages of a2a.v1 ↔ hub as pairs: only their differences. Also their bytes and ProtoJSON, with unmapped
+content.
 
 Rules:
 1. `final` follows from the state. Where it does not, the hub's event has an annotation (see `annotations`).
-2. Waiting: `blocking` is the opposite of `return_immediately`. No configuration at all means to wait; it is
-   written out, because servers in the field read its absence as "do not wait".
-3. history_length 0 is "not said", and never "no history".
-4. Of several authentication schemes the hub has one: Bearer or Basic if offered, else the first. Without any
-   there is no authentication, since the hub requires a scheme.
+2. Waiting: `blocking` is the inverse of `return_immediately`. An absent configuration means to wait; this is
+   written explicitly, because servers in the field read its absence as "do not wait".
+3. history_length 0 means absent, and never "no history".
+4. Of several authentication schemes the hub stores one: Bearer or Basic if offered, else the first. Without
+   any scheme there is no authentication, since the hub requires a scheme.
 5. Empty metadata of a part is not written: Java 0.3 reads HTTP+JSON by a schema without this member.
 """
 
@@ -38,7 +38,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import NULL_VALUE
 from a2a_bridge.peers import Files
 
-#: states whose events are the last of a stream in 0.3
+#: states that end a stream in 0.3
 FINAL_STATES = frozenset(
     {
         hub.TASK_STATE_COMPLETED,
@@ -50,7 +50,7 @@ FINAL_STATES = frozenset(
 )
 
 _WRITTEN = "/file/urn:a2a-bridge:written"
-"""How bytes of a file were written, where that is not what the peer is known for: a value of Files."""
+"""The encoding of file bytes, if it differs from the usual one of the peer: a value of Files."""
 _SCHEMES = "/configuration/pushNotification/authentication/schemes"
 _USUAL_SCHEMES = ("bearer", "basic")
 
@@ -133,7 +133,7 @@ def _decode_file(wire: v0.FilePart, into: hub.Part, context: Context, said: Json
     if wire.name:
         into.filename = wire.name
     if wire.WhichOneof("file") != "file_with_bytes":
-        # A file that is neither here nor elsewhere still is a file.
+        # A file without bytes and without a URI remains a file.
         into.url = wire.file_with_uri
         return
     files = Files.RAW if said.get("raw") is True else context.files
@@ -179,11 +179,11 @@ def _encode_file(message: hub.Part, into: v0.Part, context: Context, said: JsonO
     found = [entry[1] for entry in entries if entry[0] == _WRITTEN]
     if found:
         carry(into, PROTO, [entry for entry in entries if entry[0] != _WRITTEN])
-        if context.files is not Files.RAW:  # a peer known for content gets content, whatever its writer wrote
+        if context.files is not Files.RAW:  # takes precedence over the carried encoding
             written = Files.BASE64 if found[0] == Files.BASE64.value else Files.RAW
     into.file.file_with_bytes = encode_octets(message.raw, written)
     if context.files is Files.AUTO and written is Files.RAW and message.raw and not found:
-        # Content that reads like base64 has to be told from it.
+        # Content that looks like base64 must be distinguishable from base64.
         _, read_as = decode_octets(message.raw, message.media_type, Files.AUTO)
         if read_as is not Files.RAW:
             said["raw"] = True
@@ -196,7 +196,7 @@ def _decode_final(
     wire: v0.TaskStatusUpdateEvent, into: hub.TaskStatusUpdateEvent, _: Context, __: JsonObject
 ) -> None:
     if into.HasField("metadata") and marks.FINAL in into.metadata.fields:
-        _drop_final(into)  # an annotation that came from outside is not ours
+        _drop_final(into)  # an annotation from outside is not ours
     if wire.final != (into.status.state in FINAL_STATES):
         marks.say_final(into, wire.final)
 
@@ -220,7 +220,7 @@ def _drop_final(event: Any) -> None:
 
 
 def usable_scheme(schemes: Sequence[str]) -> str:
-    """The one scheme of several that credentials most likely are for; empty when there is none."""
+    """The scheme to which credentials most likely belong; empty if there is none."""
     for usual_one in _USUAL_SCHEMES:
         for scheme in schemes:
             if scheme.lower() == usual_one:
@@ -275,7 +275,7 @@ def _decode_configuration(
 
 
 def _only_waits(configuration: v0.SendMessageConfiguration) -> bool:
-    """Whether it says no more than that the caller waits, as no configuration does in the hub."""
+    """Whether it only means that the caller waits, which in the hub is the meaning of no configuration."""
     return configuration.blocking and not (
         configuration.accepted_output_modes
         or configuration.history_length
@@ -296,7 +296,7 @@ def _encode_configuration(
         _restore_schemes(into, context)
         said |= {name: value for name, value in (("taskId", push.task_id), ("tenant", push.tenant)) if value}
     if context.carried and message.HasField("configuration") and not given.ByteSize():
-        said["configuration"] = {}  # what it carries would have no place
+        said["configuration"] = {}  # otherwise its carried content would have no place
     to.history_length = given.history_length
     if given.HasField("history_length") and not given.history_length:
         said["historyLength"] = 0

@@ -1,9 +1,9 @@
-"""What messages of a2a.v1 without metadata say beyond the hub: it travels beside them (see Row.aside).
+"""Unmapped content of messages of a2a.v1 without metadata: it travels beside the message (see Row.aside).
 
 Rules:
-1. The text is entries of source PROTO, at most LARGEST_ASIDE characters.
-2. The entries of a configuration to be registered fit the configuration in answers: those about the request
-   around it stand apart, under WRAPPER.
+1. The text is a list of entries of source PROTO, at most LARGEST_ASIDE characters long.
+2. The entries of a configuration to register also fit the configuration in answers: entries about the
+   surrounding request are stored separately, under WRAPPER.
 3. The text for a list is a JSON array: one text for each configuration, or null.
 """
 
@@ -36,8 +36,8 @@ _AUTHENTICATION = "/pushNotificationConfig/authentication"
 
 
 def tell(pair: Pair, tree: JsonObject) -> Told:
-    """What a tree of a2a.v1 says beyond the hub. Raises INVALID_PARAMS for what cannot be read or is too
-    much.
+    """The unmapped content of a tree of a2a.v1. Raises INVALID_PARAMS if the tree is unreadable or the
+    content is too large.
     """
     message = _read(pair, tree)
     return _told(_text(pair, message, collect_members(message, tree)))
@@ -50,7 +50,7 @@ def tell_list(pair: Pair, tree: JsonObject, items: str) -> Told:
 
 
 def recall(pair: Pair, tree: JsonObject, told: Told) -> JsonObject:
-    """The tree with what was told of it. Changes it in place."""
+    """The tree with the extracted content restored. Changes it in place."""
     return _with(pair, tree, told.get(ASIDE_PARAMETER))
 
 

@@ -1,13 +1,12 @@
-"""The agent card of a2a.v1 ↔ the JSON card of 0.3, and by that ↔ hub. What a card means is the business of
-`card`.
+"""The agent card of a2a.v1 ↔ the JSON card of 0.3, and thereby ↔ hub. `card` defines the meaning of a card.
 
 Rules:
-1. The two differ in security only: schemes are a oneof here and have a `type` there, requirements are wrapped
-   here. Everything else is ProtoJSON, with the members that 0.3 requires added where they are empty.
-2. What the JSON card says beyond a2a.v1 stands in one more extension, the last, with the URI CARRIER. It is
-   believed where the card means the same without it.
-3. Over HTTP+JSON some implementations read the card as JSON and others as ProtoJSON: it is written so that
-   both can.
+1. The two differ in security only: in a2a.v1 schemes are a oneof and requirements are wrapped; in JSON
+   schemes have a `type`. Everything else is ProtoJSON, with empty values for members that 0.3 requires.
+2. Content of the JSON card that a2a.v1 lacks is stored in one more extension, the last, with the URI CARRIER.
+   It is accepted if the card has the same meaning without it.
+3. Over HTTP+JSON some implementations read the card as JSON and others as ProtoJSON: both can read the
+   written card.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ PAIR = unpaired(hub.AgentCard)
 _decode_plain = decoder(v0.AgentCard)
 _encode_plain = encoder(v0.AgentCard)
 
-#: `type` of a scheme in JSON ↔ the oneof's member, and the members that are called otherwise
+#: `type` of a scheme in JSON ↔ the member of the oneof, and the members with other names
 _TYPES = {
     "apiKey": ("apiKeySecurityScheme", {"in": "location"}),
     "http": ("httpAuthSecurityScheme", {}),
@@ -96,7 +95,7 @@ def decode_json(tree: Any) -> hub.AgentCard:
 
 
 def _is_protojson(tree: JsonObject) -> bool:
-    """Whether a card without schemes is spelled as ProtoJSON nevertheless."""
+    """Whether a card without schemes is ProtoJSON."""
     security = tree.get("security")
     if type(security) is list and any(
         type(one) is dict and type(one.get("schemes")) is dict for one in security
@@ -109,7 +108,7 @@ def _is_protojson(tree: JsonObject) -> bool:
 
 
 def _told(message: v0.AgentCard) -> JsonObject:
-    """The JSON card that a message is, CARRIER included."""
+    """The JSON card of a message, including CARRIER."""
     extensions = message.capabilities.extensions
     if not extensions or extensions[-1].uri != CARRIER:
         return _tree(message)
@@ -124,7 +123,7 @@ def _told(message: v0.AgentCard) -> JsonObject:
         return _tree(message)
     for one in (said, bare):
         if not one.capabilities.ByteSize():
-            one.ClearField("capabilities")  # ours may be all that was there
+            one.ClearField("capabilities")  # our extension may have been its only content
     same = said.SerializeToString(deterministic=True) == bare.SerializeToString(deterministic=True)
     return patched if entries and same else _tree(message)
 
@@ -151,7 +150,7 @@ def _tree(message: v0.AgentCard) -> JsonObject:
 
 
 def _message(tree: JsonObject) -> v0.AgentCard:
-    """The message that says as much of a JSON card as it can."""
+    """The message of a JSON card, with as much of its content as the message can hold."""
     tree = dict(tree)
     if type(tree.get("securitySchemes")) is dict:
         tree["securitySchemes"] = {
@@ -200,7 +199,7 @@ def _proto_scheme(scheme: JsonObject) -> JsonObject:
             content[name] = content.pop(json_name)
     flows = content.get("flows")
     if type(flows) is dict and len(flows) > 1:
-        # The oneof holds one; the others come back from the carrier.
+        # The oneof holds one; the carrier restores the others.
         first = next((name for name in _FLOWS if name in flows), None)
         content["flows"] = {first: flows[first]} if first else {}
     return {member: content}
@@ -218,7 +217,7 @@ def _proto_securities(securities: Any) -> list[JsonObject]:
 
 
 def _both(scheme: Any) -> Any:
-    """A scheme that readers of either kind understand."""
+    """A scheme that readers of both kinds understand."""
     return {**scheme, **_proto_scheme(scheme)} if _known(scheme) else scheme
 
 

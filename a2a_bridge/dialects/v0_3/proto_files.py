@@ -1,20 +1,20 @@
-"""What stands in `file_with_bytes` of a2a.v1: the content, or its base64 text. Not the rest of a part.
+"""The content of `file_with_bytes` in a2a.v1: raw bytes or base64 text. Not the rest of a part.
 
-The specification's proto says bytes, hence the content. Widely used implementations put the ASCII of the
-content's base64 text there, and fail on anything else. The writer has to know the peer (Files, from its
-profile), and the reader has to tell the two apart:
+The specification's proto has the type bytes, hence raw content. Widely used implementations put the content's
+base64 text (ASCII) there, and fail on anything else. The writer has to know the peer (Files, from its
+profile), and the reader has to distinguish the two:
 
-1. Only text that is base64 to the letter (standard alphabet, padded, one line, not empty) can be base64.
-2. A peer known to write base64 (Files.BASE64) means base64 with it; from one known to write content
-   (Files.RAW) nothing is decoded.
-3. Of an unknown peer (Files.AUTO) the media type decides. Of a binary type everything that can be base64 is
-   base64, since no such format has only bytes of that alphabet; but not a few letters without padding. Of a
-   textual type it is base64 when it
-   decodes to readable text: an ordinary word decodes to bytes that are none. Without a type it is base64 when
-   that holds, or when it is padded, or is long and mixes letters of both cases with other signs.
+1. Only strict base64 text (standard alphabet, padded, one line, not empty) can be base64.
+2. From a peer known to write base64 (Files.BASE64) such text is base64; from a peer known to write raw
+   content (Files.RAW) nothing is decoded.
+3. For an unknown peer (Files.AUTO) the media type decides. With a binary type, text that can be base64 is
+   base64, since no such format has only bytes of that alphabet; a few letters without padding are an
+   exception. With a textual type it is base64 if it decodes to readable text: an ordinary word decodes to
+   unreadable bytes. Without a type it is base64 if that holds, or if it is padded, or if it is long and mixes
+   letters of both cases with other characters.
 
-A wrong guess changes what other versions see, and never what goes back to a2a.v1: the spelling is carried. It
-is not followed for a peer known to want content.
+A wrong guess changes what other versions receive, and never what goes back to a2a.v1: the encoding is
+carried. The carried encoding is not used for a peer that is known to expect raw content.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from a2a_bridge.codec.values import base64_text
 from a2a_bridge.peers import Files
 
 _BASE64 = re.compile(rb"[A-Za-z0-9+/]+={0,2}")
-#: characters that no readable text has
+#: characters that do not occur in readable text
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffe\uffff]")
 _TEXTUAL = re.compile(
     r"text/.*|.*[/+](json|xml|yaml|javascript|csv|html|markdown|toml|sql)(;.*)?", re.IGNORECASE
@@ -37,14 +37,14 @@ _MIXTURE = (re.compile(rb"[a-z]"), re.compile(rb"[A-Z]"), re.compile(rb"[0-9+/]"
 
 
 def decode_octets(octets: bytes, media_type: str, files: Files) -> tuple[bytes, Files]:
-    """The content, and how it was written: RAW or BASE64. files: what is known of the peer."""
+    """The content and its encoding: RAW or BASE64. files: the known encoding of the peer."""
     if files is Files.RAW or len(octets) % 4 or not _BASE64.fullmatch(octets):
         return octets, Files.RAW
     try:
         content = pybase64.b64decode(octets, validate=True)
     except ValueError:
         return octets, Files.RAW
-    # Bits that the padding drops have to be zero, or else writing it again gives other text.
+    # The bits that the padding drops must be zero, otherwise writing it again gives other text.
     if pybase64.b64encode(content) != octets:
         return octets, Files.RAW
     if files is Files.BASE64 or _plausible(octets, content, media_type):
@@ -58,7 +58,7 @@ def encode_octets(content: bytes, files: Files) -> bytes:
 
 
 def usual(files: Files) -> Files:
-    """How a peer writes files unless the message says otherwise: RAW or BASE64."""
+    """The encoding of files for a peer unless the message has another: RAW or BASE64."""
     return Files.BASE64 if files is Files.BASE64 else Files.RAW
 
 

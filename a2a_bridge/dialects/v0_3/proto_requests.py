@@ -1,9 +1,7 @@
-"""Requests of a2a.v1 that name things by resource names, and answers about push configs, as pairs. Not their
-rows.
+"""Requests of a2a.v1 with resource names, and answers about push configs, as pairs. Not their rows.
 
-The id of a configuration can stand in three places when it is created. The first of these that is filled
-counts: config_id, the configuration itself, its name. What cannot be read at all raises INVALID_PARAMS that
-names the field.
+When a configuration is created its id can be in three places. The first non-empty one is used: config_id, the
+configuration itself, its name. Unreadable input raises INVALID_PARAMS that names the field.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 
-#: what a peer in the field writes for an id that it does not have
+#: the text that a peer in the field writes for a missing id
 _NO_ID = "None"
 
 
@@ -97,14 +95,14 @@ def _nothing(_wire: Any, _into: Any, _context: Context) -> None:
 
 
 def _named(identifier: str, field: str) -> str:
-    """The name of a task that a request has to name. Raises INVALID_PARAMS when the id is empty."""
+    """The name of the task of a request. Raises INVALID_PARAMS if the id is empty."""
     if not identifier:
         raise invalid_params(field, "is required")
     return names.encode_task(identifier)
 
 
 def unpaired(cls: type[Any]) -> Pair:
-    """A pair for what is the same on both sides, or converted elsewhere."""
+    """A pair for a message that is the same on both sides, or is converted elsewhere."""
     return Pair(cls, cls, _nothing, _nothing)
 
 

@@ -1,7 +1,7 @@
 """The gRPC rows of 0.3: operations, paths of /a2a.v1.A2AService and protobuf bytes. Not the form's errors.
 
-There is no row to list tasks: a2a.v1 cannot. Rows that hold files exist for each spelling of their contents
-(file_rows).
+There is no row for listing tasks: a2a.v1 has no such rpc. Rows that hold files exist for each encoding of
+their contents (file_rows).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def request_decoder(pair: Pair, decode: Coder) -> Coder:
 
 
 def request_encoder(encode: Coder) -> Coder:
-    """Raises INVALID_PARAMS for what cannot be said, or not be carried."""
+    """Raises INVALID_PARAMS for content that can be neither expressed nor carried."""
 
     def encode_request(message: Any) -> Any:
         try:
@@ -74,7 +74,7 @@ def request_encoder(encode: Coder) -> Coder:
 
 
 def response_decoder(pair: Pair, decode: Coder) -> Coder:
-    """Raises INVALID_AGENT_RESPONSE, blaming the peer, for all that is wrong with an answer."""
+    """Raises INVALID_AGENT_RESPONSE, blaming the peer, for every error in an answer."""
     name = pair.hub.DESCRIPTOR.name
     checked = "payload" in pair.hub.DESCRIPTOR.oneofs_by_name
 
@@ -97,7 +97,7 @@ def response_decoder(pair: Pair, decode: Coder) -> Coder:
 
 
 def response_encoder(encode: Coder) -> Coder:
-    """Raises INVALID_AGENT_RESPONSE for what cannot be said, or not be carried."""
+    """Raises INVALID_AGENT_RESPONSE for content that can be neither expressed nor carried."""
 
     def encode_response(message: Any) -> Any:
         try:
@@ -210,14 +210,14 @@ def _first_file(wire: bytes) -> tuple[bytes, str] | None:
     try:
         message = v0.SendMessageRequest.FromString(wire).request
     except ProtobufDecodeError:
-        return None  # whoever reads it says so
+        return None  # unreadable: the decoder reports the error
     for part in message.content:
         if part.file.file_with_bytes:
             return part.file.file_with_bytes, part.file.mime_type
     return None
 
 
-#: for agents of a known spelling
+#: for agents with a known encoding
 BY_FILES: Mapping[Files, tuple[Row[str, bytes], ...]] = {files: _rows(files) for files in Files}
 ROWS: tuple[Row[str, bytes], ...] = tuple(
     chosen(dict(zip(BY_FILES, rows, strict=True)), _first_file)

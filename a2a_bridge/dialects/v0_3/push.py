@@ -1,8 +1,8 @@
-"""Push notifications of 0.3 and 0.2 (spec 0.3.0, 9.5): the task as it is, whatever has happened to it. Not
-their headers, which versions share.
+"""Push notifications of 0.3 and 0.2 (spec 0.3.0, 9.5): the current task, whatever the event. Not their
+headers, which versions share.
 
-Those versions do not define the body strictly, so more is read than written: any event of theirs, and the
-StreamResponse of 1.0, which newer SDKs send under an older version's name too.
+Those versions do not define the body strictly, so the decoder accepts more than the encoder writes: any event
+of theirs, and the StreamResponse of 1.0, which newer SDKs also send under the name of an older version.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
 def _encode(event: hub.StreamResponse) -> JsonObject:
-    """A task, or where there is none what there is."""
+    """The task; without one, the event itself."""
     try:
         return encode_event(event)
     except ValueError as error:

@@ -2,12 +2,12 @@
 them.
 
 Rules:
-1. 0.3 nests the configuration beside the task's id, the hub has one flat message.
-2. 0.3 lists authentication schemes, the hub has one: the first that fits (Bearer, then Basic, then the first
-   at all). An empty list is no authentication for the hub, where a scheme is required.
-3. Neither side has metadata here. What the hub cannot hold is told by `aside`, for who remembers it
-   (bindings, the gateway), and `recall` puts it back. What 0.3 has no name for are further members with the
-   hub's names.
+1. 0.3 nests the configuration beside the id of the task, the hub has one flat message.
+2. 0.3 lists authentication schemes, the hub has one: the first suitable one (Bearer, then Basic, then the
+   first of all). An empty list is no authentication for the hub, where a scheme is required.
+3. Neither side has metadata here. `aside` extracts the content that the hub cannot hold, for the layers that
+   keep it (bindings, the gateway), and `recall` restores it. Content without a name in 0.3 is written as
+   further members with the names of the hub.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from a2a_bridge.dialects.unmapped import KIND, PROTO
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 MOST_ASIDE = 4096
-"""Characters told aside, at most: they travel as a header."""
+"""Maximum number of characters of the text beside a message: it travels as a header."""
 
 
 class TooLargeError(ValueError):
-    """More would travel beside a message than a header holds."""
+    """The text beside a message would exceed the size of a header."""
 
 
 _PREFERRED = ("bearer", "basic")
@@ -79,7 +79,7 @@ def decode_push_config(tree: Json) -> hub.TaskPushNotificationConfig:
 
 
 def irregularities(tree: Json, canonical: Json) -> str:
-    """What a tree says beyond its canonical form, as ASCII JSON; empty for nothing. Raises TooLargeError."""
+    """The content of a tree beyond its canonical form, as ASCII JSON; empty if none. Raises TooLargeError."""
     entries = unmapped.difference(canonical, tree)
     if not entries:
         return ""
@@ -89,28 +89,28 @@ def irregularities(tree: Json, canonical: Json) -> str:
     return text
 
 
-#: several schemes are what both shapes of 0.x can say of a configuration and 1.0 cannot, at the same place
+#: several schemes: both shapes of 0.x have them at the same place in a configuration, 1.0 has only one
 _SCHEMES = "/pushNotificationConfig/authentication/schemes"
 
 
 def schemes_told(text: object, source: str) -> list[unmapped.Entry]:
-    """What the other shape of 0.x told of the schemes of a configuration, which this one can say too."""
+    """The entries about schemes from the other shape of 0.x, which this shape can express too."""
     return [entry for entry in unmapped.read(text, source) or () if entry[0].startswith(_SCHEMES)]
 
 
 def with_push_config(tree: JsonObject, text: str) -> JsonObject:
-    """A canonical tree with that in it again. Changes it in place."""
+    """A canonical tree with the content of the text restored. Changes it in place."""
     made: JsonObject = unmapped.restore(tree, unmapped.read(text, KIND) or schemes_told(text, PROTO))
     return made
 
 
 def aside(text: str) -> Mapping[str, str]:
-    """The service parameters that tell what the hub cannot hold."""
+    """The service parameters with the content that the hub cannot hold."""
     return {ASIDE_PARAMETER: text} if text else {}
 
 
 def check_aside(tree: Json, canonical: Json) -> Mapping[str, str]:
-    """The same for a tree and its canonical form. Raises INVALID_PARAMS for what is too much."""
+    """The same for a tree and its canonical form. Raises INVALID_PARAMS if it is too large."""
     try:
         return aside(irregularities(tree, canonical))
     except TooLargeError as error:

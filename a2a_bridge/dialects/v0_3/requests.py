@@ -37,7 +37,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 
 Coder = Callable[[Any], Any]
-"""One way between a JSON tree and a message."""
+"""A conversion between a JSON tree and a message, in one direction."""
 
 
 def request_decoder(decode: Coder) -> Coder:
@@ -56,7 +56,7 @@ def request_decoder(decode: Coder) -> Coder:
 
 
 def request_encoder(cls: type[Message], encode: Coder) -> Coder:
-    """Raises INVALID_PARAMS for what JSON cannot say."""
+    """Raises INVALID_PARAMS for content that JSON cannot express."""
 
     def encode_request(message: Any) -> Any:
         try:
@@ -82,7 +82,7 @@ def response_decoder(cls: type[Message], decode: Coder) -> Coder:
 
 
 def response_encoder(cls: type[Message], encode: Coder) -> Coder:
-    """Raises INVALID_AGENT_RESPONSE for what JSON cannot say."""
+    """Raises INVALID_AGENT_RESPONSE for content that JSON cannot express."""
 
     def encode_response(message: Any) -> Any:
         try:
@@ -95,7 +95,7 @@ def response_encoder(cls: type[Message], encode: Coder) -> Coder:
 
 
 def unsayable(cls: type[Message], message: Any, error: ValueError) -> EncodeError:
-    """Where a message holds what no JSON can say: the encoder of 1.0 knows how to tell."""
+    """The places in a message that JSON cannot express, found by the encoder of 1.0."""
     try:
         encoder(cls)(message)
     except EncodeError as found:
@@ -111,30 +111,30 @@ def decode_push_configs(tree: Json) -> hub.ListTaskPushNotificationConfigsRespon
 
 
 def encode_push_configs(response: hub.ListTaskPushNotificationConfigsResponse) -> Json:
-    """The reverse; pages are not for 0.3."""
+    """The reverse; 0.3 has no pages."""
     return [encode_push_config(config) for config in response.configs]
 
 
 def aside_push_config(tree: Json) -> Mapping[str, str]:
-    """What a config in an answer says and the hub cannot hold."""
+    """The content of a config in an answer that the hub cannot hold."""
     return _aside(tree, read_push_config(tree).tree)
 
 
 def recall_push_config(tree: Any, parameters: Mapping[str, str]) -> Json:
-    """A config with that in it again."""
+    """A config with that content restored."""
     text = parameters.get(ASIDE_PARAMETER)
     return with_push_config(tree, text) if text else tree
 
 
 def aside_push_configs(tree: Json) -> Mapping[str, str]:
-    """What a list of configs says and the hub cannot hold."""
+    """The content of a list of configs that the hub cannot hold."""
     return _aside(tree, [read_push_config(item).tree for item in tree]) if isinstance(tree, list) else {}
 
 
 def recall_push_configs(tree: Any, parameters: Mapping[str, str]) -> Json:
-    """A list of configs with that in it again.
+    """A list of configs with that content restored.
 
-    Other forms tell what was said config by config; that is understood too.
+    Other forms extract it config by config; that format is accepted too.
     """
     text = parameters.get(ASIDE_PARAMETER)
     if not text:
@@ -147,7 +147,7 @@ def recall_push_configs(tree: Any, parameters: Mapping[str, str]) -> Json:
 
 
 def _texts(text: str) -> list[str | None] | None:
-    """The texts in a JSON array of texts and nulls; None when it is no such array."""
+    """The texts in a JSON array of texts and nulls; None for any other text."""
     try:
         found = loads(text)
     except JsonSyntaxError:
@@ -184,7 +184,7 @@ def _row(
     response: tuple[Coder, Coder],
     **beside: Any,
 ) -> Row[str, Any]:
-    """request, response: how each is encoded and decoded."""
+    """request, response: the encoder and decoder of each."""
     return Row(
         operation,
         method,
@@ -206,7 +206,7 @@ _EVENT = (encode_event, decode_event)
 _PUSH_CONFIG = (encode_push_config, decode_push_config)
 _ABOUT_CONFIG = {"aside_response": aside_push_config, "recall_response": recall_push_config}
 
-#: tasks/get in which a historyLength of 0 asks for no history
+#: tasks/get in which a historyLength of 0 means no history
 GET_TASK_LITERALLY = _row(
     ops.GET_TASK,
     "tasks/get",

@@ -1,12 +1,12 @@
-"""Security schemes and requirements as 0.x cards spell them. Nobody is authenticated here.
+"""Security schemes and requirements as 0.x cards spell them. Authentication itself is elsewhere.
 
 Rules (A2A 0.3, 5.5.3; A2A 1.0, 4.5):
-1. A scheme is told by `type`. One of a type nobody knows becomes a scheme without content.
-2. An OAuth 2 scheme of 1.0 has one flow, one of 0.x has any number. The first in the order of FLOWS stays
-   under the scheme's name, each other becomes a scheme `<name>#<flow>`, and every requirement that names the
-   scheme is
-   followed by the same with the other flows: alternatives, as all requirements are.
-3. The other way such schemes are put together again, if all requirements agree.
+1. `type` determines a scheme. An unknown type becomes a scheme without content.
+2. An OAuth 2 scheme of 1.0 has one flow, one of 0.x has any number. The first flow in the order of FLOWS
+   stays under the name of the scheme, each other becomes a scheme `<name>#<flow>`. After every requirement
+   that names the scheme follow the same requirements with the other flows: alternatives, as all requirements
+   are.
+3. In the other direction such schemes are merged again, if all requirements agree.
 4. `deviceCode` and `pkceRequired` of 1.0 are further members.
 """
 
@@ -24,10 +24,10 @@ from a2a_bridge.codec.inspect import member
 from a2a_bridge.codec.values import describe
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: what a requirement names → the names of schemes that do as well, itself first
+#: the name in a requirement → the names of equivalent schemes, itself first
 Alternatives = Mapping[str, Sequence[str]]
 
-#: members of the flows of OAuth 2, best first: which one stays under the scheme's own name
+#: members of the flows of OAuth 2, best first: the first one keeps the name of the scheme
 FLOWS: dict[str, tuple[str, type[Message], tuple[str, ...]]] = {
     "authorizationCode": (
         "authorization_code",
@@ -78,11 +78,11 @@ _TYPES: dict[str, tuple[str, type[Message], dict[str, str]]] = {
 _TYPE_OF_FIELD = {field: name for name, (field, _, _) in _TYPES.items()}
 
 _MOST_ALTERNATIVES = 16
-"""Alternatives that one requirement may become: a hostile card must not make a huge one."""
+"""Maximum number of alternatives made from one requirement, so that a hostile card stays small."""
 
 
 def decode_schemes(value: Json) -> tuple[dict[str, hub.SecurityScheme], Alternatives]:
-    """`securitySchemes` as schemes of one flow each, and which of them stand for one another.
+    """`securitySchemes` as schemes of one flow each, and the groups of equivalent ones.
 
     Raises DecodeError.
     """
@@ -102,14 +102,14 @@ def decode_schemes(value: Json) -> tuple[dict[str, hub.SecurityScheme], Alternat
     alternatives: dict[str, list[str]] = {}
     for name, others in further.items():
         for other, scheme in others.items():
-            if other not in value:  # the card's own names come first
+            if other not in value:  # the card's own names take precedence
                 schemes[other] = scheme
                 alternatives.setdefault(name, [name]).append(other)
     return schemes, alternatives
 
 
 def encode_schemes(schemes: Mapping[str, hub.SecurityScheme], alternatives: Alternatives) -> JsonObject:
-    """The `securitySchemes` of 0.x; the alternatives of a scheme become flows of it."""
+    """The `securitySchemes` of 0.x; the alternatives of a scheme become its flows."""
     absorbed = {other for names in alternatives.values() for other in names[1:]}
     members: JsonObject = {}
     for name, scheme in schemes.items():
@@ -122,7 +122,7 @@ def encode_schemes(schemes: Mapping[str, hub.SecurityScheme], alternatives: Alte
 
 
 def decode_requirements(value: Json, path: str, alternatives: Alternatives) -> list[hub.SecurityRequirement]:
-    """A `security` member: any one of these suffices. Raises DecodeError."""
+    """A `security` member: a list of alternatives. Raises DecodeError."""
     if value is None:
         return []
     if type(value) is not list:
@@ -138,7 +138,7 @@ def decode_requirements(value: Json, path: str, alternatives: Alternatives) -> l
 def encode_requirements(
     requirements: Sequence[hub.SecurityRequirement], alternatives: Alternatives
 ) -> list[JsonObject] | None:
-    """The `security` member of 0.x; None if the requirements do not treat the alternatives as such."""
+    """The `security` member of 0.x; None if the requirements do not treat the alternatives as equivalent."""
     found: list[JsonObject] = []
     absorbed = {other for names in alternatives.values() for other in names[1:]}
     index = 0
@@ -156,13 +156,13 @@ def encode_requirements(
 
 
 def alternatives_of(schemes: Mapping[str, hub.SecurityScheme]) -> Alternatives:
-    """Which schemes look like the flows of one scheme of 0.x."""
+    """The schemes that look like flows of one 0.x scheme."""
     found: dict[str, list[str]] = {}
     for name, scheme in schemes.items():
         base, _, flow = name.rpartition("#")
         if base in schemes and _is_flow_of(schemes[base], scheme, flow):
             found.setdefault(base, [base]).append(name)
-    # In the order in which decoding makes them, so that the requirements can be compared one by one.
+    # In the order of decoding, so that the requirements can be compared one by one.
     return {
         base: [base, *sorted(others, key=lambda name: _RANK[name.rpartition("#")[2]])]
         for base, (_, *others) in found.items()
@@ -170,9 +170,9 @@ def alternatives_of(schemes: Mapping[str, hub.SecurityScheme]) -> Alternatives:
 
 
 def pick(tree: Json, names: Iterable[str]) -> Json:
-    """An object with these members only, where there are any; anything else as it is.
+    """An object reduced to these members; a value of another type unchanged.
 
-    Keeps the 1.0 codec from reading members that 0.x does not have, and spellings it does not have.
+    It keeps the 1.0 codec from reading members and spellings that 0.x does not have.
     """
     if type(tree) is not dict:
         return tree
@@ -203,7 +203,7 @@ def _decode_scheme(tree: JsonObject, path: str) -> tuple[hub.SecurityScheme, dic
 
 
 def _decode_flows(value: Json, path: str) -> list[tuple[str, hub.OAuthFlows]]:
-    """The flows that are there, best first, each by itself."""
+    """The present flows, best first, each in a message of its own."""
     if value is None:
         return []
     if type(value) is not dict:
@@ -216,7 +216,7 @@ def _decode_flows(value: Json, path: str) -> list[tuple[str, hub.OAuthFlows]]:
         try:
             content = _read_flow(cls, tree, members, f"{path}.{name}")
         except DecodeError:
-            if name == "deviceCode":  # to 0.x that is an unknown member, which may hold anything
+            if name == "deviceCode":  # an unknown member in 0.x, which may hold anything
                 continue
             raise
         if name == "authorizationCode" and type(tree.get("pkceRequired")) is bool:
@@ -233,7 +233,7 @@ def _read_flow(cls: type[Message], tree: Json, members: Iterable[str], path: str
 
 
 def _read(cls: type[Message], tree: Json, names: Mapping[str, str], path: str) -> Any:
-    """A message of a class from members of an object by their 0.x names; errors name the member."""
+    """A message from members of an object by their 0.x names; errors name the member."""
     if type(tree) is not dict:
         raise DecodeError(path, f"expected an object, got {describe(tree)}")
     named = {new: tree[old] for old, new in names.items() if tree.get(old) is not None}
@@ -288,7 +288,7 @@ def _decode_requirement(tree: Json, path: str) -> hub.SecurityRequirement:
 def _others(
     requirement: hub.SecurityRequirement, alternatives: Alternatives
 ) -> list[hub.SecurityRequirement]:
-    """The same requirement with each other choice of flows."""
+    """The same requirement with every other combination of flows."""
     names = sorted(requirement.schemes)
     choices = [alternatives.get(name, (name,)) for name in names]
     if not 1 < prod(map(len, choices)) <= _MOST_ALTERNATIVES:

@@ -1,9 +1,9 @@
 """Messages, artifacts, tasks and events as tables, `kind` shape ↔ hub (spec 0.3.0, 6.1 to 6.7 and 7.2). Not
 their parts.
 
-1. `final` follows from the state. Where a peer says otherwise, FINAL in the hub's metadata notes what it said
-   (see `dialects.marks`), because the code that ends streams has to know.
-2. `kind` says what a result is. Where it is missing, the members tell.
+1. `final` follows from the state. If a peer sends another value, FINAL in the hub's metadata holds it (see
+   `dialects.marks`), because the code that ends streams needs it.
+2. `kind` is the type of a result. If it is missing, the members decide.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from a2a_bridge.dialects.shape import inline, unit
 from a2a_bridge.dialects.v0_3.parts import PART
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: spec 0.3.0, 6.3; `unknown` is what 1.0 calls UNSPECIFIED
+#: spec 0.3.0, 6.3; `unknown` is UNSPECIFIED in 1.0
 STATES = {
     "submitted": 1,
     "working": 2,
@@ -33,10 +33,10 @@ STATES = {
     "auth-required": 8,
     "unknown": 0,
 }
-#: how the protobuf file of 0.3 spells one of them
+#: the spelling of one of them in the protobuf file of 0.3
 STATE_ALIASES = {"cancelled": "canceled"}
 ROLES = {"user": 1, "agent": 2}
-#: states that end a stream (spec 0.3.0, 7.2.2); auth-required does not, since a 1.0 agent may go on
+#: states that end a stream (spec 0.3.0, 7.2.2); auth-required does not, since a 1.0 agent may continue
 FINAL_STATES = frozenset({"completed", "canceled", "failed", "rejected", "input-required"})
 
 
@@ -56,7 +56,7 @@ def _message(default_role: str) -> Shape:
 
 
 MESSAGE = _message("agent")
-#: a message in a request: one without a role is the user's
+#: a message in a request: without a role, the role is user
 CALLERS_MESSAGE = _message("user")
 
 ARTIFACT = unit(
@@ -89,7 +89,7 @@ TASK = unit(
 
 
 def status_update(final_states: frozenset[str]) -> Shape:
-    """The shape of status updates of a version. final_states: those after which a stream ends."""
+    """The shape of status updates of a version. final_states: the states that end a stream."""
     return unit(
         hub.TaskStatusUpdateEvent,
         Member("taskId", always=True),
@@ -119,7 +119,7 @@ encode_artifact, decode_artifact = ARTIFACT.encode, decode_with(ARTIFACT, text_w
 encode_task, decode_task = TASK.encode, decode_with(TASK, text_with(TASK))
 
 RESULTS: Mapping[str, tuple[Shape, str]] = {"task": (TASK, "\n"), "message": (MESSAGE, "\x12")}
-"""Shapes of what answers a message, by kind, and the tags of those members of the oneof `payload`."""
+"""Shapes of answers to a message, by kind, and the tags of their members of the oneof `payload`."""
 EVENTS: Mapping[str, tuple[Shape, str]] = {
     **RESULTS,
     "status-update": (STATUS_UPDATE, "\x1a"),
@@ -128,7 +128,7 @@ EVENTS: Mapping[str, tuple[Shape, str]] = {
 
 
 def kind_of(tree: JsonObject) -> str | None:
-    """What a tree is, by its `kind`, or by its members where it has none; None when they do not tell."""
+    """The kind of a tree, by its `kind`, else by its members; None if undetermined."""
     kind = tree.get("kind")
     if kind is not None:
         return kind if isinstance(kind, str) else None
@@ -144,7 +144,7 @@ def kind_of(tree: JsonObject) -> str | None:
 def payload_decoder(
     shapes: Mapping[str, tuple[Shape, str]], from_string: Callable[[bytes], Any]
 ) -> Callable[[Any], Any]:
-    """The decoder of a oneof whose members are told by kind. It raises DecodeError."""
+    """The decoder of a oneof whose members are distinguished by kind. It raises DecodeError."""
     branches = {kind: (shape, text_with(shape), tag) for kind, (shape, tag) in shapes.items()}
 
     def decode(tree: Json) -> Any:
@@ -165,7 +165,9 @@ def payload_decoder(
 
 
 def payload_encoder(shapes: Mapping[str, tuple[Shape, str]]) -> Callable[[Any], JsonObject]:
-    """The encoder of a oneof. It raises ValueError for what JSON cannot say, and for no member at all."""
+    """The encoder of a oneof. It raises ValueError for content that JSON cannot express, and for an empty
+    one.
+    """
     encoders = {kind.replace("-", "_"): shape.encode for kind, (shape, _) in shapes.items()}
 
     def encode(message: Any) -> JsonObject:

@@ -1,4 +1,4 @@
-"""ProtoJSON of a2a.v1 for readers that refuse members younger than v0.3.0: metadata of parts, names of files.
+"""ProtoJSON of a2a.v1 for readers that refuse members added after v0.3.0: metadata of parts, names of files.
 Pure.
 
 These members move into the metadata of the message or artifact that holds the part, by the index of the part.
@@ -11,12 +11,12 @@ from typing import Any
 #: in metadata of a message or artifact: index of a part -> its `metadata`, and the `name` of its file
 PARTS = "urn:a2a-bridge:parts:1"
 
-#: members with content of users
+#: members with user content
 _FREE = frozenset({"metadata", "data"})
 
 
 def without_younger_members(tree: Any) -> Any:
-    """The tree without these members. Changes it in place: nobody else has seen it."""
+    """The tree without these members. Changes it in place: the caller must own it."""
     rest = [tree]
     while rest:
         place = rest.pop()
@@ -33,7 +33,7 @@ def without_younger_members(tree: Any) -> Any:
 
 
 def _taken(part: Any) -> dict[str, Any]:
-    """What a part loses."""
+    """The members removed from a part."""
     found = {}
     if type(part) is dict:
         if metadata := part.pop("metadata", None):
