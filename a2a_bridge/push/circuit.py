@@ -1,15 +1,16 @@
-"""Which targets can be given something, and how much at once. It posts nothing and knows no notification.
+"""Circuit breakers: how many notifications each target may get at present. It sends nothing and knows no
+notification.
 
 Rules:
-1. A target that fails several times in a row is given nothing for a while. Then one notification is tried; if
-   it fails the while gets longer, if not everything is as before.
-2. A target that has failed for longer than anybody wants to wait is hopeless: what waits for it gets one
-   attempt each, and nothing is kept for it any more. That counts only while it is tried: when its last
-   failure is longer ago than anything pauses between two attempts, nobody knows how it fared since, and with
-   the next failure it begins anew.
-3. Of more than `most` targets, the one whose last failure is the oldest is forgotten, unless it is busy:
-   whoever may register webhooks may have as many names as it likes.
-4. Times are those of a clock that never jumps.
+1. The circuit of a target that fails several times in a row opens: the target gets nothing for a pause. Then
+   one notification is tried; if it fails, the pause grows, otherwise the circuit closes.
+2. A target that has failed for longer than `patience` is hopeless: its pending notifications get one attempt
+   each, and none is kept after that. This applies only while the target is tried: if its last failure is
+   longer ago than the longest pause between two attempts, its state is unknown, and the next failure starts a
+   new series.
+3. Above `most` targets, the one with the oldest last failure is evicted, unless it is busy: callers who
+   register webhooks may use any number of host names.
+4. Times are those of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -20,11 +21,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-#: targets of which something is known
+#: targets with a known state
 MOST = 10_000
-#: seconds that an attempt may come later than pauses make it: twice the hour that receivers may ask for,
-#: since what is
-#: asked for may come on top of a pause, and attempts take their time
+#: seconds that an attempt may be later than its pause: twice the hour that receivers may ask for, because
+#: that may be added to a pause, and attempts take time
 SLACK = 2 * 3600.0
 
 
@@ -45,9 +45,9 @@ class _Circuit:
 class Circuits:
     """All targets. Times in seconds.
 
-    each: how many notifications one may be given at once. trip: after how many failures in a row it is given
-    none. pause: for how long at first, doubled each time up to `longest`. patience: after which it is
-    hopeless. most: of how many something is known.
+    each: concurrent notifications per target. trip: failures in a row that open a circuit. pause: the first
+    pause of an open circuit, doubled each time up to `longest`. patience: time after which a target is
+    hopeless. most: targets with a known state.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class Circuits:
         self._circuits: OrderedDict[str, _Circuit] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many targets something is known of: those that are busy or failing."""
+        """The number of targets with a known state: those that are busy or failing."""
         return len(self._circuits)
 
     def room(self, target: str) -> int:
-        """How many notifications it can be given now."""
+        """The number of notifications that the target may get now."""
         circuit = self._circuits.get(target)
         if circuit is None:
             return self._each
@@ -86,20 +86,20 @@ class Circuits:
         return 1 if circuit.going == 0 and self._now() >= circuit.open_until else 0
 
     def hopeless(self, target: str) -> bool:
-        """Whether it has failed for so long that what fails once more can be given up."""
+        """True if the target has failed for so long that notifications are given up at their next failure."""
         circuit = self._circuits.get(target)
         if circuit is None or circuit.failing_since is None or circuit.open_until is None:
             return False
         return not self._is_stale(circuit) and self._now() - circuit.failing_since > self._patience
 
     def begin(self, target: str) -> None:
-        """It is given one."""
+        """Counts a started delivery."""
         self._circuits.setdefault(target, _Circuit()).going += 1
 
     def end(self, target: str, fine: bool | None) -> bool:
-        """What became of it: whether the target works, None when that is not known.
+        """Counts a finished delivery. fine: whether the target works; None if that is unknown.
 
-        True when it has just opened.
+        Returns True if the circuit has just opened.
         """
         circuit = self._circuits[target]
         circuit.going -= 1
@@ -116,7 +116,8 @@ class Circuits:
             if circuit.failures >= self._trip and (circuit.open_until is None or now >= circuit.open_until):
                 tripped = circuit.open_until is None
                 pause = min(self._pause * 2**circuit.opened, self._longest)
-                # Those that share a cause do not come back at the same moment.
+                # Random, so that targets with a common cause of failure are not all retried at the same
+                # moment.
                 circuit.open_until = now + pause * (0.5 + 0.5 * self._chance())
                 circuit.opened = min(circuit.opened + 1, 30)
         elif fine:
@@ -128,7 +129,7 @@ class Circuits:
         return tripped
 
     def wait(self) -> float | None:
-        """Seconds until a target may be tried again that cannot be now; None when there is none."""
+        """Seconds until an open circuit may be tried again; None if there is none."""
         now = self._now()
         times = [
             one.open_until - now
@@ -138,13 +139,13 @@ class Circuits:
         return min(times, default=None)
 
     def _is_stale(self, circuit: _Circuit) -> bool:
-        """Whether its last failure tells nothing about now, because nobody can have waited for it all the
-        while.
+        """True if the last failure is too old to tell anything: no attempt can have been waiting all that
+        time.
         """
         return circuit.failed_at is not None and self._now() - circuit.failed_at > self._longest + SLACK
 
     def _forget_one(self) -> None:
-        # Busy ones are few, so this does not look far.
+        # Few targets are busy, so this search is short.
         idle = (target for target, circuit in self._circuits.items() if circuit.going == 0)
         oldest = next(idle, None)
         if oldest is not None:

@@ -1,15 +1,14 @@
-"""Delivers what is in an outbox: at least once, in order for each config, and nobody waits for somebody
-else's receiver.
+"""Delivers the notifications of an outbox: at least once, in order per config, independently per receiver.
 
 Rules:
-1. 2xx acknowledges. Redirects and refusals (4xx but 408, 409, 425, 429) are final: dead letters. Everything
-   else is worth another attempt, after a random pause below a bound that doubles (see `pause`), or as long as
-   Retry-After says.
-2. What cannot be attempted because its target is left alone waits, and that is no attempt. Once a target has
-   failed for longer than `age`, what waits for it gets one attempt each and is given up with that.
-3. The outbox is told what became of a notification until it has heard it. Who dies in between, or cannot tell
-   it, sends twice; `webhook-id` stays the same.
-4. Logs name hosts and tasks. Paths, tokens and texts of receivers stay out of them.
+1. 2xx acknowledges. Redirects and refusals (4xx except 408, 409, 425, 429) are final: dead letters. All other
+   failures are retried after a random pause below a bound that doubles (see `pause`), or after the time of
+   Retry-After.
+2. A notification whose target's circuit is open waits; that counts as no attempt. Once a target has failed
+   for longer than `age`, its pending notifications get one attempt each and then become dead letters.
+3. Reports to the outbox are repeated until they succeed. If the process dies before, or cannot report, the
+   notification is sent twice, with the same `webhook-id`.
+4. Logs name hosts and tasks. They contain no paths, tokens and texts of receivers.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ from a2a_bridge.push.webhook import stamped, unsent
 
 logger = logging.getLogger("a2a_bridge.push")
 
-#: the task of a scope as it was after an event
+#: the task of a scope as of an event
 TaskAt = Callable[[Scope, str, int], Awaitable[hub.Task | None]]
 
 _AGAIN = frozenset({408, 409, 425, 429})
 _WISHES = frozenset({429, 503})
-#: seconds to wait for an outbox that does not work: at first, and at most
+#: seconds to wait for a failing outbox: at first, and at most
 _MEND, _LONGEST_MEND = 0.5, 10.0
-#: of how many notifications we know when they first failed
+#: maximum notifications whose first failure is remembered
 _REMEMBERED = 100_000
 
 
 class _DeliveryError(Exception):
-    """An attempt that was not acknowledged. final: there is no use in another. wish: seconds the receiver
-    asks for. fine: whether the target works, None when this tells nothing about it.
+    """An attempt without an acknowledgement. final: a retry is useless. wish: seconds that the receiver asks
+    for. fine: whether the target works; None if the failure does not tell.
     """
 
     def __init__(
@@ -65,9 +64,9 @@ class _DeliveryError(Exception):
 class DeliveryWorker:
     """Works from `start` to `close`.
 
-    task_at: for receivers of versions whose notifications are whole tasks. names: how versions in which
-    callers name their tasks know them. now: seconds on a clock that never jumps. wall: seconds since the
-    epoch, for what receivers read. chance: a random number below 1.
+    task_at: for receivers of versions whose notifications are whole tasks. names: how to rename tasks for
+    versions whose callers name them. now: seconds on a monotonic clock. wall: seconds since the epoch, for
+    receivers. chance: a random number below 1.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class DeliveryWorker:
             chance=chance,
         )
         self._going: set[asyncio.Task[None]] = set()
-        #: when the first attempt of a notification failed, by number
+        #: time of the first failure of each notification, by number
         self._since: OrderedDict[int, float] = OrderedDict()
         self._taken: list[tuple[Delivery, asyncio.Future[None]]] = []
         self._telling: asyncio.Task[None] | None = None
@@ -111,12 +110,12 @@ class DeliveryWorker:
         self._finishing = False
 
     def start(self) -> None:
-        """Begins. Once."""
+        """Starts the worker. Call it once."""
         self._outbox.on_new(self._stirred.set)
         self._worker = asyncio.create_task(self._work(), name="a2a delivery worker")
 
     async def close(self, grace: float = 0) -> None:
-        """Sends what is due for `grace` seconds at most, and stops. What is left stays in the outbox."""
+        """Delivers due notifications for `grace` seconds at most, and stops. The rest stays in the outbox."""
         self._finishing = True
         self._stirred.set()
         if self._worker is None:
@@ -128,7 +127,7 @@ class DeliveryWorker:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
 
-    # ------------------------------------------------------------------ the round
+    # ------------------------------------------------------------------ the main loop
 
     async def _work(self) -> None:
         trouble = 0.0
@@ -138,8 +137,8 @@ class DeliveryWorker:
             pause: float | None = None
             try:
                 free = self._options.at_once - len(self._going)
-                # Only `due` takes what is due off what `wait` tells of; without a free slot we wait for one,
-                # see _done.
+                # Due notifications count in `wait` until `due` takes them; without a free slot, wait for one
+                # (see _done).
                 if free > 0:
                     deliveries = await self._outbox.due(free, self._circuits.room)
                     pause = await self._outbox.wait()
@@ -160,7 +159,7 @@ class DeliveryWorker:
             await self._pause(pause)
 
     async def _pause(self, seconds: float | None) -> None:
-        """Until something happens or is due."""
+        """Waits until a wake-up, or until a notification is due."""
         probe = self._circuits.wait()
         waits = [one for one in (seconds, probe) if one is not None]
         try:
@@ -228,7 +227,7 @@ class DeliveryWorker:
         await self._surely(lambda: self._outbox.again(delivery, text, seconds))
 
     def pause(self, attempts: int) -> float:
-        """Seconds to wait after so many attempts: random, so that those who failed together do not come
+        """Seconds to wait after so many attempts: random, so that simultaneous failures are not retried
         together.
         """
         bound: float = min(self._options.longest, self._options.first * 2 ** min(attempts - 1, 60))
@@ -253,7 +252,7 @@ class DeliveryWorker:
         if 200 <= status < 300:
             return
         if status in _WISHES:
-            # Who asks for time works, as long as it says for how long.
+            # A receiver that asks for time works, if it says how much.
             wish = self._wish(reply.headers)
             raise _DeliveryError(f"HTTP {status}", wish=wish, fine=None if wish is not None else False)
         if status in _AGAIN:
@@ -278,7 +277,7 @@ class DeliveryWorker:
             ) from None
 
     def _wish(self, headers: Mapping[str, str]) -> float | None:
-        """Seconds that Retry-After asks for."""
+        """The seconds in Retry-After."""
         text = headers.get("Retry-After") or headers.get("retry-after") or ""
         if text.strip().isdecimal() and text.isascii() and len(text) < 10:
             return float(text)
@@ -288,8 +287,8 @@ class DeliveryWorker:
             return None
 
     async def _acknowledge(self, delivery: Delivery) -> None:
-        """Tells the outbox that one was taken, together with others: what came while it was told of those
-        before.
+        """Reports an acknowledgement to the outbox, in one batch with those that arrived during the last
+        report.
         """
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._taken.append((delivery, told))
@@ -304,7 +303,7 @@ class DeliveryWorker:
             failed: Exception | None = None
             try:
                 await self._surely(partial(self._outbox.sent, deliveries))
-            except Exception as error:  # noqa: BLE001  who waits for it has it logged
+            except Exception as error:  # noqa: BLE001  its waiters log it
                 failed = error
             for _, told in taken:
                 if told.done():
@@ -316,7 +315,7 @@ class DeliveryWorker:
         self._telling = None
 
     async def _surely(self, tell: Callable[[], Awaitable[None]]) -> None:
-        """Tells the outbox something, until it has heard it or we are ended."""
+        """Repeats a report to the outbox until it succeeds or the worker is closed."""
         pause = _MEND
         while True:
             try:

@@ -18,13 +18,13 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 class FairQueue(Generic[KeyT]):
-    """Lines by name. now: seconds on a monotonic clock."""
+    """Keys by target. now: seconds on a monotonic clock."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        #: the targets of all lines known here
+        #: the targets of all known keys
         self._targets: dict[KeyT, str] = {}
-        #: when waiting lines are due; an entry of the heap that is not in it is stale
+        #: due times of waiting keys; an entry of the heap that is not in it is stale
         self._due: dict[KeyT, float] = {}
         self._heap: list[tuple[float, int, KeyT]] = []
         self._count = 0
@@ -40,13 +40,13 @@ class FairQueue(Generic[KeyT]):
         return iter(list(self._targets))
 
     def target(self, line: KeyT) -> str:
-        """Where a line that is known leads."""
+        """The target of a known key."""
         return self._targets[line]
 
     def put(self, line: KeyT, target: str, seconds: float = 0) -> None:
-        """The first notification of a line is due in so many seconds.
+        """The first notification of a key is due in so many seconds.
 
-        The line may be new, or out, or waiting.
+        The key may be new, or out, or waiting.
         """
         self.drop(line)
         self._targets[line] = target
@@ -62,9 +62,7 @@ class FairQueue(Generic[KeyT]):
             heapq.heapify(self._heap)
 
     def redirect(self, line: KeyT, target: str) -> bool:
-        """Has a line that waits lead to another target, to which it owes no waiting; whether there is such a
-        line.
-        """
+        """Changes the target of a waiting key, and ends its delay. Returns False if no such key waits."""
         known = self._targets.get(line)
         if known is None or known == target or not (line in self._due or line in self._ready.get(known, ())):
             return False
@@ -72,12 +70,12 @@ class FairQueue(Generic[KeyT]):
         return True
 
     def take(self, limit: int, room: Callable[[str], int]) -> list[KeyT]:
-        """Lines whose turn it is, which are out from now on. room: how many a target can be given at most."""
+        """Keys whose turn it is; they are out from now on. room: capacity of a target."""
         self._wake()
         allowed: dict[str, int] = {}
         for target in self._ready:
             if len(allowed) >= limit:
-                break  # very many may be ready, and no more than these get a turn
+                break  # very many may be ready, and only these get a turn
             most = room(target)
             if most > 0:
                 allowed[target] = most
@@ -92,7 +90,7 @@ class FairQueue(Generic[KeyT]):
         return taken
 
     def drop(self, line: KeyT) -> None:
-        """Forgets a line."""
+        """Removes a key."""
         target = self._targets.pop(line, None)
         self._due.pop(line, None)
         ready = self._ready.get(target) if target is not None else None
@@ -102,7 +100,7 @@ class FairQueue(Generic[KeyT]):
                 del self._ready[target]
 
     def wait(self) -> float | None:
-        """Seconds until a line is due that waits for its time; None when none does. Never negative."""
+        """Seconds until the next waiting key is due; None if no key waits. Never negative."""
         while self._heap:
             due, _, line = self._heap[0]
             if self._due.get(line) == due:

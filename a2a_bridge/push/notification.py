@@ -1,10 +1,11 @@
-"""A push notification as one HTTP request, in the version of whoever registered for it. It sends nothing.
+"""A push notification as one HTTP request, in the version of its receiver. It sends nothing.
 
 Rules:
-1. The token under both names in use, `Authorization` whenever there are credentials (spec 4.3.2 of 0.3, 4.3.3
-   of 1.0): receivers of every version know one of them. A token that is a secret to sign with is not sent.
-2. What cannot stand in a header, is too long or is no http(s) URL is refused when a config is registered, not
-   when it is used.
+1. The token is sent under both names in use, and `Authorization` whenever there are credentials (spec 4.3.2
+   of 0.3, 4.3.3 of 1.0): receivers of every version know one of them. A token that is a signing secret is not
+   sent.
+2. Values that are not allowed in a header, are too long, or are no http(s) URL are refused when a config is
+   registered, not when it is used.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _PAYLOADS = ("task", "message", "statusUpdate", "artifactUpdate")
 TOKEN_HEADERS = ("X-A2A-Notification-Token", "A2A-Notification-Token")
 
 
-#: an event as somebody knows it: versions in which callers name their tasks need that
+#: renames the task of an event, for versions in which callers name their tasks
 Named = Callable[[hub.StreamResponse], hub.StreamResponse]
 #: the same per version and scope
 Names = Mapping[str, Callable[[Scope, hub.StreamResponse], hub.StreamResponse]]
@@ -38,16 +39,17 @@ Names = Mapping[str, Callable[[Scope, hub.StreamResponse], hub.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """An HTTP POST. secret: to sign it with, where the receiver has given one."""
+    """An HTTP POST."""
 
     url: str
     headers: dict[str, str] = field(repr=False)
     body: bytes = field(repr=False)
+    #: signs it, if the receiver has given one
     secret: bytes | None = field(default=None, repr=False)
 
 
 def form_of(version: str) -> PushForm:
-    """How a version spells notifications; how 1.0 does for one that is not known or has no form."""
+    """The notification format of a version; that of 1.0 for an unknown version or one without a format."""
     dialect = by_version(version) if version else None
     form = dialect.push if dialect is not None else None
     if form is None:
@@ -64,10 +66,10 @@ def notification(
     version: str,
     named: Named | None = None,
 ) -> Notification:
-    """What to send to a config because of an event.
+    """The request for a config and an event.
 
-    task: the task after the event, for versions whose notifications are whole tasks. Where nobody knows it,
-    None: then it is made of what the event tells. named: gives the event with the names its receiver knows.
+    task: the task after the event, for versions whose notifications are whole tasks. None if unknown: then a
+    task is made from the event's content. named: renames the event for its receiver.
     """
     form = form_of(version)
     if form.whole_tasks and not event.HasField("task") and not event.HasField("message"):
@@ -85,15 +87,15 @@ def notification(
 
 
 def named_in(names: Names, version: str, scope: Scope) -> Named | None:
-    """How receivers of a version and scope know tasks; None when as everybody does."""
+    """The renaming for receivers of a version and scope; None if they use the normal ids."""
     found = names.get(version)
     return None if found is None else partial(found, scope)
 
 
 def read(body: bytes, version: str = "") -> hub.StreamResponse:
-    """What a notification says. Raises PARSE_ERROR, INVALID_PARAMS.
+    """The event in a notification. Raises PARSE_ERROR, INVALID_PARAMS.
 
-    version: of the agent, which matters only if it is no 1.0 notification; 0.3 unless that says otherwise.
+    version: of the agent, used only for notifications not in the format of 1.0; unless given, 0.3.
     """
     try:
         tree = loads(body)
@@ -106,7 +108,7 @@ def read(body: bytes, version: str = "") -> hub.StreamResponse:
 
 
 def _form_by_shape(tree: JsonObject, version: str) -> PushForm:
-    """1.0 names the payload by its member; older versions put it there as it is, with its `kind`."""
+    """1.0 wraps the payload in a member with its name; older versions send it directly, with its `kind`."""
     if "kind" in tree or not any(name in tree for name in _PAYLOADS):
         for form in (form_of(version), *(dialect.push for dialect in KNOWN)):
             if form is not None and form.whole_tasks:
@@ -115,7 +117,7 @@ def _form_by_shape(tree: JsonObject, version: str) -> PushForm:
 
 
 def task_of(event: hub.StreamResponse) -> hub.Task:
-    """A task of what an update tells about it."""
+    """A task with the content of an update."""
     if event.HasField("artifact_update"):
         piece = event.artifact_update
         task = hub.Task(id=piece.task_id, context_id=piece.context_id, artifacts=[piece.artifact])
@@ -126,12 +128,12 @@ def task_of(event: hub.StreamResponse) -> hub.Task:
 
 
 def deliverable(config: hub.TaskPushNotificationConfig) -> A2AError | None:
-    """Why nothing can be sent to a config: INVALID_PARAMS naming the member at fault; None when it can."""
+    """Why a config cannot receive notifications: INVALID_PARAMS with the member at fault; None if it can."""
     try:
         parts = urlsplit(config.url)
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        fine = fine and parts.username is None  # which would be a second Authorization
-        # A backslash is a slash to some, and a part of the host to others.
+        fine = fine and parts.username is None  # user info would be a second Authorization
+        # Some parsers take a backslash as a slash, others as a part of the host.
         fine = fine and "\\" not in config.url
     except ValueError:
         fine = False

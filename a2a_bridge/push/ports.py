@@ -1,6 +1,6 @@
-"""The protocols of what delivery needs from a store: registered webhooks and waiting notifications.
+"""The protocols of the store that delivery needs: registered webhooks and pending notifications.
 
-The ports of hosting have them too, as parts of its Store.
+The ports of hosting include them as parts of its Store.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Delivery(NamedTuple):
 
 
 class OutboxEntry(NamedTuple):
-    """A waiting notification or a dead letter, as operators see it."""
+    """A pending notification or a dead letter, as operators see it."""
 
     number: int
     scope: Scope
@@ -60,7 +60,7 @@ class OutboxEntry(NamedTuple):
 
 
 class Outbox(Protocol):
-    """Notifications that are due. The store puts events in by itself, in the same commit as the event."""
+    """Due notifications. The store adds events by itself, in the same commit as the event."""
 
     def on_new(self, tell: Callable[[], None], /) -> None:
         """Registers a callback for new notifications."""
@@ -71,11 +71,11 @@ class Outbox(Protocol):
         ...
 
     async def due(self, limit: int, room: Callable[[str], int], /) -> list[Delivery]:
-        """Notifications whose time has come, at most one per config and the oldest of it. They are this
-        process's until it settles them or dies.
+        """Due notifications, at most one per config, the oldest. They belong to this process until it settles
+        them or dies.
 
-        room: how many a target (`https://host:443`) can be given at present. What is for others does not wait
-        for it.
+        room: capacity of a target (`https://host:443`) at present. Notifications for other targets do not
+        wait for it.
         """
         ...
 
@@ -105,5 +105,5 @@ class Outbox(Protocol):
         ...
 
     async def retry(self, numbers: Sequence[int] | None, /) -> int:
-        """Makes dead ones (all when None) due at once, with no attempts behind them. How many there were."""
+        """Makes dead letters (all if None) due at once, with their attempts reset. Returns their number."""
         ...

@@ -1,13 +1,11 @@
-"""Credentials in answers about push notification configs: a mask stands for them. It stores and sends
-nothing.
+"""Redacts the credentials of push notification configs in answers with a mask. It stores and sends nothing.
 
 Rules:
-1. Whoever may read a config need not learn the credentials in it: answers have MASK instead. The token stays
-   as it is; its receiver compares it, and clients that start anew know their configs by it.
-2. A config that comes back with the mask keeps the credentials it stands for, so reading, changing and
-   writing harms nothing. Only where it still leads to the same host, though: else the mask would be a way to
-   send them elsewhere.
-3. What a version says beside a config (see ASIDE_PARAMETER) is masked in the same way.
+1. Callers that may read a config need not learn its credentials: answers contain MASK instead. The token is
+   not redacted; its receiver compares it, and clients that restart recognise their configs by it.
+2. A config that comes back with the mask keeps the stored credentials, so a client can read, change and write
+   it. This requires an unchanged host: otherwise the mask would be a way to send the credentials elsewhere.
+3. Content that a version keeps beside a config (see ASIDE_PARAMETER) is redacted in the same way.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ _NAME = "credentials"
 
 
 def redacted(config: hub.TaskPushNotificationConfig) -> hub.TaskPushNotificationConfig:
-    """The config as answers show it: itself if it has no credentials, else a copy."""
+    """The config as answers show it: unchanged if it has no credentials, else a copy."""
     if not config.authentication.credentials:
         return config
     shown = hub.TaskPushNotificationConfig()
@@ -35,16 +33,16 @@ def redacted(config: hub.TaskPushNotificationConfig) -> hub.TaskPushNotification
 
 
 def is_redacted(config: hub.TaskPushNotificationConfig) -> bool:
-    """Whether a mask stands where the credentials belong."""
+    """True if the credentials are the mask."""
     return config.authentication.credentials == MASK
 
 
 def unredact(
     config: hub.TaskPushNotificationConfig, known: hub.TaskPushNotificationConfig | None
 ) -> A2AError | None:
-    """Puts the credentials of `known` where the mask is, in place.
+    """Replaces the mask by the credentials of `known`, in place.
 
-    INVALID_PARAMS when there are none to be put.
+    Raises INVALID_PARAMS if `known` has none.
     """
     if not is_redacted(config):
         return None
@@ -57,7 +55,7 @@ def unredact(
 
 
 def redacted_aside(text: str) -> str:
-    """What is told beside a config, with the mask for credentials in it."""
+    """The content beside a config, with its credentials redacted."""
     if _NAME not in text:
         return text
     for source in (unmapped.KIND, unmapped.PROTO):
@@ -75,7 +73,7 @@ def _redacted_entry(entry: unmapped.Entry) -> unmapped.Entry:
 
 
 def _redacted_tree(root: Any) -> Any:
-    """A copy without recursion, since what callers say may be deep."""
+    """A copy without recursion, because input of callers may be nested deeply."""
     top: list[Any] = [root]
     rest: list[Any] = [top]
     while rest:

@@ -1,4 +1,6 @@
-"""Sending notifications, put together: who may be sent to, what sends, and with what it is verified."""
+"""Assembles the sending of notifications: the policy for receivers, the delivery, and the
+verification keys.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,16 @@ from a2a_bridge.push.ports import Outbox
 from a2a_bridge.push.signing import Signer
 from a2a_bridge.push.webhook_resolver import WebhookResolver
 
-#: where receivers look for the keys that verify what we sign
+#: path of the keys with which receivers verify signatures
 JWKS_PATH = "/.well-known/jwks.json"
 
 
 @dataclass(frozen=True, slots=True)
 class PushService:
-    """What sends notifications, at work.
+    """The running parts of delivery.
 
-    sender: says whether a config can be sent to. jwks: the document for JWKS_PATH, as hosts publish
-    documents; None when nothing is signed.
+    sender: checks whether a config may receive notifications. jwks: the document for JWKS_PATH, as hosts
+    publish documents; None without signing keys.
     """
 
     sender: WebhookResolver
@@ -31,7 +33,7 @@ class PushService:
     jwks: Callable[[str], bytes] | None = None
 
     async def close(self, grace: float = 0) -> None:
-        """Sends what is due for `grace` seconds at most. What is left stays in the outbox."""
+        """Delivers due notifications for `grace` seconds at most. The rest stays in the outbox."""
         await self.worker.close(grace)
 
 
@@ -45,11 +47,11 @@ async def push_service(
     sender: WebhookResolver | None = None,
     issuer: str = "",
 ) -> AsyncIterator[PushService]:
-    """Delivers what is in an outbox while the context is open.
+    """Delivers the notifications of an outbox while the context is open.
 
-    names: how versions in which callers name their tasks know them. sender: instead of one by the options.
-    issuer: who signs, unless the options say so. Raises ValueError for options that make no sense,
-    ImportError where a package is missing that they need.
+    names: how to rename tasks for versions whose callers name them. sender: replaces the one made from the
+    options. issuer: of signatures, unless the options name one. Raises ValueError for invalid options,
+    ImportError if a package is missing that they need.
     """
     options = options or PushOptions()
     resolver = sender or WebhookResolver(options.policy())

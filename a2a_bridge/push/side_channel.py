@@ -1,14 +1,15 @@
-"""Content of push configs that only 0.x has: how it comes, where it is remembered, and how it goes back.
+"""The content of push configs that only 0.x has: extracts it from requests, remembers it, and restores it in
+answers.
 
 Rules:
 1. Content that an older caller sent beside a config goes back, in `ResponseParameters.aside`, to older
-   callers that get, list or create it: one text for one config, and for a list what its binding takes: a text
-   about the array, or an array of texts.
+   callers that get, list or create it: one text for one config; for a list, in the form of its binding: a
+   text about the array, or an array of texts.
 2. Content of a config inside a message counts as if that config had been registered by itself. Such a config
    has no id yet, so it is remembered by its receiver (URL and token).
 3. Hosted agents store it with the configs. For all other agents `push_memory` remembers it in this process:
-   by a digest, so that long ids take no more room and tokens are not kept; the oldest of more than `most` are
-   evicted.
+   by a digest, so that long ids take no more memory and tokens are not stored; above `most` the oldest
+   entries are evicted.
 """
 
 from __future__ import annotations

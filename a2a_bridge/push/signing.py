@@ -1,12 +1,13 @@
-"""Signatures of notifications: who sent this, and that nobody changed it. Two of them; neither is needed for
-delivery.
+"""Signatures of notifications, which prove sender and content. There are two kinds; delivery requires
+neither.
 
 Rules:
-1. With keys of ours: a JWT whose public half anybody finds in our JWKS. It names the digest of the body as
-   `request_body_sha256`, and its `jti` is the notification's id, so a receiver can tell what it has seen. It
-   stands in SIGNATURE_HEADER, and as a Bearer token where the config has no credentials of its own.
-2. With a secret of the receiver's (a token that begins with `whsec_`): the HMAC of Standard Webhooks. That
-   secret is then no header.
+1. With keys of the operator: a JWT whose public key is in the published JWKS. It contains the digest of the
+   body as `request_body_sha256`, and its `jti` is the notification's id, so a receiver can detect
+   repetitions. It is sent in SIGNATURE_HEADER, and as a Bearer token if the config has no credentials of its
+   own.
+2. With a secret of the receiver (a token that begins with `whsec_`): the HMAC of Standard Webhooks. That
+   secret is then not sent.
 3. Several keys are a rotation: the first signs, all are published.
 """
 
@@ -24,11 +25,11 @@ from typing import Any
 from a2a_bridge.core.extras import load
 
 SIGNATURE_HEADER = "X-A2A-Notification-Signature"
-SECRET_PREFIX = "whsec_"  # noqa: S105  how one begins
+SECRET_PREFIX = "whsec_"  # noqa: S105  only the prefix
 
-#: seconds that a signature is good for
+#: seconds for which a signature is valid
 LIFETIME = 300
-#: what each kind of key signs with
+#: the algorithm of each kind of key
 _ALGORITHMS = {("EC", "P-256"): "ES256", ("EC", "P-384"): "ES384", ("RSA", ""): "RS256"}
 _SMALLEST_RSA = 2048
 
@@ -36,14 +37,14 @@ _SMALLEST_RSA = 2048
 class Signer:
     """Signs with private keys, each as PEM or JWK: EC P-256 or P-384, or RSA.
 
-    issuer: the `iss` of what is signed. now: seconds since the epoch. Raises ValueError for what is no such
-    key, MissingExtraError where there is no `joserfc`.
+    issuer: the `iss` of tokens. now: seconds since the epoch. Raises ValueError for other keys,
+    MissingExtraError without `joserfc`.
     """
 
     def __init__(self, keys: Sequence[str], issuer: str, *, now: Callable[[], float] = time.time) -> None:
         if not keys:
             raise ValueError("signing needs a key")
-        # An extra, and slow to import: only for those who sign.
+        # An extra, and slow to import: only needed for signing.
         self._jwt: Any = load("joserfc.jwt", "signing")
         jwk = load("joserfc.jwk", "signing")
         self._keys = [_key(jwk, text) for text in keys]
@@ -51,7 +52,7 @@ class Signer:
         self._now = now
 
     def sign(self, body: bytes, audience: str, webhook_id: str, task_id: str) -> str:
-        """A JWT about a body. audience: whom it is for."""
+        """A JWT about a body. audience: its receiver."""
         key, algorithm, kid = self._keys[0]
         now = int(self._now())
         claims = {
@@ -67,7 +68,7 @@ class Signer:
         return signed
 
     def jwks(self) -> bytes:
-        """The JSON Web Key Set that others verify with."""
+        """The JSON Web Key Set for verification."""
         keys = [
             key.as_dict(private=False) | {"kid": kid, "alg": algorithm, "use": "sig"}
             for key, algorithm, kid in self._keys
@@ -76,10 +77,10 @@ class Signer:
 
 
 def _key(jwk: Any, text: str) -> tuple[Any, str, str]:
-    """A private key, what it signs with, and its name."""
+    """A private key, its algorithm, and its key id."""
     found: Any = None
     for kind in [jwk.JWKRegistry] if text.lstrip().startswith("{") else [jwk.ECKey, jwk.RSAKey]:
-        # Libraries say in many ways that this is none, and in texts that may hold the key.
+        # Libraries report invalid keys with many exceptions, and with texts that may contain the key.
         with suppress(Exception):
             found = kind.import_key(json.loads(text) if kind is jwk.JWKRegistry else text)
             break
@@ -93,7 +94,7 @@ def _key(jwk: Any, text: str) -> tuple[Any, str, str]:
 
 
 def secret_of(token: str) -> bytes | None:
-    """The secret that a token is, None for a token that is none."""
+    """The signing secret in a token; None if the token is not one."""
     if not token.startswith(SECRET_PREFIX):
         return None
     try:

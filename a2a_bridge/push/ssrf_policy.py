@@ -1,10 +1,10 @@
-"""The policy against server-side request forgery (SSRF): where notifications may be sent. Pure, without any
-I/O.
+"""The policy against server-side request forgery (SSRF): the allowed targets of notifications. Pure, without
+any I/O.
 
 Rules:
 1. Only http and https, only some ports, only globally routed addresses. The list is here, because `ipaddress`
    differs between Python versions.
-2. All addresses of a name have to be allowed: one that is not makes the name suspect.
+2. All addresses of a name have to be allowed: a single disallowed one makes the name suspect.
 3. The operator can allow more: a host by its name, or the addresses of a network, with any port.
 """
 
@@ -28,9 +28,9 @@ Network = IPv4Network | IPv6Network
 PORTS = frozenset({80, 443, 8080, 8443})
 SCHEMES = frozenset({"http", "https"})
 
-#: of IPv4 what is not for everybody (RFC 6890 and its successors), multicast, and what leads to IPv4 by a
-#: detour; and
-#: Azure's WireServer, which looks public but is every machine's own, like the metadata below 169.254
+#: IPv4 networks that are not globally routed (RFC 6890 and its successors), multicast, and those that lead to
+#: other IPv4 addresses indirectly; and Azure's WireServer, which looks public but is local to each machine,
+#: like the metadata below 169.254
 _CLOSED_4 = tuple(
     IPv4Network(text)
     for text in (
@@ -52,9 +52,9 @@ _CLOSED_4 = tuple(
         "240.0.0.0/4",
     )
 )
-#: all global unicast of IPv6 lies in here; loopback, mapped, NAT64, unique and link-local, site-local do not
+#: the global unicast range of IPv6; excludes loopback, mapped, NAT64, unique and link-local, site-local
 _OPEN_6 = IPv6Network("2000::/3")
-#: what of it is not for everybody: protocol assignments with Teredo and ORCHID, documentation, 6to4, 6bone
+#: excluded parts of that range: protocol assignments with Teredo and ORCHID, documentation, 6to4, 6bone
 _CLOSED_6 = tuple(
     IPv6Network(text) for text in ("2001::/23", "2001:db8::/32", "2002::/16", "3ffe::/16", "3fff::/20")
 )
@@ -71,10 +71,11 @@ def is_public(address: Address) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Something the operator allows: a host by its name, or a network. port: only this one; 0 for any."""
+    """An exception of the operator: a host by its name, or a network."""
 
     host: str = ""
     network: Network | None = None
+    #: only this port; 0 for any
     port: int = 0
 
     @staticmethod
@@ -107,14 +108,14 @@ class SsrfPolicy:
     schemes: frozenset[str] = field(default=SCHEMES)
 
     def scheme(self, scheme: str) -> bool:
-        """Whether URLs of a scheme may be posted to."""
+        """True if URLs of a scheme are allowed."""
         return scheme.lower() in self.schemes
 
     def refusal(self, host: str, port: int, addresses: Iterable[str]) -> str:
-        """Why a host must not be connected to, given all its addresses; empty when it may. In words for
+        """Why a host must not be connected to, given all its addresses; empty if allowed. The text is for
         callers.
 
-        Without addresses, which is when a name is unknown, only its name and port are judged.
+        Without addresses, that is for an unknown name, only name and port are checked.
         """
         if self.admits(host, port):
             return ""

@@ -1,4 +1,4 @@
-"""Where a URL leads, as far as circuits, turns and logs care: scheme, host and port.
+"""The target of a URL, for circuits, fair queuing and logs: scheme, host and port.
 
 Paths of webhooks are secrets.
 """
@@ -11,7 +11,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def target_of(url: str) -> str:
-    """`https://host:443` of a URL; empty for what is none."""
+    """`https://host:443` of a URL; empty for an invalid URL."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port

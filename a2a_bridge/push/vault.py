@@ -33,13 +33,13 @@ class Vault:
         self._unreadable: type[Exception] = DecryptionError
         if not keys:
             return
-        # An extra, and slow to import: only for those who have keys.
+        # An extra, and slow to import: only needed with keys.
         fernet = load("cryptography.fernet", "signing")
         self._unreadable = fernet.InvalidToken
         try:
             self._fernet = fernet.MultiFernet([fernet.Fernet(key) for key in keys])
         except ValueError:
-            # Without the cause, whose text may hold the key.
+            # Without the cause, whose text may contain the key.
             raise ValueError("a key for push configs has to be 32 octets in URL-safe base64") from None
 
     def encrypt(self, octets: bytes) -> bytes:
@@ -60,11 +60,11 @@ class Vault:
 
 
 def new_key() -> str:
-    """A key for a Vault. Raises MissingExtraError where there is no `cryptography`."""
+    """A key for a Vault. Raises MissingExtraError without `cryptography`."""
     key: bytes = load("cryptography.fernet", "signing").Fernet.generate_key()
     return key.decode()
 
 
 def keys_in(text: str) -> list[str]:
-    """The keys in a text of an option, a variable or a file: apart by commas or white space."""
+    """The keys in an option, a variable or a file: separated by commas or white space."""
     return text.replace(",", " ").split()

@@ -1,11 +1,10 @@
-"""Posting one notification, a few times if need be, within a bounded time. Not a queue and not a guard.
+"""Posts one notification, with a few attempts and within a bounded time. No queue and no policy.
 
 Rules:
-1. No redirects; what is not http(s) is not posted. Where a URL may lead is for `post` to say (see
-   WebhookResolver).
+1. No redirects; only http(s) URLs. `post` decides which targets are allowed (see WebhookResolver).
 2. All attempts of a notification have the same `webhook-id`.
-3. 2xx is an acknowledgement (spec 4.3). 4xx except 408 and 429 is a refusal, and where we may not go we do
-   not go a second time; anything else is worth another attempt.
+3. 2xx is an acknowledgement (spec 4.3). 4xx except 408 and 429 is a refusal, and neither a refusal nor a
+   forbidden target is retried; all other failures are.
 4. Logs name hosts. Paths and queries of webhooks are often secrets.
 """
 
@@ -30,19 +29,20 @@ _AGAIN = (408, 429)
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """How notifications are posted. Times in seconds.
-
-    attempts: how often at most. pause: before the second attempt, doubled before each further one. timeout:
-    for all attempts of one notification together.
-    """
+    """How notifications are posted. Times in seconds."""
 
     post: Post
+    #: maximum attempts
     attempts: int = 3
+    #: pause before the second attempt, doubled before each further one
     pause: float = 0.5
+    #: for all attempts of one notification together
     timeout: float = 15.0
 
     async def send(self, notification: Notification) -> bool:
-        """Whether the receiver has acknowledged the notification. It raises nothing but cancellation."""
+        """Returns True if the receiver has acknowledged the notification. It raises nothing but
+        cancellation.
+        """
         try:
             async with asyncio.timeout(self.timeout):
                 return await self._send(notification, str(uuid4()))
@@ -86,8 +86,8 @@ def stamped(notification: Notification, webhook_id: str, timestamp: int) -> dict
 
 
 def unsent(error: A2AError) -> tuple[str, bool]:
-    """What an error of the client side means, and whether it is final. Its own text is not for logs and
-    operators: it may hold the URL.
+    """The meaning of a client error, and whether it is final. Its own text must not reach logs and operators:
+    it may contain the URL.
     """
     if error.reason is Reason.PERMISSION_DENIED:
         return "the receiver's host leads to an address that is not allowed", True
@@ -99,5 +99,5 @@ def unsent(error: A2AError) -> tuple[str, bool]:
 
 
 def _host(notification: Notification) -> str:
-    """Whom the log may name."""
+    """The host, for the log."""
     return urlsplit(notification.url).hostname or "nobody"

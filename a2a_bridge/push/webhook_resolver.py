@@ -26,20 +26,20 @@ from a2a_bridge.push.ssrf_policy import SsrfPolicy
 
 logger = logging.getLogger("a2a_bridge.push")
 
-#: (host, port) → its addresses. Raises OSError when there are none
+#: resolves host and port to addresses; raises OSError if there are none
 Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 
 #: seconds that a registration waits for a name; a connection has its own limit
 _PATIENCE = 3.0
-#: names that are resolved at one time
+#: concurrent lookups
 _LOOKUPS = 16
 _PORTS = {"http": 80, "https": 443}
 
 
 class WebhookResolver:
-    """Implements hosting's PushSender, and what `bindings.http_post` asks for addresses.
+    """Implements hosting's PushSender, and resolves addresses for `bindings.http_post`.
 
-    lookup: how names are resolved. own: whether an address is this machine's.
+    lookup: resolves names. own: True for addresses of this machine.
     """
 
     def __init__(
