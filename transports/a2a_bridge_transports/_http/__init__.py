@@ -1,3 +1,3 @@
-"""What the HTTP bindings share: hosts, sessions, event streams, headers. Private; it knows no A2A
+"""Shared by the HTTP bindings: hosts, sessions, event streams, headers. Private; it knows no A2A
 operation.
 """

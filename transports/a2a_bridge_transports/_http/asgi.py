@@ -1,8 +1,8 @@
 """The same handlers as an ASGI 3 application, to mount in FastAPI or Starlette or to run under any ASGI
 server.
 
-It listens on nothing. Lifespan events are answered when they come and not needed: mounted applications do not
-get them, so `startup` runs before the first request at the latest.
+It opens no socket. Lifespan events are answered but not required: mounted applications do not get them, so
+`startup` runs before the first request at the latest.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _log = logging.getLogger("a2a_bridge.http")
 
-#: events sent before others get a turn, where the server below never makes us wait
+#: events sent before other tasks get a turn, if the server never makes the writer wait
 TURN = 8
-#: what `close` is given at the end of a lifespan, when the server below has closed the connections (seconds)
+#: grace for `close` at the end of a lifespan, when the server has closed the connections (seconds)
 GRACE = 5.0
 
 
 class AsgiHost(Mounts):
     """An ASGI application; implements DocumentHost without a socket.
 
-    startup: runs once, before the first request or at the lifespan's startup; tried again when it fails.
+    startup: runs once, before the first request or at the lifespan's startup; tried again after a failure.
     close: runs once with a grace in seconds, at the lifespan's end if there is a lifespan, or by `drain`.
     """
 
@@ -60,11 +60,11 @@ class AsgiHost(Mounts):
 
     @property
     def address(self) -> ListenAddress:
-        """Unknown: the socket is somebody else's."""
+        """Unknown: the socket belongs to the ASGI server."""
         return ListenAddress("", 0)
 
     async def start(self) -> None:
-        """Runs `startup` unless that has happened."""
+        """Runs `startup` unless it has run."""
         if self._startup is None:
             return
         if self._starting is None:
@@ -75,7 +75,7 @@ class AsgiHost(Mounts):
                 self._startup = None
 
     async def drain(self, grace: float) -> None:
-        """Fails the readiness probe and runs `close`; the server below ends the connections."""
+        """Fails the readiness probe and runs `close`; the ASGI server ends the connections."""
         self.draining = True
         close, self._close = self._close, None
         if close is not None:
@@ -99,7 +99,7 @@ class AsgiHost(Mounts):
             starting = kind == "lifespan.startup"
             try:
                 await (self.start() if starting else self.drain(GRACE))
-            except Exception:  # noqa: BLE001  it is the application's function
+            except Exception:  # noqa: BLE001  the application's function
                 _log.exception("%s failed", kind)
                 await send({"type": f"{kind}.failed", "message": "see the log"})
                 return
@@ -111,7 +111,7 @@ class AsgiHost(Mounts):
 class _Served:
     """One request; implements Request and answers it."""
 
-    #: an ASGI server gives requests no notice of its shutdown
+    #: an ASGI server does not announce its shutdown to requests
     stopping = False
 
     def __init__(self, host: AsgiHost, scope: Scope, receive: Receive, send: Send) -> None:
@@ -203,7 +203,7 @@ class _Served:
                 await asyncio.wait([self._watch])
 
     def _hold(self, size: int) -> None:
-        """Counts so many bytes as in work."""
+        """Counts these bytes as in work."""
         self._held += size
         in_work.add(size)
 
@@ -212,7 +212,7 @@ class _Served:
         self._held = 0
 
     def _start_watch(self) -> None:
-        """Cancels this task when the client leaves; `receive` is the watch's own from here on."""
+        """Cancels this task when the client leaves; from here on only the watch calls `receive`."""
         task = asyncio.current_task()
 
         async def watch() -> None:
@@ -265,7 +265,7 @@ class _Served:
         try:
             await self._send(message)
         except OSError:
-            self._gone = True  # how servers tell a writer that the client has left
+            self._gone = True  # the servers' way to tell a writer that the client has left
             raise
 
 
@@ -281,8 +281,8 @@ class _Events:
         self.started = False
 
     async def write(self, data: bytes, gap: bool = False) -> None:
-        """Sends bytes, and the head before the first ones, which says whether they begin with a gap. Raises
-        A2AError for a head that cannot be sent.
+        """Sends bytes, preceded by the head if they are the first. gap: they begin with a gap. Raises
+        A2AError for an invalid head.
         """
         async with self._lock:
             if not self.started:
@@ -299,8 +299,8 @@ class _Events:
             await self._put({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def keep_alive(self, interval: float) -> None:
-        """Sends a comment whenever nothing else was sent for `interval` seconds; runs until cancelled."""
-        with suppress(OSError, A2AError):  # whoever writes next learns of it
+        """Sends a comment after each `interval` seconds without other data; runs until cancelled."""
+        with suppress(OSError, A2AError):  # the next write reports it
             while True:
                 await asyncio.sleep(max(interval - (self._loop.time() - self._last), interval / 100))
                 if self._loop.time() - self._last >= interval * 0.99:
@@ -333,7 +333,7 @@ class CaseInsensitive(Mapping[str, str]):
 def split(scope: Scope) -> tuple[str, str]:
     """The path an application is mounted at, and the path below it, both percent-encoded.
 
-    `path` holds the mount path (ASGI says so) or does not (a proxy stripped it and `root_path` says what).
+    `path` contains the mount path (as ASGI specifies), or a proxy stripped it and `root_path` has it.
     """
     raw = scope.get("raw_path")
     path = raw.decode("latin-1") if raw else quote(scope["path"], safe="/:@!$&'()*+,;=~")

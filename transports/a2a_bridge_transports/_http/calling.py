@@ -1,4 +1,4 @@
-"""What the client sides of the HTTP bindings share: rows, tenants, headers. Not a binding."""
+"""Shared by the client sides of the HTTP bindings: rows, tenants, headers."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from a2a_bridge_transports._http.session import Exchanger
 _log = logging.getLogger("a2a_bridge.http")
 
 
-#: what an agent answers to a request in a shape, or with a name, that it does not know
+#: the answers of an agent to a request in an unknown format or with an unknown name
 _UNREADABLE = frozenset(
     {Reason.INVALID_PARAMS, Reason.INVALID_REQUEST, Reason.PARSE_ERROR, Reason.METHOD_NOT_FOUND}
 )
 
 T = TypeVar("T")
 
-#: events are small and late ones are useless: nothing between us and the agent shall hold them back
+#: events are small and useless when late: proxies must not delay them
 STREAM_HEADERS = {"Accept-Encoding": "identity", "Cache-Control": "no-store"}
 
 
 class ClientSide:
     """One dialled interface.
 
-    Raises ValueError when the dialect has no form for the kind.
+    Raises ValueError if the dialect has no form for the kind.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ClientSide:
         self.options = options
         self._strict = options.profile.quirks.strict_json
         self.exchanger = exchanger
-        # The first row of an operation is the one to use; further ones are other ways to say the same.
+        # The first row of an operation is the one to use; further ones are alternatives.
         self._rows: dict[Any, Row[Any, Any]] = {row.operation: row for row in reversed(form.rows)}
         self.dialect = dialect
         self._tenant = interface.tenant
@@ -67,7 +67,7 @@ class ClientSide:
         self._found: dict[Any, Row[Any, Any]] = {}
 
     def row(self, call: Call[Any, Any]) -> Row[Any, Any]:
-        """The row of a call. Raises UNSUPPORTED_OPERATION when the version lacks the operation."""
+        """The row of a call. Raises UNSUPPORTED_OPERATION if the version lacks the operation."""
         row = self._rows.get(call.operation)
         if row is None:
             text = f"version {self.dialect.version} has no {call.operation.name}"
@@ -75,10 +75,9 @@ class ClientSide:
         return row if row.relayed is None else row.relayed(call.context)
 
     async def either(self, ask: Callable[[Row[Any, Any]], Awaitable[T]], row: Row[Any, Any]) -> T:
-        """The answer to a call with a row, or with the row to use instead where the agent cannot read this
-        one.
+        """The answer to a call with a row, or with its alternative row if the agent cannot read the first.
 
-        Raises the agent's first error when it reads neither.
+        Raises the agent's first error if it reads neither.
         """
         try:
             return await ask(row)
@@ -96,7 +95,7 @@ class ClientSide:
         return answer
 
     def addressed(self, request: Any) -> Any:
-        """The request with the interface's tenant, where it names none (spec 4.4.6)."""
+        """The request with the interface's tenant, if it has none (spec 4.4.6)."""
         if not self._tenant or request.tenant:
             return request
         copy = type(request)()
@@ -105,7 +104,7 @@ class ClientSide:
         return copy
 
     def headers(self, call: Call[Any, Any]) -> dict[str, str]:
-        """The headers of a call. Raises INVALID_PARAMS for a parameter that no header can hold."""
+        """The headers of a call. Raises INVALID_PARAMS for a parameter that is not valid in a header."""
         headers = request_headers(self.dialect, call.context, self.options, time.monotonic())
         if call.operation is ops.SUBSCRIBE_TO_TASK and (after := asked_after(call.context)):
             headers[LAST_EVENT_ID] = after
@@ -114,7 +113,7 @@ class ClientSide:
         return headers
 
     def encoded(self, row: Row[Any, Any], call: Call[Any, Any]) -> Any:
-        """The request on the wire, with what came beside it where the row has a place for that."""
+        """The request on the wire, with the content beside it if the row has a place for that."""
         wire = row.encode_request(self.addressed(call.request))
         if row.explicit is not None:
             wire = row.explicit(wire, is_older(call.context.origin.version))
@@ -123,7 +122,7 @@ class ClientSide:
         return row.strict(wire) if self._strict and row.strict is not None else wire
 
     def decoded(self, row: Row[Any, Any], wire: Any, context: CallContext) -> Any:
-        """The answer; what it says beside its message goes into `reply`."""
+        """The answer; the content beside its message goes into `reply`."""
         found = self._found.get(row.operation)
         if found is not None and (answer := self._read_as(found, wire)) is not None:
             return answer
@@ -144,7 +143,7 @@ class ClientSide:
         return answer
 
     def _other(self, row: Row[Any, Any], wire: Any) -> Any:
-        """The answer as another version than the agent claims; None when it is of none."""
+        """The answer, read as another version than the agent claims; None if it fits none."""
         for found in other_rows(self.dialect, self._kind, row.operation, wire):
             answer = self._read_as(found, wire)
             if answer is not None:
@@ -169,9 +168,9 @@ class ClientSide:
         return None
 
     async def large(self, data: bytes, read: Callable[..., T], *arguments: Any) -> T:
-        """What `read` makes of its arguments, of which `data` is the one that takes time.
+        """Runs `read`, which parses `data`, in a way that does not block the loop for long.
 
-        Raises INVALID_AGENT_RESPONSE for data that holds too many values.
+        Raises INVALID_AGENT_RESPONSE for data with too many values.
         """
         in_work.add(len(data))
         try:
@@ -182,8 +181,8 @@ class ClientSide:
             in_work.add(-len(data))
 
     def answered(self, call: Call[Any, Any], headers: Mapping[str, str]) -> None:
-        """Copies the response parameters from the headers of an answer, without what other bindings cannot
-        pass on.
+        """Copies the response parameters from the headers of an answer, without those that other bindings
+        cannot carry.
         """
         found = response_parameters(headers, self.dialect)
         if found:

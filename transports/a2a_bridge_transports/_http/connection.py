@@ -1,7 +1,7 @@
 """Connections of the HTTP listener and the requests on them. It mounts nothing and writes no response.
 
-What aiohttp lets pass is caught here: heads and bodies that come too slowly, bodies that are too large, and
-its own words for what it could not parse.
+It adds the limits that aiohttp lacks: heads and bodies that come too slowly, bodies that are too large; and
+it replaces aiohttp's own error texts.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from a2a_bridge_transports._http.written import last_response
 
 _log = logging.getLogger("a2a_bridge.http")
 
-#: blocks of data are split behind so many heads
+#: maximum heads after which a block of data is split
 MOST_SPLITS = 8
-#: bytes of chunk extensions in one request; nobody needs them, and they count as no body
+#: bytes of chunk extensions in one request; they have no use, and do not count as body
 MOST_EXTENSIONS = 4096
 #: bytes that frame one chunk without extensions: its length in hexadecimal and two line ends
 _CHUNK_FRAME = 24
 
-#: a body slower than this is not waited for (bytes a second, after the header deadline has passed once more)
+#: bodies slower than this are refused (bytes a second, after the header deadline has passed once more)
 SLOWEST_BODY = 1024
 
 
 class Owner(Protocol):
-    """What a request has to know of its host."""
+    """The members of the host that a request needs."""
 
     options: HostOptions
     draining: bool
@@ -52,7 +52,7 @@ class Owner(Protocol):
 
 
 class Connection(web.RequestHandler):
-    """A connection that knows since when it has owed us the rest of a request head."""
+    """A connection that knows since when the rest of a request head is missing."""
 
     __slots__ = ("_server", "began", "exchange", "peer", "received", "since")
 
@@ -64,7 +64,7 @@ class Connection(web.RequestHandler):
         self.peer = ""
         #: bytes received
         self.received = 0
-        #: how many of them came before the request that is being read; None where it came with an earlier one
+        #: bytes received before the present request; None if that came together with an earlier one
         self.began: int | None = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -81,7 +81,7 @@ class Connection(web.RequestHandler):
             if self.since is None:
                 self.since = self._loop.time()
                 self.began = self.received
-            # Requests that come in one block with a malformed one would be dropped with it.
+            # Otherwise valid requests in the same block as a malformed one would be dropped with it.
             for _ in range(MOST_SPLITS):
                 cut = data.find(b"\r\n\r\n") + 4
                 if cut < 4 or cut == len(data):
@@ -99,10 +99,10 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,  # noqa: ARG002
     ) -> web.StreamResponse:
-        """Answers what aiohttp could not parse, without its text: that quotes the request and names
+        """Answers requests that aiohttp could not parse, without its text: that quotes the request and names
         classes.
         """
-        # Its text quotes what the client sent, perhaps a malformed line with credentials.
+        # Its text quotes the client's data, perhaps a malformed line with credentials.
         _log.debug("refused a request from %s: %s", self.peer, type(exc).__name__)
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             _log.error("a request from %s failed", self.peer, exc_info=exc)
@@ -115,7 +115,7 @@ class Connection(web.RequestHandler):
 
 
 class Server(web.Server):
-    """aiohttp's server with our connections."""
+    """aiohttp's server with this module's connections."""
 
     def __init__(self, handler: Any, max_connections: int, **options: Any) -> None:
         super().__init__(handler, handler_cancellation=True)
@@ -127,7 +127,7 @@ class Server(web.Server):
         return Connection(self, loop=self._loop, **self._options)
 
     def has_room(self) -> bool:
-        """Whether the newest connection is within the limit. Says once that it is not, until there is room
+        """True if the newest connection is within the limit. Logs once that it is not, until there is room
         again.
         """
         full = 0 < self._max_connections < len(self.connections)
@@ -227,32 +227,30 @@ class Exchange:
         return b"".join(parts)
 
     def _check_extensions(self, size: int, chunks: int) -> None:
-        """Raises INVALID_REQUEST where a chunked body of so many bytes and chunks came with long
-        extensions.
-        """
+        """Raises INVALID_REQUEST if the chunk extensions of a body of this size are too long."""
         began = self.connection.began
         if began is None or "Transfer-Encoding" not in self.headers:
             return
         head = sum(map(len, chain.from_iterable(self._request.raw_headers))) + len(self._request.raw_path)
         framing = self.connection.received - began - head - size
-        # One chunk more than were seen may have come, and a few blanks in the head were not counted.
+        # One more chunk may have come than were seen, and a few blanks in the head were not counted.
         if framing > MOST_EXTENSIONS + _CHUNK_FRAME * (chunks + 2) + _CHUNK_FRAME * len(self.headers):
             self.close = True
             raise A2AError(Reason.INVALID_REQUEST, "the extensions of the body's chunks are too long")
 
     def hold(self, size: int) -> None:
-        """Counts so many bytes as in work, until `release`."""
+        """Counts these bytes as in work, until `release`."""
         self._held += size
         in_work.add(size)
 
     def release(self) -> None:
-        """Nothing of it is in work any more."""
+        """Counts none of its bytes as in work any more."""
         if self._held:
             in_work.add(-self._held)
             self._held = 0
 
     def stop(self) -> None:
-        """Ends the call because the host does; whoever runs it tells the caller."""
+        """Ends the call because the host stops; the handler tells the caller."""
         self.stopping = True
         if self.task is not None:
             self.task.cancel()

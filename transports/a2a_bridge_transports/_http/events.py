@@ -1,11 +1,11 @@
-"""Writing a stream of events to a connection: batching, keep-alives, back pressure. It opens no connection.
+"""Writes a stream of events to a connection: batching, keep-alives, back-pressure. It opens no connection.
 
 Rules:
 1. Until the first event, an error becomes an ordinary reply; silence for `keep_alive` seconds starts the
    stream.
-2. Events that are ready together leave together, within bounds of number, size and time.
-3. After each full batch the writer waits for the reader and gives the loop to others; and it waits for the
-   reader whenever much is waiting already.
+2. Events that are ready together are sent together, within bounds of number, size and time.
+3. After each full batch the writer waits for the reader and yields to the loop; it also waits for the reader
+   whenever much data is unsent.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from a2a_bridge_transports._http.sse import KEEP_ALIVE
 
 BATCH_EVENTS = 16
 BATCH_BYTES = 16 * 1024
-#: a producer that computes without ever waiting is not held back longer than this (seconds)
+#: longest delay of events from a producer that never suspends (seconds)
 BATCH_TIME = 0.005
-#: bytes that may wait for the reader before the producer has to
+#: unsent bytes above which the producer has to wait
 MOST_WAITING = 64 * 1024
 
 
@@ -46,9 +46,9 @@ class EventWriter:
         self._timer = self._loop.call_later(keep_alive, self._tick)
 
     async def run(self, reply: StreamReply) -> Reply | None:
-        """Writes the stream to its end. Returns what to answer instead when it failed before it began.
+        """Writes the stream to its end. If it fails before the first byte, returns the reply to send instead.
 
-        Raises CancelledError or ConnectionError when the client has left.
+        Raises CancelledError or ConnectionError if the client has left.
         """
         encode = reply.encode
         parts = self._parts
@@ -68,7 +68,7 @@ class EventWriter:
                     loop.call_soon(self._uncork)
                     transport = self._request.transport
                     if transport is not None and transport.get_write_buffer_size() > MOST_WAITING:
-                        # A producer that awaits between events never fills a batch, but it fills this.
+                        # A producer that awaits between events never fills a batch; this bounds its delay.
                         self._flush()
                         await self._request.writer.drain()
                 elif (
@@ -131,7 +131,7 @@ class EventWriter:
         if transport is None:
             return
         silence = self._loop.time() - self._last
-        if silence >= self._interval * 0.99:  # a timer may ring a little early
+        if silence >= self._interval * 0.99:  # a timer may fire a little early
             silence = 0.0
             if not self._parts and not transport.get_write_buffer_size():
                 self._keep_alive()
@@ -141,6 +141,6 @@ class EventWriter:
         try:
             self._start()
         except A2AError:
-            return  # a header that cannot be sent: the first event will say so
+            return  # an invalid header: the first event will report it
         self._parts.append(KEEP_ALIVE)
         self._flush()

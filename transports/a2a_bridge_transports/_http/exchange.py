@@ -1,9 +1,9 @@
-"""What passes between an HTTP host and the server side of a binding. Neither a host nor a binding.
+"""The interface between an HTTP host and the server side of a binding.
 
 Rules:
 1. A binding is written against Request, Reply and StreamReply, so every host can drive it.
-2. A host owns the connection: framing, back pressure, keep-alives, disconnects, draining.
-3. A binding owns the bytes: what an answer, an event and an error look like.
+2. A host owns the connection: framing, back-pressure, keep-alives, disconnects, draining.
+3. A binding owns the bytes: the formats of answers, events and errors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.dialects import HTTP_JSON, KNOWN
 
-#: hashable, so that a host can keep the serialized form of the few heads that recur
+#: hashable, so that a host can cache the serialized form of the few recurring heads
 Headers = tuple[tuple[str, str], ...]
 
 JSON: Headers = (("Content-Type", "application/json"),)
@@ -32,11 +32,11 @@ EVENT_STREAM: Headers = (
 
 
 class Request(Protocol):
-    """One HTTP request as a host hands it over.
+    """One HTTP request, as the host passes it on.
 
-    path: as it was sent, percent-encoded, below the mount of the whole application. query: likewise, without
-    the question mark. headers: case-insensitive. peer: address of the other end, empty when unknown.
-    stopping: the host has cancelled the handler because it shuts down, not because the client left.
+    path: as sent, percent-encoded, below the mount of the whole application. query: likewise, without the
+    question mark. headers: case-insensitive. peer: address of the other end, empty if unknown. stopping: the
+    host has cancelled the handler because it shuts down, not because the client left.
     """
 
     @property
@@ -53,7 +53,7 @@ class Request(Protocol):
     def stopping(self) -> bool: ...
 
     async def read(self) -> bytes:
-        """The body. Raises A2AError REQUEST_TOO_LARGE, HttpStatusError for an encoding we do not read,
+        """The body. Raises A2AError REQUEST_TOO_LARGE, HttpStatusError for an unsupported encoding,
         ClientLeftError.
         """
         ...
@@ -69,7 +69,7 @@ class Request(Protocol):
 
 @dataclass(slots=True)
 class Reply:
-    """A response with a body that is known."""
+    """A response with a complete body."""
 
     status: int
     headers: Headers
@@ -77,7 +77,7 @@ class Reply:
 
 
 class Failure(NamedTuple):
-    """An error in its two forms: instead of the stream, and inside it."""
+    """The two forms of an error: instead of the stream, and inside it."""
 
     reply: Reply
     event: bytes
@@ -89,12 +89,12 @@ class StreamReply:
 
     #: the events
     source: Events
-    #: makes the bytes of one event in the stream; to be awaited where the event is long
+    #: makes the bytes of one event in the stream; awaitable if the event is long
     encode: Callable[[Event], bytes | Awaitable[bytes]]
-    #: makes the headers when the first event is there, because the agent's parameters are not known before.
-    #: The argument says whether the stream begins with a gap
+    #: makes the headers after the first event, because the agent's parameters are not known before. The
+    #: argument is True if the stream begins with a gap
     headers: Callable[[bool], Headers]
-    #: makes of an exception of `source` or `encode` what the client gets
+    #: converts an exception of `source` or `encode` for the client
     fail: Callable[[BaseException], Failure]
 
 
@@ -102,7 +102,7 @@ Handler = Callable[[Request], Awaitable[Reply | StreamReply]]
 
 
 class ClientLeftError(Exception):
-    """The client closed its connection before the request was complete. Nobody is left to answer."""
+    """The client closed its connection before the request was complete. No answer is possible."""
 
 
 class HttpStatusError(A2AError):
@@ -115,7 +115,7 @@ class HttpStatusError(A2AError):
 
 
 def error_headers(error: A2AError) -> Headers:
-    """Headers that an error brings along: Allow, Retry-After."""
+    """Headers that belong to an error: Allow, Retry-After."""
     headers: Headers = error.headers if isinstance(error, HttpStatusError) else ()
     if error.retry_after is not None:
         headers += (("Retry-After", str(max(0, math.ceil(error.retry_after)))),)
@@ -123,7 +123,7 @@ def error_headers(error: A2AError) -> Headers:
 
 
 def refuse(error: A2AError) -> Reply:
-    """An answer for what no binding was found for, in the HTTP+JSON spelling of the newest version."""
+    """The answer to a request without a binding, in the HTTP+JSON format of the newest version."""
     form = KNOWN[0].forms[HTTP_JSON]
     encoded = form.encode_error(error)
     if isinstance(error, HttpStatusError):
@@ -145,7 +145,7 @@ def not_found() -> A2AError:
 
 
 def not_allowed(allowed: list[str]) -> HttpStatusError:
-    """The path exists, but not for this HTTP method. `allowed` names those it exists for."""
+    """The path exists, but not for this HTTP method. `allowed`: the methods it exists for."""
     allow = ", ".join(allowed)
     text = f"this path takes {allow}"
     return HttpStatusError(405, Reason.METHOD_NOT_FOUND, text, (("Allow", allow),))

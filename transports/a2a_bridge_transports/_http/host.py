@@ -1,10 +1,10 @@
 """An HTTP listener on aiohttp's low-level server: limits, event streams, draining. It knows no binding.
 
 Rules:
-1. Responses are written as whole blocks of bytes: a head that was serialized before, and the body.
-2. A stream gathers the events that are ready into one write, waits for slow readers, and lets others have a
-   turn.
-3. Host and Transfer-Encoding headers that aiohttp lets pass are refused before anybody is asked.
+1. Responses are written as whole blocks of bytes: a cached serialized head, and the body.
+2. A stream gathers the events that are ready into one write, waits for slow readers, and yields to other
+   tasks.
+3. Invalid Host and Transfer-Encoding headers that aiohttp accepts are refused before any handler is called.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ KEEP_CONNECTION = 75.0
 #: how long the listener stays open once draining has begun, unless HostOptions.drain_window says otherwise
 #: (seconds)
 DRAIN_WINDOW = 0.5
-#: how long connections that have begun to send a request may go on after that
+#: seconds for connections with an incomplete request after that
 LINGER = 0.5
-#: how long a client may take to read what it was told at the end
+#: seconds for clients to read their last answer
 LAST_WORDS = 1.0
 
 _VERSIONS = ((1, 1), (1, 0))
@@ -42,8 +42,7 @@ _VERSIONS = ((1, 1), (1, 0))
 class HttpHost(Mounts):
     """One address, shared by all HTTP bindings; implements DocumentHost.
 
-    Raises TypeError for `tls` that is no ssl.SSLContext, ValueError for a `trust_forwarded` that is no
-    address.
+    Raises TypeError if `tls` is no ssl.SSLContext, ValueError if an entry of `trust_forwarded` is no address.
     """
 
     def __init__(self, address: ListenAddress, options: HostOptions) -> None:
@@ -122,12 +121,10 @@ class HttpHost(Mounts):
             await asyncio.sleep(0.05)
             unread = [transport for transport in unread if transport.get_write_buffer_size()]
         for transport in unread:
-            transport.abort()  # a client that does not read would keep it for ever
+            transport.abort()  # a client that does not read would keep it open for ever
 
     async def _let_go(self, server: Server, end: float) -> None:
-        """Waits while clients with kept connections learn from `Connection: close` that these are about to
-        end.
-        """
+        """Waits while clients learn from `Connection: close` that their kept connections are about to end."""
         loop = asyncio.get_running_loop()
         window = self.options.drain_window
         until = min(end, loop.time() + (DRAIN_WINDOW if window is None else window))
@@ -135,7 +132,7 @@ class HttpHost(Mounts):
             await asyncio.sleep(min(0.05, until - now))
 
     def _sweep_slow(self) -> None:
-        """Closes connections that have been sending a request head for too long; runs by itself."""
+        """Closes connections whose request head has been incomplete for too long; reschedules itself."""
         loop = asyncio.get_running_loop()
         timeout = self.options.header_timeout
         if self._server is not None:
@@ -165,7 +162,7 @@ class HttpHost(Mounts):
         except ConnectionError:
             if request.transport is not None:
                 raise
-            exchange.close = True  # the client left while we wrote
+            exchange.close = True  # the client left during the write
         finally:
             exchange.release()
             connection.exchange = None
@@ -181,7 +178,7 @@ class HttpHost(Mounts):
             text = "HTTP/1.0 and HTTP/1.1 are spoken here"
             return A2AError(Reason.INVALID_REQUEST, text)
         coding = headers.get("Transfer-Encoding")
-        # HTTP/1.0 has no chunked bodies (RFC 9112 section 6.1): whoever sends one may frame it in another
+        # HTTP/1.0 has no chunked bodies (RFC 9112 section 6.1): a proxy may frame such a request in another
         # way.
         if coding is not None and (coding.strip().lower() != "chunked" or request.version < (1, 1)):
             return A2AError(Reason.INVALID_REQUEST, "the Transfer-Encoding header is not valid")
@@ -194,7 +191,7 @@ class HttpHost(Mounts):
             return request.version < (1, 1)
         if not is_host(host):
             return False
-        if len(self._hosts) < 256:  # servers have few names; whoever makes up more is checked each time
+        if len(self._hosts) < 256:  # beyond a number, names made up by callers are not cached
             self._hosts.add(host)
         return True
 
@@ -224,8 +221,7 @@ class HttpHost(Mounts):
             exchange.close = True
 
         def begin(gap: bool) -> bytes:
-            # Said with the head, or else a client may use the connection again at the moment when it is
-            # closed.
+            # Sent with the head; otherwise a client may reuse the connection at the moment it is closed.
             exchange.close = exchange.close or self.draining
             framing = b"Transfer-Encoding: chunked\r\n" if chunked else b""
             return b"".join(

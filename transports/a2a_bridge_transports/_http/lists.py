@@ -28,8 +28,8 @@ def encoded(row: Row[Any, Any], answer: Any, reply: dict[str, str]) -> Any:
 
 
 def partly(row: Row[Any, Any], wire: Any, error: A2AError) -> tuple[hub.ListTasksResponse, int] | None:
-    """What can be read of a list that was refused with `error`, and how many tasks were left out; None for an
-    answer that is no list, or of which not even the rest can be read.
+    """The readable part of a list that was refused with `error`, and the number of tasks left out; None for
+    an answer that is no list, or whose rest is unreadable, too.
     """
     if error.reason is not Reason.INVALID_AGENT_RESPONSE or not is_list(row):
         return None
@@ -42,7 +42,7 @@ def partly(row: Row[Any, Any], wire: Any, error: A2AError) -> tuple[hub.ListTask
 def without(
     found: tuple[hub.ListTasksResponse, int], error: A2AError, reply: dict[str, str]
 ) -> hub.ListTasksResponse:
-    """A list that could be read in part, with a note of what is missing in `reply`."""
+    """A partly readable list, with a note of the missing tasks in `reply`."""
     response, gone = found
     _log.warning(
         "left out of an agent's list, because they cannot be decoded: %d tasks; %s", gone, error.message

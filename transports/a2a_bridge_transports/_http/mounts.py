@@ -1,9 +1,9 @@
-"""What is mounted where: the routing that all HTTP hosts share, with documents and probes. Not a listener.
+"""Routing that all HTTP hosts share, with documents and probes. It opens no socket.
 
 Rules:
-1. Paths are compared as they were sent, percent-encoded; a path is mounted once.
+1. Paths are compared as sent, percent-encoded; a path is mounted once.
 2. Exact paths come first, then the longest tree.
-3. Documents answer GET, HEAD and OPTIONS with validators, so that clients can ask whether anything changed.
+3. Documents answer GET, HEAD and OPTIONS with validators, so that clients can revalidate them.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from a2a_bridge_transports._http.exchange import (
     refuse,
 )
 
-#: what begins paths of HTTP+JSON and of documents, so that it is no tenant
+#: first segments of HTTP+JSON paths and of documents, which are no tenants
 _SEGMENTS = frozenset({"tasks", "v1", "card", "extendedAgentCard", ".well-known"})
 
-#: by which a reader of a document says which version it speaks
+#: the header with which a reader of a document declares its version
 VERSION_HEADER = "A2A-Version"
 
 _log = logging.getLogger("a2a_bridge.http")
 
-#: seconds a document may be used before asking again
+#: seconds a document may be cached
 MAX_AGE = 60
 #: base URLs whose entity tag is remembered for one document
 _REMEMBERED = 64
@@ -55,7 +55,7 @@ def canonical(path: str) -> str:
 
 
 def without_empty_start(path: str) -> str:
-    """A request path with one leading slash: clients that join a URL with a path naively send two."""
+    """A request path with one leading slash: clients that join URL and path naively send two."""
     return f"/{path.lstrip('/')}" if path.startswith("//") else path
 
 
@@ -64,14 +64,14 @@ class Mounts:
 
     def __init__(self, options: HostOptions) -> None:
         self.options = options
-        #: no longer ready: the readiness probe fails and connections are not kept
+        #: True while shutting down: the readiness probe fails and connections are not kept
         self.draining = False
         self._exact: dict[str, Mapping[str, Handler]] = {}
         self._beside: set[str] = set()
         self._trees: list[tuple[str, Handler]] = []
-        #: POSTs to paths that nothing else serves
+        #: POST handlers of paths without another handler
         self._aliases: dict[str, Handler] = {}
-        #: path → who takes POSTs to one further segment
+        #: path → handler of POSTs to one further segment
         self._below: dict[str, Handler] = {}
         self._probes: dict[str, Mapping[str, Handler]] = {
             "/livez": {"GET": self._live, "HEAD": self._live},
@@ -79,7 +79,7 @@ class Mounts:
         }
 
     def mount(self, path: str, methods: Mapping[str, Handler]) -> None:
-        """Serves one path, with and without a trailing slash. Raises ValueError when something is there."""
+        """Serves one path, with and without a trailing slash. Raises ValueError if it is taken."""
         exact = canonical(path)
         if exact in self._exact and exact not in self._beside:
             raise ValueError(f"something is mounted at {exact or '/'} already")
@@ -87,8 +87,8 @@ class Mounts:
         self._exact[exact] = self._exact[exact + "/"] = methods
 
     def mount_beside(self, path: str, methods: Mapping[str, Handler]) -> None:
-        """Serves a path that follows from another one's. Where several mounts lay claim to it, or somebody
-        has mounted something there on purpose, it is nobody's: one service must not answer for another.
+        """Serves a path that is derived from another one's. If several mounts claim it, or it is mounted
+        explicitly, no mount gets it: one service must not answer for another.
         """
         exact = canonical(path)
         if exact not in self._exact:
@@ -98,17 +98,17 @@ class Mounts:
             self._exact[exact] = self._exact[exact + "/"] = {"GET": _refuse_path}
 
     def mount_alias(self, path: str, handler: Handler) -> None:
-        """Has POSTs to a path answered, unless something else is there; the first that claims a path has
-        it.
-        """
+        """Answers POSTs to a path that has no other handler; the first claim of a path wins."""
         self._aliases.setdefault(canonical(path), handler)
 
     def mount_below(self, path: str, handler: Handler) -> None:
-        """Has POSTs to any one segment below a path answered that nothing else serves."""
+        """Answers POSTs to any one segment below a path that has no other handler."""
         self._below.setdefault(canonical(path), handler)
 
     def mount_tree(self, path: str, handler: Handler) -> None:
-        """Serves everything below a path that nothing else serves. Raises ValueError when something does."""
+        """Serves everything below a path that has no other handler. Raises ValueError if the tree
+        is taken.
+        """
         prefix = canonical(path)
         if any(prefix == present for present, _ in self._trees):
             raise ValueError(f"something is mounted below {prefix or '/'} already")
@@ -116,19 +116,19 @@ class Mounts:
         self._trees.sort(key=lambda tree: -len(tree[0]))
 
     def publish(self, path: str, document: Document, variant: Variant | None = None) -> None:
-        """Serves a JSON document at an absolute path. Raises ValueError when something is there.
+        """Serves a JSON document at an absolute path. Raises ValueError if it is taken.
 
-        variant: what to serve to requests with a query or A2A-Version.
+        variant: the document for requests with a query or A2A-Version.
         """
         served = _Published(document, variant, self.options.cors)
         self.mount(path, {"GET": served.get, "HEAD": served.get, "OPTIONS": served.options})
 
     def receive(self, path: str, receive: Receive) -> None:
-        """Hands posts below an absolute path to a function. Raises ValueError when something is there."""
+        """Passes posts below an absolute path to a function. Raises ValueError if it is taken."""
         self.mount_tree(path, _Received(canonical(path), receive).handle)
 
     def find(self, method: str, path: str) -> Handler:
-        """Who answers a request; a handler that refuses it when nobody does."""
+        """The handler of a request; if there is none, a handler that refuses it."""
         methods = self._exact.get(path)
         if methods is None and method == "POST" and (posted := self._posted(path)) is not None:
             return posted
@@ -150,14 +150,14 @@ class Mounts:
         return _allowing(allowed) if method == "OPTIONS" else _refusing(allowed)
 
     def _posted(self, path: str) -> Handler | None:
-        """Who takes a POST to a path that is not mounted as such."""
+        """The handler of a POST to a path that is not mounted itself."""
         if path in self._probes:
             return None
         trimmed = path.rstrip("/")
         found = self._aliases.get(trimmed)
         if found is None:
             prefix, _, segment = trimmed.rpartition("/")
-            # A colon is in each of HTTP+JSON's own paths that take POSTs and have one segment.
+            # All HTTP+JSON paths with one segment that take POSTs contain a colon.
             if segment and segment not in _SEGMENTS and ":" not in unquote(segment):
                 found = self._below.get(prefix)
         return found
@@ -198,7 +198,7 @@ def _refusing(allowed: list[str]) -> Handler:
 
 
 class _Published:
-    """One document: read anew for each request, because it depends on how the client got here."""
+    """One document, rendered for each request, because it depends on the base URL that the client uses."""
 
     def __init__(self, document: Document, variant: Variant | None, cors: str) -> None:
         self._document = document
@@ -212,7 +212,7 @@ class _Published:
             if cors
             else ()
         )
-        #: base URL → entity tag of the document served there last
+        #: base URL → entity tag of the document last served there
         self._tags: dict[str, str] = {}
         #: when the document last changed for any base URL, in whole seconds since the epoch
         self._modified = int(time.time())
@@ -229,11 +229,11 @@ class _Published:
                 key = base_url
         except A2AError as error:
             return refuse(error)
-        except Exception:  # noqa: BLE001  it is the application's function
+        except Exception:  # noqa: BLE001  the application's function
             _log.exception("the document at %s failed", request.path)
             return refuse(internal_error())
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-        # Variants need a tag of their own, or each would look like a change of the other.
+        # Variants need separate tags, or each would look like a change of the other.
         self._note(key, tag)
         headers: Headers = (
             ("ETag", tag),
@@ -247,8 +247,8 @@ class _Published:
         return Reply(200, JSON + headers, body)
 
     def _note(self, base_url: str, tag: str) -> None:
-        """Takes the time of a change. Callers choose the Host header, so base URLs are forgotten beyond a
-        number.
+        """Notes the time of a change. Callers choose the Host header, so the number of base URLs is
+        limited.
         """
         known = self._tags.get(base_url)
         if known == tag:
@@ -260,7 +260,7 @@ class _Published:
         self._tags[base_url] = tag
 
     def _is_current(self, headers: Mapping[str, str], tag: str) -> bool:
-        """Whether the caller has this document already (RFC 9110 section 13.1): If-None-Match outweighs the
+        """True if the caller has this document already (RFC 9110 section 13.1): If-None-Match outweighs the
         date.
         """
         tags = headers.get("If-None-Match")
@@ -270,7 +270,7 @@ class _Published:
         try:
             return since is not None and parsedate_to_datetime(since).timestamp() >= self._modified
         except (ValueError, OverflowError):
-            return False  # not a date: as if it were not there
+            return False  # not a date: ignored
 
     async def options(self, _request: Request) -> Reply:
         if not self._cors:
@@ -301,7 +301,7 @@ class _Received:
             return refuse(error)
         except ClientLeftError:
             raise
-        except Exception:  # noqa: BLE001  it is the application's function
+        except Exception:  # noqa: BLE001  the application's function
             _log.exception("what was posted to %s could not be received", request.path[: self._below])
             return refuse(internal_error())
         return Reply(status, ())

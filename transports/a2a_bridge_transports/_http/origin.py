@@ -1,4 +1,4 @@
-"""Where a client believes it is talking to: the Host header and what proxies say about it. Pure."""
+"""The URL that a client believes it is talking to, from the Host header and the headers of proxies. Pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _PAIR = re.compile(r'\s*([A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^;,"\s]*)\s*([;,]|$)')
 
 
 def is_host(host: str) -> bool:
-    """Whether a text is a Host header: a name or address and perhaps a port; no userinfo, path or list."""
+    """True if a text is a Host header: a name or address with an optional port; no userinfo, path or list."""
     match = _HOST.fullmatch(host)
     return match is not None and int(match[1] or 0) <= _LARGEST_PORT
 
 
 class Trust:
-    """Whose forwarded headers are believed: addresses, networks, or "*" for anybody's.
+    """The peers whose forwarded headers are trusted: addresses, networks, or "*" for all.
 
-    Raises ValueError for an entry that is none of them.
+    Raises ValueError for any other entry.
     """
 
     def __init__(self, entries: tuple[str, ...]) -> None:
@@ -45,14 +45,14 @@ def base_url(scheme: str, host: str, root: str, headers: Mapping[str, str], *, t
     """The URL of an application as its client sees it, without a trailing slash.
 
     scheme, host: of the connection and its Host header. root: the path it is mounted at, percent-encoded.
-    trusted: whether Forwarded (RFC 7239) and X-Forwarded-{Proto,Host,Port,Prefix} count. Where proxies made
-    lists, the first entry is the one nearest to the client. What is malformed is as if it were not there.
+    trusted: True if Forwarded (RFC 7239) and X-Forwarded-{Proto,Host,Port,Prefix} count. In lists made by
+    several proxies, the first entry is the one nearest to the client. Malformed values are ignored.
     """
     prefix = ""
     if trusted:
         scheme, host, prefix = _forwarded(scheme, host, headers)
     if f"{root}/".startswith(f"{prefix}/"):
-        prefix = ""  # the server below us was told of the same prefix
+        prefix = ""  # the server below was already told the same prefix
     return f"{scheme}://{host}{prefix}{root}".rstrip("/")
 
 

@@ -1,9 +1,9 @@
 """HTTP headers ↔ service parameters, deadlines and versions included. Pure: the clock is an argument.
 
 Rules:
-1. Names are lower-case on the hub side; over HTTP case means nothing.
-2. What could end a header early (CR, LF, NUL) or is no header text is refused, never cleaned up.
-3. Headers that frame the message are the transport's own and never come from parameters.
+1. Names are lower-case on the hub side; HTTP ignores case.
+2. Values that could end a header early (CR, LF, NUL) or are no header text are refused, never repaired.
+3. Headers that frame the message belong to the transport and never come from parameters.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from a2a_bridge_transports._http.exchange import Headers, HttpStatusError
 
 DEADLINE = "Request-Timeout"
 
-#: what the transport says itself
+#: headers that the transport sets itself
 FRAMING = frozenset(
     {
         "accept",
@@ -73,8 +73,8 @@ class MultiHeaders(Protocol):
 
 
 class HeaderParameters(Mapping[str, str]):
-    """Headers seen as service parameters, without copying them. The extensions are those of both names for
-    them.
+    """Headers as service parameters, without a copy. The extensions are those of both header names
+    for them.
     """
 
     __slots__ = ("_headers",)
@@ -104,8 +104,8 @@ class HeaderParameters(Mapping[str, str]):
 
 
 class Overlaid(Mapping[str, str]):
-    """Parameters with some put over them, without copying them. `without`: a name that counts in those
-    only.
+    """Parameters with others laid over them, without a copy. `without`: a name that only counts in the
+    others.
     """
 
     __slots__ = ("_above", "_below", "_without")
@@ -135,7 +135,7 @@ class Overlaid(Mapping[str, str]):
 
 
 def declared_version(headers: Mapping[str, str], query: str) -> str | None:
-    """The A2A-Version header, or else the query parameter of that name in any case (spec 3.6.1)."""
+    """The A2A-Version header, else the query parameter of that name in any case (spec 3.6.1)."""
     declared = headers.get("A2A-Version")
     if declared or not query or "=" not in query:
         return declared
@@ -146,7 +146,7 @@ def declared_version(headers: Mapping[str, str], query: str) -> str | None:
 
 
 def deadline_of(headers: Mapping[str, str], now: float) -> float | None:
-    """When the caller stops waiting, on the clock of `now`. Raises INVALID_REQUEST for what is no number."""
+    """The caller's deadline, on the clock of `now`. Raises INVALID_REQUEST if it is no number."""
     text = headers.get(DEADLINE)
     if text is None:
         return None
@@ -156,8 +156,8 @@ def deadline_of(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def check_encoding(headers: Mapping[str, str]) -> None:
-    """Raises HttpStatusError 415 for a compressed body: nobody sends one, and refusing ends every kind of
-    bomb.
+    """Raises HttpStatusError 415 for a compressed body: no client sends one, and refusing prevents
+    decompression bombs.
     """
     coding = headers.get("Content-Encoding")
     if coding is not None and coding.strip().lower() not in ("", "identity"):
@@ -170,7 +170,7 @@ def check_encoding(headers: Mapping[str, str]) -> None:
 
 
 def is_json(content_type: str) -> bool:
-    """Whether a media type is JSON: application/json, application/a2a+json and the like, parameters aside."""
+    """True if a media type is JSON: application/json, application/a2a+json and the like, parameters aside."""
     media = content_type.partition(";")[0].strip().lower()
     return media == "application/json" or (media.startswith("application/") and media.endswith("+json"))
 
@@ -179,9 +179,10 @@ _KNOWN_TYPES = frozenset({"application/json", "application/a2a+json", "applicati
 
 
 def check_content_type(headers: Mapping[str, str]) -> None:
-    """Raises HttpStatusError 415 unless the body claims to be JSON or claims nothing.
+    """Raises HttpStatusError 415 unless the content type is JSON or absent.
 
-    text/plain and forms are refused on purpose: browsers send those across origins without asking first.
+    text/plain and forms are refused on purpose: browsers send those across origins without a preflight
+    request.
     """
     content_type = headers.get("Content-Type")
     if not content_type or content_type in _KNOWN_TYPES or is_json(content_type):
@@ -196,7 +197,7 @@ def check_content_type(headers: Mapping[str, str]) -> None:
 def reply_headers(
     parameters: Mapping[str, str], extensions: Iterable[str] = (EXTENSIONS_PARAMETER,)
 ) -> Headers:
-    """Response parameters as headers. Raises ValueError for a name or value that is none, or that frames.
+    """Response parameters as headers. Raises ValueError for an invalid name or value, or a framing header.
 
     extensions: the names under which activated extensions are sent.
     """
@@ -210,7 +211,7 @@ def reply_headers(
 
 
 def is_value(value: str) -> bool:
-    """Whether a text can be a header's value as it is."""
+    """True if a text is a valid header value."""
     return bool(_VALUE.fullmatch(value)) and not _SURROGATE.search(value)
 
 
@@ -219,7 +220,7 @@ def request_headers(
 ) -> dict[str, str]:
     """The headers of an outgoing call: version, extensions, deadline, forwarded and own parameters.
 
-    Raises INVALID_PARAMS for a parameter that no header can hold.
+    Raises INVALID_PARAMS for a parameter that is not valid in a header.
     """
     headers: dict[str, str] = {}
     parameters = context.parameters
@@ -248,7 +249,9 @@ def request_headers(
 
 
 def _as_older(headers: dict[str, str], dialect: Dialect) -> None:
-    """Takes from headers what only 1.0 peers know, and names the extensions as this version's peers do."""
+    """Removes headers that only 1.0 peers know, and renames the extensions header for this
+    version's peers.
+    """
     headers.pop(ASIDE_PARAMETER, None)
     declared = headers.get(EXTENSIONS_PARAMETER)
     if declared:
@@ -258,7 +261,7 @@ def _as_older(headers: dict[str, str], dialect: Dialect) -> None:
 
 def response_parameters(headers: Mapping[str, str], dialect: Dialect) -> dict[str, str]:
     """The response parameters in a peer's headers: the extensions it activated (spec 3.2.6), under either
-    name, the number of tasks left out of a list, and what no message has a place for.
+    name, the number of tasks left out of a list, and content that has no place in a message.
     """
     found = {}
     extensions = [value for name in (EXTENSIONS_PARAMETER, OLDER_EXTENSIONS) if (value := headers.get(name))]
@@ -272,5 +275,5 @@ def response_parameters(headers: Mapping[str, str], dialect: Dialect) -> dict[st
 
 
 def begins_with_gap(headers: Mapping[str, str]) -> bool:
-    """Whether the first event of a stream stands for events that are lost."""
+    """True if the first event of a stream replaces lost events."""
     return headers.get(RESUME_PARAMETER) == GAP

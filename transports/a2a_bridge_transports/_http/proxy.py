@@ -1,6 +1,6 @@
-"""Which proxy the environment prescribes for a URL. It connects to none.
+"""The proxy that the environment prescribes for a URL. It connects to none.
 
-aiohttp's `trust_env` would ask two threads for each request, and send what ~/.netrc says; this asks once.
+aiohttp's `trust_env` would use two threads per request, and send credentials of ~/.netrc; this looks once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _GRPC = ("grpc_proxy", "https_proxy", "http_proxy")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address is this machine itself."""
+    """True if a host name or address is this machine itself."""
     name = host.lower().rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -27,12 +27,12 @@ def is_loopback(host: str) -> bool:
 
 
 def shown(proxy: URL) -> str:
-    """A proxy for people, without its credentials."""
+    """A proxy for messages, without its credentials."""
     return str(proxy.with_user(None))
 
 
 def grpc_proxy(host: str, port: str) -> str:
-    """The proxy by which gRPC reaches a host, without its credentials; empty where it connects directly."""
+    """The proxy that gRPC uses for a host, without its credentials; empty if it connects directly."""
     named = next((os.environ[name] for name in _GRPC if os.environ.get(name)), "")
     if not named or is_loopback(host) or proxy_bypass(f"{host}:{port}"):
         return ""
@@ -40,10 +40,10 @@ def grpc_proxy(host: str, port: str) -> str:
 
 
 def proxy_of(url: URL) -> URL | None:
-    """The proxy of HTTP_PROXY, HTTPS_PROXY and NO_PROXY, in either case; None to connect directly, as to this
-    machine.
+    """The proxy of HTTP_PROXY, HTTPS_PROXY and NO_PROXY, in either case; None for a direct connection, as to
+    this machine.
 
-    Raises ValueError for a proxy that is no HTTP proxy (SOCKS, say).
+    Raises ValueError for a proxy that is no HTTP proxy (for example SOCKS).
     """
     named = getproxies().get(url.scheme)
     if not named or is_loopback(url.host or "") or proxy_bypass(f"{url.host}:{url.port}"):

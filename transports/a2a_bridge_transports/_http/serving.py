@@ -1,12 +1,11 @@
-"""What the server sides of the HTTP bindings share: versions, contexts, and how failures end. Not a binding.
+"""Shared by the server sides of the HTTP bindings: versions, contexts, and the handling of failures.
 
 Rules:
-1. Nothing but A2AError and Reply leaves a server side; what else is raised is logged whole and sent as
+1. A server side raises A2AError only, and returns replies; other exceptions are logged in full and sent as
    INTERNAL.
-2. The version is decided after the body was read, by what was declared and by which versions have the
+2. The version is decided after the body was read, from the declared version and the versions served at the
    address.
-3. What was said beside a message of an older version goes through parameters that only its rows read and
-   write.
+3. Content beside a message of an older version goes through parameters that only its rows read and write.
 """
 
 from __future__ import annotations
@@ -50,22 +49,19 @@ Index = TypeVar("Index")
 
 @dataclass(slots=True)
 class Table(Generic[Index]):
-    """One version at one mount: its form, and its rows in the order the binding looks them up.
-
-    older: its callers declare no version, and so none of the habits that came with that.
-    """
+    """One version at one mount: its form, and its rows in the order of the binding's lookup."""
 
     dialect: Dialect
     form: Form[Any, Any]
     index: Index
+    #: True if its callers declare no version, and so none of the habits that came with that
     older: bool
 
 
 class ServerSide(Generic[Index]):
-    """A service over the versions that one mount offers.
+    """A service in the versions of one mount.
 
-    max_values: see HostOptions.
-    Raises ValueError when no dialect has a form for the kind.
+    max_values: see HostOptions. Raises ValueError if no dialect has a form for the kind.
     """
 
     def __init__(
@@ -92,7 +88,7 @@ class ServerSide(Generic[Index]):
             raise ValueError(f"none of {list(dialects)} can be spoken over {kind.name}")
         #: newest first
         self.tables = tuple(self._tables.values())
-        #: what callers usually declare → the version they mean, if it has what they ask for
+        #: usual declarations of callers → the version they mean, if it has the requested operation
         self.usual: dict[str | None, Table[Index]] = {
             table.dialect.version: table for table in reversed(self.tables)
         }
@@ -101,16 +97,16 @@ class ServerSide(Generic[Index]):
             self.usual[None] = self.usual[""] = silent
 
     def table(self, request: Request, having: Sequence[Table[Index]]) -> Table[Index]:
-        """The version a request speaks; it may lack what is asked for. Raises VERSION_NOT_SUPPORTED.
+        """The version of a request; it may lack the operation. Raises VERSION_NOT_SUPPORTED.
 
-        having: the versions that have it.
+        having: the versions that have the operation.
         """
         declared = declared_version(request.headers, request.query)
         has = [table.dialect for table in having]
         return self._tables[detect(declared, self._tables, has, lenient=self._lenient)]
 
     def presumed(self, request: Request, having: Sequence[Table[Index]] = ()) -> Table[Index]:
-        """The version whose errors the caller of a request understands best that went no further."""
+        """The version for the error of a request that failed before its version was known."""
         if len(self.tables) == 1:
             return self.tables[0]
         declared = declared_version(request.headers, request.query)
@@ -119,9 +115,9 @@ class ServerSide(Generic[Index]):
     def context(
         self, request: Request, table: Table[Index], message: Any, beside: Mapping[str, str] | None = None
     ) -> CallContext:
-        """The circumstances of a call. Raises INVALID_REQUEST for a deadline that is none.
+        """The context of a call. Raises INVALID_REQUEST for an invalid deadline.
 
-        message: the decoded request. beside: what the request says that its message does not hold
+        message: the decoded request. beside: content of the request that its message does not hold
         (Row.aside).
         """
         parameters = request.parameters()
@@ -143,9 +139,7 @@ class ServerSide(Generic[Index]):
         )
 
     def begun(self, call: Call[Any, Any]) -> Events:
-        """The events of a streaming call. Raises INVALID_PARAMS for a position to resume at that can be
-        none.
-        """
+        """The events of a streaming call. Raises INVALID_PARAMS for an invalid position to resume at."""
         if call.operation is ops.SUBSCRIBE_TO_TASK:
             asked_after(call.context)
         events = self.service.stream(call)
@@ -153,7 +147,7 @@ class ServerSide(Generic[Index]):
         return _with_short_tasks(events, longest) if longest else events
 
     def failure(self, request: Request, error: BaseException, name: str) -> A2AError:
-        """What to tell the caller about an exception. Raises it again when the client has left."""
+        """The error for the caller about an exception. Raises it again if the client has left."""
         if isinstance(error, A2AError):
             return error
         if isinstance(error, asyncio.CancelledError):
@@ -179,10 +173,10 @@ class ServerSide(Generic[Index]):
         *,
         gap: bool = False,
     ) -> Headers:
-        """The response parameters as headers. Raises INTERNAL_ERROR for what cannot be one.
+        """The response parameters as headers. Raises INTERNAL_ERROR for invalid ones.
 
-        about: the request that this answers, where something may be said beside the answer. gap: the answer
-        is a stream that begins with a gap.
+        about: the request that this answers, if there may be content beside the answer. gap: the answer is a
+        stream that begins with a gap.
         """
         if context is None or not (context.reply or context.reply.aside or gap):
             return ()
@@ -194,13 +188,12 @@ class ServerSide(Generic[Index]):
         try:
             return reply_headers(reply, extension_names(request.headers, table.dialect.extensions))
         except ValueError as error:
-            self.log.error("%s: %s", name, error)  # noqa: TRY400  a trace would say nothing more
+            self.log.error("%s: %s", name, error)  # noqa: TRY400  a trace adds nothing
             raise internal_error() from None
 
 
 async def _with_short_tasks(events: Events, longest: int) -> Events:
-    """The events for a caller that drops long lines: without the history of a task that makes its line too
-    long.
+    """The events for a caller that drops long lines: a task whose line would be too long loses its history.
 
     A JSON line is at most about twice as long as the message in protobuf.
     """

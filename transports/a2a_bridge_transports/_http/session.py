@@ -1,11 +1,11 @@
-"""The client half of HTTP: a session with our limits, and what its failures mean. It knows no binding.
+"""The client half of HTTP: a session with limits, and the meaning of its failures. It knows no binding.
 
 Rules:
-1. No redirects, no cookies, no cap on connections (a gateway's callers are its cap), proxies from the
-   environment.
+1. No redirects, no cookies, no limit on connections (the gateway's limits apply to its callers), proxies from
+   the environment.
 2. A failure before the request was sent is UNAVAILABLE with metadata phase=connect: the agent has not seen
-   the call. A later one is phase=call, and phase=stream once events came.
-3. What arrives is bounded, after decompression.
+   the call. A later one is phase=call, and phase=stream after the first events.
+3. Responses are bounded, after decompression.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.proxy import proxy_of, shown
 
-#: how long an idle connection is kept for the next call; shorter than servers keep theirs
+#: seconds an idle connection is kept for the next call; less than servers keep theirs
 KEEP_CONNECTION = 15.0
-#: bytes beyond which a body is handed over as a file (aiohttp warns of larger ones in one piece)
+#: bytes above which a body is passed as a file (aiohttp warns of larger ones in one piece)
 LARGE_BODY = 512 * 1024
-#: bytes of an answer that nobody wants, up to which reading it is cheaper than a new connection
+#: size of an unneeded answer up to which reading it is cheaper than a new connection
 SMALL_ANSWER = 4096
 
-#: the first frame of an HTTP/2 server, SETTINGS, as aiohttp quotes what is no status line
+#: the first frame of an HTTP/2 server, SETTINGS, as aiohttp quotes an invalid status line
 _HTTP_2 = re.compile(r"\\x00\\x00.{1,4}\\x04\\x00\\x00\\x00\\x00\\x00")
 
 _NOT_CONNECTED = (
@@ -66,7 +66,7 @@ def url_of(address: str, tls: Any) -> str:
 async def opened(
     options: DialOptions, resolver: AbstractResolver | None = None
 ) -> AsyncIterator[aiohttp.ClientSession]:
-    """A session. Nothing is connected yet. resolver: asked at every connection, instead of the system."""
+    """A session, not connected yet. resolver: called for every connection, instead of the system's."""
     connector = aiohttp.TCPConnector(
         limit=0,
         keepalive_timeout=KEEP_CONNECTION,
@@ -88,7 +88,7 @@ async def opened(
 
 
 def _context(tls: Any) -> ssl.SSLContext | bool:
-    """What aiohttp takes for DialOptions.tls. Raises ValueError for files that cannot be used."""
+    """DialOptions.tls in the form of aiohttp. Raises ValueError for unusable files."""
     if isinstance(tls, TlsFiles):
         try:
             return tls.context()
@@ -98,7 +98,7 @@ def _context(tls: Any) -> ssl.SSLContext | bool:
 
 
 class Checked(AbstractResolver):
-    """Connects to no address but those that `resolve` gives for a host at that moment."""
+    """Connects only to the addresses that `resolve` gives for a host at that moment."""
 
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
@@ -125,24 +125,24 @@ class Checked(AbstractResolver):
         return found
 
     async def check_literal(self, url: URL) -> None:
-        """Asks about a host that is an address, or a number that stands for one: connectors take those as
-        they are.
+        """Checks a host that is an address, or a number that stands for one: connectors do not
+        resolve those.
         """
         host = url.host or ""
         if ":" in host or host.replace(".", "").isdigit():
             await self._resolve(host, url.port or 0)
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Nothing to close."""
 
 
 def checked(resolve: Resolve | None) -> Checked | None:
-    """A resolver for `opened` that asks `resolve`; None for the system's."""
+    """A resolver for `opened` that calls `resolve`; None for the system's."""
     return None if resolve is None else Checked(resolve)
 
 
 class Exchanger:
-    """Requests over one session, with deadlines and errors of the bridge."""
+    """Requests over one session, with the bridge's deadlines and errors."""
 
     def __init__(self, session: aiohttp.ClientSession, options: DialOptions) -> None:
         self._session = session
@@ -150,7 +150,7 @@ class Exchanger:
         self._proxies: dict[tuple[str, str], URL | None] = {}
 
     def remaining(self, context: CallContext, default: float | None) -> float | None:
-        """Seconds until the deadline; `default` without one. Raises DEADLINE_EXCEEDED when it has passed."""
+        """Seconds until the deadline; `default` without one. Raises DEADLINE_EXCEEDED if it has passed."""
         if context.deadline is None:
             return default
         left = context.deadline - time.monotonic()
@@ -161,7 +161,7 @@ class Exchanger:
     async def call(
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, limit: float | None
     ) -> Fetched:
-        """One request, its response read whole. Raises UNAVAILABLE, DEADLINE_EXCEEDED,
+        """Sends one request and reads its whole response. Raises UNAVAILABLE, DEADLINE_EXCEEDED,
         INVALID_AGENT_RESPONSE.
         """
         limits = aiohttp.ClientTimeout(total=limit, sock_connect=self._options.connect_timeout)
@@ -184,9 +184,10 @@ class Exchanger:
     async def tell(
         self, url: URL, headers: Mapping[str, str], body: bytes, limit: float | None, resolver: Checked
     ) -> Fetched:
-        """A POST to somebody who is not trusted: where it leads is checked, no proxy asked, no answer read.
+        """A POST to an untrusted receiver: its address is checked, no proxy is used, the answer's body is not
+        read.
 
-        Raises as `call` does, and what `resolver` does.
+        Raises the errors of `call` and of `resolver`.
         """
         limits = aiohttp.ClientTimeout(total=limit, sock_connect=self._options.connect_timeout)
         try:
@@ -201,12 +202,11 @@ class Exchanger:
                     and length <= SMALL_ANSWER
                     and "Content-Encoding" not in response.headers
                 ):
-                    # Only so that the connection can be used again. The answer counts, whatever becomes of
-                    # this.
+                    # Only so that the connection can be reused. The answer counts, even if this fails.
                     with contextlib.suppress(aiohttp.ClientError, TimeoutError):
                         await response.read()
                 else:
-                    response.close()  # whatever it is, nobody wants it
+                    response.close()  # the body is not needed
                 return Fetched(response.status, response.headers, b"")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             _raise(error, "call")
@@ -215,7 +215,7 @@ class Exchanger:
     async def stream(
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, limit: float | None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """One request whose response is read as it comes. Leaving closes the connection unless all was
+        """One request whose response is read as it arrives. Leaving closes the connection unless all was
         read.
         """
         limits = aiohttp.ClientTimeout(
@@ -242,7 +242,7 @@ class Exchanger:
             response.close()
 
     async def whole(self, response: aiohttp.ClientResponse) -> bytes:
-        """The body of a response that turned out to be no stream."""
+        """The body of a response that is no stream."""
         try:
             return await self._read(response)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -251,7 +251,7 @@ class Exchanger:
     async def events(self, response: aiohttp.ClientResponse) -> AsyncGenerator[list[sse.Event], None]:
         """The events of a response, in groups as they arrive.
 
-        Raises UNAVAILABLE (phase=stream) for silence or an end in the middle, DEADLINE_EXCEEDED.
+        Raises UNAVAILABLE (phase=stream) for silence or an incomplete end, DEADLINE_EXCEEDED.
         """
         decoder = sse.Decoder(self._options.max_message)
         content = response.content
@@ -265,7 +265,7 @@ class Exchanger:
         except sse.EventTooLargeError as error:
             raise A2AError(Reason.INVALID_AGENT_RESPONSE, str(error), blame=Blame.PEER) from None
         except RuntimeError:
-            # aiohttp's word for reading from a connection that this side has closed.
+            # aiohttp's error for reading from a connection that this side has closed.
             if not self._session.closed:
                 raise
             raise A2AError(Reason.UNAVAILABLE, "the client was closed", blame=Blame.SELF) from None
@@ -275,9 +275,9 @@ class Exchanger:
             raise _unavailable("the agent's stream ended in the middle of an event", "stream")
 
     def _proxy(self, url: URL) -> URL | None:
-        """The proxy for a URL, asked for once per origin. Raises UNAVAILABLE for one we cannot use."""
+        """The proxy for a URL, determined once per origin. Raises UNAVAILABLE for an unusable one."""
         if self._options.resolve is not None:
-            return None  # a proxy would connect to whatever it likes
+            return None  # a proxy would resolve and connect unchecked
         origin = (url.scheme, url.authority)
         if origin not in self._proxies:
             try:
@@ -303,7 +303,7 @@ class Exchanger:
         return data
 
     def _show_heads(self, response: aiohttp.ClientResponse, body: bytes | None) -> None:
-        """Reports what was sent, which is known for certain only now, and the head of the response."""
+        """Reports the request as sent, which is certain only now, and the head of the response."""
         observe = self._options.frame_observer
         if observe is None:
             return
@@ -324,30 +324,30 @@ class Exchanger:
 
 
 def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
-    """A body as aiohttp wants it: a large one as a file, which it sends in pieces."""
+    """A body in the form of aiohttp: a large one as a file, which it sends in pieces."""
     return io.BytesIO(body) if body is not None and len(body) >= LARGE_BODY else body
 
 
 def _lines(headers: Mapping[str, str]) -> Mapping[str, str] | list[tuple[str, str]]:
-    """Headers with a line for each entry of a parameter that came in several."""
+    """Headers with one line per entry, for a parameter that came in several lines."""
     if not any(type(value) is Joined for value in headers.values()):
         return headers
     return [(name, entry) for name, value in headers.items() for entry in entries_of(value)]
 
 
 def redirected(status: int, headers: Mapping[str, str]) -> A2AError | None:
-    """What a redirect means here: nothing follows it, so the interface's URL is wrong."""
+    """The error for a redirect: redirects are not followed, so the interface's URL is wrong."""
     if not 300 <= status < 400:
         return None
     error = _unavailable("the agent answered with a redirect, which is not followed", "call")
-    # The address may be inside the agent's network: it is for the log of whoever dialled, not for callers.
+    # The address may be inside the agent's network: it goes to the operator's log, not to callers.
     error.add_note(f"it leads to {headers.get('Location', 'nowhere')[:200]!r}")
     return error
 
 
 def with_patience(error: A2AError, headers: Mapping[str, str]) -> A2AError:
-    """The error, with the seconds of a Retry-After header where its body told none. A date there is not read:
-    it is of a clock that is not ours.
+    """The error, with the seconds of a Retry-After header if its body has none. A date in that header is
+    ignored, because it refers to another clock.
     """
     told = headers.get("Retry-After", "").strip()
     if error.retry_after is None and told.isascii() and told.isdigit() and len(told) < 10:
@@ -356,7 +356,7 @@ def with_patience(error: A2AError, headers: Mapping[str, str]) -> A2AError:
 
 
 def text_of(data: bytes) -> str:
-    """The beginning of an error body that is not JSON, for people."""
+    """The beginning of an error body that is not JSON, for messages."""
     return " ".join(data[:200].decode(errors="replace").split())
 
 
@@ -392,7 +392,7 @@ async def poster(options: DialOptions, resolve: Resolve | None = None) -> AsyncI
 
 
 def parsed(url: str) -> URL:
-    """A URL as it is written, nothing re-encoded. Raises UNAVAILABLE (phase=connect) for what is none."""
+    """A URL as written, without any re-encoding. Raises UNAVAILABLE (phase=connect) for an invalid one."""
     with contextlib.suppress(ValueError):
         found = URL(url, encoded=True)
         if found.host and found.scheme in ("http", "https"):
@@ -401,9 +401,10 @@ def parsed(url: str) -> URL:
 
 
 def _raise(error: BaseException, phase: str, proxy: URL | None = None) -> NoReturn:
-    """What a failure of the session means. Runs inside `except`, and hides the library's exception.
+    """Raises the A2AError for a failure of the session. Runs inside `except`, and hides the library's
+    exception.
 
-    proxy: what the request went through.
+    proxy: the one that the request went through.
     """
     through = f" (through the proxy {shown(proxy)}, which the environment names)" if proxy is not None else ""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
@@ -435,7 +436,7 @@ def _raise(error: BaseException, phase: str, proxy: URL | None = None) -> NoRetu
 
 
 def _reason(error: BaseException) -> str:
-    """What OpenSSL says, without the place in its source."""
+    """OpenSSL's reason, without the place in its source."""
     text = getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error)
     return str(text)
 

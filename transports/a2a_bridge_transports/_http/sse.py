@@ -1,9 +1,10 @@
-"""Server-sent events, both ways (WHATWG HTML 9.2). Pure and incremental; it does not know what events hold.
+"""Server-sent events, both ways (WHATWG HTML 9.2). Pure and incremental; it does not know the events'
+content.
 
 Rules:
-1. Reading takes every line end (CRLF, LF, CR), a byte order mark, comments, unknown fields, and chunk borders
-   anywhere, inside a character too. Data stays bytes: whoever parses it checks the UTF-8.
-2. Writing uses one `data` line per event, because some readers know no other.
+1. Reading accepts every line end (CRLF, LF, CR), a byte order mark, comments, unknown fields, and chunk
+   borders anywhere, also inside a character. Data stays bytes: its parser checks the UTF-8.
+2. Writing uses one `data` line per event, because some readers support no other form.
 3. A decoder holds at most `limit` bytes of an unfinished event.
 """
 
@@ -19,8 +20,8 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Event(NamedTuple):
-    """One event: its type ("message" unless it says otherwise), its data lines, joined by LF, and its own id.
-    The id of an earlier event, which the format lets hold on, is not taken for it.
+    """One event: its type ("message" by default), its data lines, joined by LF, and its own id. The id of an
+    earlier event, which the format lets persist, is not used.
     """
 
     type: str
@@ -32,14 +33,12 @@ class EventTooLargeError(ValueError):
     """An event is larger than the decoder may hold."""
 
 
-#: line ends to Unicode, but not to this format: readers built on `str.splitlines` break lines at them
+#: line ends of Unicode that this format does not have: readers built on `str.splitlines` break lines at them
 _UNICODE_LINE_ENDS = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
 
 
 def one_line(data: bytes) -> bytes:
-    """Compact JSON as one line to every reader: the line ends that only Unicode knows escaped as JSON
-    does.
-    """
+    """Compact JSON as one line for every reader: line ends of Unicode are escaped as in JSON."""
     if not data.isascii() and (b"\xe2\x80" in data or b"\xc2\x85" in data):
         for raw, escaped in _UNICODE_LINE_ENDS:
             data = data.replace(raw, escaped)
@@ -47,9 +46,9 @@ def one_line(data: bytes) -> bytes:
 
 
 def encode(data: bytes, name: bytes = b"", id: str = "") -> bytes:  # noqa: A002  the format's word
-    """An event with a type and an id of its own or without. `data` is compact JSON, which has no line ends.
+    """An event, optionally with a type and an id. `data` is compact JSON, which has no line ends.
 
-    Raises ValueError for an id that is none (see core.resume).
+    Raises ValueError for an invalid id (see core.resume).
     """
     if not data.isascii():
         data = one_line(data)
@@ -64,7 +63,7 @@ def encode(data: bytes, name: bytes = b"", id: str = "") -> bytes:  # noqa: A002
 
 
 class Decoder:
-    """Feed it chunks, get events."""
+    """Converts chunks to events."""
 
     __slots__ = ("_after_cr", "_data", "_held", "_id", "_limit", "_name", "_start", "_tail", "_tail_size")
 
@@ -117,7 +116,7 @@ class Decoder:
 
     @property
     def pending(self) -> bool:
-        """Whether the stream, ending here, would end in the middle of an event."""
+        """True if the stream would end in the middle of an event if it ended here."""
         return bool(self._data) or any(not part.startswith(b":") for part in self._tail[:1])
 
     def _line(self, line: bytes) -> None:
@@ -133,8 +132,8 @@ class Decoder:
         elif name == b"id":
             self._id = value.decode(errors="replace")
             if not is_id(self._id):
-                self._id = ""  # somebody else's habit: nothing could be asked for with it
-        # retry is for readers that reconnect by themselves; comments have no name, and other fields no
+                self._id = ""  # an id of a foreign format: a subscription could not use it
+        # `retry` is for readers that reconnect by themselves; comments have no name, and other fields no
         # meaning
 
     def _check(self) -> None:

@@ -17,9 +17,9 @@ from a2a_bridge_transports._http.exchange import Headers, Reply
 
 
 class Written(web.StreamResponse):
-    """Tells aiohttp that the response has been written, and whether the connection stays.
+    """Tells aiohttp that the response has been written, and whether the connection stays open.
 
-    data: what is still to be written, as the last response of its connection.
+    data: still to be written, as the last response of its connection.
     """
 
     def __init__(self, *, keep: bool, data: bytes = b"") -> None:

@@ -1,6 +1,6 @@
-"""The binding GRPC: protobuf over HTTP/2 through grpc.aio. It holds no generated stubs and knows no version.
+"""The binding GRPC: protobuf over HTTP/2 through grpc.aio. It has no generated stubs and knows no version.
 
-`add_to_server` attaches the server side to a grpc.aio server that somebody else runs.
+`add_to_server` attaches the server side to an existing grpc.aio server.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class GrpcBinding:
     family = "grpc"
 
     def host(self, address: ListenAddress, options: HostOptions) -> GrpcHost:
-        """A grpc.aio server with health and reflection. Raises ValueError for a `tls` that gRPC cannot
-        use.
+        """A grpc.aio server with health and reflection. Raises ValueError for a `tls` that gRPC
+        cannot use.
         """
         return GrpcHost(address, options)
 
     def mount(self, host: GrpcHost, path: str, service: Service, dialects: Sequence[Dialect]) -> None:  # noqa: ARG002
-        """Attaches the server side; gRPC has no mount paths. Raises ValueError when a version's addresses are
+        """Attaches the server side; gRPC has no mount paths. Raises ValueError if a version's addresses are
         taken on this host.
         """
         host.add(service, dialects)
@@ -37,8 +37,8 @@ class GrpcBinding:
     def dial(
         self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
     ) -> AbstractAsyncContextManager[Service]:
-        """A channel to the interface. Raises ValueError for a URL or credentials gRPC cannot use, and
-        LookupError when the version has no gRPC form.
+        """A channel to the interface. Raises ValueError for a URL or credentials that gRPC cannot use,
+        LookupError if the version has no gRPC form.
         """
         return dial(interface, dialect, options)
 

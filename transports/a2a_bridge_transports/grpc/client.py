@@ -1,4 +1,4 @@
-"""The client side: a grpc.aio channel as a Service. It decides nothing about retries or other interfaces."""
+"""The client side: a grpc.aio channel as a Service. It does not retry or choose interfaces."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ _MAX_METADATA = 64 * 1024
 def dial(
     interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
 ) -> AbstractAsyncContextManager[Service]:
-    """A channel of its own to the interface, made on entering and connected by the first call.
+    """A separate channel to the interface, created on entering and connected by the first call.
 
-    Raises ValueError for a URL, a parameter or credentials gRPC cannot use, LookupError when the version has
-    no gRPC form.
+    Raises ValueError for a URL, a parameter or credentials that gRPC cannot use, LookupError if the version
+    has no gRPC form.
     """
     form = dialect.form(GRPC, files=options.files)
     if form is None:
@@ -135,7 +135,7 @@ class _Client:
     ) -> None:
         self._channel = channel
         self._target = target
-        #: of the environment, for messages; empty when there is none
+        #: from the environment, for messages; empty if there is none
         self._proxy = proxy
         self._dialect = dialect
         self._form = form
@@ -144,8 +144,8 @@ class _Client:
         self._options = options
         own = {name for name, _ in constant} - {EXTENSIONS_PARAMETER}
         if not dialect.declares:
-            own.add(ASIDE_PARAMETER)  # nothing that peers of this version would know
-        #: the caller's parameters that travel on
+            own.add(ASIDE_PARAMETER)  # peers of this version do not know it
+        #: the caller's parameters that are forwarded
         self._forward = tuple(
             name for name in dict.fromkeys((*options.forward, EXTENSIONS_PARAMETER)) if name not in own
         )
@@ -160,7 +160,7 @@ class _Client:
         self._keepalive = Keepalive(channel, options.idle_timeout)
 
     async def close(self) -> None:
-        """Ends what still runs and gives the connection up."""
+        """Ends running calls and closes the connection."""
         self._closed = True
         await self._keepalive.close()
         await self._channel.close()
@@ -191,7 +191,7 @@ class _Client:
             if answer is eof and not received:
                 received = (
                     await rpc.trailing_metadata()
-                )  # the end may overtake the headers of an empty stream
+                )  # the end may arrive before the headers of an empty stream
             ids: Iterator[str] | None = None
             gap = False
             if received:
@@ -209,7 +209,7 @@ class _Client:
                 if message.HasField("task") and (mark := gap_of(message)) is not None:
                     gap = True
                     if ids is not None and mark.id and mark.id != id_:
-                        # The snapshot stands for events that are lost: the ids count on from its own.
+                        # The snapshot replaces lost events: the ids continue from its own.
                         id_ = mark.id
                         ids = islice(counted_on(id_), 1, None)
                 yield Event(message, id_, gap)
@@ -225,7 +225,7 @@ class _Client:
             rpc.cancel()
 
     async def _large(self, row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
-        """The message in an answer that may take time to read."""
+        """The message of an answer that may take long to parse."""
         cls = method_classes(row.address)[1]
         in_work.add(len(answer))
         try:
@@ -277,7 +277,7 @@ class _Client:
             raise A2AError(Reason.INVALID_PARAMS, str(error)) from None
 
     def _take(self, call: Call[Any, Any], metadata: Metadata) -> None:
-        """Takes over what metadata says to the caller, without what other bindings cannot pass on."""
+        """Copies the metadata for the caller, without parameters that other bindings cannot carry."""
         found = reply_parameters(metadata, self._dialect)
         if found:
             found, lossy = relayable(found)
@@ -288,14 +288,14 @@ class _Client:
             call.context.reply.update(found)
 
     def _fail(self, error: Any, call: Call[Any, Any]) -> NoReturn:
-        """Raises what a status means; `reply` gets what came with it."""
+        """Raises the error of a status; `reply` gets the parameters with it."""
         self._take(call, error.initial_metadata())
         self._take(call, error.trailing_metadata())
         number: int = error.code().value[0]
         reply = error_reply(number, error.details(), error.trailing_metadata(), call.operation)
         raised = too_large(reply) or broken(reply) or self._form.decode_error(reply)
-        # A call that no connection was found for has not been sent, and a status that a peer sent leaves the
-        # channel connected: only both signs together make it certain that the agent has not seen the call.
+        # A call without a connection has not been sent, and a status of a peer leaves the channel connected:
+        # only both signs together prove that the agent has not seen the call.
         if number == GrpcStatus.UNAVAILABLE and says_unconnected(reply) and not self._connected():
             words = unconnected(reply, self._target)
             if self._proxy:
@@ -307,7 +307,7 @@ class _Client:
         return bool(self._channel.get_state() is grpc.ChannelConnectivity.READY)
 
     def _cut_off(self, rpc: Any) -> A2AError:
-        """Why a call ended from this side although nobody cancelled the task that waits for it."""
+        """The reason why this side ended a call although its waiting task was not cancelled."""
         if rpc in self._keepalive.lost:
             text = f"no sign of life from the agent for {self._options.idle_timeout:g} s"
             return A2AError(Reason.UNAVAILABLE, text, blame=Blame.PEER)
@@ -335,7 +335,9 @@ def _read(row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
 
 
 def _constant(dialect: Dialect, parameters: Mapping[str, str]) -> dict[str, str]:
-    """What every call says: the version if this one's callers do, and the parameters of the options."""
+    """The parameters of every call: the version if this one's callers declare it, and those of the
+    options.
+    """
     own = {name: value for name, value in parameters.items() if name.lower() != VERSION_PARAMETER}
     if dialect.declares:
         own[VERSION_PARAMETER] = dialect.version
@@ -346,7 +348,7 @@ def _constant(dialect: Dialect, parameters: Mapping[str, str]) -> dict[str, str]
 
 
 def _pass_cancellation() -> None:
-    """Re-raises the CancelledError in hand if it is meant for this task, and not grpcio's word for a call
+    """Re-raises the current CancelledError if it is meant for this task; grpcio raises the same for a call
     that was cancelled elsewhere.
     """
     task = asyncio.current_task()
@@ -355,7 +357,7 @@ def _pass_cancellation() -> None:
 
 
 def _remaining(context: CallContext, limit: float | None) -> float | None:
-    """Seconds the call may take. Raises DEADLINE_EXCEEDED when there are none left."""
+    """Seconds the call may take. Raises DEADLINE_EXCEEDED if none are left."""
     if context.deadline is None:
         return limit
     left = context.deadline - time.monotonic()
@@ -366,20 +368,20 @@ def _remaining(context: CallContext, limit: float | None) -> float | None:
 
 def _arguments(options: DialOptions, host: str) -> list[tuple[str, int | str]]:
     return [
-        # A proxy of the environment is for other machines.
+        # Proxies of the environment are for other machines only.
         ("grpc.enable_http_proxy", 0 if is_loopback(host) else 1),
         ("grpc.primary_user_agent", "a2a-bridge"),
         ("grpc.max_receive_message_length", options.max_message),
         ("grpc.max_send_message_length", -1),
-        # Errors travel in trailers, and not every peer keeps them small.
+        # Errors are sent in trailers, and some peers send large ones.
         ("grpc.max_metadata_size", _MAX_METADATA),
         ("grpc.absolute_max_metadata_size", _MAX_METADATA),
-        # How long one attempt to connect may take; the name is historical.
+        # The limit of one connection attempt; the option's name is historical.
         ("grpc.min_reconnect_backoff_ms", max(1, int(options.connect_timeout * 1000))),
-        # An agent that restarts is found again within seconds, not within gRPC's default of two minutes.
+        # A restarted agent is found again within seconds, not within gRPC's default of two minutes.
         ("grpc.initial_reconnect_backoff_ms", 200),
         ("grpc.max_reconnect_backoff_ms", 5_000),
-        # Channels to one address would share a connection, and with it the fate of it.
+        # Otherwise channels to one address would share a connection and its failures.
         ("grpc.use_local_subchannel_pool", 1),
     ]
 
@@ -398,13 +400,13 @@ def _credentials(tls: Any, secure: bool | None) -> Any:
 
 
 def _from_files(files: TlsFiles) -> Any:
-    """Raises ValueError for files that cannot be used."""
+    """Raises ValueError for unusable files."""
     if not files.verify:
         raise ValueError(
             "gRPC always checks certificates: name the authority that signed the agent's (--cacert)"
         )
     try:
-        files.context()  # gRPC reports files that are no PEM only when it connects
+        files.context()  # gRPC reports invalid PEM files only when it connects
         ca, certificate, key = (
             Path(name).read_bytes() if name else None
             for name in (files.ca, files.certificate, files.key or files.certificate)
@@ -415,8 +417,8 @@ def _from_files(files: TlsFiles) -> Any:
 
 
 def _from_context(context: ssl.SSLContext) -> Any:
-    """What gRPC can take over from an SSLContext: the authorities it trusts. A client certificate cannot be
-    read out of it; that needs grpc.ChannelCredentials.
+    """The part of an SSLContext that gRPC can use: the trusted authorities. A client certificate cannot be
+    extracted from it; that needs grpc.ChannelCredentials.
     """
     if context.verify_mode is ssl.CERT_NONE:
         raise ValueError(

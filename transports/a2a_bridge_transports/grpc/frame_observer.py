@@ -1,6 +1,6 @@
-"""Reports the frames of gRPC calls to an observer. It changes none, and is left out without an observer.
+"""Reports the frames of gRPC calls to an observer. It changes none, and is not installed without an observer.
 
-grpcio keeps the bytes of HTTP/2 to itself; what is shown is what it was given and gave: path, metadata,
+grpcio does not expose the bytes of HTTP/2; the reports contain its inputs and outputs: path, metadata,
 messages (as bytes and decoded), status and trailers.
 """
 
@@ -29,7 +29,7 @@ def observed(start: Callable[..., Any], row: Row[str, bytes], observe: FrameObse
 
 
 class _Call:
-    """A call of grpc.aio that shows what it reads; everything else is the call's own."""
+    """A call of grpc.aio that reports its reads; everything else is delegated."""
 
     def __init__(self, call: Any, row: Row[str, bytes], observe: FrameObserver) -> None:
         self._call = call
@@ -86,7 +86,7 @@ class _Call:
         try:
             return self._row.decode_response(answer)
         except A2AError:
-            return None  # the client will say so; here the bytes are shown
+            return None  # the client will report the error; this shows the bytes
 
 
 def _headers(metadata: Any) -> tuple[tuple[str, str], ...]:

@@ -1,7 +1,7 @@
 """A grpc.aio server as a host: limits, health, reflection, draining. It decodes nothing.
 
-Health and reflection come from the grpcio packages and keep their messages in protobuf's default pool, ours
-lie in a private one; reflection therefore looks into both.
+Health and reflection come from the grpcio packages and keep their messages in protobuf's default pool, this
+project's are in a private one; reflection therefore uses both.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from a2a_bridge.dialects import Dialect
 from a2a_bridge.pb._pool import POOL
 from a2a_bridge_transports.grpc.server import Handlers, Running
 
-#: how long ended calls may take to tell their callers so
+#: seconds for ended calls to inform their callers
 _FAREWELL = 2.0
-#: how often those who watch the health learn whether work is refused
+#: seconds between two health updates for watchers while work may be refused
 _LOOK = 1.0
-#: calls that have come and that nobody has looked at yet
+#: accepted calls that wait for a handler
 _MOST_PENDING = 20_000
 
 
@@ -54,7 +54,7 @@ class GrpcHost:
         return self._address
 
     def add(self, service: Service, dialects: Sequence[Dialect]) -> None:
-        """Serves the dialects that have a gRPC form. Raises ValueError when an address is taken already."""
+        """Serves the dialects that have a gRPC form. Raises ValueError if an address is taken already."""
         if self._server is not None:
             raise RuntimeError("this host has started")
         handlers = Handlers(
@@ -70,7 +70,7 @@ class GrpcHost:
         self._handlers.append(handlers)
 
     async def start(self) -> None:
-        """Opens the socket. Raises OSError when the address is taken or not ours."""
+        """Opens the socket. Raises OSError if the address is taken or not local."""
         await _check_bindable(self._address)
         server = grpc.aio.server(options=_options(self._options))
         names = tuple(name for handlers in self._handlers for name in handlers.services)
@@ -90,12 +90,13 @@ class GrpcHost:
         self._address = ListenAddress(self._address.host, port)
 
     async def drain(self, grace: float) -> None:
-        """Health says NOT_SERVING, no new work, `grace` seconds for what runs, UNAVAILABLE for the rest."""
+        """Health reports NOT_SERVING; new work is refused, running work gets `grace` seconds, the rest
+        UNAVAILABLE.
+        """
         if self._server is None:
             return
         self._health.retired.set()
-        # Without kept-alive connections that a client might use at the same moment: GOAWAY tells what was not
-        # taken.
+        # Without a wait for idle connections: GOAWAY tells clients which calls were not processed.
         window = min(grace, self._options.drain_window or 0.0)
         await asyncio.sleep(window)
         grace -= window
@@ -121,8 +122,8 @@ def add_to_server(
 
     max_body: largest request in bytes; the server's own `grpc.max_receive_message_length` (4 MiB unless set)
     applies before it. max_values: see HostOptions. health, reflection: also serve these, for A2A alone; leave
-    them off where the server has its own. refusal: see HostOptions. Raises TypeError for a server that is not
-    of grpc.aio.
+    them off if the server has its own. refusal: see HostOptions. Raises TypeError for a server that is not of
+    grpc.aio.
     """
     if not isinstance(server, grpc.aio.Server):
         name = f"{type(server).__module__}.{type(server).__qualname__}"
@@ -136,8 +137,8 @@ def add_to_server(
 
 
 class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # grpcio is untyped
-    """grpc.health.v1: everything serves unless no new work can be taken, and until the host retires, which
-    also ends what watches.
+    """grpc.health.v1: everything is SERVING until no new work can be accepted or the host drains; draining
+    also ends watches.
     """
 
     def __init__(self, names: Iterable[str], refusal: Callable[[], A2AError | None] | None) -> None:
@@ -165,12 +166,14 @@ class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # grpcio i
             if known and status != self._status():
                 status = self._status()
                 await context.write(health_pb2.HealthCheckResponse(status=status))
-        # Else a watcher would hold the server open for the whole grace.
+        # Otherwise a watcher would keep the server open for the whole grace.
         await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
 
 
 class _Pools:
-    """Our pool first, protobuf's default pool for the services of grpcio: what reflection asks of a pool."""
+    """The private pool first, protobuf's default pool for the services of grpcio; has the pool methods that
+    reflection uses.
+    """
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def find(*arguments: Any) -> Any:
@@ -192,28 +195,28 @@ def _options(options: HostOptions) -> list[tuple[str, int]]:
     )
     return [
         *limits,
-        # Without a limit one connection that resets its streams at once takes the loop from everybody else.
+        # Without a limit, one connection that resets its streams at once could occupy the loop.
         ("grpc.max_concurrent_streams", options.max_connection_streams),
-        # It would count streams that have ended too, and so refuse those of clients that keep to the limit.
+        # It would also count ended streams, and so refuse clients that keep to the limit.
         ("grpc.http.overload_protection", 0),
-        # Calls that wait for us. Beyond 1000 grpcio would reset calls of anybody at random, as CANCELLED.
+        # Calls that wait for a handler. Beyond 1000 grpcio would reset random calls, as CANCELLED.
         ("grpc.server.max_pending_requests", _MOST_PENDING),
         ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING),
-        # Two servers must not share a port by accident: an address that is taken is an error.
+        # Two servers must not share a port by accident: a taken address is an error.
         ("grpc.so_reuseport", 0),
-        # Between a soft and a hard limit gRPC refuses at random: one limit.
+        # Between a soft and a hard limit gRPC refuses at random: so both are equal.
         ("grpc.max_metadata_size", options.max_header),
         ("grpc.absolute_max_metadata_size", options.max_header),
-        # grpcio's own refusal has no details, so that it must stay the exception: ours comes first.
+        # grpcio's own refusal has no details; this limit is larger, so that the bridge refuses first.
         ("grpc.max_receive_message_length", 2 * options.max_body + MIB),
         ("grpc.max_send_message_length", -1),
         ("grpc.server_handshake_timeout_ms", _milliseconds(options.header_timeout)),
-        # A dead peer is noticed within 30 s, with or without calls.
+        # A dead peer is detected within 30 s, with or without calls.
         ("grpc.keepalive_time_ms", 20_000),
         ("grpc.keepalive_timeout_ms", 8_000),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
-        # Peers may do the same to us.
+        # Peers may use the same interval.
         ("grpc.http2.min_ping_interval_without_data_ms", 9_000),
     ]
 
@@ -223,8 +226,8 @@ def _milliseconds(seconds: float) -> int:
 
 
 async def _check_bindable(address: ListenAddress) -> None:
-    """Raises OSError, saying why, when the system would not let us listen. grpcio itself neither raises the
-    system's error nor keeps from printing to stderr.
+    """Raises OSError with the reason if the address cannot be bound. grpcio itself does not raise the
+    system's error, and prints to stderr.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(

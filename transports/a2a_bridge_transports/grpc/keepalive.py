@@ -1,9 +1,8 @@
-"""Tells on silent streams whether the peer still lives. Not HTTP/2 keep-alive pings.
+"""Detects dead peers on silent streams, without HTTP/2 keep-alive pings.
 
-Those would be the obvious means, but servers with gRPC's default settings end a connection after a few pings
-on a silent stream (`too_many_pings`, any interval below five minutes), and agents are silent for minutes
-while they think. A small call on the same connection is something that every server answers, if only with
-UNIMPLEMENTED.
+Servers with gRPC's default settings end a connection after a few pings on a silent stream (`too_many_pings`,
+any interval below five minutes), and agents are silent for minutes while they work. A small call on the same
+connection is answered by every server, if only with UNIMPLEMENTED.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class Keepalive:
     """Watches the streams of one channel.
 
     A quarter of `idle_timeout` (seconds) of silence on all of them starts a probe, which has the rest of it
-    to be answered; if it is not, the streams are cancelled and stand in `lost`.
+    to be answered; otherwise the streams are cancelled and added to `lost`.
     """
 
     def __init__(self, channel: Any, idle_timeout: float) -> None:
@@ -47,7 +46,7 @@ class Keepalive:
         self.lost.discard(rpc)
 
     async def close(self) -> None:
-        """Stops watching altogether."""
+        """Stops watching all streams."""
         self._streams.clear()
         if self._task is not None:
             self._task.cancel()
@@ -74,6 +73,6 @@ class Keepalive:
         try:
             await self._probe(b"", timeout=self._patience)
         except grpc.aio.AioRpcError as error:
-            # Any other status is an answer, or a broken connection, which the streams notice themselves.
+            # Any other status is an answer, or a broken connection, which the streams detect themselves.
             return error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED or self.heard > asked
         return True

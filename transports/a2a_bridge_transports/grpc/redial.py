@@ -1,9 +1,8 @@
-"""A gRPC client for a host whose addresses are checked before they are connected to. It resolves nothing
-itself.
+"""A gRPC client for a host whose addresses are checked before each connection. It resolves nothing itself.
 
-gRPC looks names up whenever it connects, and takes no resolver of ours. So the channel is given addresses
-instead of the name, which then only stands in `:authority` and is what a certificate has to be for. After a
-failure to connect the next call asks for the addresses again, and gets a new channel if they have changed.
+gRPC resolves names for each connection, and accepts no custom resolver. So the channel gets addresses instead
+of the name; the name is only used for `:authority` and for the certificate check. After a failure to connect,
+the next call resolves again, and gets a new channel if the addresses have changed.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ class Client(Service, Protocol):
 
 
 def place_of(target: str) -> tuple[str, int] | None:
-    """The host and port of a target; None for one of several addresses, or of none, such as a socket's
-    path.
+    """The host and port of a target; None for a target with several addresses or without one, such as the
+    path of a socket.
     """
     host, _, port = _NATIVE.sub("", target).rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -45,7 +44,7 @@ def place_name(host: str, port: int) -> str:
 
 
 class Redialled:
-    """Implements Service. make: a client for a target that names addresses."""
+    """Implements Service. make: creates a client for a target that consists of addresses."""
 
     def __init__(self, resolve: Resolve, host: str, port: int, make: Callable[[str], Client]) -> None:
         self._resolve = resolve
@@ -76,7 +75,7 @@ class Redialled:
             raise
 
     async def close(self) -> None:
-        """Gives up the connection."""
+        """Closes the connection."""
         if self._client is not None:
             await self._client.close()
 
@@ -85,7 +84,7 @@ class Redialled:
             self._stale = True
 
     async def _current(self) -> Client:
-        """The client for the addresses of today. Raises UNAVAILABLE, and what `resolve` raises."""
+        """The client for the present addresses. Raises UNAVAILABLE, and the errors of `resolve`."""
         if self._client is not None and not self._stale:
             return self._client
         async with self._dialling:
@@ -114,7 +113,7 @@ class Redialled:
 
 
 def _target(addresses: Sequence[str], port: int) -> str:
-    """All addresses of the first one's family: a target has one family."""
+    """All addresses of the first one's family: a target has a single family."""
     family = "ipv6" if ":" in addresses[0] else "ipv4"
     places = [place_name(text, port) for text in addresses if (":" in text) == (family == "ipv6")]
     return f"{family}:{','.join(places)}"

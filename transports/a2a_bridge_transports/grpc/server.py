@@ -1,6 +1,6 @@
 """The server side: rows of dialects as raw-bytes handlers of a grpc.aio server. It opens no socket.
 
-Every decision about an error is taken here and none by grpcio, which would answer UNKNOWN with a class name.
+All errors are handled here and none by grpcio, which would answer UNKNOWN with a class name.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from a2a_bridge_transports.grpc.wire import Pairs, parameters_of, reply_metadata
 log = logging.getLogger("a2a_bridge.grpc")
 
 _STATUS = {int(code.value[0]): code for code in grpc.StatusCode}
-#: how many spellings of the version one dialect remembers as good
+#: accepted spellings of its version that one dialect remembers
 _SPELLINGS = 16
-#: every version's service is called this; its package tells the version
+#: the service name of every version; the package tells the version
 _SERVICE = ".A2AService"
 
 Handler = Callable[[bytes, Any], Awaitable[Any]]
@@ -59,7 +59,7 @@ Answer = Callable[[bytes, Any, CallContext], Awaitable[Any]]
 
 @dataclass(slots=True)
 class Running:
-    """The calls in progress of one host, so that draining can end them with a word instead of a reset."""
+    """The running calls of one host, so that draining can end them with a status instead of a reset."""
 
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     ended: bool = False
@@ -74,7 +74,7 @@ class Running:
 class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyped
     """All rows of some dialects, found by full path; unknown operations of their services get an A2A error.
 
-    Dialects may share a package: then what the caller declares chooses, and without that the newest one.
+    Dialects may share a package: then the caller's declared version decides; without one, the newest.
     """
 
     def __init__(
@@ -117,13 +117,14 @@ class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyp
     def refuse_others(self) -> None:
         """Answers calls to A2A services of other packages with VERSION_NOT_SUPPORTED.
 
-        For the last handlers of a server that is ours: elsewhere somebody else may serve those packages.
+        Only for the last handlers of a server that belongs to the bridge: on another server those packages
+        may be served as well.
         """
         if self._side is not None:
             self._other = grpc.stream_stream_rpc_method_handler(self._side.other_version)
 
     def service(self, handler_call_details: Any) -> Any:
-        """The handler of a path; None leaves the path to other handlers, and to grpcio in the end."""
+        """The handler of a path; None leaves the path to other handlers, and finally to grpcio."""
         method: str = handler_call_details.method
         found = self._known.get(method)
         if found is not None:
@@ -133,8 +134,8 @@ class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyp
 
 
 def _handler(rows: Sequence[tuple[_Side, Row[str, bytes]]]) -> Any:
-    """What grpcio calls for an address that one dialect has, or several. Raises ValueError when they differ
-    in kind.
+    """The grpcio handler of an address of one dialect, or of several. Raises ValueError if they differ in
+    kind.
     """
     streaming = {row.streaming for _, row in rows}
     if len(streaming) > 1:
@@ -147,7 +148,7 @@ def _handler(rows: Sequence[tuple[_Side, Row[str, bytes]]]) -> Any:
 
 
 def _choosing(guarded: Mapping[Dialect, Handler], offered: Sequence[Dialect]) -> Handler:
-    """A handler that asks the one of the declared version; the newest one where that is none of them."""
+    """A handler that calls the one of the declared version; the newest one if that is not among them."""
     dialects = tuple(guarded)
 
     async def choose(wire: bytes, context: Any) -> Any:
@@ -155,7 +156,7 @@ def _choosing(guarded: Mapping[Dialect, Handler], offered: Sequence[Dialect]) ->
         try:
             dialect = detect_among(declared, dialects, offered)
         except A2AError:
-            dialect = dialects[0]  # which refuses the call, and knows how to say so
+            dialect = dialects[0]  # it refuses the call in its own format
         return await guarded[dialect](wire, context)
 
     return choose
@@ -175,14 +176,14 @@ class _Side:
     spellings: set[str | None] = field(default_factory=set)
 
     def guarded(self, row: Row[str, bytes]) -> Handler:
-        """What answers calls of a row, whatever happens."""
+        """A handler of a row's calls that handles all errors."""
         return self._guarded(self._answer(row) if row.spelled is None else self._spelled(row))
 
     def _answer(self, row: Row[str, bytes]) -> Answer:
         return self._stream(row) if row.streaming else self._unary(row)
 
     def _spelled(self, row: Row[str, bytes]) -> Answer:
-        """Answers each call in the spelling it has."""
+        """Answers each call in its own spelling."""
         spelled = row.spelled
 
         async def handle(wire: bytes, context: Any, call_context: CallContext) -> Any:
@@ -209,7 +210,7 @@ class _Side:
         return handle
 
     async def _request(self, row: Row[str, bytes], wire: bytes, context: CallContext) -> Any:
-        """The request in the bytes of a call; what it says beside its message goes into the context."""
+        """The request in the bytes of a call; content beside its message goes into the context."""
         if len(wire) > SMALL and await admitted(wire, self.max_values, method_classes(row.address)[0]):
             request, beside = await in_thread(_read, row, wire)
         else:
@@ -227,7 +228,7 @@ class _Side:
     def _stream(self, row: Row[str, bytes]) -> Answer:
         operation, answer, write_event = row.operation, self.service.stream, partial(_event, row)
 
-        # Writing from here, instead of being an async generator that grpcio iterates: when grpcio cancels the
+        # Writes by itself, instead of being an async generator that grpcio iterates: when grpcio cancels the
         # call, the cancellation then arrives inside this frame and closes `events` at once.
         async def handle(wire: bytes, context: Any, call_context: CallContext) -> None:
             request = await self._request(row, wire, call_context)
@@ -251,10 +252,11 @@ class _Side:
                         data = briefly(write_event, event.message)
                     except LengthyError:
                         data = await written_apart(write_event, event.message)
-                    # Waits until the transport took it, which is the backpressure, and gives way to others.
+                    # Waits until the transport has accepted it, which is the back-pressure, and yields to
+                    # other tasks.
                     await write(data)
             if call_context.reply and not started:
-                # A client of grpcio that sees the end of an empty stream before its headers drops the
+                # A client of grpcio that gets the end of an empty stream before its headers drops the
                 # headers.
                 metadata = self._metadata(context, call_context.reply)
                 context.set_trailing_metadata(metadata)
@@ -271,7 +273,7 @@ class _Side:
         await self._guarded(handle)(b"", context)
 
     async def other_version(self, _requests: Any, context: Any) -> None:
-        """Answers a caller of the A2A service in a package, and so a version, that is not served here."""
+        """Answers a call to the A2A service of a package, and so of a version, that is not served here."""
 
         async def handle(_wire: bytes, _context: Any, _call_context: CallContext) -> None:
             raise version_not_supported("this version of the A2A service is not served here", self.offered)
@@ -279,9 +281,7 @@ class _Side:
         await self._guarded(handle)(b"", context)
 
     def accept(self, size: int, context: Any) -> CallContext:
-        """The context of an arriving call. Raises REQUEST_TOO_LARGE and VERSION_NOT_SUPPORTED, in this
-        order.
-        """
+        """The context of a new call. Raises REQUEST_TOO_LARGE and VERSION_NOT_SUPPORTED, in this order."""
         if size > self.max_body:
             raise request_too_large(self.max_body)
         parameters = parameters_of(context.invocation_metadata())
@@ -291,9 +291,7 @@ class _Side:
             if len(self.spellings) < _SPELLINGS:
                 self.spellings.add(declared)
         if not self.dialect.declares:
-            parameters.pop(
-                ASIDE_PARAMETER, None
-            )  # between bridges only; what it says comes from the row here
+            parameters.pop(ASIDE_PARAMETER, None)  # for use between bridges only; here the row sets it
         remaining = context.time_remaining()
         return CallContext(
             parameters=parameters,
@@ -302,7 +300,7 @@ class _Side:
         )
 
     def _guarded(self, answer: Answer) -> Handler:
-        """`answer` inside the error boundary: whatever it raises becomes a status with details."""
+        """`answer` inside the error boundary: all its exceptions become a status with details."""
         running, tasks = self.running, self.running.tasks
 
         async def guarded(wire: bytes, context: Any) -> Any:
@@ -357,7 +355,7 @@ class _Side:
         encode = self.form.encoder(declared=bool(said.strip()))
         try:
             status, text, trailers = status_of(error, encode)
-            # In the trailers, because the initial metadata may be gone already.
+            # In the trailers, because the initial metadata may already be sent.
             trailers += self._metadata(context, reply) if reply else ()
         except Exception:
             log.exception("an error could not be encoded")
@@ -397,7 +395,7 @@ def _first_metadata(reply: dict[str, str], event: Event) -> dict[str, str]:
 
 class _IdCheck:
     """Checks the ids of a stream after the first one. Only the first id is sent and the caller counts on from
-    it, so a stream whose ids do not count on has to break.
+    it, so a stream whose ids are not consecutive has to break.
     """
 
     __slots__ = ("_expected",)
@@ -407,8 +405,8 @@ class _IdCheck:
         next(self._expected, None)
 
     def __call__(self, event: Event) -> None:
-        """Raises UNAVAILABLE where the id is not the next one and the event does not say its own id in a
-        mark.
+        """Raises UNAVAILABLE if the id is not the next one and the event does not carry its own id
+        in a mark.
         """
         if event.id == next(self._expected, event.id):
             return

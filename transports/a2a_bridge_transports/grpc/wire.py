@@ -1,11 +1,11 @@
-"""What gRPC adds to protobuf bytes, as pure functions: metadata, targets, status. It moves nothing and knows
-no grpcio.
+"""The gRPC parts around protobuf bytes, as pure functions: metadata, targets, status. It has no I/O and no
+grpcio.
 
 Rules:
-1. Metadata is pairs of a lower-case name and a str, or bytes where the name ends in `-bin`. Parameters are a
+1. Metadata is pairs of a lower-case name and a str, or bytes if the name ends in `-bin`. Parameters are a
    dict of str; binary metadata never becomes a parameter.
-2. What goes out is checked here: printable ASCII values, no reserved names. Nothing is repaired silently.
-3. Every status that goes out fits the smallest metadata limit in the field, details included.
+2. Outgoing metadata is checked here: printable ASCII values, no reserved names. Nothing is repaired silently.
+3. Every outgoing status fits the smallest metadata limit in the field, details included.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _NAME = re.compile(r"[0-9a-z_.-]+")
 _VALUE = re.compile(r"[\x20-\x7e]*")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\u0080-\u009f\u2028\u2029\ud800-\udfff]+")
 
-#: schemes of gRPC's own naming, passed on as they are
+#: schemes of gRPC's own naming, passed on unchanged
 _NATIVE = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:")
 _SCHEMES = {"http": (False, 80), "grpc": (False, 80), "https": (True, 443), "grpcs": (True, 443)}
 
-#: where `host:port` without a scheme means TLS
+#: port for which `host:port` without a scheme means TLS
 _TLS_PORT = 443
 
 _SAID_BY_OLDER = (EXTENSIONS_PARAMETER, LEFT_OUT_PARAMETER)
@@ -73,8 +73,8 @@ def parameters_of(metadata: Metadata) -> dict[str, str]:
 
 def reply_parameters(metadata: Metadata, dialect: Dialect) -> dict[str, str]:
     """The response parameters in a peer's metadata: the extensions it activated (spec 3.2.6), the number of
-    tasks left out of a list, and what no message has a place for. All else is between us and the peer, or a
-    proxy before it, whose `date` would be no parameter of an HTTP answer.
+    tasks left out of a list, and content that has no place in a message. All other entries concern only this
+    connection and its proxies; their `date`, for example, is no parameter of an HTTP answer.
     """
     found = parameters_of(metadata)
     names = _SAID if dialect.declares else _SAID_BY_OLDER
@@ -82,7 +82,7 @@ def reply_parameters(metadata: Metadata, dialect: Dialect) -> dict[str, str]:
 
 
 def first_event(metadata: Metadata) -> str:
-    """The id of the first event of a stream, as its initial metadata says; empty when it says none."""
+    """The id of the first event of a stream, from its initial metadata; empty without one."""
     for name, value in metadata or ():
         if name == EVENT_PARAMETER and isinstance(value, str) and is_id(value):
             return value
@@ -90,7 +90,7 @@ def first_event(metadata: Metadata) -> str:
 
 
 def begins_with_gap(metadata: Metadata) -> bool:
-    """Whether the first event of a stream stands for events that are lost, as its initial metadata says."""
+    """True if the first event of a stream replaces lost events, according to its initial metadata."""
     return any(name == RESUME_PARAMETER and value == GAP for name, value in metadata or ())
 
 
@@ -110,8 +110,8 @@ def reply_metadata(reply: Mapping[str, str], asked: Metadata, dialect: Dialect) 
 
 
 def metadata_of(parameters: Mapping[str, str]) -> Pairs:
-    """Service parameters as metadata. Raises ValueError, naming the parameter and never its value, for what
-    gRPC cannot carry: names outside [0-9a-z_.-], reserved names, values with anything but printable ASCII.
+    """Service parameters as metadata. Raises ValueError, with the parameter's name and never its value, if
+    gRPC cannot carry it: names outside [0-9a-z_.-], reserved names, values with anything but printable ASCII.
     """
     pairs = tuple((name.lower(), entry) for name, value in parameters.items() for entry in entries_of(value))
     for name, value in pairs:
@@ -124,11 +124,11 @@ def metadata_of(parameters: Mapping[str, str]) -> Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to dial: `name` as grpc.aio takes it; `secure` as the URL's scheme or port 443 says, None when
-    neither does.
-    """
+    """The address to dial."""
 
+    #: in the form of grpc.aio
     name: str
+    #: from the URL's scheme or port 443; None if neither decides
     secure: bool | None
 
 
@@ -166,8 +166,9 @@ def plain_text(text: str) -> str:
 def status_of(
     error: A2AError, encode: Callable[[A2AError], ErrorReply[bytes]]
 ) -> tuple[int, str, tuple[tuple[str, str | bytes], ...]]:
-    """(status number, status message, trailers) of an error. What does not fit is left out, least first:
-    foreign details, then violations and metadata; reason and the start of the message always remain.
+    """(status number, status message, trailers) of an error. If it is too large, parts are omitted, least
+    important first: foreign details, then violations and metadata; reason and the start of the message always
+    remain.
     """
     reply = encode(error)
     if reply.body is not None and len(reply.body) > MAX_DETAILS:
@@ -198,12 +199,12 @@ def _shorter(error: A2AError, *, bare: bool = False) -> A2AError:
 def error_reply(
     status: int, text: str | None, trailers: Metadata, operation: Operation[Any, Any] | None = None
 ) -> ErrorReply[bytes]:
-    """What a peer's status and trailers say to a call of `operation`, for a form to decode."""
+    """A peer's status and trailers for a call of `operation`, in the form that a dialect decodes."""
     details = next((value for name, value in trailers or () if name == DETAILS_TRAILER), None)
     return ErrorReply(status, details if isinstance(details, bytes) else None, text or "", operation)
 
 
-#: how gRPC's resolver and balancer word that there was no connection to put a call on
+#: texts of gRPC's resolver and balancer for a call without a connection
 _UNCONNECTED = (
     "failed to connect to all addresses",
     "connections to all backends failing",
@@ -214,15 +215,15 @@ _UNCONNECTED = (
 
 
 def says_unconnected(reply: ErrorReply[bytes]) -> bool:
-    """Whether an UNAVAILABLE reads like this side's own, made because no connection could be had.
+    """True if an UNAVAILABLE reads like one that this side made because there was no connection.
 
-    gRPC has no flag for it, and a peer can quote the words: the caller must know from the channel's state,
-    too, that there is no connection.
+    gRPC has no flag for it, and a peer can send the same text: the caller must also know from the channel's
+    state that there is no connection.
     """
     return reply.body is None and reply.text.lower().startswith(_UNCONNECTED)
 
 
-#: what gRPC says of a handshake that failed, and what that means
+#: gRPC's texts for failed handshakes, and their meaning
 _HANDSHAKES = (
     ("WRONG_VERSION_NUMBER", "it does not speak TLS (--grpc-plaintext, grpc://)"),
     ("CERTIFICATE_VERIFY_FAILED", "its certificate is not trusted"),
@@ -235,15 +236,15 @@ _HANDSHAKES = (
 
 
 def unconnected(reply: ErrorReply[bytes], target: str) -> str:
-    """Why no connection to a target could be had, in words for people."""
+    """The reason why there is no connection to a target, for messages."""
     for mark, words in _HANDSHAKES:
         if mark in reply.text and ("Socket closed" in reply.text or "last error: UNAVAILABLE" not in mark):
             return f"no connection to the agent at {target}: {words}"
     return f"no connection to the agent at {target}: {plain_text(reply.text)}"
 
 
-#: how gRPC's core and its proxies word that a connection broke under a call, with a status that says nothing
-#: of it
+#: texts of gRPC's core and its proxies for a connection that broke during a call, with a status that does not
+#: tell
 _BROKEN = {
     int(GrpcStatus.CANCELLED): ("cancelled", "stream removed", "received rst_stream"),
     int(GrpcStatus.UNKNOWN): ("stream removed",),
@@ -252,8 +253,8 @@ _BROKEN = {
 
 
 def broken(reply: ErrorReply[bytes]) -> A2AError | None:
-    """UNAVAILABLE for a status that this side's own gRPC made because the connection broke, or because a
-    server that stops threw the call away; None for others.
+    """UNAVAILABLE for a status that this side's gRPC made because the connection broke, or because a stopping
+    server dropped the call; None for others.
     """
     words = _BROKEN.get(reply.status)
     if words is None or reply.body is not None or not reply.text.lower().startswith(words):
@@ -266,8 +267,7 @@ def broken(reply: ErrorReply[bytes]) -> A2AError | None:
 def too_large(reply: ErrorReply[bytes]) -> A2AError | None:
     """The error for a message that gRPC itself refused for its size, on either side; None for other statuses.
 
-    REQUEST_TOO_LARGE when the peer refused the request, INVALID_AGENT_RESPONSE when this side refused the
-    answer.
+    REQUEST_TOO_LARGE if the peer refused the request, INVALID_AGENT_RESPONSE if this side refused the answer.
     """
     text = reply.text.lower()
     if (

@@ -35,7 +35,7 @@ from a2a_bridge_transports._http.session import (
 )
 from a2a_bridge_transports.http_json import wire
 
-#: 1.0 agents read both; many know this one only
+#: agents of 1.0 accept both; many accept this one only
 CONTENT_TYPE = "application/json"
 ACCEPT = "application/a2a+json, application/json"
 
@@ -49,9 +49,8 @@ class HttpJsonClient(ClientSide):
         super().__init__(HTTP_JSON, interface, dialect, options, exchanger)
         self._accept = ACCEPT if dialect.declares else CONTENT_TYPE
         self._base = url_of(interface.url, options.tls).rstrip("/")
-        parsed(self._base)  # a URL that is none is refused here, before any call
-        # A path with a verb may be taken for a task's id by an agent that has the verb for another method
-        # only.
+        parsed(self._base)  # refuses an invalid URL here, before any call
+        # An agent that supports the verb for another method only may read the path as a task's id.
         self._wrong = (
             frozenset({Reason.METHOD_NOT_FOUND})
             if dialect.declares
@@ -152,8 +151,8 @@ class HttpJsonClient(ClientSide):
         return self.decoded(row, _tree(data) if data else None, call.context)
 
     def _targets(self, row: Row[Any, Any], call: Call[Any, Any]) -> list[tuple[wire.Target, bytes | None]]:
-        """Where the request goes, and what is sent there. One target except for streams, which some agents
-        mount for one method only.
+        """Where to send the request, and its body. One target except for streams, which some agents serve for
+        one method only.
         """
         targets = wire.implode(row.address, self.encoded(row, call))
         known = self._methods.get(row.operation)
@@ -172,7 +171,7 @@ class HttpJsonClient(ClientSide):
         try:
             tree = loads(data)
         except JsonSyntaxError:
-            tree = None  # not ours: a proxy's page, or nothing at all
+            tree = None  # not from an agent: a proxy's page, or nothing at all
         error = self.form.decode_error(ErrorReply(status, tree, text_of(data), row.operation))
         return with_patience(error, headers)
 
@@ -199,6 +198,6 @@ def _tree(data: bytes) -> Json:
 async def dial(
     interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
 ) -> AsyncIterator[Service]:
-    """A client side with a session of its own."""
+    """A client side with a separate session."""
     async with opened(options, checked(options.resolve)) as session:
         yield HttpJsonClient(interface, dialect, options, Exchanger(session, options))

@@ -45,7 +45,7 @@ def _routes(form: Form[Any, Any]) -> wire.Routes:
 class HttpJsonServer(ServerSide[wire.Routes]):
     """A service below one path.
 
-    below: length of the mount's path, which is no part of the templates.
+    below: length of the mount's path, which is not part of the templates.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         except JsonSyntaxError as problem:
             error = A2AError(Reason.PARSE_ERROR, str(problem))
             return self._error(request, table or self.presumed(request, having), None, error)
-        except BaseException as error:  # noqa: BLE001  failure() raises again what is not for the caller
+        except BaseException as error:  # noqa: BLE001  failure() re-raises those not for the caller
             failed = self.failure(request, error, name)
             return self._error(request, table or self.presumed(request, having), context, failed)
 
@@ -157,7 +157,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
 
 
 def _read(row: Row[Any, Any], tree: Json) -> tuple[Any, Mapping[str, str] | None]:
-    """The request in a tree, and what it says beside its message."""
+    """The request in a tree, and the content beside its message."""
     return row.decode_request(tree), None if row.aside is None else row.aside(tree)
 
 
@@ -173,14 +173,15 @@ def _event(row: Row[Any, Any], id_: str, message: Any) -> bytes:
 
 
 def _media(request: Request, table: Table[wire.Routes]) -> Headers:
-    """The media type of an answer. Older versions have no other than application/json."""
+    """The media type of an answer. Older versions have application/json only."""
     accept = request.headers.get("Accept")
     wanted = accept and not table.older and "a2a+json" in accept.lower() and _prefers_a2a(accept)
     return A2A_JSON if wanted else JSON
 
 
 def _options(method: str, found: Iterable[wire.Match | list[str]], nothing: A2AError) -> Reply:
-    """What a path can be asked for, to OPTIONS. Raises METHOD_NOT_FOUND to others: 404, or 405 with Allow.
+    """The methods of a path, in answer to OPTIONS. Raises METHOD_NOT_FOUND for other methods: 404, or 405
+    with Allow.
 
     nothing: the error for a path that does not exist.
     """
@@ -202,9 +203,9 @@ def _matched(
 
 
 def _nothing_at(tables: Iterable[Table[wire.Routes]], method: str, path: str) -> A2AError:
-    """There is nothing at a path. Callers that left out what an older version has before its paths are told
-    of it: a2a-go 2.3.1 does so in its own 0.3 (a2acompat/a2av0/rest_client.go, line 220), which is not
-    supported.
+    """The error for a path that does not exist. It explains the prefix of an older version's paths if the
+    caller left that out: a2a-go 2.3.1 does so in its own 0.3 (a2acompat/a2av0/rest_client.go, line 220),
+    which is not supported.
     """
     for table in tables:
         found = table.index.below(method, path) if table.older else None
@@ -216,7 +217,7 @@ def _nothing_at(tables: Iterable[Table[wire.Routes]], method: str, path: str) ->
 
 
 def _prefers_a2a(accept: str) -> bool:
-    """Whether an Accept header wants application/a2a+json at least as much as application/json."""
+    """True if an Accept header prefers application/a2a+json to application/json, or accepts both equally."""
     weights = {"application/a2a+json": 0.0, "application/json": 0.0}
     for part in accept.split(","):
         media, *parameters = (piece.strip().lower() for piece in part.split(";"))

@@ -2,12 +2,12 @@
 version.
 
 Rules (google.api.http; A2A 1.0.1 sections 5.3, 11.3, 11.5):
-1. Templates are matched on the path as it was sent, and each segment is decoded after the split, so that an
-   id may hold a slash. A variable takes one segment that is not empty.
-2. The verb stands after the last colon of the last segment; `%3A` is a colon too. An id that ends like a verb
-   is read as an id where no rule of that method has the verb.
-3. A path's value and a body's value of the same member have to agree.
-4. Where a rule has a body and names members for the query too, the body's are preferred.
+1. Templates are matched on the path as sent, and each segment is decoded after the split, so that an id may
+   contain a slash. A variable matches one segment that is not empty.
+2. The verb follows the last colon of the last segment; `%3A` is a colon too. An id that ends like a verb is
+   read as an id if no rule of that method has the verb.
+3. If path and body contain the same member, the values have to agree.
+4. If a rule has a body and also names members for the query, those of the body are preferred.
 5. In a query, lists are repetitions or commas, booleans `true` and `false`, enums names, timestamps RFC 3339.
 """
 
@@ -35,7 +35,7 @@ _CAMEL = re.compile(r"([A-Z])")
 
 
 class Route(NamedTuple):
-    """One rule of one row, with the members that its path holds, in order."""
+    """One rule of one row, with the members of its path, in order."""
 
     row: Row[HttpAddress, Any]
     rule: HttpRule
@@ -43,7 +43,7 @@ class Route(NamedTuple):
 
 
 class Match(NamedTuple):
-    """A route and what its path holds, decoded."""
+    """A route and the decoded values of its path."""
 
     route: Route
     values: tuple[str, ...]
@@ -62,7 +62,9 @@ Methods = dict[str, Route]
 
 
 class _Node:
-    """The rules that share the beginning of a path. `ends` maps a verb ("" for none) to what ends here."""
+    """The rules that share the beginning of a path. `ends` maps a verb ("" for none) to the rules that end
+    here.
+    """
 
     __slots__ = ("ends", "literals", "variable")
 
@@ -73,7 +75,7 @@ class _Node:
 
 
 class Routes:
-    """All rules of a form, to find the one of a request."""
+    """All rules of a form, with the search for the rule of a request."""
 
     def __init__(self, rows: Iterable[Row[HttpAddress, Any]]) -> None:
         self._root = _Node()
@@ -83,9 +85,9 @@ class Routes:
                 self._add(Route(row, rule, tuple(_VARIABLE.findall(rule.template))))
 
     def match(self, method: str, path: str) -> Match | list[str]:
-        """The route of a request, or else the methods that the path exists for: none when it does not exist.
+        """The route of a request, else the methods for which the path exists: none if it does not exist.
 
-        Raises INVALID_REQUEST when the path is no UTF-8.
+        Raises INVALID_REQUEST if the path is not UTF-8.
         """
         plain = self._plain.get(path)
         if plain is not None and (route := plain.get(method)) is not None:
@@ -99,9 +101,7 @@ class Routes:
         return sorted(allowed)
 
     def below(self, method: str, path: str) -> Match | None:
-        """The route that a path would have with the first segment of another route before it, such as
-        `/v1`.
-        """
+        """The route of a path after the first segment of another route, such as `/v1`, is put before it."""
         for head in self._root.literals:
             found = self.match(method, f"/{head}{path}")
             if isinstance(found, Match):
@@ -126,10 +126,10 @@ class Routes:
         if path[:1] != "/" or path == "/":
             return
         raw = path[1:].removesuffix("/").split("/")
-        # Behind `/tasks/` an id is missing; that is no list.
+        # `/tasks/` lacks an id; it is not the list.
         slash = path.endswith("/")
         if len(raw) > 16:
-            return  # no template is that long; and nobody should pay for looking
+            return  # no template is that long; so the search is not made
         parts = [_decoded(part) for part in raw]
         colon = _COLON.fullmatch(raw[-1])
         if colon is not None and (verb := _decoded(colon[2])):
@@ -156,9 +156,9 @@ def _walk(
 
 
 def explode(match: Match, query: str, body: Json) -> Json:
-    """The JSON tree of a request. Raises INVALID_PARAMS, naming the member at fault.
+    """The JSON tree of a request. Raises INVALID_PARAMS with the member at fault.
 
-    body: the parsed body, None when it was empty; rules without a body do not look at it.
+    body: the parsed body, None if it was empty; rules without a body ignore it.
     """
     (_, rule, members), values = match
     if not rule.body:
@@ -181,9 +181,9 @@ def explode(match: Match, query: str, body: Json) -> Json:
 
 
 def implode(address: HttpAddress, tree: JsonObject) -> list[Target]:
-    """Where a request can be sent, best first. Raises INVALID_PARAMS when a member that paths need is empty.
+    """The targets for a request, best first. Raises INVALID_PARAMS if a member that paths need is empty.
 
-    A tenant goes into the path wherever a rule has a place for it, and without one no rule has.
+    A tenant goes into the path if any rule has a place for it; without a tenant such rules are not used.
     """
     tenant = bool(tree.get("tenant"))
     fitting: list[Target] = []
@@ -213,12 +213,12 @@ def _target(rule: HttpRule, members: list[str], tree: JsonObject) -> Target:
 
 
 def error_in(tree: Json) -> bool:
-    """Whether an event is an error, although its type does not say so: no response has such members."""
+    """True if an event is an error although its type does not say so: no response has such members."""
     return type(tree) is dict and ("error" in tree or type(tree.get("code")) is int)
 
 
 def not_json(problem: str) -> A2AError:
-    """INVALID_AGENT_RESPONSE for an answer that should have been JSON."""
+    """INVALID_AGENT_RESPONSE for an answer that is not JSON."""
     text = f"the agent's answer is not JSON: {problem}"
     return A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
 
@@ -238,7 +238,7 @@ def _from_query(query: str, rule: HttpRule, members: tuple[str, ...]) -> JsonObj
         kind = kinds.get(name) or ("string" if name in members else "")
         if not kind:
             if rule.strict and spelled.lower() != VERSION_PARAMETER:
-                # Without a filter that it does not know, a list would hold other tasks than were asked for.
+                # If an unknown filter were ignored, a list would contain other tasks than requested.
                 raise invalid_params(spelled[:_LONGEST_NAME], "is unknown here")
             continue  # unknown members are ignored, in a query as in a body
         if kind.startswith("[]"):
@@ -263,7 +263,7 @@ def _query_value(name: str, kind: str, text: str) -> Json:
     if kind == "enum" and _INTEGER.fullmatch(text):
         return int(text)
     if kind == "timestamp":
-        # Behind the date and what separates it, a blank is an offset's plus sign that nobody encoded.
+        # After the date and its separator, a blank is the unencoded plus sign of an offset.
         return text[:11] + text[11:].replace(" ", "+")
     return text
 
@@ -275,7 +275,7 @@ def _query_text(value: Json) -> str:
 
 
 def _encoded(value: str) -> str:
-    # A segment of dots only would be resolved on the way, as a step in the hierarchy.
+    # URL normalisation on the way would remove a segment of dots only.
     return value.replace(".", "%2E") if value in (".", "..") else quote(value, safe="")
 
 

@@ -109,7 +109,7 @@ class JsonRpcClient(ClientSide):
         return id_, headers, wire.request(id_, row.address, tree)
 
     async def _document(self, row: Row[str, Any], path: str, call: Call[Any, Any]) -> Any:
-        """Fetches what an older version answers beside the URL."""
+        """Fetches a document that an older version serves beside the URL."""
         headers = self.headers(call)
         headers["Accept"] = "application/json"
         url = self._url
@@ -134,10 +134,10 @@ class JsonRpcClient(ClientSide):
         return self.decoded(row, tree, call.context)
 
     def _read(self, row: Row[str, Any], call: Call[Any, Any], id_: int, status: int, data: bytes) -> Any:
-        """The result in a response. Raises the error it holds, or INVALID_AGENT_RESPONSE."""
+        """The result of a response. Raises its error, or INVALID_AGENT_RESPONSE."""
         if row.operation.response is Empty and not data.strip():
-            # Agents made with a2a-go 0.3 answer deletions so (a2asrv/jsonrpc.go, which writes a result only
-            # if there is one).
+            # Agents made with a2a-go 0.3 answer deletions like this (a2asrv/jsonrpc.go, which writes a result
+            # only if there is one).
             return self.decoded(row, None, call.context)
         answer = wire.answer(data)
         if answer.error is not None:
@@ -150,7 +150,7 @@ class JsonRpcClient(ClientSide):
         return self.decoded(row, answer.result, call.context)
 
     def _check_status(self, row: Row[str, Any], status: int, headers: Any, data: bytes) -> None:
-        """Raises what an HTTP error without a JSON-RPC body means."""
+        """Raises the error for an HTTP error without a JSON-RPC body."""
         if status < 300:
             return
         failed: Json = None
@@ -160,7 +160,7 @@ class JsonRpcClient(ClientSide):
         try:
             failed = wire.answer(data).error
         except A2AError:
-            failed = None  # not ours: a proxy's page, or nothing at all
+            failed = None  # not from an agent: a proxy's page, or nothing at all
         if failed is None:
             error = self.form.decode_error(ErrorReply(status, None, text_of(data), row.operation))
             raise with_patience(error, headers)
@@ -170,6 +170,6 @@ class JsonRpcClient(ClientSide):
 async def dial(
     interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
 ) -> AsyncIterator[Service]:
-    """A client side with a session of its own."""
+    """A client side with a separate session."""
     async with opened(options, checked(options.resolve)) as session:
         yield JsonRpcClient(interface, dialect, options, Exchanger(session, options))

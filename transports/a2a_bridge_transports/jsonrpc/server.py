@@ -50,7 +50,7 @@ def _existing(row: Row[str, Any] | None) -> Row[str, Any]:
 
 
 def _read(row: Row[str, Any], params: Json) -> tuple[Any, Mapping[str, str] | None]:
-    """The request in a frame, and what it says beside its message."""
+    """The request in a frame, and the content beside its message."""
     return row.decode_request(params), None if row.aside is None else row.aside(params)
 
 
@@ -66,11 +66,11 @@ def _event(token: bytes, row: Row[str, Any], id_: str, message: Any) -> bytes:
 
 
 def _wants_an_event(parameters: Mapping[str, str], older: bool) -> bool:
-    """Whether the caller of a stream gets an error before the first event as an event, and not as JSON.
+    """True if the caller of a stream gets an error before the first event as an event, and not as JSON.
 
-    Callers that accept JSON get JSON. Of the others, callers of 0.x get an event, and callers of 1.0 only
-    where their profile says that they read nothing else: the conformance suite of 1.0 accepts events and
-    wants JSON.
+    Callers that accept JSON get JSON. Of the others, callers of 0.x get an event, and callers of 1.0 only if
+    their profile says that they read nothing else: the conformance suite of 1.0 accepts events and wants
+    JSON.
     """
     accepts = {part.partition(";")[0].strip() for part in parameters.get("accept", "").lower().split(",")}
     if "text/event-stream" not in accepts or "application/json" in accepts:
@@ -79,7 +79,9 @@ def _wants_an_event(parameters: Mapping[str, str], older: bool) -> bool:
 
 
 def _check_structure(params: Json) -> None:
-    """Raises INVALID_PARAMS for what is no object. Not a matter of the frame: other checks come before it."""
+    """Raises INVALID_PARAMS if params is no object. Separate from the frame, because other checks come before
+    it.
+    """
     if params is not None and type(params) is not dict:
         raise invalid_params("", "params has to be an object")
 
@@ -102,7 +104,7 @@ def _place(message: Any, tenant: str) -> None:
 class JsonRpcServer(ServerSide[Rows]):
     """A service at one URL.
 
-    documents: what older versions answer beside the URL, to plain GETs: path relative to the URL → handler.
+    documents: GET handlers that older versions have beside the URL: path relative to the URL → handler.
     """
 
     def __init__(
@@ -122,11 +124,11 @@ class JsonRpcServer(ServerSide[Rows]):
                     self.documents.setdefault(path, self._document(table, row))
 
     async def handle_below(self, request: Request) -> Reply | StreamReply:
-        """Answers one POST to the URL with a tenant behind it, where the SDK for Java writes it."""
+        """Answers one POST to the URL followed by a tenant, the form that the SDK for Java uses."""
         return await self.handle(request, unquote(request.path.rstrip("/").rpartition("/")[2]))
 
     async def handle(self, request: Request, tenant: str = "") -> Reply | StreamReply:
-        """Answers one POST. tenant: the one in the path, if any; params may repeat it."""
+        """Answers one POST. tenant: from the path, if any; params may repeat it."""
         table: Table[Rows] | None = None
         token = wire.NULL
         name = "a request"
@@ -173,7 +175,7 @@ class JsonRpcServer(ServerSide[Rows]):
             return Reply(200, JSON, data)
         except wire.MalformedRequestError as malformed:
             return self._error(request, self.presumed(request), None, malformed.id, malformed.error)
-        except BaseException as error:  # noqa: BLE001  failure() raises again what is not for the caller
+        except BaseException as error:  # noqa: BLE001  failure() re-raises those not for the caller
             failed = self.failure(request, error, name)
             return self._error(request, table or self.presumed(request, having), context, token, failed, row)
 
@@ -209,7 +211,9 @@ class JsonRpcServer(ServerSide[Rows]):
     def _in_version(
         self, table: Table[Rows], row: Row[str, Any], reply: ResponseParameters
     ) -> tuple[Table[Rows], Row[str, Any]]:
-        """The table and row to answer with: those of the version that the service says, if it says one."""
+        """The table and row of the answer: those of the version that the service reports, if it
+        reports one.
+        """
         version, reply.version = reply.version, ""
         if version:
             for other in self.tables:
@@ -232,9 +236,9 @@ class JsonRpcServer(ServerSide[Rows]):
                     answer = row.recall_response(answer, with_aside(context.reply, context.reply.aside))
                 headers = JSON + self.reply_headers(request, table, context, name, message)
                 return Reply(200, headers, dumps(answer))
-            except BaseException as error:  # noqa: BLE001  failure() raises again what is not for the caller
+            except BaseException as error:  # noqa: BLE001  failure() re-raises those not for the caller
                 failed = self.failure(request, error, name)
-                # A document that the agent does not have is not found, whatever the reason.
+                # A document that the agent does not have is 404, whatever the reason.
                 status = 404 if failed.reason.level == "a2a" else error_status(failed, failed.reason.http)
                 body = dumps(table.form.encode_error(failed).body)
                 return Reply(status, JSON + error_headers(failed), body)

@@ -2,13 +2,12 @@
 
 Rules (JSON-RPC 2.0; A2A 1.0.1 section 9):
 1. A request has a string or integer id, or null. One without an id would be a notification, which A2A does
-   not
-   have: after method and params have been checked it is refused, and so nothing happens unanswered. Fractions
-   and ids above 1 KiB are refused.
+   not have: it is refused after the checks of method and params, so every request is answered. Fractions and
+   ids above 1 KiB are refused.
 2. There are no batches.
-3. An address is a method's name, or `GET` and a path relative to the URL for what is no JSON-RPC: a document.
-4. Ids go back as they came, integers of any size included. Where none could be read, the answer's id is null.
-4. Halves of surrogate pairs, which no protobuf string and few JSON libraries take, are refused in ids and
+3. An address is a method's name, or `GET` and a path relative to the URL for a document outside of JSON-RPC.
+4. Ids are returned unchanged, integers of any size included. If none could be read, the answer's id is null.
+5. Halves of surrogate pairs, which no protobuf string and few JSON libraries accept, are refused in ids and
    methods.
 """
 
@@ -25,9 +24,9 @@ NULL = b"null"
 
 
 class Frame(NamedTuple):
-    """A request: the id as JSON text, the method, and params of whatever type (None when absent).
+    """A request: the id as JSON text, the method, and params of any type (None if absent).
 
-    identified: whether there is an id; without one `id` is that of the answer, null.
+    identified: True if there is an id; without one, `id` is that of the answer, null.
     """
 
     id: bytes
@@ -37,7 +36,7 @@ class Frame(NamedTuple):
 
 
 class MalformedRequestError(Exception):
-    """A body that is no request: the error to answer, and the id to answer it to."""
+    """An invalid request: the error to answer with, and the id of the answer."""
 
     def __init__(self, error: A2AError, id: bytes = NULL) -> None:  # noqa: A002  the protocol's word
         super().__init__(error.message)
@@ -46,7 +45,7 @@ class MalformedRequestError(Exception):
 
 
 class Answer(NamedTuple):
-    """A response: its id, its result (None when absent) and its error (None when there is none)."""
+    """A response: its id, its result (None if absent) and its error (None if absent)."""
 
     id: Json
     result: Json
@@ -73,7 +72,7 @@ def parse(body: bytes) -> Frame:
 
 
 def not_a_request() -> A2AError:
-    """INVALID_REQUEST for a request without an id, which has nothing else wrong with it."""
+    """INVALID_REQUEST for a request that only lacks an id."""
     return A2AError(Reason.INVALID_REQUEST, "a request needs an id; A2A has no notifications")
 
 
@@ -88,14 +87,14 @@ def error(id: bytes, body: Json) -> bytes:  # noqa: A002
 
 
 def request(id: int, method: str, params: Json) -> bytes:  # noqa: A002
-    """A request; without params when they are None."""
+    """A request; without params if they are None."""
     if params is None:
         return b'{"jsonrpc":"2.0","id":%d,"method":%b}' % (id, dumps(method))
     return b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":%b}' % (id, dumps(method), dumps(params))
 
 
 def answer(data: bytes) -> Answer:
-    """Reads a response. Raises INVALID_AGENT_RESPONSE, blaming the peer."""
+    """Reads a response. Raises INVALID_AGENT_RESPONSE, which blames the peer."""
     try:
         tree = loads(data)
     except JsonSyntaxError as problem:
@@ -107,13 +106,13 @@ def answer(data: bytes) -> Answer:
 
 
 def document(address: str) -> str | None:
-    """The relative path of a row's address that is a document; None when the address is a method."""
+    """The relative path of a row's address that is a document; None if the address is a method."""
     return address[4:] if address.startswith("GET ") else None
 
 
 def beside(path: str, relative: str) -> str:
-    """Where a relative path leads from a URL's path, as if that were a folder: ("/a/b", "../c") gives
-    "/a/c".
+    """Resolves a relative path against a URL's path as if that were a folder: ("/a/b", "../c")
+    gives "/a/c".
     """
     parts = [part for part in path.split("/") if part]
     for part in relative.split("/"):
@@ -125,7 +124,7 @@ def beside(path: str, relative: str) -> str:
 
 
 def not_a_response(problem: str) -> A2AError:
-    """INVALID_AGENT_RESPONSE for what should have been a JSON-RPC response."""
+    """INVALID_AGENT_RESPONSE for an invalid JSON-RPC response."""
     text = f"the agent's answer is not a JSON-RPC response: {problem}"
     return A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
 
