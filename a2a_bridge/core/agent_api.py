@@ -1,7 +1,7 @@
-"""The eleven operations as named methods: what an agent implements and what a caller holds.
+"""The eleven operations as named methods, as agents implement them and callers use them.
 
-This is the only module that holds both forms, and a test checks it against the descriptor. `service_of` goes
-from eleven methods to the waist, `Client` from the waist to eleven methods.
+Only this module holds both forms, and a test checks it against the descriptor. `service_of` converts eleven
+methods to a `Service`, `Client` a `Service` to eleven methods.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from a2a_bridge.pb.google_protobuf import Empty
 
 
 class A2AService(Protocol):
-    """An A2A agent, spoken to in hub messages (spec 3.1). Every method raises A2AError."""
+    """An A2A agent with hub messages as its types (spec 3.1). Every method raises A2AError."""
 
     async def send_message(
         self, request: hub.SendMessageRequest, context: CallContext, /
@@ -76,7 +76,7 @@ METHODS: dict[Operation[Any, Any], str] = {
 
 
 class _AgentService:
-    """The waist over an A2AService."""
+    """A `Service` that calls the methods of an A2AService."""
 
     def __init__(self, agent: A2AService) -> None:
         self._methods: dict[Operation[Any, Any], Any] = {
@@ -97,15 +97,15 @@ class _AgentService:
 
 
 def service_of(agent: A2AService) -> Service:
-    """The agent as a service: eleven methods behind two."""
+    """The agent as a service with two methods."""
     return _AgentService(agent)
 
 
 class Client:
-    """A service as eleven methods: what callers hold.
+    """A service as eleven methods, for callers.
 
-    The context may be left out; a fresh one is used then. The streams yield messages; `service.stream` gives
-    the events with their ids.
+    The context is optional; by default a fresh one is used. The streams yield messages; `service.stream`
+    yields the events with their ids.
     """
 
     def __init__(self, service: Service) -> None:

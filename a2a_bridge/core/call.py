@@ -1,8 +1,9 @@
-"""A call: one operation, its request, and the circumstances of it. Not how it travelled.
+"""A call: one operation, its request and its context. Not its transport.
 
 Rules:
-1. A context is made once, at the rim, and passed on unchanged; middleware derives a new one with `replace`.
-2. `reply` is the only member that anybody writes: what it collects goes back as response parameters.
+1. A context is made once, where the call enters, and passed on unchanged; middleware derives a new one with
+   `replace`.
+2. `reply` is the only mutable member: its content is sent back as response parameters.
 """
 
 from __future__ import annotations
@@ -27,12 +28,11 @@ EXTENSIONS_PARAMETER = "a2a-extensions"
 #: the name of `CallContext.aside` and `ResponseParameters.aside` on the wire between two bridges
 ASIDE_PARAMETER = "x-a2a-bridge-aside"
 
-#: asks a subscription to go on after this event of the task instead of beginning with a snapshot
+#: asks a subscription to resume after this event of the task instead of starting with a snapshot
 LAST_EVENT_PARAMETER = "last-event-id"
-#: on the wire of bindings that send no id with each event: the id of the first event; each further one counts
-#: one more
+#: on the wire of bindings without an id per event: the id of the first event; each further one is one higher
 EVENT_PARAMETER = "a2a-event-id"
-#: on the wire of a stream: "gap" if its first event stands for events that are lost
+#: on the wire of a stream: "gap" if its first event replaces lost events
 RESUME_PARAMETER = "a2a-resume"
 #: in `reply` of a list: the number of tasks of this page that are left out, because they cannot be read or
 #: encoded
@@ -40,8 +40,8 @@ LEFT_OUT_PARAMETER = "x-a2a-bridge-left-out"
 
 
 def left_out(reply: dict[str, str], count: int) -> None:
-    """Adds to the number of tasks that are missing in a list. Agents behind a gateway may have counted some
-    already.
+    """Adds to the number of tasks missing from a list. Agents behind a gateway may have counted
+    some already.
     """
     if count:
         before = reply.get(LEFT_OUT_PARAMETER, "")
@@ -51,10 +51,11 @@ def left_out(reply: dict[str, str], count: int) -> None:
 
 
 class Joined(str):
-    """A parameter that came in several entries: their texts joined by commas, and the entries as they came.
+    """A parameter that came in several entries: their texts joined by commas, and the original entries.
 
-    Readers split at commas. Who passes the parameter on writes the entries again, because agents in Go take
-    each entry of `a2a-extensions` for one URI (a2a-go 2.3.1, a2asrv/extensions.go, RequestedURIs).
+    Readers split at commas. Code that forwards the parameter writes the original entries again, because
+    agents in Go read each entry of `a2a-extensions` as one URI (a2a-go 2.3.1, a2asrv/extensions.go,
+    RequestedURIs).
     """
 
     __slots__ = ("entries",)
@@ -71,14 +72,14 @@ class Joined(str):
 
 
 def entries_of(value: str) -> tuple[str, ...]:
-    """The entries in which a parameter came, or its value alone."""
+    """The original entries of a parameter, or only its value."""
     return value.entries if type(value) is Joined else (value,)
 
 
 def relayable(parameters: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-    """What of a peer's parameters every binding can pass on, and the names of those that lost something.
+    """The parameters of a peer that every binding can forward, and the names of parameters that lost content.
 
-    That is printable ASCII. Of a list of extensions the other entries stay.
+    Only printable ASCII can be forwarded. In a list of extensions only the affected entries are dropped.
     """
     if all(value.isascii() and value.isprintable() for value in parameters.values()):
         return parameters, []
@@ -96,17 +97,17 @@ def relayable(parameters: dict[str, str]) -> tuple[dict[str, str], list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The caller, as an authenticator established it."""
+    """The caller, as identified by an authenticator."""
 
     #: unique within the server
     name: str
-    #: what else the authenticator knows, such as the claims of a token
+    #: further data of the authenticator, such as the claims of a token
     claims: Mapping[str, Any] = field(default_factory=_no_parameters)
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a call entered. All fields are empty for a call made in-process."""
+    """The entry point of a call. All fields are empty for a call made in-process."""
 
     #: the name of the binding, such as `JSONRPC`
     binding: str = ""
@@ -114,7 +115,7 @@ class Origin:
     version: str = ""
     #: the address of the peer, if known
     peer: str = ""
-    #: URL of the application as the caller used it (scheme, host, mount path), where the transport has such
+    #: URL of the application as the caller used it (scheme, host, mount path), for transports that have one
     base_url: str = ""
 
 
@@ -122,17 +123,16 @@ IN_PROCESS = Origin()
 
 
 class ResponseParameters(dict[str, str]):
-    """The parameters that go back with an answer, by lower-case name, and what only bindings read."""
+    """The parameters sent back with an answer, by lower-case name, and attributes for bindings only."""
 
-    #: content of the answer that no 1.0 message has a place for: ASCII JSON, bounded (see dialects); empty
-    #: for none
+    #: content of the answer that no 1.0 message can hold: ASCII JSON, bounded (see dialects); empty for none
     aside: str = ""
-    #: the version to answer in, from a service that knows it better than the address does; empty for the
+    #: the version to answer in, from a service that can determine it better than the address; empty for the
     #: caller's
     version: str = ""
 
     def merge(self, other: ResponseParameters) -> None:
-        """Adds what another answer says."""
+        """Adds the parameters of another answer."""
         self.update(other)
         self.aside = other.aside or self.aside
         self.version = other.version or self.version
@@ -140,23 +140,22 @@ class ResponseParameters(dict[str, str]):
 
 @dataclass(slots=True, eq=False)
 class CallContext:
-    """The circumstances of a call."""
+    """The context of a call."""
 
-    #: as routed or as the request says; empty when there is none
+    #: from the route or the request; empty if there is none
     tenant: str = ""
     #: service parameters (HTTP headers, gRPC metadata; spec 3.2.6) by lower-case name. Several entries of one
     #: name are joined by a comma (`Joined`). The mapping may be case-insensitive
     parameters: Mapping[str, str] = field(default_factory=_no_parameters)
     #: the authenticated caller; None without authentication
     principal: Principal | None = None
-    #: seconds on the clock of `time.monotonic()` after which nobody waits for the answer
+    #: the time on the clock of `time.monotonic()`, in seconds, after which the answer is no longer needed
     deadline: float | None = None
-    #: where the call entered
+    #: the entry point of the call
     origin: Origin = IN_PROCESS
     #: parameters to send back with the answer (before the first event of a stream)
     reply: ResponseParameters = field(default_factory=ResponseParameters)
-    #: content of the request that no 1.0 message has a place for: ASCII JSON, bounded (see dialects); empty
-    #: for none
+    #: content of the request that no 1.0 message can hold: ASCII JSON, bounded (see dialects); empty for none
     aside: str = ""
 
     @property
@@ -168,13 +167,13 @@ class CallContext:
         return tuple(dict.fromkeys(uri for part in declared.split(",") if (uri := part.strip())))
 
     def replace(self, **changes: Any) -> CallContext:
-        """A copy with some members changed. The copy shares `reply` unless that is changed too."""
+        """A copy with changed members. The copy shares `reply` unless `reply` is changed too."""
         return replace(self, **changes)
 
 
 @dataclass(slots=True, eq=False)
 class Call(Generic[Req, Res]):
-    """An operation about to happen. Treat it as immutable; derive a new one to change it."""
+    """One invocation of an operation. Treat it as immutable; derive a new one to change it."""
 
     operation: Operation[Req, Res]
     request: Req
@@ -182,14 +181,12 @@ class Call(Generic[Req, Res]):
 
 
 def with_aside(parameters: Mapping[str, str], aside: str) -> Mapping[str, str]:
-    """Parameters with the content beside a message under its name on the wire, as the rows of dialects take
-    it.
-    """
+    """Parameters with the content beside a message under its wire name, as the rows of dialects expect it."""
     return {**parameters, ASIDE_PARAMETER: aside} if aside else parameters
 
 
 def take_aside(reply: ResponseParameters, found: Mapping[str, str]) -> None:
-    """Adds what a row of a dialect found beside an answer to the reply."""
+    """Adds the content that a row of a dialect found beside an answer to the reply."""
     for name, value in found.items():
         if name == ASIDE_PARAMETER:
             reply.aside = value

@@ -1,7 +1,7 @@
-"""The one error of the bridge and the table of its reasons. Not the wire shapes: dialects encode those.
+"""The error class of the bridge and the table of its reasons. Not the wire formats: dialects encode those.
 
 Rules:
-1. Code raises A2AError with a Reason; nobody outside a dialect writes an error number.
+1. Code raises A2AError with a Reason; only dialects write error numbers.
 2. One row per reason holds all three columns (spec 1.0.1 section 5.4), so bindings cannot disagree.
 3. Texts are for people and may change. Reasons and numbers are the contract.
 """
@@ -39,7 +39,7 @@ class GrpcStatus(IntEnum):
 
 
 class Blame(Enum):
-    """Whose fault an error is."""
+    """The party responsible for an error."""
 
     CALLER = "caller"
     SELF = "self"
@@ -49,9 +49,10 @@ class Blame(Enum):
 class Reason(Enum):
     """Why a call failed: (JSON-RPC code, gRPC status, HTTP status, default text, level).
 
-    `level` says where it arises: "a2a" and "rpc" in the protocols themselves, "http" before a request is read
-    as JSON-RPC (credentials, size, rate), "call" while a call is running. JSON-RPC carries "http" errors with
-    their HTTP status; all others with 200, because some clients drop the body of any other status.
+    `level` is the layer where the error arises: "a2a" and "rpc" in the protocols themselves, "http" before a
+    request is read as JSON-RPC (credentials, size, rate), "call" while a call is running. JSON-RPC carries
+    "http" errors with their HTTP status; all others with 200, because some clients drop the body of any other
+    status.
     The value in ErrorInfo.reason is the member's name.
     """
 
@@ -135,23 +136,23 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One member of a request that is wrong. `field` is its JSON path, such as `message.parts[0].text`."""
+    """An invalid member of a request. `field` is its JSON path, such as `message.parts[0].text`."""
 
     field: str
     description: str
 
 
 class A2AError(Exception):
-    """A call failed in a way the caller should learn about.
+    """A call failed with an error for the caller.
 
-    message: for people; the reason's default text when empty.
-    violations: the members at fault (google.rpc.BadRequest).
+    message: for people; the reason's default text if empty.
+    violations: the invalid members (google.rpc.BadRequest).
     metadata: string to string (google.rpc.ErrorInfo.metadata).
-    details: further details as ProtoJSON of Any, each with `@type`; passed on as they came.
-    code: the JSON-RPC number when a peer used one that no reason has; the reason's otherwise.
-    name: the ErrorInfo.reason a peer used when no reason has it; the reason's name otherwise.
-    blame: PEER for what a dialled agent answered or did, CALLER for bad input, SELF for our own faults.
-    retry_after: seconds after which to try again, for UNAVAILABLE and RESOURCE_EXHAUSTED.
+    details: further details as ProtoJSON of Any, each with `@type`; forwarded unchanged.
+    code: the JSON-RPC number of a peer if no reason has it; otherwise that of the reason.
+    name: the ErrorInfo.reason of a peer if no reason has it; otherwise the name of the reason.
+    blame: PEER for an error of a dialled agent, CALLER for bad input, SELF for our own errors.
+    retry_after: seconds after which to retry, for UNAVAILABLE and RESOURCE_EXHAUSTED.
     """
 
     def __init__(
@@ -188,12 +189,14 @@ class A2AError(Exception):
 
 
 def _carriable(text: str) -> str:
-    # A lone surrogate, which neither protobuf nor JSON can carry, must not turn one error into another.
+    # A lone surrogate, which neither protobuf nor JSON can carry, must not cause a different error.
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def invalid_params(field: str, description: str) -> A2AError:
-    """INVALID_PARAMS with one violation; the message names the field (`field` may be empty for the whole)."""
+    """INVALID_PARAMS with one violation; the message names the field (an empty `field` is the
+    whole request).
+    """
     text = f"{field}: {description}" if field else description
     return A2AError(Reason.INVALID_PARAMS, text, violations=(Violation(field, description),))
 
@@ -205,16 +208,16 @@ def missing_members(paths: Sequence[str]) -> A2AError:
 
 
 def task_not_found(task_id: str) -> A2AError:
-    """TASK_NOT_FOUND for an id. The same for a missing task and for one the caller may not see."""
+    """TASK_NOT_FOUND for an id. The same for a missing task and for one that the caller may not see."""
     return A2AError(Reason.TASK_NOT_FOUND, metadata={"taskId": task_id})
 
 
 def request_too_large(limit: int) -> A2AError:
-    """REQUEST_TOO_LARGE that says how many bytes a request may have."""
+    """REQUEST_TOO_LARGE with the maximum number of bytes of a request."""
     text = f"the request is larger than {limit} bytes"
     return A2AError(Reason.REQUEST_TOO_LARGE, text, metadata={"limit": str(limit)})
 
 
 def internal_error() -> A2AError:
-    """INTERNAL_ERROR without any text of the cause, which belongs in the log and not on the wire."""
+    """INTERNAL_ERROR without the text of the cause, which belongs in the log and not on the wire."""
     return A2AError(Reason.INTERNAL_ERROR, blame=Blame.SELF)

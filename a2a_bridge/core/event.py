@@ -1,4 +1,4 @@
-"""The event: one step of a stream, as it passes through services. Not how it travels."""
+"""The event: one step of a stream, as services pass it on. Not its transport."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Event:
 
     #: the payload
     message: hub.StreamResponse
-    #: the id to resume after (see `core.resume`); empty for an event that has none
+    #: the id to resume after (see `core.resume`); empty for an event without one
     id: str = ""
     #: events before this one are lost, and `message` is a snapshot of the task that replaces them
     gap: bool = False
 
 
-#: what `Service.stream` returns
+#: the return type of `Service.stream`
 Events = AsyncGenerator[Event, None]
 
 
@@ -39,13 +39,13 @@ async def no_events() -> Events:
     yield  # type: ignore[unreachable]  # this makes it a generator
 
 
-#: opens a stream: its first event and the rest; None when it is empty
+#: opens a stream: its first event and the rest; None if it is empty
 Opening = Callable[[], Awaitable[tuple[Event, Events] | None]]
 
 
 class HandedOver(AsyncGenerator[Event, None]):
-    """A stream of a service that has work to do before the first event only. After it, the inner stream is
-    read without a frame in between.
+    """A stream of a service that has work to do only before the first event. After it the inner stream is
+    read directly, without a frame in between.
     """
 
     __slots__ = ("_opening", "inner")
@@ -81,14 +81,14 @@ class HandedOver(AsyncGenerator[Event, None]):
 
 
 def innermost(events: Events) -> Events:
-    """The stream that gives the further events of one whose first event was read."""
+    """The stream to read after the first event of a stream has been read."""
     while isinstance(events, HandedOver) and events.inner is not None:
         events = events.inner
     return events
 
 
 async def opened(events: Events) -> tuple[Event, Events] | None:
-    """The first event of a stream and the rest; None when it is empty. Closes it when there is an error."""
+    """The first event of a stream and the rest; None if it is empty. Closes the stream on an error."""
     try:
         return await anext(events), events
     except StopAsyncIteration:

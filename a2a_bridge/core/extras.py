@@ -1,4 +1,4 @@
-"""Packages that only some installations have: loads one, or says which extra brings it."""
+"""Optional packages: loads one, or names the extra that installs it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DISTRIBUTION = "a2a-transport-bridge"
 
 
 class MissingExtraError(ImportError):
-    """A package of an extra is not installed. text: which one. remedy: the command that installs it."""
+    """A package of an extra is not installed. text: the package. remedy: the command that installs it."""
 
     def __init__(self, package: str, extra: str) -> None:
         self.text = f"this needs {DISTRIBUTION}[{extra}], the package {package}"
@@ -18,7 +18,7 @@ class MissingExtraError(ImportError):
 
 
 def load(module: str, extra: str) -> Any:
-    """A module of a package that an extra brings. Raises MissingExtraError."""
+    """A module of a package from an extra. Raises MissingExtraError."""
     package = module.partition(".")[0]
     try:
         return importlib.import_module(module)

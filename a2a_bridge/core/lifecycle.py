@@ -1,9 +1,9 @@
-"""The task state machine: which state may follow which, and what an event does to a task.
+"""The task state machine: the allowed transitions, and the effect of an event on a task.
 
 Rules:
 1. Everything about transitions is in TRANSITIONS; docs and tests read the same table.
-2. Terminal states are final (spec 4.1.3); nothing returns to SUBMITTED; all else is allowed.
-3. `advance` changes the task it is given. Whoever needs the state before keeps a copy.
+2. Terminal states are final (spec 4.1.3); nothing returns to SUBMITTED; everything else is allowed.
+3. `advance` changes the task in place. Callers that need the previous state keep a copy.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TRANSITIONS: dict[hub.TaskState, frozenset[hub.TaskState]] = {
 
 
 class IllegalTransitionError(ValueError):
-    """An event that the task's state does not allow. The text names both and holds no user data."""
+    """The state of the task does not allow the event. The text names both and holds no user data."""
 
 
 def check_transition(before: hub.TaskState, after: hub.TaskState) -> None:
@@ -47,10 +47,10 @@ def check_transition(before: hub.TaskState, after: hub.TaskState) -> None:
 def advance(task: hub.Task, event: hub.TaskStatusUpdateEvent | hub.TaskArtifactUpdateEvent) -> None:
     """Applies an event to `task` in place (spec 4.2).
 
-    A status message that the new status replaces moves to the history. An artifact of a known id is
-    replaced, or extended when the event says append; appending to an unknown id starts it.
+    A status message that the new status replaces moves to the history. An artifact with a known id is
+    replaced, or extended if the event is marked `append`; appending to an unknown id starts an artifact.
 
-    Raises IllegalTransitionError when the task's state does not allow the event; the task is unchanged then.
+    Raises IllegalTransitionError if the task's state does not allow the event; the task is unchanged then.
     """
     if isinstance(event, hub.TaskStatusUpdateEvent):
         check_transition(task.status.state, event.status.state)
@@ -68,9 +68,9 @@ def advance(task: hub.Task, event: hub.TaskStatusUpdateEvent | hub.TaskArtifactU
 def join(task: hub.Task, message: hub.Message) -> None:
     """Adds a further message of the caller to the history of `task`, with the ids of the task.
 
-    What the agent said in its status stands before it, because that is what the message answers.
+    The agent's status message is moved to the history first, because the new message answers it.
 
-    Raises IllegalTransitionError when the task has ended; the task is unchanged then.
+    Raises IllegalTransitionError if the task has ended; the task is unchanged then.
     """
     if task.status.state in TERMINAL:
         raise IllegalTransitionError(f"a task in {_name(task.status.state)} takes no more messages")
@@ -83,9 +83,9 @@ def join(task: hub.Task, message: hub.Message) -> None:
 
 
 def add_artifact(task: hub.Task, event: hub.TaskArtifactUpdateEvent) -> None:
-    """Applies an artifact event to `task` in place, whatever its state."""
+    """Applies an artifact event to `task` in place, in any state."""
     incoming = event.artifact
-    # From the newest, because chunks nearly always extend that one.
+    # Newest first, because chunks nearly always extend the newest artifact.
     for present in reversed(task.artifacts):
         if present.artifact_id == incoming.artifact_id:
             break
@@ -95,20 +95,20 @@ def add_artifact(task: hub.Task, event: hub.TaskArtifactUpdateEvent) -> None:
     if not event.append:
         present.CopyFrom(incoming)
         return
-    # One call into protobuf: member by member cost three times as much, and this is done for every chunk.
+    # One call into protobuf: copying member by member costs three times as much, for every chunk.
     present.MergeFrom(incoming)
     if incoming.extensions:
         present.extensions[:] = dict.fromkeys(present.extensions)
 
 
 def advance_to(task: hub.Task, snapshot: hub.Task) -> None:
-    """Applies a snapshot that an executor gives of its own task, in place.
+    """Applies an executor's snapshot of its own task in place.
 
-    Its status replaces the status, its artifacts those of the same ids, its metadata is merged, and messages
-    that the history lacks are added: a snapshot adds to what is known and removes nothing.
+    Its status replaces the status, its artifacts replace those with the same ids, its metadata is merged, and
+    messages missing from the history are added: a snapshot only adds and removes nothing.
 
-    Raises IllegalTransitionError when the task's state does not allow the snapshot's; the task is unchanged
-    then.
+    Raises IllegalTransitionError if the task's state does not allow the snapshot's state; the task is
+    unchanged then.
     """
     check_transition(task.status.state, snapshot.status.state)
     known = {message.message_id for message in task.history}

@@ -1,4 +1,4 @@
-"""Constructors of and questions to hub messages. Not rules about them: see `lifecycle` for those."""
+"""Constructors and predicates for hub messages. For rules about them see `lifecycle`."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ _decode_value = decoder(Value)
 
 
 def text_part(text: str, **members: Any) -> hub.Part:
-    """A part holding text; `members` are further fields of Part, such as `media_type`."""
+    """A part with text; `members` are further fields of Part, such as `media_type`."""
     return hub.Part(text=text, **members)
 
 
 def raw_part(raw: bytes, *, filename: str = "", media_type: str = "") -> hub.Part:
-    """A part holding bytes."""
+    """A part with bytes."""
     return hub.Part(raw=raw, filename=filename, media_type=media_type)
 
 
 def data_part(data: Any, **members: Any) -> hub.Part:
-    """A part holding a JSON value. Raises codec.DecodeError when `data` is not JSON."""
+    """A part with a JSON value. Raises codec.DecodeError if `data` is not JSON."""
     return hub.Part(data=_decode_value(data), **members)
 
 
 def part_of(content: Any) -> hub.Part:
-    """A part from what people naturally have: a Part, str (text), bytes (raw), or any JSON value (data)."""
+    """A part from a Python value: a Part, str (text), bytes (raw), or any JSON value (data)."""
     if isinstance(content, hub.Part):
         return content
     if isinstance(content, str):
@@ -60,7 +60,7 @@ def message(
     task_id: str = "",
     metadata: Mapping[str, Any] | None = None,
 ) -> hub.Message:
-    """A message. Ids come from the caller: this module has no source of randomness."""
+    """A message. The caller supplies the ids: this module has no source of randomness."""
     made = hub.Message(role=role, parts=parts, message_id=message_id, context_id=context_id, task_id=task_id)
     if metadata is not None:
         made.metadata.update(metadata)
@@ -68,7 +68,9 @@ def message(
 
 
 def text_of(source: hub.Message | hub.Artifact | hub.Task | Iterable[hub.Part]) -> str:
-    """The text parts joined. Of a task: its artifacts' text, or its status message's when it has none."""
+    """The joined text parts. Of a task: the text of its artifacts, or of its status message if
+    they have none.
+    """
     if isinstance(source, hub.Task):
         if source.artifacts:
             return "".join(text_of(artifact) for artifact in source.artifacts)
@@ -78,7 +80,7 @@ def text_of(source: hub.Message | hub.Artifact | hub.Task | Iterable[hub.Part]) 
 
 
 def timestamp(nanoseconds: int) -> Timestamp:
-    """A Timestamp from nanoseconds since the epoch, as `time.time_ns()` gives them."""
+    """A Timestamp from nanoseconds since the epoch, as returned by `time.time_ns()`."""
     seconds, nanos = divmod(nanoseconds, 1_000_000_000)
     return Timestamp(seconds=seconds, nanos=nanos)
 
@@ -94,7 +96,7 @@ def is_interrupted(state: hub.TaskState) -> bool:
 
 
 def payload_of(response: hub.SendMessageResponse | hub.StreamResponse) -> ProtoMessage:
-    """The one member of a response that is set. Raises ValueError when none is."""
+    """The member of a response that is set. Raises ValueError if none is."""
     which = response.WhichOneof("payload")
     if which is None:
         raise ValueError("a response without a payload")
@@ -103,7 +105,7 @@ def payload_of(response: hub.SendMessageResponse | hub.StreamResponse) -> ProtoM
 
 
 def task_id_of(response: hub.SendMessageResponse | hub.StreamResponse) -> str:
-    """The id of the task a response speaks about; empty for a direct message."""
+    """The id of the task of a response; empty for a direct message."""
     which = response.WhichOneof("payload")
     if which == "task":
         return response.task.id

@@ -1,7 +1,7 @@
-"""The eleven operations of A2A 1.0 as typed values. Not their names in other versions: dialects have those.
+"""The eleven operations of A2A 1.0 as typed values. Dialects have their names in other versions.
 
 Rules:
-1. An operation is a value; nobody branches on its name.
+1. An operation is a value; no code branches on its name.
 2. `ALL` follows the descriptor of `lf.a2a.v1.A2AService`; a test compares the two.
 """
 
@@ -77,4 +77,4 @@ ALL: tuple[Operation[Message, Message], ...] = (
     LIST_PUSH_CONFIGS,
     GET_EXTENDED_AGENT_CARD,
     DELETE_PUSH_CONFIG,
-)  # type: ignore[assignment]  # heterogeneous by nature; tests check each row
+)  # type: ignore[assignment]  # heterogeneous; tests check each row

@@ -1,6 +1,4 @@
-"""Page tokens: opaque to callers, bound to the query they belong to. Not the paging itself, which stores
-do.
-"""
+"""Page tokens: opaque to callers, bound to their query. Stores do the paging itself."""
 
 from __future__ import annotations
 
@@ -19,8 +17,8 @@ _LONGEST = 1024
 class PageTokens:
     """Issues tokens and reads them back.
 
-    key: secret that stands for this issuer. Tokens outlive a restart exactly if the key does; a random one is
-        made when none is given.
+    key: the secret of this issuer. Tokens stay valid after a restart only with the same key; without a key a
+        random one is made.
     """
 
     def __init__(self, key: bytes = b"") -> None:

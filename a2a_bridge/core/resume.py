@@ -1,14 +1,14 @@
-"""Going on with a stream that broke: ids of events, the extension that offers it, the mark of a gap. No
+"""Resuming an interrupted stream: event ids, the extension that announces it, the gap annotation. No
 transport.
 
 Rules:
-1. An id is `number` or `epoch-number`, of at most 64 characters, and opaque to whoever gets it. It is of one
-   task.
-2. In one stream each id counts one more than the id before. Only a snapshot that is marked with a gap begins
-   anew, and says its own id in the mark, for bindings that tell the first id alone.
-3. A snapshot has the id of the last event that it holds, so that a caller can go on after it too.
-4. What was asked for and is not kept, or never was, is a gap: said in the response parameters and in the
-   snapshot that stands for it. Text that can be no id is refused.
+1. An id is `number` or `epoch-number`, of at most 64 characters, and opaque to its receivers. It is scoped to
+   one task.
+2. Within a stream each id is one higher than the one before. Only a snapshot annotated as a gap restarts the
+   sequence. The annotation contains its id, for bindings that send only the first id.
+3. A snapshot has the id of the last event that it includes, so that a caller can resume after it too.
+4. A requested id that is no longer kept, or never existed, causes a gap: it is reported in the response
+   parameters and in the snapshot that replaces the lost events. Text that cannot be an id is refused.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from a2a_bridge.core.call import LAST_EVENT_PARAMETER, CallContext
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: the extension in the card of an agent whose streams can be resumed; also the key of the mark of a gap
+#: the extension in the card of an agent with resumable streams; also the key of the gap annotation
 RESUME_URI = "urn:a2a-bridge:resume:v1"
 DESCRIPTION = (
     "Events of a stream have ids (SSE: id, gRPC: metadata a2a-event-id and counting on). "
     "SubscribeToTask with Last-Event-ID goes on after that event."
 )
-#: the value of RESUME_PARAMETER where events are lost
+#: the value of RESUME_PARAMETER if events are lost
 GAP = "gap"
-#: how the parameter is called where people read of it
+#: the name of the parameter in error texts
 LAST_EVENT_ID = "Last-Event-ID"
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -38,24 +38,24 @@ _COUNTED = re.compile(r"((?:[A-Za-z0-9_-]*-)?)(0|[1-9][0-9]{0,18})")
 
 
 class GapMark(NamedTuple):
-    """What a snapshot says of a gap. after: the id that was asked for. id: of the last event that it
-    holds.
-    """
+    """The gap annotation of a snapshot."""
 
+    #: the requested id
     after: str
+    #: the id of the last event that the snapshot includes
     id: str
 
 
 def is_id(text: str) -> bool:
     """Whether a text can be the id of an event."""
-    # The first look is for plain numbers, of which there is one at each event.
+    # The first test is for plain numbers, one of which comes with each event.
     return (text.isascii() and text.isalnum() and len(text) <= 64) or bool(_ID.fullmatch(text))
 
 
 def asked_after(context: CallContext) -> str:
-    """The id after which a subscription is to go on; empty when it is to begin with a snapshot.
+    """The id after which a subscription resumes; empty if it starts with a snapshot.
 
-    Raises INVALID_PARAMS naming `Last-Event-ID` for what can be no id.
+    Raises INVALID_PARAMS naming `Last-Event-ID` for text that cannot be an id.
     """
     parameters = context.parameters
     if not parameters:
@@ -69,12 +69,12 @@ def asked_after(context: CallContext) -> str:
 
 
 def event_id(number: int, epoch: str = "") -> str:
-    """The id of an event. epoch: tells numberings apart that begin anew; without `-`."""
+    """The id of an event. epoch: distinguishes numberings that restart; without `-`."""
     return f"{epoch}-{number}" if epoch else str(number)
 
 
 def number_of(id_: str, epoch: str = "") -> int | None:
-    """The number in an id of this epoch; None for an id of any other, which is a gap."""
+    """The number in an id of this epoch; None for an id of another epoch, which is a gap."""
     found = _COUNTED.fullmatch(id_)
     if found is None or found[1] != (f"{epoch}-" if epoch else ""):
         return None
@@ -82,7 +82,7 @@ def number_of(id_: str, epoch: str = "") -> int | None:
 
 
 def counted_on(first: str) -> Iterator[str]:
-    """The ids from `first` on, one more each; nothing when it does not end in a number."""
+    """The consecutive ids from `first` on; none if it does not end in a number."""
     found = _COUNTED.fullmatch(first)
     if found is None:
         return iter(())
@@ -93,8 +93,8 @@ def counted_on(first: str) -> Iterator[str]:
 
 
 def mark_gap(task: hub.Task, after: str, id_: str) -> None:
-    """Notes in a snapshot, in place, that events after `after` are lost, and that it holds those up to
-    `id_`.
+    """Annotates a snapshot in place: events after `after` are lost, and it includes the events up
+    to `id_`.
     """
     mark = task.metadata.fields[RESUME_URI].struct_value.fields
     mark["gap"].bool_value = True
@@ -103,7 +103,7 @@ def mark_gap(task: hub.Task, after: str, id_: str) -> None:
 
 
 def gap_of(event: hub.StreamResponse) -> GapMark | None:
-    """The mark of a gap in an event; None when there is none."""
+    """The gap annotation of an event; None if there is none."""
     if not event.HasField("task") or not event.task.HasField("metadata"):
         return None
     fields = event.task.metadata.fields
@@ -118,17 +118,19 @@ def gap_of(event: hub.StreamResponse) -> GapMark | None:
 
 
 def is_gap(message: hub.StreamResponse) -> bool:
-    """Whether a message is a snapshot that is marked as a gap. Quick for all others."""
+    """Whether a message is a snapshot with a gap annotation. Fast for all other messages."""
     return message.HasField("task") and gap_of(message) is not None
 
 
 def offers_resume(card: hub.AgentCard) -> bool:
-    """Whether the agent of a card says that its streams can be resumed."""
+    """Whether the card of an agent announces resumable streams."""
     return any(one.uri == RESUME_URI for one in card.capabilities.extensions)
 
 
 def offer_resume(card: hub.AgentCard) -> hub.AgentCard:
-    """The card with the extension: a copy, unless it has it already or its agent does not stream."""
+    """The card with the extension: a copy, unless it has the extension already or its agent does
+    not stream.
+    """
     if not card.capabilities.streaming or offers_resume(card):
         return card
     offering = hub.AgentCard()

@@ -1,6 +1,4 @@
-"""Whose things: what a caller may see is what was made in its scope. Not who the caller is: authenticators
-say that.
-"""
+"""Scopes: a caller may see only resources created in its own scope. Authenticators identify the caller."""
 
 from __future__ import annotations
 
@@ -10,9 +8,11 @@ from a2a_bridge.core.call import CallContext
 
 
 class Scope(NamedTuple):
-    """Whose things: the tenant of the call and the name of its principal. Both may be empty."""
+    """The owner of resources: the tenant of the call and the name of its principal. Both may be empty."""
 
+    #: the tenant of the call
     tenant: str = ""
+    #: the name of its principal
     owner: str = ""
 
 

@@ -1,11 +1,11 @@
-"""The waist: what every server side takes, every client side is, and every middleware wraps.
+"""The central interface: servers accept it, clients implement it, middleware wraps it.
 
 Rules:
-1. Two methods, for ever. What is not expressible as one of them is not a service.
-2. `stream` returns an async generator; whoever iterates it closes it (`contextlib.aclosing`), and closing
-   releases everything below it. It is a generator and not any iterator so that closing is always possible.
-3. Both raise A2AError for what the caller should see. Anything else is a defect and becomes INTERNAL at the
-   rim.
+1. Two methods, permanently. Anything that cannot be expressed as one of them is not a service.
+2. `stream` returns an async generator; its consumer closes it (`contextlib.aclosing`), and closing releases
+   everything below it. It is a generator and not any iterator so that closing is always possible.
+3. Both raise A2AError for errors that the caller should see. Any other exception is a defect and becomes
+   INTERNAL where the call entered.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from a2a_bridge.core.operations import Req, Res
 
 
 class Service(Protocol):
-    """Anything that answers calls: a hosted agent, a dialled client, a gateway, a middleware around one."""
+    """Answers calls: a hosted agent, a dialled client, a gateway, a middleware around one of them."""
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         """Answers a unary operation. Raises A2AError."""
@@ -35,13 +35,13 @@ Middleware = Callable[[Service], Service]
 
 
 def compose(service: Service, *middleware: Middleware) -> Service:
-    """Wraps `service`; the first listed middleware acts first on the way in."""
+    """Wraps `service`; the first middleware in the list is the outermost."""
     for wrap in reversed(middleware):
         service = wrap(service)
     return service
 
 
 async def refused_stream(error: A2AError) -> Events:
-    """What `stream` returns when it refuses a call: a generator that raises `error` when iterated."""
+    """The stream of a refused call: a generator that raises `error` when iterated."""
     raise error
-    yield  # type: ignore[unreachable]  # what makes this a generator
+    yield  # type: ignore[unreachable]  # makes this a generator
