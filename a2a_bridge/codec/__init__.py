@@ -1,7 +1,7 @@
-"""ProtoJSON to messages and back, compiled once per message type. It reads no sockets and knows no protocol.
+"""ProtoJSON to messages and back, compiled once per message type. No I/O, no protocol knowledge.
 
 `decoder(cls)` and `encoder(cls)` return plain functions between JSON trees and messages; `loads` and `dumps`
-go between JSON trees and text; `missing_required` names absent REQUIRED members. All of it is pure.
+convert between JSON trees and text; `missing_required` names absent REQUIRED members. All of it is pure.
 """
 
 from a2a_bridge.codec.decode import decode_bytes, decoder, whole_decoder

@@ -1,12 +1,11 @@
-"""Counts the values of a document before it is read, so that refusing one costs next to nothing. It reads
-nothing.
+"""Counts the values of a document before it is decoded, so that refusing a large one is cheap.
 
-A value is a JSON value; names of members do not count. In protobuf each field that is given is one, and so is
-each item of a list or a Struct. The time to read, keep and write a document grows with their number. Octets
-say little about it: one value may take two octets or millions.
+A value is a JSON value; names of members do not count. In protobuf each present field is one, and so is each
+item of a list or a Struct. The time to decode, store and encode a document grows with their number. The
+number of octets is no measure: one value may take two octets or millions.
 
-Both counters stop beyond `most`. That of JSON works on blocks of text; that of protobuf goes from field to
-field, and only through messages that are large enough to hold so many.
+Both counters stop beyond `most`. The JSON counter works on blocks of text; the protobuf counter goes from
+field to field, and enters only messages that are large enough to exceed the limit.
 """
 
 from __future__ import annotations
@@ -17,45 +16,43 @@ from google.protobuf.message import Message
 
 from a2a_bridge.codec.wire import read_varint
 
-#: values that a request may hold, and an answer of an agent, unless set otherwise
+#: default maximum number of values in a request, and in an answer of an agent
 REQUEST_VALUES, ANSWER_VALUES = 100_000, 1_000_000
 
 _BLOCK = 1 << 20
-"""Octets that one step of the JSON counter looks at. Other threads may run between two steps."""
+"""Octets per step of the JSON counter. Other threads may run between two steps."""
 _SHORTEST = 2
-"""Octets of the shortest value together with what separates it from the next one, in both formats."""
+"""Octets of the shortest value including its separator, in both formats."""
 _FIELDS = 4
-"""Protobuf fields for one JSON value, at most: a map's entry, its key, its value, and the kind of that."""
+"""Maximum number of protobuf fields for one JSON value: a map's entry, its key, its value, and its kind."""
 _WEIGHT = 0
-"""What a table says under this key, which no field has as its tag: how much each field of such a message
-counts.
-"""
+"""The key in a table, used by no field as its tag, for the weight of each field of such a message."""
 
 
 def json_bound(text: bytes) -> int:
-    """A number of values that JSON text does not exceed: each follows a comma, or the bracket that opens a
-    container.
+    """An upper bound of the number of values in JSON text: each value follows a comma, or the bracket that
+    opens a container.
     """
     return 1 + text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 def json_values(text: bytes, most: int) -> int:
-    """The number of values in JSON text; some number above `most` when there are more.
+    """The number of values in JSON text; some number above `most` if there are more.
 
-    An empty list or object counts as two. Text that is not JSON gives any number.
+    An empty list or object counts as two. For text that is not JSON the result is arbitrary.
     """
     bound = len(text) // _SHORTEST + 1
     if bound > most:
         bound = json_bound(text)
     if bound <= most:
         return bound
-    # The same count, without what stands inside strings.
+    # The same count, without the content of strings.
     found, inside, start = 1, 0, 0
     while start < len(text) and found <= most:
         block = text[start : start + _BLOCK]
         start += len(block)
         if block.endswith(b"\\") and (len(block) - len(block.rstrip(b"\\"))) % 2:
-            block += text[start : start + 1]  # an escape is not torn apart
+            block += text[start : start + 1]  # never split an escape sequence
             start += 1
         if b"\\" in block:
             block = block.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -63,7 +60,7 @@ def json_values(text: bytes, most: int) -> int:
         if quotes // 4 > most - found + 1:
             return (
                 most + 1
-            )  # a value has two strings at most, its name and itself; keeps the list below short
+            )  # a value has at most two strings, its name and itself; keeps the list below short
         if quotes:
             block = b"".join(block.split(b'"')[inside::2])
             inside = (inside + quotes) % 2
@@ -74,9 +71,9 @@ def json_values(text: bytes, most: int) -> int:
 
 
 def protobuf_values(cls: type[Message], wire: bytes, most: int) -> int:
-    """The number of values in the bytes of a message; some number above `most` when there are more.
+    """The number of values in the bytes of a message; some number above `most` if there are more.
 
-    Bytes that are no such message give any number.
+    For bytes that are not such a message the result is arbitrary.
     """
     bound = len(wire) // _SHORTEST + 1
     if bound <= most:
@@ -117,18 +114,18 @@ def protobuf_values(cls: type[Message], wire: bytes, most: int) -> int:
                 at += 8
             elif kind == 5:
                 at += 4
-            # A group is an unknown field: its content counts as if it stood outside.
+            # A group is an unknown field: its content counts as if it were outside of the group.
     return count
 
 
 _TABLES: dict[str, dict[int, Any]] = {}
-"""For each message type: the tag of a field that holds messages → the table of those."""
+"""For each message type: the tag of a field that holds messages → the table of that type."""
 
 
 def _table(descriptor: Any) -> dict[int, Any]:
     table = _TABLES.get(descriptor.full_name)
     if table is None:
-        # A map's entry counts once, in the message that has the map; and a Value once, where it stands.
+        # A map's entry counts once, in the message with the map; a Value counts once, in its own place.
         inner = descriptor.GetOptions().map_entry or descriptor.full_name == "google.protobuf.Value"
         table = _TABLES[descriptor.full_name] = {_WEIGHT: 0 if inner else 1}
         for field in descriptor.fields:

@@ -1,11 +1,9 @@
-r"""JSON trees to messages. Compiles one function per message type; the path to an error is `inspect`'s
-business.
+r"""JSON trees to messages. Compiles one function per message type; `inspect` determines the path of an error.
 
-The generated functions write the message's wire bytes (as text, see `wire`) and protobuf parses those: faster
-than setting attributes one by one. They expect the regular case: camelCase names, no nulls, nothing unknown.
-They count the members that they recognised; if some are left over the object is tidied and read again. For
-anything wrong they raise without saying where, and the tree is inspected again by the slow, path-aware
-walker.
+The generated functions write the message's wire bytes (as text, see `wire`), which protobuf parses: faster
+than setting attributes one by one. They expect the regular case: camelCase names, no nulls, no unknown
+members. They count the members that they recognise; if some are left over, the object is tidied and read
+again. For any error they raise without a path, and the slow, path-aware walker inspects the tree again.
 
 For Message the generated function looks like this:
 
@@ -50,13 +48,13 @@ M = TypeVar("M", bound=Message)
 Body = Callable[[Any], str]
 
 _REPORTED = 20
-"""Violations that an error carries at most: a hostile document must not make a large answer."""
+"""Maximum number of violations in an error: a hostile document must not cause a large answer."""
 
 _DECODERS: dict[tuple[type[Message], bool], Callable[[Json], Any]] = {}
 
 
 def decoder(cls: type[M], *, strict_numbers: bool = False) -> Callable[[Json], M]:
-    """The function that reads messages of a class from JSON trees, as `loads` returns them. Compiled once.
+    """The function that decodes JSON trees, as returned by `loads`, to messages of a class. Compiled once.
 
     An integer inside Struct or Value that a double cannot hold is rounded as protobuf does and counted in
     `rounded`, or refused with `strict_numbers`.
@@ -72,7 +70,7 @@ def decoder(cls: type[M], *, strict_numbers: bool = False) -> Callable[[Json], M
 
 
 def decode_bytes(cls: type[M], data: bytes | str, *, strict_numbers: bool = False) -> M:
-    """Read a message from JSON text.
+    """Decodes a message from JSON text.
 
     Raises `JsonSyntaxError` or `DecodeError`.
     """
@@ -87,13 +85,13 @@ def _decoder(cls: type[M], *, strict_numbers: bool) -> Callable[[Json], M]:
     def decode(tree: Json) -> M:
         nonlocal body
         if body is None:
-            with BUILDING:  # on the first call, so that imports stay quick
+            with BUILDING:  # on the first call, to keep imports fast
                 body = compile_body(plan, structs.exactly)
         try:
             return from_string(body(tree).encode("latin-1"))
         except (ValueError, RecursionError, ProtobufDecodeError):
             pass
-        return slowly(tree)  # not while handling: what went wrong here says nothing
+        return slowly(tree)  # outside of the handler: the first exception is not its context
 
     def slowly(tree: Json) -> M:
         problems: list[Violation] = []
@@ -121,9 +119,9 @@ def _decoder(cls: type[M], *, strict_numbers: bool) -> Callable[[Json], M]:
 
 
 def whole_decoder(cls: type[M]) -> Callable[[Json], tuple[M, bool]]:
-    """A decoder that also tells whether the message says all that is in the tree.
+    """A decoder that also returns whether the message holds everything in the tree.
 
-    It does not where there are unknown members, empty lists, nulls, names in snake_case, or integers that no
+    The message does not hold unknown members, empty lists, nulls, names in snake_case, or integers that no
     double holds. The function raises `DecodeError`.
     """
     plan = plan_of(cls)
@@ -148,15 +146,13 @@ def whole_decoder(cls: type[M]) -> Callable[[Json], tuple[M, bool]]:
 
 
 _LIBRARIES: dict[tuple[Callable[[int], float], bool], dict[str, Any]] = {}
-"""Everything compiled so far, and what it needs, by what decides about large numbers and by whether it is
-strict.
-"""
+"""All compiled functions and their names, by the conversion of large integers and by strictness."""
 
 
 def compile_body(plan: MessagePlan, to_double: Callable[[int], float], *, strict: bool = False) -> Body:
-    """The function that writes the wire text of a message; `to_double` decides about large integers.
+    """The function that writes the wire text of a message; `to_double` converts large integers.
 
-    strict: for members that the message does not say it raises `Irregular`.
+    strict: raise `Irregular` for members that the message cannot hold.
     """
     names = _LIBRARIES.get((to_double, strict))
     if names is None:
@@ -206,7 +202,7 @@ def tidy(tree: dict[str, Any], names: dict[str, FieldPlan]) -> dict[str, Any]:
 
 
 class _Generator:
-    """Writes the functions of a message type and of all below it."""
+    """Writes the functions of a message type and of all nested types."""
 
     def __init__(self, source: Source, *, strict: bool) -> None:
         self.source = source
@@ -241,8 +237,8 @@ class _Generator:
             line("return out")
 
     def members(self, fields: list[FieldPlan]) -> None:
-        """One field, or those of a oneof: the first that is there is taken, and a second is one too many
-        seen.
+        """One field, or the fields of a oneof: the first present one is used, and a second one makes the
+        count wrong.
         """
         line, block = self.source.line, self.source.block
         field, *others = fields
@@ -288,7 +284,7 @@ class _Generator:
             line(f'out += f"{prefix}{{VARINT[len(entry)]}}{{entry}}"')
 
     def value(self, field: FieldPlan, name: str, target: str) -> None:
-        """Append one value with its tag."""
+        """Appends one value with its tag."""
         line, block = self.source.line, self.source.block
         if field.kind is Kind.BOOL:
             prefix = literal(tag(field.number, VARINT_WIRE))
@@ -317,7 +313,7 @@ class _Generator:
             line(f'{target} += f"{prefix}{{VARINT[len({name})]}}{{{name}}}"')
 
     def body(self, field: FieldPlan, name: str) -> None:
-        """Replace a JSON value by its wire text, for the kinds that carry a length."""
+        """Replaces a JSON value by its wire text, for kinds with a length prefix."""
         line, block = self.source.line, self.source.block
         match field.kind:
             case Kind.STRING:
@@ -344,5 +340,5 @@ class _Generator:
 
 
 def spellings(plan: MessagePlan) -> dict[str, FieldPlan]:
-    """The fields of a message by all names that JSON may call them."""
+    """The fields of a message by all their accepted JSON names."""
     return {field.name: field for field in plan.fields} | {field.json_name: field for field in plan.fields}

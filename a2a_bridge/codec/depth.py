@@ -1,11 +1,12 @@
-"""The depth limit of free JSON (Struct, Value, ListValue) for messages that were not read from JSON.
+"""The depth limit of free JSON (Struct, Value, ListValue) for messages that were not decoded from JSON.
 
 JSON decoders refuse content that is nested deeper than `structs.LEVELS`, so that it fits into any other
-message. Protobuf itself reads deeper content; the functions here apply the limit of the JSON decoders to it.
+message. Protobuf itself accepts deeper content; the functions here apply the limit of the JSON decoders to
+it.
 
-Three steps, the cheapest first. A count of the octets that containers need clears nearly all messages. Then
-protobuf parses the free content inside of additional messages, which fails at its own limit. Only then is the
-content converted to JSON and inspected.
+There are three steps, the cheapest first. A count of the octets that containers need clears nearly all
+messages. Then protobuf parses the free content inside of additional messages, which fails at its own limit.
+Only then is the content converted to JSON and inspected.
 """
 
 from __future__ import annotations
@@ -26,20 +27,19 @@ from a2a_bridge.codec.wire import VARINT, read_varint
 from a2a_bridge.pb.google_protobuf import ListValue, Struct, Value
 
 _FEWEST = structs.LEVELS // structs.OBJECT_LEVELS - 1
-"""Nested containers that are within the limit, whatever they are."""
+"""A number of nested containers that is always within the limit."""
 _SURE = structs.BARE_LEVELS - structs.OBJECT_LEVELS
-"""Protobuf levels that are within the limit for certain. (An empty container counts more levels than protobuf
-needs.)
+"""A number of protobuf levels that is always within the limit. (An empty container counts more levels than
+protobuf needs.)
 """
 _LARGE = 1 << 17
-"""Octets of a message above which the first step is skipped."""
+"""The size of a message in octets above which the first step is skipped."""
 
 
 def may_be_deep(wire: bytes) -> bool:
     """Whether the bytes of a message may hold free JSON that is nested too deeply. Nearly always False."""
     # Each object and each array has a line feed before its content, and `*` or `2` before itself. Large
-    # messages hold files
-    # and texts: there the next step is quicker, because it looks at free content only.
+    # messages hold files and texts: the next step is faster for them, because it looks at free content only.
     return len(wire) > _LARGE or (
         wire.count(b"\n") > _FEWEST and wire.count(b"*") + wire.count(b"2") > _FEWEST
     )
@@ -51,8 +51,8 @@ def too_deep(message: Message) -> list[str]:
 
 
 def path_of_depth(cls: type[Message], wire: bytes) -> str | None:
-    """Where bytes that protobuf does not read are nested too deeply; None if that is not what is wrong with
-    them.
+    """The path at which bytes that protobuf rejects are nested too deeply; None if they have
+    another error.
     """
     waiting: list[tuple[Any, str, int, int, int]] = [(cls.DESCRIPTOR, "", 0, 0, len(wire))]
     steps = 0
@@ -88,7 +88,7 @@ def path_of_depth(cls: type[Message], wire: bytes) -> str | None:
 
 
 _PARSED = 100
-"""Levels of messages within each other that protobuf reads, in all languages."""
+"""The maximum depth of nested messages in protobuf, in all languages."""
 _STEPS = 100_000
 
 
@@ -99,14 +99,14 @@ def _is_too_deep(content: Any) -> bool:
     try:
         tree = encoder(type(content))(content)
     except EncodeError:
-        return False  # JSON cannot say it anyway
+        return False  # JSON cannot express it anyway
     except RecursionError:
         return True
     return any(one.problem == structs.TOO_DEEP for one in findings(plan_of(type(content)), tree))
 
 
 def _reads(cls: type[Message], wire: bytes, wrappers: int) -> bool:
-    """Whether protobuf reads a message within so many others."""
+    """Whether protobuf parses a message inside this number of other messages."""
     tags = {Struct: "*", Value: "", ListValue: "2"}
     prefix, size = "", len(wire)
     if tags[cls]:
@@ -126,8 +126,8 @@ def _reads(cls: type[Message], wire: bytes, wrappers: int) -> bool:
 
 @cache
 def _wrappers() -> int:
-    """Messages to put around content, so that protobuf reads what is surely within the limit and not much
-    more.
+    """The number of messages around content with which protobuf parses all content within the limit, and
+    little more.
     """
     tree: Any = 1
     for _ in range(_SURE // structs.ARRAY_LEVELS):

@@ -1,9 +1,8 @@
-"""Messages to JSON trees. Compiles one function per message type. Writing the text is `text.dumps`' business.
+"""Messages to JSON trees. Compiles one function per message type. `text.dumps` writes the text.
 
-Names are camelCase. REQUIRED members are always there, even with their default value, except messages that
-are not
-set: an empty status would say something that nobody said. `optional` members are there exactly if they are
-set. Other defaults are never there. Members come in the order of their field numbers.
+Names are camelCase. REQUIRED members are always present, even with their default value, except messages that
+are not set: an empty status would be content that nobody wrote. `optional` members are present exactly if
+they are set. Other defaults are never present. Members are in the order of their field numbers.
 
 For Task the generated function looks like this:
 
@@ -43,10 +42,10 @@ _ENCODERS: dict[type[Message], Callable[[Any], Any]] = {}
 
 
 def encoder(cls: type[M]) -> Callable[[M], JsonObject]:
-    """The function that makes JSON trees of the messages of a class. Compiled once, on its first call.
+    """The function that encodes messages of a class as JSON trees. Compiled once, on its first call.
 
-    A Value that holds nothing becomes null. The function raises `EncodeError` for what JSON cannot say: NaN
-    and infinity inside Struct or Value, and timestamps outside the years 1 to 9999.
+    A Value without a kind becomes null. The function raises `EncodeError` for content that JSON cannot
+    express: NaN and infinity inside Struct or Value, and timestamps outside the years 1 to 9999.
     """
     found = _ENCODERS.get(cls)
     if found is None:
@@ -63,7 +62,7 @@ _LIBRARY: dict[str, Any] = {
     "spend_on": spend_on,
     "timestamp_text": values.timestamp_text,
 }
-"""Everything compiled so far, and what it needs."""
+"""All compiled functions and their names."""
 
 
 def _encoder(plan: MessagePlan) -> Callable[[Any], Any]:
@@ -73,7 +72,7 @@ def _encoder(plan: MessagePlan) -> Callable[[Any], Any]:
     def encode(message: Any) -> Any:
         nonlocal compiled
         if compiled is None:
-            with BUILDING:  # on the first call, so that imports stay quick
+            with BUILDING:  # on the first call, to keep imports fast
                 compiled = _compiled(plan, whole)
         try:
             return compiled(message)
@@ -171,7 +170,7 @@ def _expression(source: Source, field: FieldPlan, name: str) -> str:
 
 
 def _problems(field: FieldPlan, value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Where a message holds what JSON cannot say, by the same rules as the generated functions."""
+    """The places in a message that JSON cannot express, by the same rules as the generated functions."""
     match field.kind:
         case Kind.TIMESTAMP:
             try:

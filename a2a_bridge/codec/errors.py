@@ -1,17 +1,17 @@
-"""What can go wrong between JSON and messages. It knows no protocol error codes: callers choose those."""
+"""Errors of conversions between JSON and messages. Callers choose the protocol error codes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 Violation = tuple[str, str]
-"""A JSON field path such as `message.parts[0].text` ("" is the document itself), and what is wrong there."""
+"""A JSON field path such as `message.parts[0].text` ("" is the document itself), and the problem there."""
 
 
 class DecodeError(ValueError):
-    """The JSON is well formed but is not the message that was asked for.
+    """The JSON is well formed but is not a message of the requested type.
 
-    `violations` holds everything found, in document order and bounded; `path` and `problem` are the first.
+    `violations` holds all findings, in document order and bounded; `path` and `problem` are the first.
     Problems are plain English: they may be shown to the caller.
     """
 
@@ -29,7 +29,9 @@ class DecodeError(ValueError):
 
 
 class EncodeError(ValueError):
-    """The message holds something that JSON cannot say: NaN, infinity, a date outside the years 1 to 9999."""
+    """The message holds content that JSON cannot express: NaN, infinity, a date outside the years
+    1 to 9999.
+    """
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}" if path else problem)
@@ -42,4 +44,4 @@ class JsonSyntaxError(ValueError):
 
 
 class Irregular(ValueError):  # noqa: N818 - control flow inside the codec, never seen outside
-    """The compiled fast path met something it does not handle; the path-aware pass finds out what."""
+    """The compiled fast path met input that it does not handle; the path-aware pass finds the reason."""

@@ -1,4 +1,4 @@
-"""Free JSON in messages (Struct, Value, ListValue): where it stands, and nulls that are not written out."""
+"""Free JSON in messages (Struct, Value, ListValue): its places, and nulls that are not written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import ListValue, Struct
 
 _FREE = (Kind.STRUCT, Kind.VALUE, Kind.LIST)
-#: a Value of no octets: in an object, in an array, and in a part
+#: a Value of zero octets: in an object, in an array, and in a part
 _KINDLESS = (b"\x12\0", b"\n\0", bytes((hub.Part.DESCRIPTOR.fields_by_name["data"].number << 3 | 2, 0)))
 
 
@@ -23,8 +23,8 @@ def contents(message: Message) -> Iterator[tuple[str, Any]]:
 
 
 def fill_nulls(wire: bytes, message: Message) -> None:
-    """Makes null of each Value without a kind in a message that was read from bytes: Java writes null like
-    this.
+    """Replaces each Value without a kind by null, in a message parsed from bytes: Java writes null
+    like this.
     """
     if any(octets in wire for octets in _KINDLESS):
         for _, content in contents(message):

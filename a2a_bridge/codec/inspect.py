@@ -1,8 +1,7 @@
-"""Walks a JSON tree beside a plan and says what is wrong with it, and where. It makes no message.
+"""Walks a JSON tree along a plan and reports its errors with their paths. It makes no message.
 
-This is the slow twin of the generated decoders: they are silent about the place of an error so that the
-regular case costs nothing. It uses the same rules for single values, hence the same opinion about what is an
-error.
+This is the slow counterpart of the generated decoders, which raise without a path so that the regular case
+costs nothing. Both use the same rules for single values, and therefore agree about errors.
 """
 
 from __future__ import annotations
@@ -25,15 +24,18 @@ ROUNDED = "is an integer that a double cannot hold exactly"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something to complain about. `rounding`: only an integer that loses digits, which may be tolerated."""
+    """An error in a tree."""
 
+    #: the JSON path
     path: str
+    #: the error text
     problem: str
+    #: whether the only error is an integer that loses digits, which may be tolerated
     rounding: bool = False
 
 
 def findings(plan: MessagePlan, tree: Json) -> Iterator[Finding]:
-    """Everything that is wrong with a tree, in document order."""
+    """All errors in a tree, in document order."""
     return _inspect(FieldPlan("", "", 0, plan.kind, message=plan), tree, "", _MESSAGE_LEVELS)
 
 
@@ -46,7 +48,7 @@ def member(path: str, name: str) -> str:
 
 
 def _inspect(field: FieldPlan, value: Json, path: str, levels: int) -> Iterator[Finding]:
-    """One value of a field, be the field repeated or not."""
+    """One value of a field, repeated or not."""
     match field.kind:
         case Kind.MESSAGE:
             assert field.message is not None  # noqa: S101 - for the type checker
@@ -137,8 +139,8 @@ def _scalar_problem(field: FieldPlan, value: Json) -> str | None:
 
 
 def free_findings(value: Any, path: str, levels: int) -> Iterator[Finding]:
-    """What may stand inside a Struct or a Value: any JSON, but not too deep, and numbers that doubles
-    hold.
+    """Errors inside a Struct or a Value: it may hold any JSON up to the depth limit, with numbers that
+    doubles hold.
     """
     match value:
         case None | bool():

@@ -1,10 +1,8 @@
-"""Tells that a message is too large to be written in one go, while it is being written. It writes nothing
-itself.
+"""Detects, while a message is being encoded, that it is too large to be encoded without a pause.
 
-Nobody knows how much a message holds before walking through it. So encoders note how many values they have
-come past, and within `briefly` they give up beyond an allowance: the caller then has the message written
-where that may take time, such as in a thread. Outside of `briefly`, and so in every other thread, there is no
-limit.
+The size of a message is unknown before it has been walked. So encoders count the values that they encode, and
+within `briefly` they stop beyond an allowance: the caller then encodes the message where that may take time,
+such as in a thread. Outside of `briefly`, and so in every other thread, there is no limit.
 """
 
 from __future__ import annotations
@@ -17,15 +15,15 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 ALLOWANCE = 4000
-"""Values that are written in one go. They take some milliseconds."""
+"""Maximum number of values encoded without a pause. They take some milliseconds."""
 LONG = 32
-"""Items of a list of messages from which on they are counted; shorter ones are not worth asking for."""
+"""Minimum length of a list of messages that is counted; shorter lists are not worth the check."""
 _EACH = 8
-"""Values that a message in such a list counts as, besides the free content in it."""
+"""The number of values that a message in such a list counts as, besides its free content."""
 
 
 class LengthyError(Exception):
-    """A message holds more than may be written in one go."""
+    """A message holds more values than may be encoded without a pause."""
 
 
 class _Meter(threading.local):
@@ -36,8 +34,8 @@ METER = _Meter()
 
 
 def briefly(write: Callable[..., T], *arguments: Any) -> T:
-    """What `write` makes of its arguments. Raises LengthyError if it comes past more than ALLOWANCE
-    values.
+    """The result of `write` for the arguments. Raises LengthyError if it encodes more than
+    ALLOWANCE values.
     """
     METER.left = ALLOWANCE
     try:
@@ -47,7 +45,7 @@ def briefly(write: Callable[..., T], *arguments: Any) -> T:
 
 
 def spend(values: int) -> None:
-    """Notes that so many values are being written. Raises LengthyError."""
+    """Counts values that are about to be encoded. Raises LengthyError."""
     left = METER.left - values
     METER.left = left
     if left < 0:
@@ -55,7 +53,7 @@ def spend(values: int) -> None:
 
 
 def spend_on(items: Any) -> Any:
-    """The items of a long list of messages, noted as values. Raises LengthyError."""
+    """The items of a long list of messages, after counting them. Raises LengthyError."""
     if len(items) > LONG:
         spend(_EACH * len(items))
     return items

@@ -1,6 +1,6 @@
-"""Walks a message descriptor into a plan: what the generators need to know of it. It generates nothing.
+"""Walks a message descriptor into a plan: the data that the generators need. It generates nothing.
 
-Everything the codec does is a function of plans; only this module reads descriptors and their options.
+Everything in the codec is a function of plans; only this module reads descriptors and their options.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from a2a_bridge.pb._pool import POOL
 
 
 class Kind(Enum):
-    """How a value looks in JSON; each has one rule for decoding and one for encoding."""
+    """The JSON format of a value; each has one rule for decoding and one for encoding."""
 
     STRING = "a string"
     BYTES = "a base64 string"
@@ -39,7 +39,7 @@ _WELL_KNOWN = {
     "google.protobuf.ListValue": Kind.LIST,
     "google.protobuf.Timestamp": Kind.TIMESTAMP,
 }
-# Their JSON is not that of their fields, and nothing in A2A needs it.
+# Their JSON differs from their fields, and A2A does not use them.
 _UNSUPPORTED = {"google.protobuf.Any", "google.protobuf.Duration", "google.protobuf.FieldMask"}
 
 _SCALARS = {
@@ -59,7 +59,7 @@ _BITS = {
     FieldDescriptor.TYPE_UINT64: (0, 2**64 - 1),
 }
 
-# A part without content says nothing, although the proto cannot mark a oneof as REQUIRED.
+# A part without content is meaningless, but the proto cannot mark a oneof as REQUIRED.
 _REQUIRED_ONEOFS = {"lf.a2a.v1.Part.content"}
 
 _REQUIRED = 2
@@ -76,21 +76,23 @@ class EnumPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldPlan:
-    """One field. `name` is the proto's, `json_name` the one that is printed."""
+    """One field."""
 
+    #: the name in the proto
     name: str
+    #: the name in encoded JSON
     json_name: str
     number: int
     kind: Kind
     repeated: bool = False
     presence: bool = False
-    """The message remembers whether it is set. False for repeated fields and maps."""
+    """Whether the message stores its presence. False for repeated fields and maps."""
     required: bool = False
-    """Marked REQUIRED: printed even if it has its default value."""
+    """Marked REQUIRED: encoded even if it has its default value."""
     oneof: str | None = None
-    """The oneof it shares with other fields; the one behind `optional` is not meant."""
+    """The oneof that it shares with other fields; not the synthetic one of `optional`."""
     map_value: FieldPlan | None = None
-    """Set for a map: how its values look. Keys are strings."""
+    """Set for a map: the plan of its values. Keys are strings."""
     message: MessagePlan | None = None
     enum: EnumPlan | None = None
     low: int = 0
@@ -104,13 +106,13 @@ class FieldPlan:
 
     @property
     def quoted(self) -> bool:
-        """A 64-bit integer: printed as a string, because JavaScript numbers cannot hold it."""
+        """A 64-bit integer: encoded as a string, because JavaScript numbers cannot hold it."""
         return self.kind is Kind.INTEGER and self.high > 2**32
 
 
 @dataclass(slots=True, eq=False)
 class MessagePlan:
-    """One message type. `kind` differs from MESSAGE for the well-known types with a JSON of their own.
+    """One message type. `kind` differs from MESSAGE for well-known types with a JSON format of their own.
 
     Filled in place, since message types may contain themselves.
     """
@@ -118,7 +120,7 @@ class MessagePlan:
     descriptor: Descriptor
     kind: Kind
     label: str
-    """A Python identifier that no other plan has."""
+    """A Python identifier, unique among plans."""
     fields: list[FieldPlan] = field(default_factory=list)
     required_oneofs: tuple[str, ...] = ()
 
@@ -127,7 +129,7 @@ class MessagePlan:
         return GetMessageClass(self.descriptor)
 
     def nested(self) -> list[MessagePlan]:
-        """The plans of this message and of everything below it, each once."""
+        """The plans of this message and of all nested messages, each once."""
         found: dict[int, MessagePlan] = {}
         todo = [self]
         while todo:
@@ -142,19 +144,19 @@ class MessagePlan:
 _PLANS: dict[Descriptor, MessagePlan] = {}
 
 BUILDING = threading.RLock()
-"""Held while plans and functions are made; whoever only looks one up does not need it."""
+"""Held while plans and functions are made; lookups do not need it."""
 
 
 def plan_of(cls: type[Message]) -> MessagePlan:
     """The plan of a message class, made once.
 
-    Raises TypeError if it has a field, itself or below, that the codec has no rule for.
+    Raises TypeError if the class or a nested one has a field for which the codec has no rule.
     """
     descriptor: Any = cls.DESCRIPTOR
     with BUILDING:
         plans = dict(_PLANS)
         plan = _plan(descriptor, plans)
-        _PLANS.update(plans)  # only now: a type that failed half-way leaves nothing behind
+        _PLANS.update(plans)  # only now: a type that failed half-way leaves no entries
     return plan
 
 
@@ -166,7 +168,7 @@ def _plan(descriptor: Descriptor, plans: dict[Descriptor, MessagePlan]) -> Messa
         raise TypeError(f"the codec has no rule for {descriptor.full_name}")
     kind = _WELL_KNOWN.get(descriptor.full_name, Kind.MESSAGE)
     plan = MessagePlan(descriptor, kind, f"{descriptor.name}_{len(plans)}")
-    plans[descriptor] = plan  # before its fields, which may be of this very type
+    plans[descriptor] = plan  # before its fields, which may be of the same type
     if plan.kind is Kind.MESSAGE:
         fields = sorted(descriptor.fields, key=lambda field: field.number)
         plan.fields += [_field(field, plans) for field in fields]
@@ -194,7 +196,7 @@ def _field(descriptor: FieldDescriptor, plans: dict[Descriptor, MessagePlan]) ->
     names |= {
         "repeated": repeated,
         "presence": descriptor.has_presence and not repeated,
-        # The oneof that `optional` makes has this one member and is called after it.
+        # The oneof of `optional` has only this member and is named after it.
         "oneof": oneof.name if oneof is not None and oneof.name != f"_{descriptor.name}" else None,
     }
     if message is not None:
@@ -211,7 +213,7 @@ def _field(descriptor: FieldDescriptor, plans: dict[Descriptor, MessagePlan]) ->
 
 def _enum(descriptor: EnumDescriptor) -> EnumPlan:
     values = list(descriptor.values)
-    # Of several names for one number the first is the one to print.
+    # Of several names for one number the first is the canonical one.
     names = {value.number: value.name for value in reversed(values)}
     return EnumPlan({value.name: value.number for value in values}, names)
 
@@ -226,6 +228,6 @@ def is_repeated(descriptor: Any) -> bool:
 
 
 def _is_required(descriptor: FieldDescriptor) -> bool:
-    # Options come as a class of the default pool, which does not know google.api: read them again with ours.
+    # Options have a class of the default pool, which does not know google.api: parse them again with ours.
     options = google_protobuf.FieldOptions.FromString(descriptor.GetOptions().SerializeToString())
     return _REQUIRED in options.Extensions[POOL.FindExtensionByName("google.api.field_behavior")]

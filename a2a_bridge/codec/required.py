@@ -1,8 +1,7 @@
-"""Which REQUIRED members a message lacks. Compiles one function per message type; it judges no values.
+"""The absent REQUIRED members of a message. Compiles one function per message type; it does not check values.
 
-Proto3 cannot tell an empty string, list or enum from an absent one, so these count as absent. Numbers and
-bools
-never do, nor do maps: 0, false and "no scopes" are things that people say.
+Proto3 cannot distinguish an empty string, list or enum from an absent one, so these count as absent. Numbers,
+bools and maps never do: 0, false and "no scopes" are meaningful values.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def required(cls: type[Message]) -> Callable[[Any], list[str]]:
 
 
 _LIBRARY: dict[str, Any] = {}
-"""Everything compiled so far, and what it needs."""
+"""All compiled functions and their names."""
 
 
 def _checker(plan: MessagePlan) -> Callable[[Any], list[str]]:
@@ -64,7 +63,7 @@ def _checker(plan: MessagePlan) -> Callable[[Any], list[str]]:
 
 
 def _demanding(plan: MessagePlan) -> set[str]:
-    """The message types which can lack something, themselves or below."""
+    """The message types that can lack a REQUIRED member, themselves or in a nested message."""
     plans = [one for one in plan.nested() if one.kind is Kind.MESSAGE]
     demanding = {one.label for one in plans if one.required_oneofs or any(map(_can_be_missed, one.fields))}
     grown = True
@@ -89,8 +88,8 @@ def _label(field: FieldPlan) -> str:
 
 
 def _message(source: Source, plan: MessagePlan, demanding: set[str]) -> None:
-    # Paths are put together only where something is missing: each function appends paths relative to its
-    # message, and the caller prefixes those that were added (`below`).
+    # Paths are built only for missing members: each function appends paths relative to its message, and the
+    # caller prefixes the added ones (`below`).
     line, block = source.line, source.block
     with block(f"def {plan.label}(message, found):"):
         for oneof in plan.required_oneofs:

@@ -1,4 +1,4 @@
-"""Collects the lines of generated functions and compiles them. What they say is up to the generators."""
+"""Collects the lines of generated functions and compiles them. The generators decide their content."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 
 class Source:
-    """Lines at a current indentation. They see `names`, and what they define is added there.
+    """Lines at a current indentation. They can use `names`, and their definitions are added there.
 
-    Generators keep one dict of names for good, so that a message type that is part of several is compiled
+    Generators keep one dict of names permanently, so that a message type that is part of several is compiled
     once.
     """
 
@@ -25,7 +25,7 @@ class Source:
         self._lines += [f"{'    ' * self._depth}{line}" for line in lines]
 
     def keep(self, what: str, value: Any) -> str:
-        """Give the lines a value; returns the name that they call it by."""
+        """Makes a value available to the lines; returns its name there."""
         name = f"_{what}_{len(self.names)}"
         self.names[name] = value
         return name
@@ -38,22 +38,22 @@ class Source:
         self._depth -= 1
 
     def compile(self, title: str) -> None:
-        """Run the lines; `title` stands for a file name in tracebacks."""
+        """Executes the lines; `title` replaces the file name in tracebacks."""
         text = "\n".join(self._lines) + "\n"
         file = f"<a2a_bridge.codec {title}>"
-        # So that tracebacks and debuggers show the generated lines.
+        # Tracebacks and debuggers then show the generated lines.
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         exec(compile(text, file, "exec"), self.names)  # noqa: S102 - our own text, made of descriptors only
 
 
 def attribute(name: str) -> str:
-    """The field of this name of the object called `message`. Protobuf has fields that Python cannot spell:
-    `from`.
+    """The field of this name of the object called `message`. Some protobuf fields are Python
+    keywords: `from`.
     """
     return f'getattr(message, "{name}")' if iskeyword(name) else f"message.{name}"
 
 
 def literal(text: str) -> str:
-    """Text as it stands inside an f-string between double quotes."""
+    """Text in the spelling of an f-string between double quotes."""
     escaped = text.encode("unicode_escape").decode("ascii")
     return escaped.replace('"', '\\"').replace("{", "{{").replace("}", "}}")

@@ -1,13 +1,12 @@
-"""Struct, Value and ListValue, both ways: arbitrary JSON inside messages. Hot, hence written out, not
-generated.
+"""Struct, Value and ListValue in both directions: arbitrary JSON inside messages. Hot, hence hand-written,
+not generated.
 
-Writing goes from JSON values to wire text (see `wire`), reading from protobuf's objects to JSON values.
-(Walking
-the bytes of a serialized Struct instead was tried: no faster on large ones, half as fast on small ones.)
+Encoding converts JSON values to wire text (see `wire`), decoding protobuf's objects to JSON values. (Decoding
+from the bytes of a serialized Struct instead was tried: no faster on large ones, half as fast on small ones.)
 
-Numbers are doubles on the wire. Integral ones within 64 bits print as integers. An integer that no double
-equals is handed to a function of the caller, which rounds or refuses. The JSON parser has already rounded
-integers beyond 64 bits; doubles of that size are counted in `rounded`.
+Numbers are doubles on the wire. Integral ones within 64 bits become integers in JSON. An integer that equals
+no double is passed to a function of the caller, which rounds or refuses it. The JSON parser has already
+rounded integers beyond 64 bits; doubles of that size are counted in `rounded`.
 """
 
 from __future__ import annotations
@@ -23,18 +22,19 @@ from a2a_bridge.codec.text import ABOVE_64_BITS, BELOW_64_BITS, Json
 from a2a_bridge.codec.wire import VARINT
 
 LEVELS = 90
-"""How many protobuf levels a Struct or Value may nest: an object takes three, an array two.
+"""Maximum number of protobuf levels of a Struct or Value: an object takes three, an array two.
 
-Protobuf refuses messages of more than 100 levels. The limit here does not depend on where the Struct is, so
-that what came in can go out again inside any other message of A2A, which nest up to eight levels around it.
+Protobuf refuses messages of more than 100 levels. The limit here does not depend on the place of the Struct,
+so that received content can be sent again inside any other message of A2A, which nest up to eight levels
+around it.
 """
 OBJECT_LEVELS, ARRAY_LEVELS = 3, 2
 
 BARE_LEVELS = LEVELS - OBJECT_LEVELS
-"""The same for a Value that is no object: versions whose data parts are objects put it into one."""
+"""The same for a Value that is not an object: versions whose data parts are objects wrap it in one."""
 
 EXACT_INTEGER = 2**53 - 1
-"""Up to here every integer is a double and every double an integer that JavaScript trusts."""
+"""Up to this value every integer is a double, and every such double is a safe integer in JavaScript."""
 
 TOO_DEEP = "is nested too deeply"
 
@@ -45,10 +45,10 @@ Write = Callable[[Any, int], str]
 
 
 class Rounded:
-    """How many numbers were rounded to a double in this process.
+    """The count of numbers that were rounded to a double in this process.
 
-    `on_first`, if set, is called once, with the field path of the first one; empty where the path is not
-    known.
+    `on_first`, if set, is called once, with the field path of the first one; the path is empty if it is
+    unknown.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Rounded:
         self.on_first: Callable[[str], None] | None = None
 
     def note(self, path: str) -> None:
-        """Counts one."""
+        """Counts one number."""
         self.count += 1
         if self.count == 1 and self.on_first is not None:
             self.on_first(path)
@@ -77,7 +77,7 @@ def exactly(number: int) -> float:
 
 
 def nearest(number: int) -> float:
-    """The double closest to an integer. Raises `Irregular` if it is too large for any."""
+    """The double closest to an integer. Raises `Irregular` if it is out of the range of doubles."""
     try:
         return float(number)
     except OverflowError:
@@ -87,8 +87,8 @@ def nearest(number: int) -> float:
 def writers(to_double: Callable[[int], float]) -> tuple[Write, Write, Write]:
     """The functions that write the bodies of Struct, Value and ListValue.
 
-    They take the JSON value and how many levels may follow, and raise `Irregular` for what is not JSON and
-    for what is nested too deeply.
+    They take the JSON value and the remaining number of levels, and raise `Irregular` for values that are not
+    JSON or are nested too deeply.
     """
 
     def struct(members: Any, levels: int) -> str:
@@ -151,9 +151,9 @@ def writers(to_double: Callable[[int], float]) -> tuple[Write, Write, Write]:
 
 
 def number(double: float) -> int | float:
-    """How a double prints: 7.0 as 7, but -0.0, fractions and what is beyond 64 bits as they are.
+    """The JSON form of a double: 7.0 as 7; -0.0, fractions and numbers beyond 64 bits unchanged.
 
-    Raises ValueError for NaN and infinity, which JSON cannot say.
+    Raises ValueError for NaN and infinity, which JSON cannot express.
     """
     if double.is_integer():
         if double == 0 and copysign(1, double) < 0:
@@ -164,12 +164,12 @@ def number(double: float) -> int | float:
     return double
 
 
-# Reading asks for the string and the number before it asks which of the kinds is set: a member that is not
-# its default is the one that is set, and most values are such strings or numbers.
+# Decoding tests the string and the number before it asks for the kind: a member with a non-default value is
+# the one that is set, and most values are such strings or numbers.
 
 
 def read_struct(message: Any) -> dict[str, Any]:
-    """The JSON object that a Struct holds. Raises ValueError for NaN and infinity."""
+    """The JSON object of a Struct. Raises ValueError for NaN and infinity."""
     fields = message.fields
     spend(len(fields) + 1)
     members: dict[str, Any] = {}
@@ -189,7 +189,7 @@ def read_struct(message: Any) -> dict[str, Any]:
 
 
 def read_list(message: Any) -> list[Any]:
-    """The JSON array that a ListValue holds. Raises ValueError for NaN and infinity."""
+    """The JSON array of a ListValue. Raises ValueError for NaN and infinity."""
     items: list[Any] = []
     values = message.values
     spend(len(values) + 1)
@@ -208,7 +208,7 @@ def read_list(message: Any) -> list[Any]:
 
 
 def read_value(message: Any) -> Json:
-    """The JSON value that a Value holds; null if it holds none. Raises ValueError for NaN and infinity."""
+    """The JSON value of a Value; null if it has no kind. Raises ValueError for NaN and infinity."""
     kind = message.WhichOneof("kind")
     match kind:
         case "struct_value":

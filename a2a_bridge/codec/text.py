@@ -1,14 +1,12 @@
-r"""JSON text to Python trees and back, by the grammar of RFC 8259 to the letter. It knows nothing of
-messages.
+r"""JSON text to Python trees and back, strictly by the grammar of RFC 8259. It does not know messages.
 
 Policy where RFC 8259 leaves a choice:
 
 * duplicate keys of one object: the last one wins;
 * nesting: refused beyond 1024 levels by `loads`, and beyond `DEEPEST_EXACT` levels by `loads_exact`;
 * a byte order mark: refused;
-* numbers too large for a double (1e400) and halves of surrogate pairs (`"\ud800"`): read as they stand, the
-  number as an `ExactFloat`. Decoders for messages that cannot hold them refuse them, and can say where they
-  are.
+* numbers too large for a double (1e400) and half surrogate pairs (`"\ud800"`): accepted, the number as an
+  `ExactFloat`. Decoders for messages that cannot hold them refuse them, with their path.
 """
 
 from __future__ import annotations
@@ -25,30 +23,29 @@ from a2a_bridge.codec.errors import EncodeError, JsonSyntaxError
 Json: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
 JsonObject: TypeAlias = dict[str, Any]
 
-# orjson reads an integer outside these as a double, and the tree does not show that it did.
+# orjson reads an integer outside this range as a double, which the tree does not show.
 ABOVE_64_BITS = 2.0**64
 BELOW_64_BITS = -(2.0**63)
 
-#: Levels of nesting that `loads_exact` takes. The standard library's own limit differs between Python
-#: versions: 3.11 counts levels as Python frames (1000, less the stack of the caller), 3.12 and newer take
-#: tens of thousands.
+#: Maximum nesting in `loads_exact`. The limit of the standard library differs between Python versions: 3.11
+#: counts levels as Python frames (1000, less the stack of the caller), 3.12 and newer accept tens of
+#: thousands.
 DEEPEST_EXACT = 500
 
 _MOST_DIGITS = 4000
-"""Python refuses to read longer integers, since that takes a time that grows with the square of the length.
-"""
+"""Python refuses to parse longer integers, since the time grows with the square of the length."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_ASCII = re.compile("[^\x00-\x7f]")
-# A string, or one bracket. The closing quote is optional and nothing is given back, so that a search takes
-# linear time.
+# A string, or one bracket. The closing quote is optional and the quantifiers are possessive, so that a search
+# takes linear time.
 _BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?+|[\[\]{}]', re.DOTALL)
 
 
 class ExactFloat(float):
-    """A number together with the text it was written as, which may say more than a double holds.
+    """A number with its original text, which may be more precise than a double.
 
-    `text` is a JSON number. It may be an integer: one of thousands of digits, which Python does not read.
+    `text` is a JSON number. It may be an integer: one of thousands of digits, which Python does not parse.
     """
 
     __slots__ = ("text",)
@@ -65,9 +62,9 @@ class ExactFloat(float):
 
 
 def loads(data: bytes | bytearray | memoryview | str) -> Json:
-    """Read one JSON document.
+    """Parses one JSON document.
 
-    Integers outside -2^63 … 2^64-1 come as doubles (see `loads_exact`).
+    Integers outside -2^63 … 2^64-1 become doubles (see `loads_exact`).
     Raises `JsonSyntaxError` for everything that RFC 8259 does not allow.
     """
     try:
@@ -76,16 +73,16 @@ def loads(data: bytes | bytearray | memoryview | str) -> Json:
         refused = error
     else:
         return tree
-    # Not while handling: what went wrong in the quick reader says nothing about the thorough one.
+    # Outside of the handler: the error of the fast parser says nothing about the thorough one.
     if "surrogate" in refused.msg or "infinity" in refused.msg or "hex escape" in refused.msg:
         return _thorough(data)
     raise _syntax_error(refused, empty=not len(data))
 
 
 def loads_exact(data: bytes | bytearray | memoryview | str) -> Json:
-    """Read one JSON document as `loads` does, but with numbers as they were written.
+    """Parses one JSON document as `loads` does, but keeps numbers exact.
 
-    Integers of any size are integers, and everything with a fraction or an exponent is an `ExactFloat`. Some
+    Integers of any size are integers, and a number with a fraction or an exponent is an `ExactFloat`. About
     ten times slower than `loads`. Text with more than `DEEPEST_EXACT` levels is refused on every Python
     version.
     """
@@ -93,25 +90,24 @@ def loads_exact(data: bytes | bytearray | memoryview | str) -> Json:
 
 
 def dumps(tree: Json) -> bytes:
-    """Write a tree as compact UTF-8 JSON.
+    """Writes a tree as compact UTF-8 JSON.
 
     Everything that an encoder, `loads` or `loads_exact` returns can be written. The caller keeps NaN and
-    infinity
-    out of trees of other origin, as encoders do: a plain one would be written as null.
+    infinity out of other trees, as encoders do: a plain one would be written as null.
     Raises `EncodeError` for a tree that is not JSON.
     """
     try:
         return orjson.dumps(tree, _exact)
     except orjson.JSONEncodeError:
-        pass  # an integer beyond 64 bits, half of a surrogate pair, hundreds of levels, or no JSON at all
+        pass  # an integer beyond 64 bits, half a surrogate pair, hundreds of levels, or not JSON
     try:
-        return "".join(_pieces(tree)).encode("utf-8", "backslashreplace")  # which is how JSON escapes a half
+        return "".join(_pieces(tree)).encode("utf-8", "backslashreplace")  # the JSON escape of half a pair
     except (TypeError, ValueError):
         raise EncodeError("", "cannot be written as JSON") from None
 
 
 def dumps_ascii(tree: Json) -> str:
-    """Write a tree as compact JSON of ASCII characters only, for places that carry no others."""
+    """Writes a tree as compact JSON with ASCII characters only, for places that carry no others."""
     text = dumps(tree).decode()
     return text if text.isascii() else _NOT_ASCII.sub(_escape, text)
 
@@ -131,7 +127,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _pieces(tree: Json) -> list[str]:
-    """The text of a tree in pieces. Without recursion: a tree may be as deep as a parser lets it be."""
+    """The text of a tree in pieces. Iterative: a tree may be as deep as a parser allows."""
     out: list[str] = []
     rest: list[Any] = [tree]
     while rest:
@@ -164,7 +160,7 @@ def _pieces(tree: Json) -> list[str]:
 
 
 class _Text(str):
-    """Punctuation, as opposed to a string to write."""
+    """Punctuation, as opposed to a string value."""
 
     __slots__ = ()
 
@@ -174,7 +170,9 @@ _COMMA, _COLON = map(_Text, ",:")
 
 
 def _thorough(data: bytes | bytearray | memoryview | str) -> Json:
-    """By the standard library, which is as strict as RFC 8259 once NaN and infinities are refused."""
+    """Parses with the standard library, which follows RFC 8259 strictly once NaN and infinities
+    are refused.
+    """
     try:
         text = data if isinstance(data, str) else bytes(data).decode()
     except UnicodeDecodeError:
@@ -197,7 +195,7 @@ def _thorough(data: bytes | bytearray | memoryview | str) -> Json:
 
 
 def _deeper_than(text: str, levels: int) -> bool:
-    """Whether JSON text opens more than `levels` lists and objects within each other."""
+    """Whether JSON text nests more than `levels` lists and objects."""
     if text.count("[") + text.count("{") <= levels:
         return False
     depth = 0
@@ -213,7 +211,7 @@ def _deeper_than(text: str, levels: int) -> bool:
 
 
 class _NoConstant(Exception):  # noqa: N818 - control flow, never seen outside
-    """NaN, Infinity or -Infinity, which are JavaScript."""
+    """NaN, Infinity or -Infinity, which are JavaScript and not JSON."""
 
 
 def _refuse(_: str) -> NoReturn:

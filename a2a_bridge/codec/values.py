@@ -1,8 +1,7 @@
-"""The rules for single values: integers, enums, base64, timestamps, both ways. Containers are not its
-business.
+"""The rules for single values in both directions: integers, enums, base64, timestamps. Not containers.
 
-Decoders take any JSON value and raise ValueError whose text says, in plain English, what was expected. Those
-named `…_octets` return protobuf bytes as a string of characters U+0000 to U+00FF (see `wire`).
+Decoders take any JSON value and raise ValueError with the expected value in plain English. Those named
+`…_octets` return protobuf bytes as a string of characters U+0000 to U+00FF (see `wire`).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from a2a_bridge.codec.text import Json
 from a2a_bridge.codec.wire import VARINT
 from a2a_bridge.pb.google_protobuf import Timestamp
 
-# ProtoJSON takes integers as numbers or strings, also written with an exponent or a fraction of zero.
+# ProtoJSON accepts integers as numbers or strings, also with an exponent or a fraction of zero.
 _INTEGER_TEXT = re.compile(r"-?[0-9]{1,40}")
 _NUMBER_TEXT = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?")
 
@@ -41,7 +40,7 @@ LAST_SECOND = 253402300799
 
 
 def describe(value: Json) -> str:
-    """What kind of JSON value this is, for error texts."""
+    """The kind of a JSON value, for error texts."""
     match value:
         case None:
             return "null"
@@ -57,7 +56,7 @@ def describe(value: Json) -> str:
 
 
 def integer(value: Json, low: int, high: int) -> int:
-    """An integer within inclusive bounds, from a number or from text such as a query parameter's."""
+    """An integer within inclusive bounds, from a number or from text such as that of a query parameter."""
     number: int
     if type(value) is int:
         number = value
@@ -77,7 +76,7 @@ def integer(value: Json, low: int, high: int) -> int:
 
 
 def enum_number(value: Json, plan: EnumPlan) -> int:
-    """The number of an enum value given by name or by number; numbers the enum does not have are kept.
+    """The number of an enum value given by name or by number; numbers that the enum does not have are kept.
 
     A name may be in lower case, with hyphens, and with either spelling of "canceled".
     """
@@ -128,7 +127,7 @@ def base64_text(octets: bytes) -> str:
 
 
 def timestamp_octets(value: Json) -> str:
-    """A Timestamp message from RFC 3339, or from anything else that `lenient_timestamp` understands."""
+    """A Timestamp message from RFC 3339, or from any other format that `lenient_timestamp` accepts."""
     if type(value) is not str:
         raise ValueError(f"expected a date and time, got {describe(value)}")
     usual = _USUAL_TIMESTAMP.fullmatch(value)
@@ -157,11 +156,11 @@ def _unusual_timestamp(value: str) -> str:
 
 
 def lenient_timestamp(text: str) -> Any:
-    """The Timestamp that a text means, as software in the field writes it; None for what is no time.
+    """The Timestamp of a text in the formats that software in the field writes; None if it is not a time.
 
-    Understood are offsets, none at all (which means UTC), a blank or lower case for T and Z, a comma before
+    Accepted are offsets, none at all (which means UTC), a blank or lower case for T and Z, a comma before
     the fraction, dates without a time, times without seconds, leap seconds, 24:00, and any number of
-    decimals, of which nine count.
+    decimals, of which nine are used.
     """
     match = _ANY_TIMESTAMP.fullmatch(text.strip())
     if match is None:

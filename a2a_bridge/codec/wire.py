@@ -1,8 +1,8 @@
 """Protobuf wire format written as text: one character U+0000 to U+00FF per byte. It reads no descriptors.
 
-Why text: most of what a message holds is ASCII strings, which are their own UTF-8. Python pastes strings
-together (f-strings) about twice as fast as bytes objects, and nothing has to be encoded piece by piece: the
-finished text is turned into bytes once, by the Latin-1 codec, which copies.
+Reason for text: most content of a message is ASCII strings, which are their own UTF-8. Python concatenates
+strings (f-strings) about twice as fast as bytes objects, and nothing has to be encoded piece by piece: the
+finished text is converted to bytes once, by the Latin-1 codec, which copies.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ _KEPT = 1 << 14
 
 
 class _Varints(dict[int, str]):
-    """Varints by number, made on demand; those of one or two bytes are kept. Negative ones take ten bytes."""
+    """Varints by number, made on demand; those of one or two bytes are cached. Negative ones take
+    ten bytes.
+    """
 
     def __missing__(self, number: int) -> str:
         rest = number & 0xFFFF_FFFF_FFFF_FFFF
@@ -29,17 +31,17 @@ class _Varints(dict[int, str]):
 
 VARINT = _Varints()
 for _number in range(256):
-    VARINT[_number]  # looking one up keeps it
+    VARINT[_number]  # the lookup caches it
 
 
 def tag(number: int, wire_type: int) -> str:
-    """What precedes a field's value."""
+    """The tag before a field's value."""
     return VARINT[number << 3 | wire_type]
 
 
 def read_varint(wire: bytes, at: int, end: int) -> tuple[int, int]:
-    """The number at a place, and the place behind it. Lenient: what is broken off is a number all the
-    same.
+    """The number at a position, and the position after it. Lenient: a truncated varint is accepted
+    as a number.
     """
     number = shift = 0
     while at < end and shift < 64:
