@@ -1,5 +1,5 @@
-"""A2A 0.1: the oldest version, JSON-RPC only. A thin coat over 0.3; what needs memory is in
-`gateway.identity`.
+"""A2A 0.1: the oldest version, JSON-RPC only. A thin layer over 0.3; `gateway.identity` has the stateful
+part.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DIALECT = Dialect(
     extensions=("x-a2a-extensions", "a2a-extensions"),
     final_events=True,
     losses=(
-        # Of a request that is lost as a whole no member needs to be named.
+        # If a request is lost as a whole, its members are not listed.
         *(
             loss
             for loss in LOSSES

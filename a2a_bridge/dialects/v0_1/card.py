@@ -1,10 +1,11 @@
 """The agent card of 0.1 ↔ the card of 0.3, which `v0_3.card` reads and writes. It fetches nothing.
 
 Rules:
-1. A card of 0.1 names no version. It is told by `authentication`, which no later version has, or by lacking
-   what later versions require; and by having nothing that they introduced.
-2. Members that became required later are filled in on the way up: description "", tags [], modes ["text"].
-3. For an agent that speaks other versions of 0.x too there is one document for all: theirs, with
+1. A card of 0.1 names no version. It is recognised by `authentication`, which no later version has, or by the
+   absence of members that later versions require; and by the absence of members that they introduced.
+2. Members that became required later get defaults on conversion to 0.3: description "", tags [], modes
+   ["text"].
+3. For an agent that also speaks other versions of 0.x there is one document for all: theirs, with
    `authentication`, which they ignore.
 """
 
@@ -24,7 +25,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 WELL_KNOWN_PATH = "/.well-known/agent.json"
 VERSION = "0.1.0"
 
-#: how the one document is spelled that older versions share
+#: the version of the document that older versions share
 _SHARED_VERSION = "0.2.5"
 _MODES = ("defaultInputModes", "defaultOutputModes")
 _LATER = frozenset(
@@ -53,7 +54,7 @@ def claims(tree: JsonObject) -> bool:
 
 
 def decode(tree: JsonObject) -> hub.AgentCard:
-    """JSON → card. Raises A2AError INVALID_AGENT_RESPONSE naming the member at fault."""
+    """JSON → card. Raises A2AError INVALID_AGENT_RESPONSE with the path of the member at fault."""
     try:
         return decode_card(decode_tree(tree) if type(tree) is dict else tree, VERSION)
     except DecodeError as error:
@@ -65,7 +66,7 @@ def encode(card: hub.AgentCard) -> JsonObject:
     """Card → JSON."""
     alone = all(
         normalise(one.protocol_version) in ("0.1", "1.0")
-        for one in card.supported_interfaces  # the others of 0.x read the same document
+        for one in card.supported_interfaces  # the other 0.x versions read the same document
     )
     return encode_tree(encode_card(card, VERSION if alone else _SHARED_VERSION))
 

@@ -1,10 +1,11 @@
-"""Errors as 0.1 numbers them. Numbers -32006 to -32009 mean something else since 0.2, so errors go by name.
+"""Errors with the numbers of 0.1. Numbers -32006 to -32009 have other meanings since 0.2, so errors are
+matched by name.
 
 Rules:
-1. Coming in, ErrorInfo.reason decides, then what 0.1 calls the number, then what 0.3 makes of the rest. The
-   number is remembered as `legacyCode` where the hub has another for the same.
-2. Going out, that number stands again, if it means the error in 0.1; else the number that does.
-3. What 0.1 has no number for gets the nearest one, and `data` that says what it is.
+1. For incoming errors the order of precedence is: ErrorInfo.reason; the meaning of the number in 0.1; its
+   meaning in 0.3. The number is stored as `legacyCode` if the hub has another one for the same error.
+2. Outgoing errors use that number if it means the error in 0.1; else the number that does.
+3. An error without a number in 0.1 gets the nearest one, and `data` that names the error.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from a2a_bridge.dialects.v0_3 import errors as v0_3
 from a2a_bridge.dialects.v1_0 import details as any_details
 from a2a_bridge.dialects.v1_0.errors import json_details
 
-#: in ErrorInfo.metadata: the number that 0.1 gave the error
+#: in ErrorInfo.metadata: the number of the error in 0.1
 LEGACY_CODE = "legacyCode"
 
-#: number → what it means in 0.1, in prose and schema, and the text that goes with it
+#: number → its meaning in 0.1, in prose and schema, and its text
 MEANINGS: Mapping[int, tuple[Reason, str]] = {
     -32700: (Reason.PARSE_ERROR, "Invalid JSON payload"),
     -32600: (Reason.INVALID_REQUEST, "Request payload validation error"),
@@ -42,10 +43,10 @@ MEANINGS: Mapping[int, tuple[Reason, str]] = {
     -32011: (Reason.UNAVAILABLE, "A required resource is unavailable"),
 }
 
-#: reason → number; not those that say why an operation is not supported
+#: reason → number; without the reasons that explain why an operation is not supported
 NUMBERS: Mapping[Reason, int] = {
     **{reason: number for number, (reason, _) in MEANINGS.items() if number not in (-32006, -32009)},
-    # What 0.1 has no name for.
+    # Reasons without a name in 0.1.
     Reason.INVALID_AGENT_RESPONSE: -32603,
     Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: -32004,
     Reason.EXTENSION_SUPPORT_REQUIRED: -32004,
@@ -81,7 +82,7 @@ def decode_jsonrpc(reply: ErrorReply[Any]) -> A2AError:
     if meaning is None or _named(body):
         return v0_3.decode_jsonrpc(reply)
     reason, text = meaning
-    # Read under the number that the reason has in the hub, with what else the peer said.
+    # Decoded with the number of the reason in the hub, and the peer's other members.
     error = v0_3.decode_jsonrpc(replace(reply, body={**body, "code": reason.code}))
     message = body.get("message")
     metadata = {**error.metadata, LEGACY_CODE: str(code)} if code != reason.code else error.metadata
@@ -97,7 +98,7 @@ def decode_jsonrpc(reply: ErrorReply[Any]) -> A2AError:
 
 
 def _named(body: Mapping[str, Any]) -> bool:
-    """Whether the details name a reason, as another bridge writes them."""
+    """Whether the details name a reason, as other bridges write them."""
     data = body.get("data")
     if not isinstance(data, list):
         return False
@@ -110,7 +111,7 @@ def _means(number: str, reason: Reason) -> bool:
 
 
 def _same(left: A2AError, right: A2AError) -> bool:
-    """Whether two errors mean the same to a program, apart from the number they came with."""
+    """Whether two errors have the same meaning for a program, apart from their original numbers."""
     return (left.reason, left.name, left.code, _told(left), left.violations, left.retry_after) == (
         right.reason,
         right.name,

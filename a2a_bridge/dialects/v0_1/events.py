@@ -1,12 +1,11 @@
-"""Stream events and answers of 0.1 ↔ those of 0.3: JSON trees on both sides. Streams as a whole are not its
-business.
+"""Stream events and answers of 0.1 ↔ those of 0.3: JSON trees on both sides. Single events, not streams.
 
 Rules:
 1. A stream of 0.1 holds status events and artifact events only, and an answer to a message is always a task.
-   A message is wrapped in a completed status that carries it, with MARK, by which it is unwrapped.
-2. The chunk flags stand in the artifact in 0.1 and in the event in 0.3.
-3. A whole task has no place in a stream: `gateway.identity` splits it before. One that comes here
-   nevertheless becomes its status; what a peer sends as one is read as one.
+   A message is wrapped in a completed status that carries it, with MARK, which allows unwrapping.
+2. The chunk flags are in the artifact in 0.1 and in the event in 0.3.
+3. A stream cannot hold a whole task: `gateway.identity` splits it before. If one still comes here it becomes
+   its status; a task sent by a peer is read as a task.
 """
 
 from __future__ import annotations
@@ -79,8 +78,8 @@ def encode_result(tree: Any) -> Any:
 
 
 def _wrapped(message: Unit) -> Unit:
-    """A message as what stands for it: the members that a status event and a task share."""
-    # Who answers a call knows which task was asked for; here is only what the message itself says.
+    """The representation of a message in 0.1: the common members of a status event and a task."""
+    # The code that answers the call knows the requested task; this function sees only the message.
     context = message.get("contextId")
     made = {
         "taskId": message.get("taskId") or message.get("messageId", ""),
@@ -91,7 +90,7 @@ def _wrapped(message: Unit) -> Unit:
 
 
 def _unwrapped(wire: Unit) -> Any:
-    """The message in a task or event that stands for one; None for any other."""
+    """The message in a task or event that represents one; None for any other."""
     status = wire.get("status")
     if mark_of(wire) != {MESSAGE: True} or type(status) is not dict or status.get("state") != "completed":
         return None
@@ -118,7 +117,7 @@ def _encode_status_event(tree: Unit) -> Unit:
 
 
 def _plain(unit: Unit, said: Any) -> Unit:
-    """The unit without what its status says."""
+    """The unit without the content of its status."""
     if said is None:
         return unit
     status = {name: value for name, value in unit["status"].items() if name != "message"}

@@ -1,13 +1,13 @@
 """Messages, artifacts, tasks and their status of 0.1 ↔ those of 0.3: JSON trees on both sides.
 
 Rules:
-1. A null member is an absent one. `sessionId` is `contextId`; what 0.1 has no member for goes along under the
-   name it has in 0.3, which readers of 0.1 ignore and readers of this module take back.
-2. A message of 0.1 has no id. It gets one of the form `v0.1-<where>-<what>` that depends on nothing but where
-   it stands and what it says, so that a repeated request has the same ids; such an id does not go back.
+1. A null member counts as absent. `sessionId` is `contextId`; content without a member in 0.1 is written
+   under its name in 0.3, which readers of 0.1 ignore and readers of this module restore.
+2. A message of 0.1 has no id. It gets one of the form `v0.1-<where>-<what>` that depends only on its place
+   and its content, so that a repeated request has the same ids; such an id is not sent back.
 3. The identity of an artifact is its index: `artifactId` is `index-<n>`.
-4. The states `rejected` and `auth-required` are `failed` and `input-required`, and MARK in the metadata of
-   the task or event says so, for a reader that knows better.
+4. The states `rejected` and `auth-required` are `failed` and `input-required` in 0.1. MARK in the metadata of
+   the task or event holds the original state, for readers that know it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from a2a_bridge.codec.structs import number
 from a2a_bridge.dialects.v0_1.parts import decode_part, encode_part
 from a2a_bridge.dialects.v0_1.stash import STASH, Unit, decode_unit, encode_unit
 
-#: in the metadata of tasks and events on a wire of 0.1: what they really are
+#: in the metadata of tasks and events on a wire of 0.1: their original meaning
 MARK = STASH
-#: in MARK: the true state; and that the task or event stands for a message (0.1 has no other answer)
+#: in MARK: the original state; and whether the task or event represents a message (0.1 has no other answer)
 STATE = "state"
 MESSAGE = "message"
-#: in MARK in the metadata of an artifact of the hub: the index its id does not tell. It never reaches a wire
+#: in MARK in the metadata of an artifact of the hub: the index if its id does not give it. Never on a wire
 INDEX = "index"
 
 _DOWNGRADED = {"rejected": "failed", "auth-required": "input-required"}
@@ -37,7 +37,7 @@ _INDEX = re.compile(r"index-(0|-?[1-9][0-9]{0,17})")
 
 
 def artifact_id(index: int) -> str:
-    """The artifact id of an index."""
+    """The artifact id for an index."""
     return f"index-{index}"
 
 
@@ -48,18 +48,18 @@ def index_of(artifact_id: Any) -> int | None:
 
 
 def message_id(role: Any, parts: Any, metadata: Any, where: str) -> str:
-    """The id of a message of 0.1 that stands at `where`, such as the task's id. From 0.3 parts."""
+    """The id of a message of 0.1 at the place `where`, such as the id of the task. From parts of 0.3."""
     return f"v0.1-{_digest(where)[:12]}-{_digest([role, parts, metadata])[:20]}"
 
 
 def placed(message_id: str, where: str) -> str:
-    """A synthetic message id for another place; ids of other forms stay as they are."""
+    """A synthetic message id for another place; ids of other forms are returned unchanged."""
     match = _SYNTHETIC.fullmatch(message_id)
     return f"v0.1-{_digest(where)[:12]}-{match[1]}" if match else message_id
 
 
 def decode_message(wire: Any, where: str) -> Any:
-    """A message of 0.1 as one of 0.3. where: tells equal messages apart."""
+    """A message of 0.1 as one of 0.3. where: distinguishes equal messages."""
     if type(wire) is not dict:
         return wire
     made = _with_children(wire, ("parts",), lambda bare: decode_unit(bare, _up_message, _down_message))
@@ -85,9 +85,9 @@ def encode_message(tree: Any) -> Any:
 
 
 def decode_artifact(wire: Any, path: str, place: int = 0) -> Any:
-    """An artifact of 0.1 as one of 0.3. Raises DecodeError for an index that is none.
+    """An artifact of 0.1 as one of 0.3. Raises DecodeError for an invalid index.
 
-    place: as `encode_artifact` takes it, for one that has an id beside its index.
+    place: as in `encode_artifact`, for an artifact that has an id beside its index.
     """
     if type(wire) is not dict:
         return wire
@@ -107,7 +107,7 @@ def decode_artifact(wire: Any, path: str, place: int = 0) -> Any:
 
 
 def encode_artifact(tree: Any, place: int = 0) -> Any:
-    """An artifact of 0.3 as one of 0.1. place: the index to give it if its id holds none."""
+    """An artifact of 0.3 as one of 0.1. place: the index to use if its id holds none."""
     if type(tree) is not dict:
         return tree
 
@@ -155,7 +155,7 @@ def encode_task(tree: Any) -> Any:
 
 
 def up_status(unit: Unit) -> Unit:
-    """The status in a task or event of 0.1 without its nulls, and with its true state."""
+    """The status in a task or event of 0.1 without its nulls, and with its original state."""
     status = unit.get("status")
     if type(status) is not dict:
         return unit
@@ -172,7 +172,7 @@ def up_status(unit: Unit) -> Unit:
 
 
 def down_status(unit: Unit) -> Unit:
-    """The reverse: states that 0.1 lacks are replaced, and the metadata says what they were."""
+    """The reverse: states that 0.1 lacks are replaced, and the metadata holds the original ones."""
     status = unit.get("status")
     state = status.get("state") if type(status) is dict else None
     if type(status) is not dict or type(state) is not str or state not in _DOWNGRADED:
@@ -182,15 +182,15 @@ def down_status(unit: Unit) -> Unit:
 
 
 def mark_of(unit: Unit) -> dict[str, Any]:
-    """MARK in the metadata of a task or event; empty when there is none."""
+    """MARK in the metadata of a task or event; empty if there is none."""
     metadata = unit.get("metadata")
     mark = metadata.get(MARK) if type(metadata) is dict else None
     return mark if type(mark) is dict else {}
 
 
 def with_mark(unit: Unit, mark: dict[str, Any]) -> Unit:
-    """A copy whose metadata holds MARK. One that holds it already, or has no proper metadata, stays as it
-    is.
+    """A copy whose metadata holds MARK. A unit that already has it, or has no valid metadata, is
+    unchanged.
     """
     metadata = unit.get("metadata")
     if metadata is not None and (type(metadata) is not dict or MARK in metadata):
@@ -199,7 +199,7 @@ def with_mark(unit: Unit, mark: dict[str, Any]) -> Unit:
 
 
 def without_mark(unit: Unit) -> Unit:
-    """A copy without MARK, and without metadata if there was nothing else."""
+    """A copy without MARK, and without metadata if it held nothing else."""
     metadata = {name: value for name, value in unit["metadata"].items() if name != MARK}
     unit = {**unit, "metadata": metadata}
     if not metadata:
@@ -208,7 +208,7 @@ def without_mark(unit: Unit) -> Unit:
 
 
 def with_status_message(unit: Unit, code: Callable[[Any], Any]) -> Unit:
-    """A copy whose status message went through `code`."""
+    """A copy with the status message converted by `code`."""
     status = unit.get("status")
     if type(status) is not dict or "message" not in status:
         return unit
@@ -220,7 +220,7 @@ _NULLABLE_STATUS = frozenset({"message", "timestamp"})
 
 
 def _with_children(unit: Unit, names: tuple[str, ...], code: Callable[[Unit], Unit]) -> Unit:
-    """`unit` coded without the units inside it, which come through as they are; null ones count as absent."""
+    """`unit` converted without the units inside it, which are passed through; null ones count as absent."""
     children = {name: unit[name] for name in names if unit.get(name) is not None}
     status = unit.get("status")
     said = status.get("message") if type(status) is dict else None
@@ -272,7 +272,7 @@ _NULLABLE_ARTIFACT = frozenset(
 
 
 def _places(artifacts: list[Any]) -> Iterator[int]:
-    """For each artifact the index it gets if its id holds none: the first that nobody has. Of either
+    """For each artifact the index for an id without one: the first unused index. For artifacts of either
     version.
     """
     ids = [one.get("artifactId") if type(one) is dict else None for one in artifacts]
@@ -312,13 +312,13 @@ def _digest(value: Any) -> str:
 
 
 def _without_stashes(value: Any) -> Any:
-    # How a part was spelled is no difference in what it says.
+    # The spelling of a part makes no difference to its content.
     if type(value) is list:
         return [_without_stashes(one) for one in value]
     if type(value) is dict:
         return {name: _without_stashes(one) for name, one in value.items() if name != STASH}
     if isinstance(value, float) and value - value == 0:
-        return number(value)  # as it comes back
+        return number(value)  # its value after a round trip
     if type(value) is int and abs(value) < 2**64:
-        return number(float(value))  # integers that no double holds come back as the nearest one
+        return number(float(value))  # an integer that no double holds comes back as the nearest one
     return value

@@ -1,10 +1,10 @@
 """Parameters of 0.1 ↔ parameters of 0.3, push notification configs included: JSON trees on both sides.
 
 Rules:
-1. The id of the task a message is for stands in the parameters, and is the caller's own. As `message.taskId`
-   it goes up as it is; whether the agent knows it is the business of `gateway.identity`.
-2. No `historyLength` asks for no history in 0.1 and for all of it in 1.0: absent is 0 there, and absent there
-   is EVERYTHING here.
+1. The id of a message's task is in the parameters, and is chosen by the caller. It becomes `message.taskId`
+   unchanged; `gateway.identity` decides whether the agent knows it.
+2. An absent `historyLength` requests no history in 0.1 and all of it in 1.0: absent in 0.1 becomes 0 in 1.0,
+   and absent in 1.0 becomes EVERYTHING in 0.1.
 3. A task of 0.1 has one push notification config, without an id. In the hub its id is ONLY_CONFIG.
 """
 
@@ -15,9 +15,9 @@ from typing import Any
 from a2a_bridge.dialects.v0_1.messages import decode_message, encode_message
 from a2a_bridge.dialects.v0_1.stash import Unit, decode_unit, encode_unit
 
-#: the id of the config of a task that a caller of 0.1 has set
+#: the id of a config set by a caller of 0.1
 ONLY_CONFIG = "v0.1"
-#: a historyLength that asks for the whole history
+#: a historyLength that requests the whole history
 EVERYTHING = 2**31 - 1
 
 _IDS = ("taskId", "contextId")
@@ -34,7 +34,7 @@ def decode_send(wire: Any) -> Any:
     message = wire.get("message")
     if type(message) is not dict:
         return decode_unit({**wire, "message": {}}, _up_send, _down_send) | {"message": message}
-    # Ids in the message are none of 0.1; those in the parameters count.
+    # Ids in the message do not exist in 0.1; those in the parameters count.
     aside = {name: message[name] for name in _IDS if name in message}
     made = decode_unit({**wire, "message": aside}, _up_send, _down_send)
     rest = {name: value for name, value in message.items() if name not in aside}
@@ -59,7 +59,7 @@ def encode_send(tree: Any) -> Any:
 
 
 def decode_query(wire: Any) -> Any:
-    """TaskQueryParams, for a task that is to be shown."""
+    """TaskQueryParams, for reading a task."""
     return decode_unit(wire, _up_query, _down_query) if type(wire) is dict else wire
 
 
@@ -69,7 +69,7 @@ def encode_query(tree: Any) -> Any:
 
 
 def decode_id(wire: Any) -> Any:
-    """TaskIdParams, and TaskQueryParams whose length is ignored."""
+    """TaskIdParams, and TaskQueryParams without its length."""
     return decode_unit(wire, _without_nulls, dict) if type(wire) is dict else wire
 
 
@@ -79,7 +79,7 @@ def encode_id(tree: Any) -> Any:
 
 
 def decode_config_query(wire: Any) -> Any:
-    """TaskIdParams as a question for the one config of a task."""
+    """TaskIdParams as a query for the one config of a task."""
     return decode_unit(wire, _up_config_query, _down_config_query) if type(wire) is dict else wire
 
 
@@ -94,7 +94,7 @@ def decode_task_config(wire: Any) -> Any:
 
 
 def encode_task_config(tree: Any) -> Any:
-    """The reverse. A config without a URL is none at all: null."""
+    """The reverse. A config without a URL counts as absent: null."""
     if type(tree) is not dict:
         return tree
     made = encode_unit(tree, _up_task_config, _down_task_config)
@@ -121,7 +121,7 @@ def _up_send(wire: Unit) -> Unit:
     if given is not None and type(given) is not dict:
         made["configuration"] = given
     elif known or given is not None:
-        made["configuration"] = {"blocking": True, **(given or {}), **known}  # 0.1 knows nothing else
+        made["configuration"] = {"blocking": True, **(given or {}), **known}  # 0.1 has no other mode
     return {**made, "message": ids}
 
 
@@ -194,7 +194,7 @@ def _down_task_config(tree: Unit) -> Unit:
 
 
 def _up_config(config: Any) -> Any:
-    """PushNotificationConfig, which has no id and may have nulls."""
+    """PushNotificationConfig, without an id and possibly with nulls."""
     if type(config) is not dict:
         return config
     made = {

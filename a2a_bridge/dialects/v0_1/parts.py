@@ -1,12 +1,13 @@
-"""Parts of 0.1 ↔ parts of 0.3: JSON trees on both sides. It checks nothing that the reader of 0.3 checks.
+"""Parts of 0.1 ↔ parts of 0.3: JSON trees on both sides. The reader of 0.3 validates them.
 
-0.1 tells parts apart by `type`, 0.3 by `kind`. Text, file and data parts are the same otherwise. An early
-description of 0.1 names further types without their members; they are read by open rules, and so is every
-unknown type:
+0.1 distinguishes parts by `type`, 0.3 by `kind`. Text, file and data parts are the same otherwise. An early
+description of 0.1 names further types without their members; these and all unknown types are read by general
+rules:
 
-1. What points somewhere or holds bytes becomes a file part; all else becomes a data part, with a media type
-   of ours unless it is plain JSON.
-2. `origType` in the part's metadata keeps the type's name, and with it the part goes back as it came.
+1. A part with a reference or bytes becomes a file part; every other one becomes a data part, with a media
+   type of our own unless it is plain JSON.
+2. `origType` in the part's metadata holds the name of the type, with which the part is converted back
+   unchanged.
 """
 
 from __future__ import annotations
@@ -28,14 +29,17 @@ _PLAIN = ("text", "file", "data")
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """A part whose content is somewhere else, or bytes: names of the members, the usual one first."""
+    """A part with external content, or bytes."""
 
+    #: names of the member with the URI, the usual one first
     uri: Sequence[str]
+    #: names of the member with the bytes, the usual one first
     octets: Sequence[str] = ()
+    #: the media type; empty for none
     media_type: str = ""
 
     def decode(self, wire: Unit) -> Unit | None:
-        """The members of a file part; None when the part has no content of this sort."""
+        """The members of a file part; None if the part has no such content."""
         rest = dict(wire)
         file: dict[str, Any] = {}
         for target, names in (("uri", self.uri), ("bytes", self.octets)):
@@ -52,7 +56,7 @@ class _Reference:
         return {"kind": "file", "file": file, **_without_nulls(rest, ("name", "mimeType"))}
 
     def encode(self, tree: Unit) -> Unit | None:
-        """The reverse; None when a file part is not what `decode` makes."""
+        """The reverse; None if `decode` cannot have made the file part."""
         rest = dict(tree)
         file = rest.pop("file", None)
         if rest.pop("kind", None) != "file" or type(file) is not dict:
@@ -73,14 +77,14 @@ class _Reference:
 
 @dataclass(frozen=True, slots=True)
 class _Json:
-    """A part that holds any JSON value under one member."""
+    """A part with any JSON value in one member."""
 
     names: Sequence[str] = ("json", "data")
 
     def decode(self, wire: Unit) -> Unit | None:
         rest = dict(wire)
         for name in self.names:
-            # Only objects: what else JSON has cannot be the data of a part of 0.3.
+            # Only objects: no other JSON value can be the data of a part of 0.3.
             if type(rest.get(name)) is dict:
                 return {"kind": "data", "data": rest.pop(name), "mediaType": JSON_MEDIA_TYPE, **rest}
         return None
@@ -94,7 +98,7 @@ class _Json:
 
 @dataclass(frozen=True, slots=True)
 class _Members:
-    """A part whose members, all of them, are the data."""
+    """A part whose members are all data."""
 
     media_type: str
 
@@ -144,7 +148,7 @@ def _decode(wire: Unit) -> Unit:
     rest = dict(wire)
     if rest.get("type") is None:
         rest.pop("type", None)
-        # Peers of the time between the versions, and peers that leave the type to the reader.
+        # Peers from the transition between the versions, and peers that omit the type.
         kind = rest.get("kind") or next((name for name in _PLAIN if name in rest), None)
         return _plain({**rest, "kind": kind}) if kind is not None else _other(rest, "")
     kind = rest.pop("type")
@@ -181,7 +185,7 @@ def _encode(tree: Unit) -> Unit:
             del rest["metadata"]
         for rule in (_rule(kind), _OTHER):
             made = rule.encode(rest) if rule is not None and kind not in _PLAIN else None
-            # A part of another author that only looks like one of ours stays what it is.
+            # A part of another author that only resembles ours is unchanged.
             if made is not None and "type" not in made:
                 return {"type": kind, **made}
         rest["metadata"] = metadata

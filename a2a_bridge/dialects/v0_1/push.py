@@ -1,8 +1,8 @@
-"""Push notifications of 0.1. It sends none and keeps no addresses.
+"""Push notifications of 0.1. It neither sends them nor stores addresses.
 
-The text of 0.1 leaves the body to the server. The servers of its time send the task, as tasks/get would show
-it, so that is what goes out. Coming in, the example in the text counts too: an event type, the task's id and
-its status.
+The text of 0.1 leaves the body to the server. The servers of that time send the task in the format of
+tasks/get, so the encoder writes that. The decoder also accepts the example in the text: an event type, the id
+of the task and its status.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
 def encode(event: hub.StreamResponse) -> JsonObject:
-    """The body for an event; a task as it is."""
+    """The body for an event; a task is unchanged."""
     tree: Any = newer_shapes.encode_event(event)
     if tree.get("kind") == "task":
         made: JsonObject = messages.encode_task(tree)

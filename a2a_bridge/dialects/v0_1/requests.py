@@ -1,7 +1,7 @@
-"""The methods of 0.1 as rows: those of 0.3 with trees of 0.1 around them. It knows no hub message itself.
+"""The methods of 0.1 as rows: those of 0.3 with conversion from and to trees of 0.1. No hub messages.
 
-0.1 has seven methods, over JSON-RPC only. Each is a method of 0.3 with other names for things, so a row is
-that of 0.3 between two pure functions per direction; field paths in errors are renamed on the way.
+0.1 has seven methods, over JSON-RPC only. Each is a method of 0.3 with other names, so a row is that of 0.3
+between two pure functions per direction; field paths in errors are renamed as well.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from a2a_bridge.dialects.v0_3 import requests as v0_3
 
 Tree = Callable[[Any], Any]
 
-#: in 0.1 no historyLength asks for no history, which 0 says here and in 0.3 does not
+#: in 0.1 an absent historyLength requests no history; 0 means that here, but not in 0.3
 _OF_0_3: Mapping[str, Row[str, Any]] = {row.address: row for row in v0_3.ROWS} | {
     v0_3.GET_TASK_LITERALLY.address: v0_3.GET_TASK_LITERALLY
 }
@@ -70,7 +70,7 @@ class _Requests:
         self._down = down
 
     def decode(self, wire: Any) -> Any:
-        """Raises INVALID_PARAMS with the members' names of 0.1."""
+        """Raises INVALID_PARAMS with the member names of 0.1."""
         try:
             return self._inner.decode_request(self._up(wire))
         except DecodeError as error:
@@ -81,8 +81,8 @@ class _Requests:
             raise invalid_params("", _TOO_DEEP) from None
 
     def encode(self, message: Any) -> Any:
-        """Raises INVALID_PARAMS for what an older caller may nest more deeply than this version can be given
-        it.
+        """Raises INVALID_PARAMS for content of a caller of an older version that is nested too deeply for
+        this version.
         """
         try:
             return self._down(self._inner.encode_request(message))
@@ -94,14 +94,14 @@ class _Requests:
         try:
             return inner(self._up(wire)) if inner is not None else {}
         except DecodeError:
-            return {}  # lacks what 0.1 requires, which `decode` says
+            return {}  # lacks members that 0.1 requires: `decode` reports the error
 
     def recall(self, wire: Any, parameters: Mapping[str, str]) -> Any:
         inner = self._inner.recall
         try:
             return self._down(inner(self._up(wire), parameters)) if inner is not None else wire
         except DecodeError:
-            return wire  # lacks what 0.1 requires: the agent will say so
+            return wire  # lacks members that 0.1 requires: the agent reports the error
 
 
 class _Responses:
@@ -115,7 +115,7 @@ class _Responses:
         self._down = down
 
     def decode(self, wire: Any) -> Any:
-        """Raises INVALID_AGENT_RESPONSE, and TASK_NOT_FOUND for a null where something was asked for."""
+        """Raises INVALID_AGENT_RESPONSE, and TASK_NOT_FOUND for null as the answer to a query."""
         try:
             return self._inner.decode_response(self._up(wire))
         except DecodeError as error:
@@ -125,7 +125,7 @@ class _Responses:
             raise _deep_answer() from None
 
     def encode(self, message: Any) -> Any:
-        """Raises INVALID_AGENT_RESPONSE for what is nested more deeply than 0.1 can be given it."""
+        """Raises INVALID_AGENT_RESPONSE for content that is nested too deeply for 0.1."""
         try:
             return self._down(self._inner.encode_response(message))
         except RecursionError:
@@ -140,7 +140,7 @@ class _Responses:
         try:
             return self._down(inner(self._up(wire), parameters)) if inner is not None else wire
         except A2AError:
-            return wire  # a null: nothing that anything could be said about
+            return wire  # null: there is no content
 
 
 _TOO_DEEP = "is nested too deeply"
@@ -151,7 +151,7 @@ def _deep_answer() -> A2AError:
 
 
 def _renamed(error: A2AError) -> A2AError:
-    """The same error about members as 0.1 calls them. Changes it in place: nobody else has seen it."""
+    """The same error with the member names of 0.1. Changes it in place: no other code holds it."""
     found = []
     for one in error.violations:
         name = one.field
@@ -166,7 +166,7 @@ def _renamed(error: A2AError) -> A2AError:
 
 
 def _requiring(decode: Tree, *names: str) -> Tree:
-    """`decode` for parameters whose members are called otherwise later, or need not be there."""
+    """`decode` for parameters whose members have other names in later versions, or are optional there."""
 
     def decode_checked(wire: Any) -> Any:
         if type(wire) is dict:

@@ -1,11 +1,11 @@
-"""AgentAuthentication of 0.1 ↔ `securitySchemes` and `security` of 0.3. Nobody is authenticated here.
+"""AgentAuthentication of 0.1 ↔ `securitySchemes` and `security` of 0.3. Authentication itself is elsewhere.
 
 Rules:
-1. Each name in `schemes` is one scheme of that name and one alternative: Bearer, Basic and names nobody knows
-   are HTTP schemes, ApiKey is a key in the header X-API-Key, OAuth2 has flows.
+1. Each name in `schemes` is one scheme of that name and one alternative: Bearer, Basic and unknown names are
+   HTTP schemes, ApiKey is a key in the header X-API-Key, OAuth2 has flows.
 2. `credentials` may be JSON with further, non-secret details: `in` and `name` of the key, `flows`; at the
-   top, or under the scheme's name. Anything else in it is for people.
-3. The reverse names the schemes in the order in which they are required.
+   top level, or under the name of the scheme. Other content is for people.
+3. The reverse lists the schemes in the order in which they are required.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _NAMES = {
 
 
 def decode_authentication(authentication: Any) -> Unit:
-    """The members `securitySchemes` and `security`; none where nothing is required. Raises DecodeError."""
+    """The members `securitySchemes` and `security`; empty if nothing is required. Raises DecodeError."""
     if type(authentication) is not dict:
         raise DecodeError("authentication", "expected an object")
     names = authentication.get("schemes")
     if names is None:
-        # Required by its schema, and left out by agents that require nothing.
+        # Required by its schema, and omitted by agents that require nothing.
         return {}
     if type(names) is not list:
         raise DecodeError("authentication.schemes", "expected an array")
@@ -50,7 +50,7 @@ def decode_authentication(authentication: Any) -> Unit:
 
 
 def encode_authentication(tree: Unit) -> Unit | None:
-    """The `authentication` of a card of 0.3; None when it has no schemes."""
+    """The `authentication` of a card of 0.3; None if it has no schemes."""
     schemes = tree.get("securitySchemes")
     if type(schemes) is not dict or not schemes:
         return None
@@ -94,7 +94,7 @@ def _scheme(name: str, details: Unit) -> Unit:
 
 
 def _is_flow(flow: Any) -> bool:
-    """Whether it can stand in a card: a hint that is none must not make the card unreadable."""
+    """Whether it can be in a card: an invalid hint must not make the card unreadable."""
     if type(flow) is not dict or type(flow.get("scopes", {})) is not dict:
         return False
     texts = [flow.get(name, "") for name in ("authorizationUrl", "tokenUrl", "refreshUrl")]
@@ -110,7 +110,7 @@ def _name(key: str, scheme: Unit) -> str:
 
 
 def _told(scheme: Unit) -> Unit:
-    """What a scheme says that its name does not."""
+    """The content of a scheme that its name does not imply."""
     told = {name: value for name, value in scheme.items() if name not in ("type", "scheme", "description")}
     return told if told.get("flows") != {} or len(told) > 1 else {}
 

@@ -1,16 +1,15 @@
-"""What an object of 0.1 says and its 0.3 form cannot, kept as one member of that form. It knows no type of
-A2A.
+"""The stash: content of an object of 0.1 that its 0.3 form cannot express, kept as one member of that form.
+It knows no type of A2A.
 
-A unit is a JSON object without the units inside it: a part, a message without its parts, and so on. For each
-there are two pure functions, `decode` (0.1 → 0.3) and `encode` (0.3 → 0.1), which may both forget things.
-Rules:
+A unit is a JSON object without the units inside it: a part, a message without its parts, and so on. Each has
+two pure functions, `decode` (0.1 → 0.3) and `encode` (0.3 → 0.1), which may both lose content. Rules:
 
-1. Going up, what encode(decode(x)) does not give back is noted as entries: a path, and the value that belongs
-   there, or nothing for a member that has to go. Regular input leaves nothing to note, and no member.
-2. Going down, an entry is used only if the object with it still decodes to the same 0.3 object. So a stash
-   decides how something is spelled and never what is said, whoever made it and whatever happened to the
+1. On conversion to 0.3, content that encode(decode(x)) loses is recorded as entries: a path, and the value at
+   that path, or no value for a member to be removed. Regular input has no entries, and no stash.
+2. On conversion to 0.1, an entry is used only if the object with it still decodes to the same 0.3 object. So
+   a stash decides the spelling and never the meaning, whatever its origin and whatever the changes to the
    object since.
-3. The member is an unknown one to 0.3, which allows such; what carries unknown members carries the stash.
+3. The stash is an unknown member in 0.3, which allows unknown members; it is carried as these are.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from typing import Any
 
 from a2a_bridge.codec import DecodeError
 
-#: the member of 0.3 objects that holds the entries, and the metadata key for what 0.1 wires cannot say
-#: otherwise
+#: the member of 0.3 objects that holds the entries, and the metadata key for content without another place on
+#: 0.1 wires
 STASH = "urn:a2a-bridge:v0.1"
 
-#: entries that are looked at; a stash of ours is far shorter
+#: maximum number of entries that are read; a stash written here is far shorter
 MOST_ENTRIES = 1000
 
 Unit = dict[str, Any]
@@ -33,7 +32,7 @@ Coding = Callable[[Unit], Unit]
 
 
 def decode_unit(wire: Unit, decode: Coding, encode: Coding) -> Unit:
-    """A unit of 0.1 as one of 0.3, with a stash where it needs one."""
+    """A unit of 0.1 as one of 0.3, with a stash if needed."""
     made = decode({name: value for name, value in wire.items() if name != STASH})
     entries = list(_differences(encode(made), wire))
     if entries:
@@ -42,7 +41,7 @@ def decode_unit(wire: Unit, decode: Coding, encode: Coding) -> Unit:
 
 
 def encode_unit(tree: Unit, decode: Coding, encode: Coding) -> Unit:
-    """A unit of 0.3 as one of 0.1, spelled as its stash says as far as that is true."""
+    """A unit of 0.3 as one of 0.1, in the spelling of its stash as far as the stash still applies."""
     if STASH not in tree:
         return encode(tree)
     tree = dict(tree)
@@ -62,7 +61,7 @@ def encode_unit(tree: Unit, decode: Coding, encode: Coding) -> Unit:
 def same(left: Any, right: Any) -> bool:
     """Whether two trees are equal. Numbers are compared by value; true is not 1."""
     if left is right:
-        return True  # what an entry leaves alone costs nothing, however many entries there are
+        return True  # members without entries cost nothing, for any number of entries
     if isinstance(left, dict):
         return (
             isinstance(right, dict)
@@ -86,7 +85,7 @@ def _says(wire: Unit, tree: Unit, decode: Coding) -> bool:
 
 
 def _differences(canonical: Unit, given: Unit) -> Iterator[list[Any]]:
-    """Entries that turn `canonical` into `given`: [path, value], or [path] for a member that has to go."""
+    """Entries that turn `canonical` into `given`: [path, value], or [path] for a member to be removed."""
     for name in canonical.keys() - given.keys():
         yield [[name]]
     for name, value in given.items():
@@ -102,7 +101,7 @@ def _differences(canonical: Unit, given: Unit) -> Iterator[list[Any]]:
 
 
 def _patched(wire: Unit, entries: list[Any]) -> Unit | None:
-    """A copy with the entries applied; None when they do not fit."""
+    """A copy with the entries applied; None if they do not fit."""
     made = dict(wire)
     copied: set[tuple[str, ...]] = {()}
     for entry in entries:

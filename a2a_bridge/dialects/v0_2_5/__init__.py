@@ -1,4 +1,4 @@
-"""A2A 0.2.5, and 0.2.6 with it: told as what differs from 0.3, which is little and has a module per thing."""
+"""A2A 0.2.5 and 0.2.6, defined by their few differences from 0.3, one module for each."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Errors as 0.2.5 spells them: as 0.3 does, without a number for a missing extended card (spec 0.2.5, 8).
+"""Errors of 0.2.5: those of 0.3, without a number for a missing extended card (spec 0.2.5, 8).
 
-Who asks for such a card gets HTTP 404 there. Elsewhere the number -32007 is kept, and explained by details.
+A request for such a card gets HTTP 404 in 0.2.5. Elsewhere the number -32007 is kept, and explained by
+details.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The forms of 0.2.5, put together of rows and errors. Nothing is spelled here.
+"""The forms of 0.2.5, composed of rows and errors.
 
-The text of 0.2.5 defines JSON-RPC only; its proto is a2a.v1, which 0.3 extends without breaking it. So gRPC
-is that of 0.3, and HTTP+JSON too but for some names. BY_FILES as in 0.3.
+The text of 0.2.5 defines JSON-RPC only; its proto is a2a.v1, which 0.3 extends compatibly. So gRPC is that of
+0.3, and HTTP+JSON is too except for some names. BY_FILES as in 0.3.
 """
 
 from __future__ import annotations

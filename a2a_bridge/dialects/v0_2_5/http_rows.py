@@ -1,8 +1,9 @@
-"""The HTTP+JSON rows of 0.2.5: those of 0.3 with three members named as in the proto of 0.2.5 (its tag
+"""The HTTP+JSON rows of 0.2.5: those of 0.3, with three members named as in the proto of 0.2.5 (its tag
 v0.2.5).
 
-Both versions read all names. The usual one of each becomes the usual one of the other, and the odd one the
-odd one, so that what was odd comes back odd. What is spelled as in JSON-RPC has no such names.
+Both versions read all names. The usual name of one version becomes the usual name of the other, and an
+unusual one the unusual one, so that a round trip preserves it. Bodies in the spelling of JSON-RPC have no
+such names.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Rename = Callable[[Any], Any]
 
 
 def _exchanged(tree: Any, one: str, other: str) -> Any:
-    """The object with what these members hold exchanged, unless it is spelled as in JSON-RPC."""
+    """The object with the values of these two members exchanged, unless it has the spelling of JSON-RPC."""
     if type(tree) is not dict or not (one in tree or other in tree) or says_kind(tree.get(one)):
         return tree
     names = {one: other, other: one}
@@ -66,7 +67,7 @@ _RESPONSES: Mapping[Any, Rename] = {
 
 
 def older(row: HttpRow) -> HttpRow:
-    """A row of 0.3 as 0.2.5 has it: as it is where nothing has another name."""
+    """The 0.2.5 form of a row of 0.3: unchanged if no name differs."""
     request, response = _REQUESTS.get(row.operation), _RESPONSES.get(row.operation)
     spelled, relayed = row.spelled, row.relayed
     changed: dict[str, Any] = {}

@@ -1,6 +1,4 @@
-"""From the models of 0.2.5 to the messages of the hub and back. What the versions share is read as 0.3
-reads it.
-"""
+"""Conversion between models of 0.2.5 and hub messages. Content common to both versions is read as in 0.3."""
 
 from __future__ import annotations
 
@@ -44,10 +42,10 @@ _ENCODERS: Mapping[type, tuple[Callable[[Any], Any], str]] = {
 
 
 def decode_model(model: BaseModel) -> Any:
-    """A model as what the hub has for it. Raises as `models.decode` does."""
+    """A model as its hub message. Raises as `models.decode` does."""
     return models_hub.decode_by(_DECODERS, model)
 
 
 def encode_message(message: Any, types: Mapping[str, Any]) -> Any:
-    """What the hub has as one of these types. Raises as `models.encode` does."""
+    """A hub message as one of these types. Raises as `models.encode` does."""
     return models_hub.encode_by(_ENCODERS, message, types)

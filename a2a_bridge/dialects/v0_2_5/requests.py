@@ -1,9 +1,9 @@
-"""The JSON-RPC methods of 0.2.5 as rows: those of 0.3 and what differs (spec 0.2.5, 7). It reads no JSON
-itself.
+"""The JSON-RPC methods of 0.2.5 as rows: those of 0.3 with their differences (spec 0.2.5, 7). It reads no
+JSON itself.
 
-1. A configuration lists media types; an empty list is none.
-2. `unknown` is a state that ends a stream, so its events say `final` unless they are told not to.
-3. The extended card is a plain GET beside the agent's URL; 0.2.6 has a method for it as well.
+1. A configuration always lists media types; an empty list means none.
+2. `unknown` is a state that ends a stream, so its events are `final` unless annotated otherwise.
+3. The extended card is a plain GET beside the agent's URL; 0.2.6 also has a method for it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from a2a_bridge.dialects.v0_3.params import send_params
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 EXTENDED_CARD = "GET ../agent/authenticatedExtendedCard"
-"""Not a method: what bindings make of it is in their hands."""
+"""Not a method: bindings decide how to serve it."""
 EXTENDED_CARD_METHOD = "agent/authenticatedExtendedCard"
 
 _SEND = send_params(modes=True)
@@ -30,17 +30,17 @@ _decode_send = decode_with(_SEND, text_with(_SEND))
 
 
 def encode_event(event: hub.StreamResponse, encode: Callable[[Any], Any]) -> Any:
-    """An event as 0.2.5 has it. `encode`: as 0.3 has it."""
+    """An event of 0.2.5. `encode`: the encoder of 0.3."""
     if not _is_unknown(event):
         return encode(event)
     if marks.final_said(event.status_update):
-        # It need not be noted here, and has been all the same: somebody further on wants to know.
+        # The annotation is redundant here but present: it is kept for a later reader.
         return {**encode(event), marks.FINAL: True}
     return _flipped(encode(_turned(event)))
 
 
 def decode_event(wire: Any, decode: Callable[[Any], hub.StreamResponse]) -> hub.StreamResponse:
-    """An event that 0.2.5 wrote. `decode`: as 0.3 reads it."""
+    """An event written by 0.2.5. `decode`: the decoder of 0.3."""
     if isinstance(wire, dict) and wire.get(marks.FINAL) is True:
         event = decode({name: value for name, value in wire.items() if name != marks.FINAL})
         if _is_unknown(event) and marks.final_said(event.status_update):
@@ -49,8 +49,8 @@ def decode_event(wire: Any, decode: Callable[[Any], hub.StreamResponse]) -> hub.
     return _turned(decode(_flipped(wire))) if _is_unknown(event) else event
 
 
-# Where a task's state is unknown, 0.3 takes `final: false` for granted and 0.2.5 `final: true`. So what is
-# said and what is noted about it mean in one version what their opposites mean in the other.
+# For a task in the unknown state, 0.3 assumes `final: false` and 0.2.5 `final: true`. So the member and its
+# annotation have opposite meanings in the two versions.
 
 
 def _is_unknown(event: hub.StreamResponse) -> bool:
@@ -60,12 +60,12 @@ def _is_unknown(event: hub.StreamResponse) -> bool:
 
 
 def _flipped(tree: Any) -> Any:
-    """The tree of an event with the opposite of what it says about its end, if it says anything."""
+    """The tree of an event with the negated `final`, if it has one."""
     return {**tree, "final": not tree["final"]} if type(tree.get("final")) is bool else tree
 
 
 def _turned(event: hub.StreamResponse) -> hub.StreamResponse:
-    """The event with the opposite of what is noted about its end, if anything is."""
+    """The event with the negated annotation of `final`, if it has one."""
     said = marks.final_said(event.status_update)
     if said is None:
         return event

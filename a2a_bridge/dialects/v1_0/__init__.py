@@ -1,4 +1,6 @@
-"""A2A 1.0: the hub's own version. Its spoke is thin: the wire is ProtoJSON or protobuf of the hub itself."""
+"""A2A 1.0: the hub's own version. The dialect is thin: the wire is ProtoJSON or protobuf of the
+hub itself.
+"""
 
 from __future__ import annotations
 

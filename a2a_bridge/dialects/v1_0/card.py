@@ -15,7 +15,7 @@ _decode = decoder(hub.AgentCard)
 
 
 def decode(wire: Any) -> hub.AgentCard:
-    """JSON → card; unknown members are ignored. Raises INVALID_AGENT_RESPONSE, naming the member at fault."""
+    """JSON → card; unknown members are ignored. Raises INVALID_AGENT_RESPONSE with the path of the member."""
     try:
         card: hub.AgentCard = _decode(wire)
     except DecodeError as error:

@@ -1,4 +1,4 @@
-"""google.rpc.Status ↔ a list of ProtoJSON Any objects. It knows types, not what they mean.
+"""google.rpc.Status ↔ a list of ProtoJSON Any objects. It knows types, not their meaning.
 
 A type that is not in the pool cannot be translated between protobuf and JSON. From protobuf it becomes
 `{"@type": …, "value": base64}`, from JSON a Struct of the whole object: nothing is dropped.
@@ -41,7 +41,7 @@ _KNOWN: dict[str, type[Message]] = {
         Value,
     )
 }
-#: types whose JSON is not an object of its members, so Any keeps it under "value"
+#: types whose JSON is not an object of its members, so that Any keeps it under "value"
 _WRAPPED = frozenset({"google.protobuf.Struct", "google.protobuf.Value"})
 
 
@@ -57,7 +57,7 @@ def status(code: GrpcStatus, message: str, details: list[Any]) -> bytes:
 
 
 def parse_status(data: bytes) -> tuple[str, list[Any]]:
-    """(message, details) of a serialized google.rpc.Status; empty when the bytes are not one."""
+    """(message, details) of a serialized google.rpc.Status; empty if the bytes are not one."""
     try:
         parsed = google_rpc.Status.FromString(data)
     except ProtobufDecodeError:
@@ -77,7 +77,7 @@ def _pack(detail: Mapping[str, Any]) -> AnyMessage:
             message = codec.decoder(cls)(body.get("value") if name in _WRAPPED else body)
             return AnyMessage(type_url=url, value=message.SerializeToString())
         except codec.DecodeError:
-            cls = None  # not what it says it is: carried as it came, below
+            cls = None  # not of the declared type: carried unchanged, below
     elif body.keys() == {"value"} and isinstance(body["value"], str):
         try:
             return AnyMessage(type_url=url, value=base64.b64decode(body["value"], validate=True))
@@ -87,7 +87,9 @@ def _pack(detail: Mapping[str, Any]) -> AnyMessage:
 
 
 def _struct(detail: Mapping[str, Any]) -> bytes:
-    """The whole detail as a Struct; what protobuf cannot carry (depth, a number out of range) as its text."""
+    """The whole detail as a Struct; content that protobuf cannot carry (depth, a number out of
+    range) as text.
+    """
     try:
         whole = codec.decoder(Struct)(dict(detail))
     except codec.DecodeError:
@@ -114,7 +116,7 @@ def _unpack(detail: AnyMessage) -> dict[str, Any]:
     return {"@type": detail.type_url, "value": base64.b64encode(detail.value).decode()}
 
 
-# The codec has no rule for Duration, and this is the one place in A2A where one can stand.
+# The codec has no rule for Duration, which can occur only here in A2A.
 def _retry_info(text: str) -> bytes:
     info = google_rpc.RetryInfo()
     try:

@@ -1,4 +1,4 @@
-"""Push configurations as a draft of 1.0 had them, which the previews of A2A .NET speak. Pure.
+"""Push configurations in the format of a 1.0 draft, used by the previews of A2A .NET. Pure.
 
 | | draft | 1.0 |
 |---|---|---|
@@ -8,9 +8,10 @@
 | in a message's configuration | `pushNotificationConfig` | `taskPushNotificationConfig` |
 
 Rules:
-1. A request is read by its shape or the name of its method. An answer to it has the members of both shapes.
-2. An agent gets the draft's shape after it refused the other, and from then on (Row.instead).
-3. The profile tells for callers that ask for a configuration, which is spelled alike in both.
+1. A request is recognised by its shape or the name of its method. An answer to it has the members of both
+   shapes.
+2. An agent gets the draft's shape after it has refused the other, and from then on (Row.instead).
+3. For callers that query a configuration the profile decides, because the query is the same in both.
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ from a2a_bridge.peers import caller
 AnyRow = Row[Any, Any]
 LIST_METHOD = "ListTaskPushNotificationConfig"
 
-#: members that hold the configuration itself
+#: members that hold the configuration
 _NESTING = ("config", "pushNotificationConfig")
-#: members of a configuration that are not about the webhook
+#: members of a configuration that do not belong to the webhook
 _OUTER = frozenset({"taskId", "tenant"})
 _SINGLE = frozenset({ops.CREATE_PUSH_CONFIG, ops.GET_PUSH_CONFIG})
 
 
 def _nesting(tree: Any) -> str:
-    """The member of a tree that holds the configuration in the draft's shape; empty for the shape of 1.0."""
+    """The member with the configuration in the draft's shape; empty for the shape of 1.0."""
     if type(tree) is not dict or "url" in tree:
         return ""
     return next((name for name in _NESTING if type(tree.get(name)) is dict), "")
 
 
 def _flat(tree: Any) -> Any:
-    """A configuration of either shape in that of 1.0."""
+    """A configuration of either shape in the shape of 1.0."""
     name = _nesting(tree)
     if not name:
         return tree
@@ -52,7 +53,7 @@ def _flat(tree: Any) -> Any:
 
 
 def _both(tree: Any) -> Any:
-    """A configuration of 1.0 with the member of the draft beside its own."""
+    """A configuration of 1.0 with the member of the draft in addition."""
     inner = {name: value for name, value in tree.items() if name not in _OUTER}
     return {**tree, "pushNotificationConfig": inner}
 
@@ -79,12 +80,12 @@ def _then(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable
 
 
 def with_draft(row: AnyRow) -> AnyRow:
-    """A row over JSON that reads the draft, too, and answers in it those who speak it."""
+    """A row over JSON that also reads the draft, and answers callers of the draft in it."""
     if row.operation in (ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE):
         read = row.decode_request
 
         def decode_request(tree: Any) -> Any:
-            # Most messages have no configuration, and each costs time.
+            # Most messages have no configuration: skipping them saves time.
             return read(_configured(tree) if type(tree) is dict and "configuration" in tree else tree)
 
         return replace(row, decode_request=decode_request)
@@ -110,14 +111,14 @@ def with_draft(row: AnyRow) -> AnyRow:
 
 
 def draft_list(row: AnyRow) -> AnyRow:
-    """The row of the draft's method for lists, made of that of 1.0."""
+    """The row of the draft's list method, made from that of 1.0."""
     return replace(
         row, address=LIST_METHOD, encode_response=_then(row.encode_response, _each(_both)), spelled=None
     )
 
 
 def _configured(tree: Any) -> Any:
-    """Params of a message with the configuration's member under its name in 1.0."""
+    """Params of a message, with the 1.0 name for the configuration's member."""
     configuration = tree["configuration"]
     if (
         type(configuration) is not dict

@@ -1,7 +1,7 @@
 """Errors as 1.0 spells them on each binding (spec 1.0.1 sections 9.5, 10.6, 11.6).
 
-Reading is tolerant: ErrorInfo.reason first, because five errors share one status; then the JSON-RPC number;
-then the text, which is the only mark that some peers leave; the bare status last.
+Decoding is tolerant: ErrorInfo.reason first, because five errors share one status; then the JSON-RPC number;
+then the text, which is the only indication from some peers; the bare status last.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _BY_NAME = {reason.name: reason for reason in Reason}
 BY_CODE = {reason.code: reason for reason in reversed(Reason)}
 BY_CODE[Reason.INVALID_REQUEST.code] = Reason.INVALID_REQUEST
 BY_CODE[Reason.INTERNAL_ERROR.code] = Reason.INTERNAL_ERROR
-#: numbers that a2a-go gives to what JSON-RPC has none for (v2.3.1, internal/jsonrpc/jsonrpc.go, lines 84 and
+#: numbers of a2a-go for errors without a JSON-RPC number (v2.3.1, internal/jsonrpc/jsonrpc.go, lines 84 and
 #: 85)
 BY_CODE |= {-31401: Reason.UNAUTHENTICATED, -31403: Reason.PERMISSION_DENIED}
-#: names of reasons in SDKs, other than those of the specification: they are passed on as these
+#: names of reasons in SDKs that differ from the specification; they are forwarded with these names
 _ALIASES = {
     "INTERNAL": Reason.INTERNAL_ERROR,  # a2a-java 1.2.0
     "UNAUTHORIZED": Reason.PERMISSION_DENIED,  # a2a-go v2.3.1, a2a/errors.go, line 110
@@ -47,16 +47,17 @@ BY_GRPC = {
     GrpcStatus.UNAUTHENTICATED: Reason.UNAUTHENTICATED,
 }
 
-#: levels of reasons that share a JSON-RPC number, so that a peer's HTTP status tells more than the number
+#: levels of reasons that share a JSON-RPC number, so that a peer's HTTP status is more specific than the
+#: number
 STATUS_TELLS = ("http", "call")
 
-#: a JSON-RPC number as the metadata of an ErrorInfo carries it; none is longer than 32 bits
+#: a JSON-RPC number in the metadata of an ErrorInfo; at most 32 bits
 _NUMBER = re.compile(r"-?[0-9]{1,10}")
 
 #: the longest google.protobuf.Duration in seconds
 _LONGEST = 315_576_000_000
 
-#: 409 and 415 are how 1.0.0 spelled two errors that 1.0.1 sends with 400
+#: 409 and 415 are the statuses in 1.0.0 of two errors that 1.0.1 sends with 400
 BY_HTTP = {
     400: Reason.INVALID_REQUEST,
     401: Reason.UNAUTHENTICATED,
@@ -116,7 +117,7 @@ def decode_jsonrpc(reply: ErrorReply[Any]) -> A2AError:
     by_status = BY_HTTP.get(reply.status)
     if code is None:
         return from_details(message, details, fallback=by_status or Reason.INTERNAL_ERROR, aside=reply.text)
-    # Several reasons share a number and differ in the status, with which they then travel.
+    # Several reasons share a number and differ in the status, which travels with the number.
     telling = by_status is not None and by_status.level in STATUS_TELLS and by_status.code == code
     return from_details(message, details, code=code, by_code=by_status if telling else BY_CODE.get(code))
 
@@ -131,12 +132,10 @@ def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
         message = _text(inner.get("message"))
         name = _text(inner.get("status"))
         fallback = BY_GRPC.get(GrpcStatus[name]) if name in GrpcStatus.__members__ else None
-        # NOT_FOUND is a missing task as well as a missing path; only the body of an agent says so.
+        # NOT_FOUND is a missing task as well as a missing path; only the body of an agent distinguishes them.
         return from_details(message, details, fallback=fallback or BY_HTTP.get(reply.status))
     if type(body.get("code")) is int and body["code"] < 0:
-        return decode_jsonrpc(
-            reply
-        )  # an error of JSON-RPC on its own: a2a-server-lf 0.5.3, src/sse.rs, line 37
+        return decode_jsonrpc(reply)  # a bare JSON-RPC error: a2a-server-lf 0.5.3, src/sse.rs, line 37
     message = _text(body.get("detail")) or _text(body.get("message")) or _text(body.get("title"))
     return from_details(message, [], fallback=BY_HTTP.get(reply.status), aside=reply.text)
 
@@ -146,13 +145,13 @@ def decode_grpc(reply: ErrorReply[bytes]) -> A2AError:
     message, details = any_details.parse_status(reply.body) if reply.body else ("", [])
     status = GrpcStatus(reply.status) if reply.status in set(GrpcStatus) else GrpcStatus.UNKNOWN
     if status is GrpcStatus.UNKNOWN and not details:
-        # What servers answer when their code raised, often with the text of the exception.
+        # The answer of servers to an exception in their code, often with its text.
         return from_details("", [], aside=message or reply.text)
     return from_details(message or reply.text, details, fallback=BY_GRPC.get(status))
 
 
 def json_details(error: A2AError) -> list[Any]:
-    """All that an error says beside its message, as ProtoJSON of Any; the ErrorInfo is the first."""
+    """All content of an error besides its message, as ProtoJSON of Any; the ErrorInfo is the first."""
     info = {
         "@type": any_details.ERROR_INFO,
         "reason": error.name,
@@ -172,22 +171,22 @@ def json_details(error: A2AError) -> list[Any]:
 
 
 def underlying(error: A2AError) -> list[Any]:
-    """A second ErrorInfo with the reason of an error that has another name, where JSON-RPC's number and
-    status do not tell that reason.
+    """A second ErrorInfo with the reason of an error that has another name, if the JSON-RPC number and status
+    do not identify the reason.
     """
     if error.name in _BY_NAME or error.reason.level != "call":
         return []
     return [{"@type": any_details.ERROR_INFO, "reason": error.reason.name, "domain": DOMAIN}]
 
 
-#: levels of a detail that are passed on: some readers give up far earlier than writers
+#: maximum depth of a detail that is forwarded; some readers have a far lower limit than writers
 _DEEPEST = 200
 _LEFT_OUT = any_details.value("a detail that JSON cannot carry was left out")
 
 
 def _carriable(detail: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The detail, or a note in its place when it is too deep or no JSON: an error must not become another
-    one.
+    """The detail, or a note in its place if it is too deep or not JSON: the error itself must stay
+    the same.
     """
     try:
         dumps(dict(detail))
@@ -214,11 +213,11 @@ def from_details(
     aside: str = "",
     texts: Mapping[str, Reason] = BY_TEXT,
 ) -> A2AError:
-    """The error that a peer's answer means.
+    """The error of a peer's answer.
 
-    texts: what gives a reason away where nothing better does, in lower case.
-    aside: what the peer said outside of any error format, such as an HTML page or a stack trace. It may give
-    the reason away but goes no further than a note on the exception, which no binding sends.
+    texts: lower-case texts that identify a reason if nothing more reliable does.
+    aside: text of the peer outside of any error format, such as an HTML page or a stack trace. It may
+    identify the reason but is kept only as a note on the exception, which no binding sends.
     """
     info, beneath, violations, retry_after, rest = _sort(details)
     name = _text(info.get("reason"))
@@ -226,7 +225,7 @@ def from_details(
         name = _ALIASES[name].name
     raw = info.get("metadata")
     metadata = {str(key): _metadatum(value) for key, value in raw.items()} if isinstance(raw, Mapping) else {}
-    # Our client sides say by this key how far a call got; a peer has no say in that.
+    # Our clients store the progress of a call under this key; the peer's value is ignored.
     metadata.pop("phase", None)
     if code is None and name.startswith("A2A_") and _NUMBER.fullmatch(metadata.get("code", "")):
         code = int(metadata["code"])
@@ -234,7 +233,7 @@ def from_details(
     by_name = _BY_NAME.get(name) or _BY_NAME.get(name.removesuffix("_ERROR")) or beneath
     reason = by_name or by_code or _by_text(message or aside, texts) or fallback
     if reason in (Reason.INTERNAL_ERROR, Reason.INVALID_PARAMS) and not name:
-        # Peers that use one number for everything still say in words what happened.
+        # Peers that use one number for everything still identify the error in the text.
         reason = _by_text(message, texts) or reason
     if code is not None and by_name is None and code not in BY_CODE:
         name = name or f"A2A_{abs(code)}"
@@ -285,8 +284,8 @@ def _sort(
 
 
 def _is_foreign(info: Mapping[str, Any]) -> bool:
-    """Whether an ErrorInfo names a reason that A2A does not know; a second one tells the reason of A2A
-    then.
+    """Whether an ErrorInfo names a reason that A2A does not define; a second one then has the
+    reason of A2A.
     """
     return _text(info.get("reason")) not in _BY_NAME
 
@@ -301,7 +300,7 @@ def _text(value: Any) -> str:
 
 
 def _metadatum(value: Any) -> str:
-    # Peers put other values than strings there, although the schema has only strings.
+    # Some peers send values of other types, although the schema has only strings.
     if isinstance(value, str):
         return value
     try:

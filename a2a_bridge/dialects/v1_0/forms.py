@@ -1,4 +1,4 @@
-"""The rows of 1.0 for each binding, read off the descriptor. Nothing here is spelled twice."""
+"""The rows of 1.0 for each binding, derived from the descriptor, so that nothing is defined twice."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ SERVICE = hub.DESCRIPTOR.services_by_name["A2AService"]
 
 _VARIABLE = re.compile(r"\{([a-z_]+)(?:=\*)?\}")
 
-#: filters as a2a-go's client calls them (v2.3.1, a2aclient/rest.go:234) -> as they are called
+#: names of filters in a2a-go's client (v2.3.1, a2aclient/rest.go:234) -> their standard names
 _FILTERS = {"lastUpdatedAfter": "statusTimestampAfter"}
 
-#: what can stand in a query (spec 11.5); messages cannot
+#: kinds of values allowed in a query (spec 11.5); messages are not
 _QUERY_KINDS = {
     Kind.STRING: "string",
     Kind.INTEGER: "int",
@@ -47,9 +47,8 @@ _QUERY_KINDS = {
 def http_address(operation: ops.Operation[Any, Any]) -> HttpAddress:
     """The HTTP rules of an operation, tenant forms included.
 
-    SubscribeToTask is GET in the rule and POST in the specification's prose (5.3, 11.3.2). Both are given,
-    and POST
-    first: every SDK takes it, but those of Go, Java and .NET take no GET.
+    SubscribeToTask is GET in the rule and POST in the specification's prose (5.3, 11.3.2). Both are included,
+    and POST first: every SDK accepts it, but those of Go, Java and .NET do not accept GET.
     """
     method: MethodDescriptor = SERVICE.methods_by_name[operation.name]
     options = MethodOptions.FromString(method.GetOptions().SerializeToString())
@@ -103,7 +102,7 @@ def _jsonrpc_row(operation: ops.Operation[Message, Message]) -> Row[str, Any]:
     row = _json_row(operation, operation.name)
     if operation is not ops.DELETE_PUSH_CONFIG:
         return row
-    # The specification shows no result for delete; null is what peers in the field send and expect.
+    # The specification shows no result for delete; peers in the field send and expect null.
     return Row(operation, row.address, row.encode_request, row.decode_request, _null, row.decode_response)
 
 
@@ -118,7 +117,7 @@ def _http_row(operation: ops.Operation[Message, Message]) -> Row[HttpAddress, An
     row = _json_row(operation, http_address(operation))
     if operation is not ops.LIST_TASKS:
         return row
-    # A2A .NET (1.0.0-preview3, A2AHttpProcessor.cs) reads the states of its query as C# names or numbers.
+    # A2A .NET (1.0.0-preview3, A2AHttpProcessor.cs) reads the states in its query as C# names or numbers.
     encode = row.encode_request
     return replace(row, instead=replace(row, encode_request=lambda message: _numbered(encode(message))))
 
@@ -146,7 +145,7 @@ def _grpc_row(operation: ops.Operation[Message, Message]) -> Row[str, bytes]:
 
 
 def _without_empty_page(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """A page size of 0 in protobuf is none: a2a-go sends it with every ListTasks (v2.3.1,
+    """Ignores a page size of 0 in protobuf: a2a-go sends it with every ListTasks (v2.3.1,
     a2apb/v1/pbconv/to_proto.go:476).
     """
 

@@ -1,4 +1,4 @@
-"""Hub ↔ wire for 1.0: the codec inside the error boundary of the protocol. No mapping, the hub is 1.0."""
+"""Hub ↔ wire for 1.0: the codec with the protocol's error handling. No conversion, because the hub is 1.0."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def response_decoder(cls: type[Message]) -> Callable[[Any], Any]:
 
 
 def request_encoder(cls: type[Message]) -> Callable[[Any], Any]:
-    """Request → JSON tree. Raises INVALID_PARAMS for what JSON cannot say (NaN and infinities)."""
+    """Request → JSON tree. Raises INVALID_PARAMS for content that JSON cannot express (NaN and
+    infinities).
+    """
     encode = encoder(cls)
 
     def encode_request(message: Any) -> Any:
@@ -72,7 +74,9 @@ def request_encoder(cls: type[Message]) -> Callable[[Any], Any]:
 
 
 def response_encoder(cls: type[Message]) -> Callable[[Any], Any]:
-    """Response → JSON tree. Raises INVALID_AGENT_RESPONSE for what JSON cannot say (NaN and infinities)."""
+    """Response → JSON tree. Raises INVALID_AGENT_RESPONSE for content that JSON lacks (NaN and
+    infinities).
+    """
     encode = encoder(cls)
 
     def encode_response(message: Any) -> Any:
@@ -85,7 +89,7 @@ def response_encoder(cls: type[Message]) -> Callable[[Any], Any]:
 
 
 def bytes_request_decoder(cls: type[Message]) -> Callable[[bytes], Any]:
-    """Protobuf bytes → request. Raises PARSE_ERROR without the runtime's own words, and INVALID_PARAMS for
+    """Protobuf bytes → request. Raises PARSE_ERROR without the runtime's own text, and INVALID_PARAMS for
     free JSON that is nested too deeply.
     """
     parse = cls.FromString
@@ -104,7 +108,7 @@ def bytes_request_decoder(cls: type[Message]) -> Callable[[bytes], Any]:
 
 
 def unreadable(cls: type[Message], wire: bytes) -> A2AError:
-    """What is wrong with the bytes of a request that protobuf does not read."""
+    """The error for the bytes of a request that protobuf cannot parse."""
     path = path_of_depth(cls, wire)
     if path is not None:
         return invalid_params(path, TOO_DEEP)
@@ -132,7 +136,7 @@ def bytes_response_decoder(cls: type[Message]) -> Callable[[bytes], Any]:
 
 
 def _payload_check(cls: type[Message]) -> Callable[[Any], Any]:
-    """A function that gives its message back, or refuses one whose oneof `payload` is empty (spec 3.2.1)."""
+    """A function that returns its message, or refuses one whose oneof `payload` is empty (spec 3.2.1)."""
     if "payload" not in cls.DESCRIPTOR.oneofs_by_name:
         return _as_it_is
 
