@@ -1,4 +1,4 @@
-"""A Python agent in this process: the executor's side, the engine that runs it, and where it keeps things."""
+"""Python agents in this process: the executor interface, the engine that runs executors, and its stores."""
 
 from a2a_bridge.hosting.decorator import Agent, agent
 from a2a_bridge.hosting.engine import Engine

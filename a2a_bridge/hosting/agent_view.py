@@ -1,4 +1,5 @@
-"""Requests and tasks as agents see them: without the content that dialects carry in them for other versions.
+"""Requests and tasks in the form for agents: without the content that dialects store in them for other
+versions.
 
 Stores and answers keep that content, so that a caller of an older version gets back exactly what it sent.
 """
@@ -15,8 +16,8 @@ Request = hub.SendMessageRequest | hub.CancelTaskRequest
 
 
 def for_agent(request: Request) -> Request:
-    """The request without that content: itself when it has none."""
-    # Asked for each message. Up to some size it is quicker to look for the key than to look at each part.
+    """The request without that content: unchanged if it has none."""
+    # Runs per message. Up to some size it is faster to search the serialized key than to visit each part.
     if request.ByteSize() < _SMALL:
         if _KEY not in request.SerializeToString():
             return request
@@ -26,7 +27,7 @@ def for_agent(request: Request) -> Request:
 
 
 def task_for_agent(task: hub.Task) -> hub.Task:
-    """A task of one's own, without that content."""
+    """A copy of the task without that content."""
     if unmapped.present(task):
         unmapped.strip(task)
     return task

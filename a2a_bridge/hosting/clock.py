@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """Something that will happen later unless it is cancelled."""
+    """A scheduled call that can be cancelled."""
 
     def cancel(self) -> None: ...
 
@@ -18,7 +18,7 @@ class Clock(Protocol):
     """Wall clock and timers."""
 
     def now(self) -> int:
-        """Nanoseconds since the epoch, for what people read."""
+        """Nanoseconds since the epoch, for timestamps."""
         ...
 
     def call_later(self, seconds: float, callback: Callable[[], None], /) -> Timer:
@@ -27,7 +27,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own time, to the microsecond: what common date types hold."""
+    """The machine's clock, in microseconds: the precision of common date types."""
 
     def now(self) -> int:
         return time.time_ns() // 1000 * 1000

@@ -1,6 +1,7 @@
-"""An agent: an executor and what its card says; and the decorator that makes one of a plain function.
+"""An agent: an executor and its card; and the decorator that makes one from a plain function.
 
-A function that returns answers directly; one that yields, or is declared with `task=True`, works on a task.
+A function that returns a value answers directly; one that yields, or is declared with `task=True`, works on a
+task.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 TEXT = ("text/plain",)
 
-#: a card for authenticated callers, or a function of the call, async or not, that gives it
+#: a card for authenticated callers, or a function of the call, async or not, that returns it
 ExtendedCard = hub.AgentCard | Callable[[CallContext], hub.AgentCard | Awaitable[hub.AgentCard]]
 
 _EVENTS = (hub.Task, hub.TaskStatusUpdateEvent, hub.TaskArtifactUpdateEvent)
@@ -30,8 +31,8 @@ class Agent:
     """An agent that can be served, mounted, or connected to.
 
     card: everything but the interfaces, which depend on where it is served. executor: the code.
-    extended_card: answers GetExtendedAgentCard when given (spec 3.1.11).
-    Called like a function, an agent made by the decorator is that function.
+    extended_card: the answer to GetExtendedAgentCard, if given (spec 3.1.11). If the agent was made by the
+    decorator, calling it calls the function.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Agent:
     ) -> None:
         """Takes a whole `card` (its interfaces are ignored), or the members of one.
 
-        Raises TypeError for an executor that has no `execute` of one argument, such as those of other SDKs.
+        Raises TypeError for an executor without an `execute` of one argument, such as those of other SDKs.
         """
         _require_executor(executor)
         self.executor = executor
@@ -79,7 +80,7 @@ class Agent:
         self.card = card
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Calls the decorated function. Raises TypeError for an agent that was made of an executor."""
+        """Calls the decorated function. Raises TypeError for an agent made from an executor."""
         if self._function is None:
             raise TypeError(f"{self!r} was not made of a function")
         return self._function(*arguments, **named)
@@ -119,16 +120,16 @@ def agent(
     task: bool = False,
     **members: Any,
 ) -> Any:
-    """Makes an agent of a function of the message's text, or of a `Run`.
+    """Makes an agent from a function of the message's text, or of a `Run`.
 
-    The name is the function's, description and skill come from its docstring. What it returns (text, bytes,
-    JSON, a Part, a list of Parts, a Message) is the direct answer. If it yields, or with `task=True`, there
-    is a task: what it yields are the chunks of an artifact, a Message among them becomes the status message,
-    and events (`run.status`, `run.artifact`) pass as they are.
+    The name is the function's, description and skill come from its docstring. The returned value (text,
+    bytes, JSON, a Part, a list of Parts, a Message) is the direct answer. If it yields, or with `task=True`,
+    there is a task: the yielded values are the chunks of an artifact, a yielded Message becomes the status
+    message, and events (`run.status`, `run.artifact`) pass unchanged.
 
     A synchronous function, or generator, runs in a thread (see `hosting.threads`).
 
-    Raises TypeError for what is no function of at most one argument.
+    Raises TypeError for anything but a function of at most one argument.
     """
 
     def make(decorated: Callable[..., Any]) -> Agent:
@@ -155,7 +156,7 @@ def agent(
 
 
 def _require_executor(executor: Any) -> None:
-    """Raises TypeError for what cannot be one, saying what to do with those of the official SDK."""
+    """Raises TypeError for invalid executors, with advice for those of the official SDK."""
     execute = getattr(executor, "execute", None)
     name = type(executor).__name__
     if not callable(execute):
@@ -172,7 +173,7 @@ def _require_executor(executor: Any) -> None:
             )
         raise TypeError(text) from None
     except ValueError:
-        return  # a callable that does not tell what it takes
+        return  # a callable without a readable signature
 
 
 def _skill(name: str, description: str) -> hub.AgentSkill:
@@ -182,7 +183,7 @@ def _skill(name: str, description: str) -> hub.AgentSkill:
 
 
 def _caller(function: Callable[..., Any]) -> Callable[[Run], Any]:
-    """How to call `function` for a run: with the run, with its text, or with nothing."""
+    """Returns a call of `function` for a run: with the run, with its text, or without arguments."""
     parameters = [
         one
         for one in inspect.signature(function).parameters.values()
@@ -192,7 +193,7 @@ def _caller(function: Callable[..., Any]) -> Callable[[Run], Any]:
         raise TypeError(f"{function!r} takes more than the message")
     if not parameters:
         return lambda _: function()
-    # The annotation may be text, and may name something that cannot be evaluated here.
+    # The annotation may be text with names that cannot be evaluated here.
     annotation = parameters[0].annotation
     named = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
     if named.strip("'\"").rpartition(".")[2] == "Run" or (
@@ -203,7 +204,7 @@ def _caller(function: Callable[..., Any]) -> Callable[[Run], Any]:
 
 
 def _contents(value: Any) -> Iterable[Any]:
-    """What a function gave, as the parts of one message or artifact."""
+    """The result of a function, as the parts of one message or artifact."""
     if isinstance(value, (list, tuple)) and value and all(isinstance(one, hub.Part) for one in value):
         return value
     if value is None:
@@ -225,7 +226,7 @@ class _Replying(AgentExecutor):
 
 
 class _Working(AgentExecutor):
-    """A function that returns what a task produces."""
+    """A function that returns the result of a task."""
 
     def __init__(self, call: Callable[[Run], Awaitable[Any]]) -> None:
         self._call = call
@@ -246,7 +247,7 @@ class _Yielding(AgentExecutor):
     """A generator whose values are the chunks of one artifact.
 
     No chunk is marked as the last: that is known only when the generator ends, and holding a chunk back until
-    then would delay what people wait for. The status that follows says that the artifact is complete.
+    then would delay the output. The status that follows shows that the artifact is complete.
     """
 
     def __init__(self, call: Callable[[Run], AsyncIterator[Any]]) -> None:
@@ -279,7 +280,7 @@ class _Yielding(AgentExecutor):
 
 
 def _leaves_at_rest(event: Event, before: bool) -> bool:
-    """Whether the task waits or has ended after an event of the function's own."""
+    """True if the function's own event left the task waiting or ended."""
     if isinstance(event, (hub.Task, hub.TaskStatusUpdateEvent)):
         return event.status.state in TERMINAL or event.status.state in INTERRUPTED
     return before

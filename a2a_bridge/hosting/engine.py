@@ -55,11 +55,10 @@ _LARGEST_PAGE = 100
 
 
 class Engine:
-    """An agent at work.
+    """A running agent.
 
-    store: where everything is kept; in memory unless given. push_sender: says what webhooks can be sent to;
-    without one, configs are kept and nothing is sent. `start` it before it is given work, and `close` it
-    before its store.
+    store: keeps tasks, events and configs; in memory unless given. push_sender: checks webhooks; without one,
+    configs are stored and nothing is sent. `start` it before its first call, and `close` it before its store.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class Engine:
         self._agent = agent
         self._options = options
         clock = clock or SystemClock()
-        # Not `or`: an empty store may well be false.
+        # Not `or`: an empty store may be false.
         self._store: Store = MemoryStore(clock=clock) if store is None else store
         self._context = EngineContext(
             executor=agent.executor,
@@ -107,11 +106,12 @@ class Engine:
 
     @property
     def live(self) -> int:
-        """How many tasks something happens to at this moment."""
+        """The number of live task runs."""
         return len(self._runs)
 
     async def start(self) -> None:
-        """Begins to take over what nobody alive works on. Without it nothing of an earlier process goes on.
+        """Starts to take over the tasks of dead processes. Without it no task of an earlier process
+        continues.
 
         It returns at once. A call about a task that has not been taken over yet takes it over, or is answered
         from the store.
@@ -122,11 +122,11 @@ class Engine:
 
     @property
     def left(self) -> int:
-        """How many tasks of earlier processes are known that have not been taken over yet."""
+        """The number of known tasks of earlier processes that have not been taken over yet."""
         return self._recovery.left
 
     async def recovered(self) -> None:
-        """Returns when the tasks of earlier processes were taken over, as far as the store lets it."""
+        """Waits until the tasks of earlier processes were taken over, as far as the store works."""
         await self._recovery.quiet()
 
     # ------------------------------------------------------------------ messages
@@ -136,9 +136,9 @@ class Engine:
     ) -> hub.SendMessageResponse:
         """Spec 3.1.1. Waits for the end or an interruption unless told to return immediately.
 
-        here: raises NotOwnerError for a task that another replica works on, instead of asking it.
-        A message to a task that is being worked on waits until that run ends. If the task ends with it, the
-        answer is UNSUPPORTED_OPERATION, as for any message to a task that has ended.
+        here: True to raise NotOwnerError for a task that another replica works on, instead of forwarding. A
+        message to a working task waits until the present run ends. If the task ends with it, the answer is
+        UNSUPPORTED_OPERATION, as for any message to an ended task.
         """
         limit = history_limit(request.configuration, "configuration.historyLength")
         if self._closing:
@@ -151,7 +151,7 @@ class Engine:
         wants = Wants.TASK if request.configuration.return_immediately else Wants.OUTCOME
         answer: hub.SendMessageResponse | None
         try:
-            # In two ways, because one await less is to be seen in a direct reply.
+            # Two code paths, because one await less is measurable in a direct reply.
             if self._idempotency is None:
                 accepted = await self._sending.work_on(request, context, wants)
             else:
@@ -173,7 +173,7 @@ class Engine:
     async def send_here(
         self, request: hub.SendMessageRequest, context: CallContext, /
     ) -> hub.SendMessageResponse:
-        """The same, unless another replica works on the task: then it raises NotOwnerError."""
+        """Like `send_message`, but raises NotOwnerError if another replica works on the task."""
         return await self.send_message(request, context, here=True)
 
     async def send_streaming_message(
@@ -226,7 +226,7 @@ class Engine:
     async def stream_here(
         self, request: hub.SendMessageRequest, context: CallContext, /
     ) -> tuple[Shown, QueuePosition]:
-        """Takes a message to a task for another replica, whose caller reads the events there.
+        """Accepts a message to a task for another replica, whose caller reads the events there.
 
         Raises NotOwnerError.
         """
@@ -269,7 +269,7 @@ class Engine:
         if self._idempotency is None or not request.message.message_id:
             return await self._sending.work_on(request, context, wants)
         if request.message.task_id and self._remote_tasks is not None:
-            # Whoever works on the task notes the message, too.
+            # The replica that works on the task also registers the message.
             await self._runs.require_owner(scope_of(request, context), request.message.task_id)
         return await self._idempotency.work_on(request, context, wants)
 
@@ -288,7 +288,7 @@ class Engine:
     async def _answered_before(
         self, known: AlreadySentError, scope: Scope, wants: Wants
     ) -> hub.SendMessageResponse:
-        """The answer to a message that was worked on before."""
+        """The answer to a repeated message."""
         if known.shown is None:
             return known.answer or hub.SendMessageResponse()
         task = known.shown.task
@@ -297,7 +297,7 @@ class Engine:
         return hub.SendMessageResponse(task=task)
 
     async def _shown_before(self, known: AlreadySentError, scope: Scope) -> Events:
-        """The stream of a message that was worked on before: its answer, or its task and what follows."""
+        """The stream of a repeated message: its answer, or its task and the following events."""
         if known.shown is None:
             if known.answer is not None:
                 yield Event(hub.StreamResponse(message=known.answer.message))
@@ -355,7 +355,7 @@ class Engine:
     async def cancel_task(self, request: hub.CancelTaskRequest, context: CallContext, /) -> hub.Task:
         """Spec 3.1.5.
 
-        All who cancel at once get the canceled task; whoever comes later, TASK_NOT_CANCELABLE.
+        Concurrent callers all get the canceled task; later ones get TASK_NOT_CANCELABLE.
         """
         try:
             return await self.cancel_here(request, context)
@@ -365,7 +365,7 @@ class Engine:
             return await self._remote_tasks.cancel(other, request, context)
 
     async def cancel_here(self, request: hub.CancelTaskRequest, context: CallContext, /) -> hub.Task:
-        """The same, unless another replica works on the task: then it raises NotOwnerError."""
+        """Like `cancel_task`, but raises NotOwnerError if another replica works on the task."""
         if self._closing:
             raise closing()
         task_run = await self._runs.enter(
@@ -380,8 +380,8 @@ class Engine:
     async def subscribe_to_task(self, request: hub.SubscribeToTaskRequest, context: CallContext, /) -> Events:
         """Spec 3.1.6. A snapshot, then every event until the task ends or asks for input.
 
-        A caller that names the last event it had (see `core.resume`) gets what followed instead, also of a
-        task that has ended, and a snapshot only where that is lost.
+        A caller that names the last event it received (see `core.resume`) gets the following events instead,
+        also of an ended task, and a snapshot only if they are lost.
         """
         self._require_streaming()
         if self._closing:
@@ -410,8 +410,8 @@ class Engine:
     async def _shown(self, scope: Scope, task_id: str) -> Shown:
         """A copy of a task, and the number of its last event. Raises TASK_NOT_FOUND."""
         live = self._runs.get(scope, task_id)
-        # While the store does not work, what it has is all that may be shown. What is not held yet may be
-        # another's.
+        # While the store does not work, only its content may be shown. Without the lease the task may be
+        # another process's.
         if live is not None and live.held and not (live.pending and self._store.refusal()):
             try:
                 return await live.shown()
@@ -422,7 +422,7 @@ class Engine:
             raise task_not_found(task_id)
         return Shown(stored.task, stored.last)
 
-    # ------------------------------------------------------------------ the card, capabilities, the end
+    # ------------------------------------------------------------------ card and closing
 
     async def get_extended_agent_card(
         self, _request: hub.GetExtendedAgentCardRequest, context: CallContext, /
@@ -441,9 +441,9 @@ class Engine:
         return copy
 
     async def close(self, grace: float = 0) -> None:
-        """Takes no new work, lets runs finish for `grace` seconds, and stops the rest; tells subscribers.
+        """Refuses new work, lets runs finish for `grace` seconds, stops the rest, and informs subscribers.
 
-        What others can go on with is not waited for, unless somebody here waits for it.
+        Runs that another process can resume are not waited for, unless a caller waits for them.
         """
         self._closing = True
         await self._recovery.close()
@@ -470,7 +470,7 @@ class Engine:
         )
 
     async def _written(self, runs: list[TaskRun]) -> None:
-        """Returns when the store has everything, or does not work for too long."""
+        """Waits until the store has everything, or has not worked for too long."""
         waiting = [asyncio.ensure_future(one.flushed()) for one in runs if one.pending]
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=self._options.patience)

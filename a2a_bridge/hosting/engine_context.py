@@ -1,4 +1,4 @@
-"""What all task runs of an engine share."""
+"""The parts that all task runs of an engine share."""
 
 from __future__ import annotations
 

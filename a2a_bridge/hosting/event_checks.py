@@ -1,7 +1,6 @@
-"""Completes and checks the events of executors: fills in ids and times, refuses foreign ids. It applies
-nothing.
+"""Completes and checks the events of executors: adds ids and times, refuses foreign ids. It applies nothing.
 
-Each function changes the event it is given, which is the engine's own copy.
+Each function changes its event in place, which is the engine's own copy.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
 class ExecutorError(ValueError):
-    """An executor yielded what the protocol does not allow. The text holds none of its data."""
+    """An executor violated the protocol. The text contains none of its data."""
 
 
 class _HasIds(Protocol):
@@ -26,7 +25,7 @@ class _HasIds(Protocol):
 
 
 def direct_answer(message: hub.Message, task_id: str, context_id: str) -> hub.SendMessageResponse:
-    """The response that a direct message is. It names no task, because there is none (spec 3.1.1)."""
+    """The response with a direct message. It has no task id, because there is no task (spec 3.1.1)."""
     response = hub.SendMessageResponse(message=message)
     own = response.message
     if own.task_id == task_id:
@@ -64,7 +63,7 @@ def own_artifact(update: hub.TaskArtifactUpdateEvent, task_id: str, context_id: 
 
 
 def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> None:
-    """A snapshot of this task, with a state and a time. A state that is not said is SUBMITTED."""
+    """A snapshot of this task, with a state and a time. A missing state becomes SUBMITTED."""
     if task.id not in ("", task_id):
         raise ExecutorError("the task has another id than the run's")
     task.id = task_id
@@ -78,15 +77,15 @@ def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> Non
 
 
 def _may_nest(content: hub.Message | hub.Artifact) -> bool:
-    """Whether there is free JSON in it. Pieces of text, which are most events, have none."""
+    """True if the content has free JSON. Pieces of text, which are most events, have none."""
     return content.HasField("metadata") or any(
         part.HasField("data") or part.HasField("metadata") for part in content.parts
     )
 
 
 def _check_depth(event: Message) -> None:
-    """Refuses free JSON that is nested too deeply: callers could not read the task any more, nor lists with
-    it.
+    """Refuses free JSON that is nested too deeply: otherwise the task, and lists with it, would be
+    unreadable.
     """
     if may_be_deep(event.SerializeToString()) and (deep := too_deep(event)):
         raise ExecutorError(f"an event is nested too deeply, at {deep[0][:200]}")

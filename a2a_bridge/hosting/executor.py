@@ -1,9 +1,9 @@
-"""What the user's agent code is to the engine: a protocol of async generators that yield events.
+"""The interface between the engine and the user's agent code: async generators that yield events.
 
 Rules:
 1. An executor yields; it never writes to a store, a queue or a socket.
-2. One Message and nothing else is a direct answer. Anything else makes a task, which the engine keeps.
-3. A yielded event belongs to the engine's caller; change it afterwards and nobody sees it.
+2. A single Message is a direct answer. Anything else makes a task, which the engine keeps.
+3. The engine takes a copy of a yielded event; later changes to it have no effect.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class AgentExecutor(Protocol):
         """
         ...
 
-    async def cancel(self, run: Run, /) -> AsyncIterator[Event]:  # noqa: ARG002  for those who override
-        """Cleans up when somebody cancels the task: an async generator of events, often of none.
+    async def cancel(self, run: Run, /) -> AsyncIterator[Event]:  # noqa: ARG002  for overriding methods
+        """Cleans up when a caller cancels the task: an async generator of events, often of none.
 
         It runs beside `execute`, which is cancelled after it. If the task has not ended then, the engine sets
-        it to CANCELED. Raise A2AError TASK_NOT_CANCELABLE to refuse. A class may do without this method.
+        it to CANCELED. Raise A2AError TASK_NOT_CANCELABLE to refuse. The method is optional.
         """
         none: tuple[Event, ...] = ()
         for event in none:
@@ -41,31 +41,29 @@ class AgentExecutor(Protocol):
 
 @runtime_checkable
 class ResumingExecutor(Protocol):
-    """An executor that can go on with a task whose process has ended, killed or stopped, where the store
-    outlives it.
+    """An executor that can continue a task whose process was killed or stopped, if the store outlives the
+    process.
 
-    Without it such tasks fail with a text that says why.
+    Other executors' tasks fail with a text that gives the reason.
     """
 
     def resume(self, run: Run, /) -> AsyncIterator[Event]:
-        """Goes on with `run.task`: an async generator of the events that are still missing.
+        """Continues `run.task`: an async generator of the remaining events.
 
-        run.task: the task with all that was ever shown of it; what the executor yielded in the last moments
-        before its process died may lack. run.message: the newest message of the user, which may be unread if
-        the task waits for input. run.context: knows the tenant and the caller's name, and nothing else of the
-        call.
+        run.task: the task with everything that clients have seen; events from the last moments before its
+        process died may be missing. run.message: the newest message of the user, which may be unread if the
+        task waits for input. run.context: has the tenant and the caller's name, and nothing else of the call.
 
-        It is called for tasks at work or waiting for a sign-in, and for those that have an unread message.
+        It is called for tasks that are working or waiting for authentication, and for those with an unread
+        message.
         """
         ...
 
 
 @runtime_checkable
 class DirectExecutor(Protocol):
-    """An executor that always answers with a Message, at once: the engine spends no task of the loop on
-    it.
-    """
+    """An executor that always answers with a Message, at once: the engine uses no asyncio task for it."""
 
     async def reply(self, run: Run, /) -> hub.Message:
-        """The answer. It is cancelled when the caller goes away."""
+        """The answer. It is cancelled when the caller leaves."""
         ...

@@ -1,8 +1,8 @@
-"""Drives the executor for one task: its runs and its `cancel`. It does not decide when they start or stop.
+"""Runs the executor for one task: its runs and its `cancel`. It does not decide when they start or stop.
 
 Rules:
-1. An executor that fails or breaks the protocol fails its task, or its senders where there is no task.
-2. In the phase CANCELING the cancellation decides about the task: it may be what made the run fail.
+1. An executor that fails or breaks the protocol fails its task, or its senders if there is no task.
+2. In the phase CANCELING the cancellation decides about the task: it may be the cause of the run's failure.
 3. The executor's `cancel` has limited time; then the run is stopped without it.
 """
 
@@ -33,15 +33,15 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")
 
-#: events after which a run that never suspends lets other coroutines run
+#: events after which a run that never suspends yields to other coroutines
 _STRETCH = 32
 
 UNFINISHED = "the agent ended without finishing the task"
 CRASHED = "the agent failed while working on the task"
 
 CleanUp = Callable[[Run], AsyncIterator[Event]]
-#: a limit has passed for a message: with the text for the caller, and whether that is still true (see
-#: RunTimer)
+#: called when a limit has passed: with the message, the text for the caller, and whether that still applies
+#: (see RunTimer)
 TimedOut = Callable[[PendingSend, str, Callable[[], bool]], None]
 
 
@@ -250,7 +250,7 @@ class ExecutorDriver:
     async def _clean_up_events(self, clean_up: Callable[[Run], AsyncIterator[Event]], run: Run) -> None:
         async for event in clean_up(run):
             if self._phase.stopped:
-                break  # it is too late
+                break  # too late
             self._events.apply(event, None)
 
 
@@ -264,7 +264,7 @@ def _ignore(work: asyncio.Task[None]) -> None:
 
 
 def _uncancel() -> None:
-    """Takes back a cancellation that was not meant for the current asyncio task."""
+    """Undoes a cancellation that was not meant for the current asyncio task."""
     task: asyncio.Task[Any] | None = asyncio.current_task()
     if task is not None:
         task.uncancel()

@@ -63,10 +63,10 @@ class Idempotency:
         self._storing: set[asyncio.Task[None]] = set()
 
     async def work_on(self, request: hub.SendMessageRequest, context: CallContext, wants: Wants) -> Accepted:
-        """Has a message worked on, unless it is so already: then what is returned belongs to the same work.
+        """Starts the work on a message, or joins the work on an earlier copy of it.
 
-        Raises AlreadySentError for one whose work is over or elsewhere, INVALID_PARAMS for an id that was
-        used otherwise.
+        Raises AlreadySentError if that work is over or at another replica, INVALID_PARAMS for an id that was
+        used with other content.
         """
         key = (scope_of(request, context), request.message.message_id)
         digest = digest_of(request)
@@ -79,20 +79,20 @@ class Idempotency:
             accepted = await asyncio.shield(first.accepted)
             if not accepted.send.finished and not accepted.task_run.aborted:
                 return self._join(accepted, wants)
-            # Its work is over, or ends. What came of it is in the store in a moment.
+            # The work is over or ending. Its result will be in the store in a moment.
             await self._over(first, accepted)
 
     async def _over(self, first: _First, accepted: Accepted) -> None:
-        """Returns when what came of a message is stored.
+        """Waits until the result of a message is stored.
 
-        Raises UNAVAILABLE when its run ignores its cancellation.
+        Raises UNAVAILABLE if its run ignores its cancellation.
         """
         await asyncio.wait({first.stored}, timeout=None if accepted.send.finished else self._patience)
         if not accepted.send.finished:
             raise try_again()
 
     async def stored(self, request: hub.SendMessageRequest, context: CallContext) -> None:
-        """Returns when the direct answer to a message is stored."""
+        """Waits until the direct answer to a message is stored."""
         first = self._firsts.get((scope_of(request, context), request.message.message_id))
         if first is not None:
             await asyncio.shield(first.stored)
@@ -129,7 +129,7 @@ class Idempotency:
         except BaseException as error:
             try:
                 await self._forget(key)
-            finally:  # whoever is cancelled may be cancelled again
+            finally:  # it may be cancelled again meanwhile
                 self._failed(key, first, error)
             raise
         first.accepted.set_result(accepted)
@@ -141,15 +141,15 @@ class Idempotency:
     def _failed(self, key: _Key, first: _First, error: BaseException) -> None:
         del self._firsts[key]
         if isinstance(error, asyncio.CancelledError):
-            # Whoever waits with it was not cancelled.
+            # Other senders that wait with it were not cancelled.
             error = try_again()
         if isinstance(error, Exception):
             first.accepted.set_exception(error)
-            first.accepted.exception()  # there may be nobody to look at it
+            first.accepted.exception()  # retrieved here, because there may be no waiter
         first.stored.set_result(None)
 
     async def _store_outcome(self, key: _Key, first: _First, accepted: Accepted) -> None:
-        """Waits for the end of the work, and keeps what the store does not know yet."""
+        """Waits for the end of the work, and stores a result that the store does not have yet."""
         send = accepted.send
         try:
             await send.wait_finished()
@@ -170,7 +170,7 @@ class Idempotency:
             log.warning("the id of a refused message could not be deleted: %s", error)
 
     async def _reserve(self, key: _Key, digest: bytes, request: hub.SendMessageRequest) -> str:
-        """The id of the task that the message is for, or begins.
+        """The id of the task that the message belongs to or creates.
 
         Raises AlreadySentError, INVALID_PARAMS, UNAVAILABLE.
         """
@@ -192,7 +192,7 @@ class Idempotency:
             instead = known
 
     async def _led_to(self, key: _Key, known: Sent) -> Shown | None:
-        """The task that has the message in its history."""
+        """The task with the message in its history."""
         scope, message_id = key
         try:
             shown = await self._readers.shown(scope, known.task_id)
@@ -203,8 +203,8 @@ class Idempotency:
         return shown if any(one.message_id == message_id for one in shown.task.history) else None
 
     async def close(self, patience: float) -> None:
-        """Returns when what came of all messages is stored, but for those whose deaf runs have not ended
-        after `patience` seconds: what they say is not heard.
+        """Waits until the results of all messages are stored, except for runs that ignore their cancellation
+        for longer than `patience` seconds: their events are dropped.
         """
         if self._storing:
             _, left = await asyncio.wait(set(self._storing), timeout=patience)
@@ -215,17 +215,17 @@ class Idempotency:
 
 
 def digest_of(request: hub.SendMessageRequest) -> bytes:
-    """What tells one message from another, without what dialects carry in it for others."""
+    """The digest of a message's content, without the content that dialects add for other versions."""
     seen = for_agent(request)
     message = seen.message if isinstance(seen, hub.SendMessageRequest) else request.message
     return hashlib.sha256(message.SerializeToString(deterministic=True)).digest()
 
 
 def try_again() -> A2AError:
-    """The answer where the first who sent the message has left it."""
+    """The answer if the first sender of the message has left it."""
     return A2AError(Reason.UNAVAILABLE, "try again", blame=Blame.SELF, retry_after=0.0)
 
 
 def used_before() -> A2AError:
-    """The answer to an id that came with other content before."""
+    """The answer to an id that was used with other content before."""
     return invalid_params("message.messageId", "was used for another message before")

@@ -1,9 +1,9 @@
-"""Fresh ids in the form of UUID version 7: they begin with the time. Not a registry: nothing remembers them.
+"""New ids in the form of UUID version 7: they begin with the time. They are not registered anywhere.
 
 Rules:
-1. Ids made one after another stand side by side in every index, so that what a store commits together lies on
-   few pages. With ids of version 4 a durable task cost almost three times as much.
-2. Random are 74 bits of each. They are fetched for many ids at once, because one system call per id was a
+1. Consecutive ids are adjacent in every index, so that the rows of one commit are on few pages. With ids of
+   version 4 a durable task cost almost three times as much.
+2. 74 bits of each id are random. They are fetched for many ids at once, because one system call per id was a
    tenth of a direct reply.
 """
 
@@ -16,12 +16,12 @@ _BATCH = 256
 _VARIANT = "89ab" * 4
 
 _ready: list[str] = []
-#: the last millisecond in which an id was made, and how its ids begin
+#: the last millisecond in which an id was made, and the prefix of its ids
 _lately: list[tuple[int, str]] = [(0, "")]
 
 
 def new_id() -> str:
-    """An id nobody has seen, such as `0197a1c2-9f31-7d21-883f-0016d3cca427`. Safe to call from any thread."""
+    """A new unique id, such as `0197a1c2-9f31-7d21-883f-0016d3cca427`. Safe to call from any thread."""
     now = time.time_ns() // 1_000_000
     moment, beginning = _lately[0]
     if moment != now:
@@ -45,5 +45,5 @@ def _endings() -> list[str]:
 
 
 if hasattr(os, "register_at_fork"):
-    # A forked process must not hand out the ids that its parent is about to hand out.
+    # A forked process must not use the ids that its parent has prepared.
     os.register_at_fork(after_in_child=_ready.clear)

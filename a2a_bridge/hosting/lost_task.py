@@ -20,10 +20,10 @@ log = logging.getLogger("a2a_bridge.hosting")
 async def answer_from_store(
     store: Store, scope: Scope, task_id: str, answers: Answers, *, begins: bool
 ) -> None:
-    """Answers all senders with what the new owner makes of the task.
+    """Answers all senders with the new owner's results.
 
     begins: True if the task was new here: then the senders have not seen a task, and may send their messages
-    again. Raises A2AError when the store does not work.
+    again. Raises A2AError if the store does not work.
     """
     try:
         stored = await store.get(scope, task_id)

@@ -1,4 +1,4 @@
-"""Media types: which a card declares for answers, and whether a caller takes any of them (spec 3.2.2).
+"""Media types: those that a card declares for answers, and whether a caller accepts any of them (spec 3.2.2).
 
 Pure.
 """
@@ -11,7 +11,9 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
 def deliverable(card: hub.AgentCard) -> frozenset[str]:
-    """Media types the card declares for answers, of all skills together: a message does not say for which."""
+    """Media types that the card declares for answers, of all skills together: a message does not name its
+    skill.
+    """
     modes = set(card.default_output_modes)
     for skill in card.skills:
         modes.update(skill.output_modes)
@@ -19,9 +21,9 @@ def deliverable(card: hub.AgentCard) -> frozenset[str]:
 
 
 def overlap(accepted: Iterable[str], offered: Iterable[str]) -> bool:
-    """Whether anything offered is accepted.
+    """True if any offered type is accepted.
 
-    What is no media type on either side (old peers say "text") is a statement we cannot judge: no refusal.
+    A value that is no media type, on either side (old peers say "text"), cannot be judged: no refusal.
     """
     wanted, given = (_media_ranges(modes) for modes in (accepted, offered))
     if wanted is None or given is None:

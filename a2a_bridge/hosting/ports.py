@@ -1,11 +1,12 @@
-"""The protocols of what the engine needs from outside: a store, and a check of webhooks. No implementation.
+"""The protocols of the engine's dependencies: a store, and a check of webhooks. No implementation.
 
 Rules:
 1. Every method is scoped: data of another scope looks exactly like data that does not exist.
-2. Stores keep and give copies, so changes to a message that went in or came out have no effect inside. Events
-   are the exception: they are shared and must not be changed.
-3. The log of a task is the truth: its events are numbered from 1 without gaps, and the task is their sum.
-4. Readers and waiters get only data that is durable.
+2. Stores keep and return copies, so changes to a message outside have no effect inside. Events are the
+   exception: they are shared and must not be changed.
+3. The log of a task is the source of truth: its events are numbered from 1 without gaps, and the task is
+   their sum.
+4. Readers and waiters get only durable data.
 5. A task has one writer at a time, the holder of its lease. Another process may take it over only from a dead
    one.
 """
@@ -63,7 +64,7 @@ class VersionConflictError(Exception):
 
 
 class GapError(Exception):
-    """Events after the position asked for are no longer kept, or the position lies beyond the last one."""
+    """Events after the requested position are no longer kept, or the position lies beyond the last one."""
 
 
 class OwnerLostError(A2AError):
@@ -138,7 +139,7 @@ class TaskWriter(Protocol):
         ...
 
     def amend(self, task: hub.Task, /) -> None:
-        """Notes a change of the task that is no event, such as a message that joined its history."""
+        """Notes a change of the task that is not an event, such as a message that joined its history."""
         ...
 
     def when_synced(self, tell: Synced, /) -> None:
@@ -149,9 +150,9 @@ class TaskWriter(Protocol):
         ...
 
     async def synced(self) -> None:
-        """Waits for the same event.
+        """Waits until all changes so far are durable.
 
-        Raises VersionConflictError, A2AError UNAVAILABLE when the store does not work.
+        Raises VersionConflictError, A2AError UNAVAILABLE if the store does not work.
         """
         ...
 

@@ -26,10 +26,10 @@ _INLINE = "configuration.taskPushNotificationConfig"
 
 
 class PushConfigs:
-    """The part of A2AService that is about push notification configs.
+    """The part of A2AService for push notification configs.
 
-    task: gives the task of an id within a scope, or raises TASK_NOT_FOUND. sender: has to be able to send to
-    what is registered; None when nothing is ever sent.
+    task: returns the task of an id within a scope, or raises TASK_NOT_FOUND. sender: checks that registered
+    configs can receive notifications; None if nothing is ever sent.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class PushConfigs:
             raise A2AError(Reason.PUSH_NOTIFICATION_NOT_SUPPORTED)
 
     async def check(self, config: hub.TaskPushNotificationConfig, path: str = "") -> None:
-        """Raises INVALID_PARAMS for a config nothing can be sent to.
+        """Raises INVALID_PARAMS for a config that cannot receive notifications.
 
         path: of the config within the request.
         """
@@ -59,7 +59,7 @@ class PushConfigs:
             raise _below(path, refusal)
 
     async def accept(self, request: hub.SendMessageRequest) -> None:
-        """Checks the config within a message, if there is one. Raises what the operations raise."""
+        """Checks the config within a message, if there is one. Raises the errors of the operations."""
         if not request.configuration.HasField("task_push_notification_config"):
             return
         self.require()
@@ -71,7 +71,7 @@ class PushConfigs:
     async def inline(
         self, scope: Scope, request: hub.SendMessageRequest, context: CallContext, task_id: str
     ) -> Registered | None:
-        """What to put for the config within a message, None when there is none. Raises INVALID_PARAMS."""
+        """The config to store for the one within a message, None if there is none. Raises INVALID_PARAMS."""
         if not request.configuration.HasField("task_push_notification_config"):
             return None
         given = request.configuration.task_push_notification_config
@@ -82,7 +82,9 @@ class PushConfigs:
     async def create_task_push_notification_config(
         self, request: hub.TaskPushNotificationConfig, context: CallContext, /
     ) -> hub.TaskPushNotificationConfig:
-        """Spec 3.1.7. A config without an id is given one: its old one, if the same is there already."""
+        """Spec 3.1.7. A config without an id gets one: the existing id, if the same config is
+        stored already.
+        """
         self.require()
         if not request.task_id:
             raise invalid_params("taskId", "is required")
@@ -112,7 +114,7 @@ class PushConfigs:
     async def list_task_push_notification_configs(
         self, request: hub.ListTaskPushNotificationConfigsRequest, context: CallContext, /
     ) -> hub.ListTaskPushNotificationConfigsResponse:
-        """Spec 3.1.9. A page size of 0 means all; tokens are the id of the last config given."""
+        """Spec 3.1.9. A page size of 0 means all; tokens are the id of the last returned config."""
         self.require()
         if request.page_size < 0:
             raise invalid_params("pageSize", "must not be negative")
@@ -134,7 +136,7 @@ class PushConfigs:
     async def delete_task_push_notification_config(
         self, request: hub.DeleteTaskPushNotificationConfigRequest, context: CallContext, /
     ) -> Empty:
-        """Spec 3.1.10. Deleting what is not there succeeds."""
+        """Spec 3.1.10. Deleting an unknown config succeeds."""
         self.require()
         scope = scope_of(request, context)
         await self._task(scope, request.task_id)
@@ -150,7 +152,7 @@ class PushConfigs:
         aside: str,
         path: str = "",
     ) -> Registered:
-        """A copy of a config with a task, an id and the credentials that it means."""
+        """A copy of a config with a task, an id and its unredacted credentials."""
         config = hub.TaskPushNotificationConfig()
         config.CopyFrom(given)
         config.task_id = task_id
@@ -173,20 +175,20 @@ class PushConfigs:
 
 
 def _version(context: CallContext) -> str:
-    """In which version the receiver of what a caller registers reads; empty for the newest."""
+    """The protocol version of the receiver that a caller registers; empty for the newest."""
     version = context.origin.version
     return version if is_older(version) else ""
 
 
 def _shown(registered: Registered, context: CallContext) -> hub.TaskPushNotificationConfig:
-    """A config as its caller is shown it, what an older one said beside it included."""
+    """A config in the form for its caller, with the content beside it from an older version."""
     if _version(context):
         side_channel.recall(context, redacted_aside(registered.aside))
     return redacted(registered.config)
 
 
 def _below(path: str, refusal: A2AError) -> A2AError:
-    """A refusal of a config as one of the request that it stands in."""
+    """A refusal of a config, with paths within the enclosing request."""
     if not path or not refusal.violations:
         return refusal
     wrong = refusal.violations[0]

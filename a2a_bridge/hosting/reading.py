@@ -23,7 +23,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
 class EventReaders:
-    """All readers of an engine. shown: gives a durable copy of a task, or raises TASK_NOT_FOUND."""
+    """All readers of an engine. shown: returns a durable copy of a task, or raises TASK_NOT_FOUND."""
 
     def __init__(self, store: Store, shown: Callable[[Scope, str], Awaitable[Shown]]) -> None:
         self.store = store
@@ -38,14 +38,14 @@ class EventReaders:
         return task_id in self._tasks
 
     def begin(self, scope: Scope, task_id: str, after: int | None, asked: str = "") -> EventReader:
-        """A reading of what follows an event; close it. after: None for an event that nobody knows.
+        """A reader of the events after a number; the caller closes it. after: None for an unknown event.
 
-        asked: how the caller named it.
+        asked: the caller's id of the event.
         """
         return EventReader(self, scope, task_id, after, asked)
 
     async def outcome(self, scope: Scope, shown: Shown) -> Shown:
-        """The task when it has ended or waits for its user."""
+        """Waits until the task has ended or waits for its user, and returns it."""
         while shown.task.status.state not in AT_REST:
             reading = self.begin(scope, shown.task.id, shown.last)
             try:
@@ -84,7 +84,7 @@ class EventReader:
         self._subscription = None if after is None else readers.listen(task_id, after)
 
     async def events(self, ticket: QueuePosition | None) -> Events:
-        """What follows, to the event that ends the task or asks for input.
+        """The following events, up to the one that ends the task or asks for input.
 
         ticket: of the message whose run is followed, if any.
         """
@@ -115,14 +115,14 @@ class EventReader:
             self._subscription = self._readers.listen(self._task_id, last)
 
     async def _is_last(self, event: hub.StreamResponse, number: int) -> bool:
-        """Whether an event that rests is the task's last one. A question that was answered since is not."""
+        """True if an event at rest is the task's last one. A question that was answered since is not."""
         if state_of(event) in TERMINAL:
             return True
         _, last = await self._readers.shown(self._scope, self._task_id)
         return last <= number
 
     async def rested(self) -> None:
-        """Returns when the task has come to rest since, or may have."""
+        """Waits until the task has, or may have, come to rest since."""
         try:
             while self._subscription is not None and (events := await self._subscription.take()):
                 if any(state_of(event) in AT_REST for event in events):

@@ -22,17 +22,17 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")
 
-#: how many orphans are asked for at once, and taken over side by side
+#: orphans per query, which are taken over concurrently
 _PORTION = 10_000
 _AT_ONCE = 32
-#: seconds after which to try again when something went wrong
+#: seconds until the next attempt after a failure
 _AGAIN = 5.0
 
 
 class Recovery:
-    """Watches a store for orphans, and takes them over in the background, the newest first.
+    """Watches a store for orphans, and takes them over in the background, newest first.
 
-    recover: takes over one task; whether it did. It raises A2AError when the store does not work.
+    recover: takes over one task, and returns whether it did. It raises A2AError if the store does not work.
     """
 
     def __init__(self, store: Store, recover: Callable[[Scope, str], Awaitable[bool]]) -> None:
@@ -40,19 +40,19 @@ class Recovery:
         self._recover = recover
         self._told = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
-        #: orphans of the present round that nobody has begun to take over, the newest last
+        #: orphans of the present round that are not being taken over yet, the newest last
         self._queue: list[tuple[Scope, str]] = []
         self._under_way = 0
-        #: set while there is nothing to do that is known of
+        #: set while no known orphan is left
         self._quiet = asyncio.Event()
 
     @property
     def left(self) -> int:
-        """How many orphans are known that have not been taken over."""
+        """The number of known orphans that have not been taken over."""
         return len(self._queue) + self._under_way
 
     def start(self) -> None:
-        """Takes over what there is, and from then on what comes."""
+        """Takes over existing orphans, and then new ones."""
         if not self._store.durable:
             self._quiet.set()
             return
@@ -61,11 +61,11 @@ class Recovery:
         self._watcher = asyncio.create_task(self._watch(), name="a2a recovery")
 
     async def quiet(self) -> None:
-        """Returns when all orphans that are known of were taken over, or cannot be at present."""
+        """Waits until all known orphans were taken over, or cannot be at present."""
         await self._quiet.wait()
 
     async def close(self) -> None:
-        """Takes over nothing more."""
+        """Stops taking over."""
         self._queue.clear()
         if self._watcher is not None:
             self._watcher.cancel()
@@ -88,7 +88,7 @@ class Recovery:
                 self._tell()
 
     async def _round(self) -> bool:
-        """Takes over all that nobody alive holds; whether that went well."""
+        """Takes over all tasks without a live holder. Returns False after a failure."""
         try:
             while orphans := await self._store.orphans(_PORTION):
                 self._queue = list(reversed(orphans))
@@ -98,16 +98,16 @@ class Recovery:
                     if isinstance(end, BaseException):
                         raise end
                 if not any(ends):
-                    return True  # others were quicker, or it is beyond us
+                    return True  # other processes were faster, or these cannot be taken over
         except A2AError as error:
             log.warning("orphaned tasks cannot be taken over yet: %s", error)
             return False
         return True
 
     async def _work(self) -> bool:
-        """Takes over one after the other; whether it has taken over any.
+        """Takes over one orphan after another. Returns True if it took over any.
 
-        Raises A2AError when the store does not work.
+        Raises A2AError if the store does not work.
         """
         took = False
         while self._queue:
@@ -133,7 +133,7 @@ class Recovery:
 
 
 def goes_on(task: hub.Task) -> bool:
-    """Whether there is something for an executor to go on with: work, a sign-in that is awaited, an unread
+    """True if an executor can continue the task: it is working, waits for authentication, or has an unread
     message.
     """
     state = task.status.state
@@ -146,7 +146,7 @@ def goes_on(task: hub.Task) -> bool:
 
 
 def resumed(scope: Scope, task: hub.Task) -> Run:
-    """The run with which an executor goes on: its request holds the newest message of the user."""
+    """The run with which an executor continues: its request contains the newest message of the user."""
     request = hub.SendMessageRequest(tenant=scope.tenant)
     for message in reversed(task.history):
         if message.role == hub.ROLE_USER:

@@ -22,28 +22,30 @@ def closing() -> A2AError:
 
 
 def changed_hands() -> A2AError:
-    """The answer where somebody else has just taken the task."""
+    """The answer if another process has just taken the task."""
     text = "the task was changed meanwhile; try again"
     return A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
 
 
 def broken(text: str) -> A2AError:
-    """The answer where the agent broke the protocol."""
+    """The answer if the agent broke the protocol."""
     return A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.SELF)
 
 
 def too_many_tasks(most: int) -> A2AError:
-    """The answer to one more task to work on than a caller may have."""
+    """The answer if a caller has too many working tasks."""
     text = f"more than {most} tasks are being worked on"
     return A2AError(Reason.RESOURCE_EXHAUSTED, text, retry_after=1.0)
 
 
 def too_many_waiting() -> A2AError:
-    """The answer to one more message than may wait for a task's run to end."""
+    """The answer if too many messages wait for a task's run to end."""
     return A2AError(Reason.RESOURCE_EXHAUSTED, "too many messages wait for this task", retry_after=1.0)
 
 
 def history_full(most: int) -> A2AError:
-    """The answer to a message to a task that has so many. Waiting does not help, so no time is named."""
+    """The answer to a message to a task with a full history. Waiting does not help, so no retry time is
+    given.
+    """
     text = f"the task has {most} messages or more and takes no further ones; begin a new one in its context"
     return A2AError(Reason.RESOURCE_EXHAUSTED, text)

@@ -1,10 +1,10 @@
-"""Calls about tasks that other replicas hold: forwarded to them, or done here once they are dead.
+"""Calls about tasks that other replicas hold: forwarded to them, or executed here once they are dead.
 
 Rules:
 1. The holder of a task's lease changes it. If the holder dies during a call, this replica looks again, and
    may take the task over itself.
-2. A forwarded message counts as accepted if the task's history holds it once more than before. Then it is not
-   sent again, and the answer is what becomes of the task.
+2. A forwarded message counts as accepted if the task's history contains it once more than before. Then it is
+   not sent again, and the answer is the result of the task.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from a2a_bridge.hosting.views import AT_REST, QueuePosition, state_of
 from a2a_bridge.hosting.working_copy import Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: how often to look again for a task that changes hands while somebody is asked
+#: lookups of a task whose owner changes during the call
 _LOOKS = 3
 
 
 class _Known(NamedTuple):
-    """The place of a message that does not change here."""
+    """The fixed queue position of a message."""
 
     begun_at: int | None
 
 
 #: of a message whose run is over, or was taken over
 BEGUN: QueuePosition = _Known(0)
-#: of one whose turn is known elsewhere: as far as this replica knows, it has not come
+#: of a message whose turn only another replica knows: as far as known here, it has not come
 _WAITS: QueuePosition = _Known(None)
 
 
 class RemoteTasks:
-    """The part of an engine that has others do what is theirs to do.
+    """The part of an engine that forwards calls to other replicas.
 
-    desk: this engine, for what comes back to it.
+    local: this engine, for calls that come back to it.
     """
 
     def __init__(self, replica_calls: ReplicaCalls, local: LocalTasks, readers: EventReaders) -> None:
@@ -53,7 +53,7 @@ class RemoteTasks:
     async def send(
         self, other: NotOwnerError, request: hub.SendMessageRequest, context: CallContext
     ) -> hub.SendMessageResponse:
-        """Has a message worked on where its task is."""
+        """Sends a message to the replica that holds its task."""
         for _ in range(_LOOKS):
             try:
                 return await self._replica_calls.send(other.holder, request, context)
@@ -72,7 +72,7 @@ class RemoteTasks:
     async def stream(
         self, other: NotOwnerError, request: hub.SendMessageRequest, context: CallContext
     ) -> Events:
-        """The same, and the events from there on, read here."""
+        """Like `send`, and reads the following events here."""
         if not request.message.task_id:
             raise other
         shown, place, streamed = await self._streamed(other, request, context)
@@ -95,7 +95,7 @@ class RemoteTasks:
     async def cancel(
         self, other: NotOwnerError, request: hub.CancelTaskRequest, context: CallContext
     ) -> hub.Task:
-        """Has a task canceled where it is."""
+        """Cancels a task at the replica that holds it."""
         for _ in range(_LOOKS):
             try:
                 return await self._replica_calls.cancel(other.holder, request, context)
@@ -110,8 +110,8 @@ class RemoteTasks:
     async def _streamed(
         self, other: NotOwnerError, request: hub.SendMessageRequest, context: CallContext
     ) -> tuple[Shown, QueuePosition | None, Streamed | None]:
-        """The task as the message found it; its place in the queue; and what to ask of that, where it is
-        elsewhere.
+        """The task as the message found it; its queue position; and the key to ask for that, if the task is
+        at another replica.
         """
         for _ in range(_LOOKS):
             try:
@@ -131,7 +131,7 @@ class RemoteTasks:
     async def _taken(
         self, other: NotOwnerError, request: hub.SendMessageRequest, context: CallContext
     ) -> Shown | None:
-        """The task, if the message has got into it before its holder died."""
+        """The task, if the message reached it before its holder died."""
         message = request.message
         if other.task is None or not message.task_id:
             return None

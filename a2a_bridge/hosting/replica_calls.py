@@ -1,5 +1,5 @@
-"""Calls from one replica to another that holds the task, over Remote. It does not know which replica holds
-what.
+"""Calls from one replica to another that holds the task, over Remote. It does not know which replica holds a
+task.
 
 Rules:
 1. A call carries its context: tenant, principal with claims, parameters, origin, and the remaining time.
@@ -7,8 +7,7 @@ Rules:
 3. Errors come back unchanged. A caller that leaves does not stop accepted work.
 
 A question is a header in JSON and a serialized request; an answer is a header and a serialized response. Each
-starts with the length of its header, so that replicas of other releases can detect what they do not
-understand.
+starts with the length of its header, so that replicas of other releases can detect formats they do not know.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")
 
-#: of the format. Whoever gets another one says that it cannot
+#: of the format. A replica refuses messages of another one
 _RELEASE = 1
-#: streams whose message's place in the queue can be asked for; of older ones it is not known any more
+#: streams whose queue positions can be requested; older ones are unknown
 _STREAMS = 4096
-#: seconds that a question takes at most, where nothing is waited for
+#: maximum seconds of a question that waits for nothing
 _SOON = 30.0
 
 
 class LocalTasks(Protocol):
-    """What an engine does for other replicas.
+    """An engine's methods for other replicas.
 
-    All raise A2AError; NotOwnerError where it does not hold the task.
+    All raise A2AError; NotOwnerError if this replica does not hold the task.
     """
 
     async def send_here(
@@ -54,7 +53,7 @@ class LocalTasks(Protocol):
     async def stream_here(
         self, request: hub.SendMessageRequest, context: CallContext, /
     ) -> tuple[Shown, QueuePosition]:
-        """Takes a message: the task as it found it, durable, and where its turn can be seen."""
+        """Accepts a message: the task as it found it, durable, and its queue position."""
         ...
 
     async def cancel_here(self, request: hub.CancelTaskRequest, context: CallContext, /) -> hub.Task:
@@ -63,9 +62,9 @@ class LocalTasks(Protocol):
 
 
 class Streamed(NamedTuple):
-    """A message that another replica has taken. shown: the task as it found it.
+    """A message that another replica has accepted. shown: the task as it found it.
 
-    ticket: to ask for its turn.
+    ticket: the key to ask for its queue position.
     """
 
     holder: str
@@ -74,10 +73,9 @@ class Streamed(NamedTuple):
 
 
 class ReplicaCalls:
-    """The other replicas, as an engine asks them and is asked by them.
+    """Calls to other replicas, and the answers to theirs.
 
-    Every question raises OwnerLostError when the one that was asked is dead, or does not hold the task any
-    more.
+    Every call raises OwnerLostError if the receiver is dead, or no longer holds the task.
     """
 
     def __init__(self, remote: Remote) -> None:
@@ -89,26 +87,26 @@ class ReplicaCalls:
     async def send(
         self, holder: str, request: hub.SendMessageRequest, context: CallContext
     ) -> hub.SendMessageResponse:
-        """Has it take a message, and waits for the answer."""
+        """Sends a message, and waits for the answer."""
         _, body = await self._ask(holder, "send", request.SerializeToString(), context)
         return hub.SendMessageResponse.FromString(body)
 
     async def stream(self, holder: str, request: hub.SendMessageRequest, context: CallContext) -> Streamed:
-        """Has it take a message whose events are to be read here."""
+        """Sends a message whose events will be read here."""
         head, body = await self._ask(holder, "stream", request.SerializeToString(), context, _SOON)
         return Streamed(holder, Shown(hub.Task.FromString(body), int(head["last"])), str(head["ticket"]))
 
     async def cancel(self, holder: str, request: hub.CancelTaskRequest, context: CallContext) -> hub.Task:
-        """Has it cancel a task."""
+        """Cancels a task."""
         _, body = await self._ask(holder, "cancel", request.SerializeToString(), context)
         return hub.Task.FromString(body)
 
     async def waits(self, streamed: Streamed, number: int) -> bool:
-        """Whether the turn of a message had not come when this event happened."""
+        """True if the run of a message had not begun at this event."""
         try:
             head, _ = await self._ask(streamed.holder, "turn", streamed.ticket.encode(), CallContext(), _SOON)
         except A2AError as error:
-            # Whoever took the task over has not kept the queue.
+            # A new owner of the task does not have the old queue.
             log.debug("the queue position of a message is unknown: %s", error)
             return False
         begun_at = head.get("begun_at", 0)
@@ -131,7 +129,7 @@ class ReplicaCalls:
     # ------------------------------------------------------------------ being asked
 
     def serve(self, local: LocalTasks) -> None:
-        """Does for others what `desk` does."""
+        """Answers the calls of other replicas with `local`."""
 
         async def answer(question: bytes) -> bytes:
             return await self._answer(local, question)
@@ -179,13 +177,13 @@ class ReplicaCalls:
 
 
 def _written(head: Mapping[str, Any], body: bytes) -> bytes:
-    # Claims may be anything; what JSON does not know travels as its text.
+    # Claims may have any type; types unknown to JSON are sent as text.
     text = json.dumps(head, default=str, separators=(",", ":")).encode()
     return len(text).to_bytes(4, "big") + text + body
 
 
 def _read(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """Raises UNAVAILABLE for what was answered with nothing."""
+    """Raises UNAVAILABLE for an empty answer."""
     if len(data) < 4:
         raise _unable()
     end = 4 + int.from_bytes(data[:4], "big")

@@ -16,7 +16,7 @@ from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Struct
 
-#: what makes a part, see `core.messages.part_of`
+#: the types that `core.messages.part_of` accepts
 Content = Any
 
 _STATES = {name.removeprefix("TASK_STATE_").lower(): number for name, number in hub.TaskState.items()}
@@ -27,12 +27,12 @@ _NO_CONFIGURATION = hub.SendMessageConfiguration()
 
 
 class Run:
-    """What an executor is given.
+    """The input of an executor.
 
-    request: what the caller sent; for `cancel` the CancelTaskRequest. context: the circumstances of the call.
-    task_id, context_id: always there; the task itself exists only once the executor has yielded something.
-    task: a copy of the task as it was when the run began; None when the run may begin one.
-    cancelled: whether somebody asked to cancel the task. The run is also cancelled as asyncio does it.
+    request: the caller's request; for `cancel` the CancelTaskRequest. context: the context of the call.
+    task_id, context_id: always set; the task itself exists only once the executor has yielded something.
+    task: a copy of the task as of the beginning of the run; None if the run may begin one. cancelled: set
+    when a caller cancels the task. The run is also cancelled in the way of asyncio.
     """
 
     __slots__ = ("_cancelling", "cancelled", "context", "context_id", "request", "task", "task_id")
@@ -53,13 +53,13 @@ class Run:
         self.cancelled = False
         self._cancelling: asyncio.Event | None = None
 
-    # ------------------------------------------------------------------ what came in
+    # ------------------------------------------------------------------ input
 
     @property
     def message(self) -> hub.Message:
-        """The caller's message as it came, its ids perhaps empty.
+        """The caller's message, unchanged; its ids may be empty.
 
-        An empty one when the run is a cancellation.
+        An empty message if the run is a cancellation.
         """
         return self.request.message if isinstance(self.request, hub.SendMessageRequest) else _NO_MESSAGE
 
@@ -80,14 +80,14 @@ class Run:
 
     @property
     def configuration(self) -> hub.SendMessageConfiguration:
-        """What the caller wishes about the answer; an empty one when it said nothing."""
+        """The caller's preferences for the answer; empty if it gave none."""
         if isinstance(self.request, hub.SendMessageRequest):
             return self.request.configuration
         return _NO_CONFIGURATION
 
     @property
     def accepted_output_modes(self) -> Sequence[str]:
-        """Media types the caller takes; empty when it did not say."""
+        """Media types that the caller accepts; empty if it gave none."""
         return self.configuration.accepted_output_modes
 
     @property
@@ -96,7 +96,7 @@ class Run:
         return self.task.history if self.task is not None else (self.message,)
 
     async def wait_cancelled(self) -> None:
-        """Returns when somebody asks to cancel the task."""
+        """Waits until a caller cancels the task."""
         if self.cancelled:
             return
         if self._cancelling is None:
@@ -109,10 +109,10 @@ class Run:
         if self._cancelling is not None:
             self._cancelling.set()
 
-    # ------------------------------------------------------------------ what goes out
+    # ------------------------------------------------------------------ output
 
     def reply(self, *content: Content, metadata: Mapping[str, Any] | None = None) -> hub.Message:
-        """A message of the agent: a direct answer, or what a status says.
+        """A message of the agent: a direct answer, or the message of a status.
 
         content: texts, bytes, JSON values and Parts, each a part; or one Message, which is returned.
         """
@@ -171,8 +171,8 @@ class Run:
     ) -> hub.TaskArtifactUpdateEvent:
         """An artifact of the task, or a piece of one.
 
-        artifact_id: which one; "1", "2"… or any text. A fresh id when empty. append: whether it extends what
-        was sent under this id before. last: whether nothing more comes for it.
+        artifact_id: "1", "2"… or any text; empty for a new id. append: True to extend the artifact with this
+        id. last: True if no further piece follows.
         """
         event = hub.TaskArtifactUpdateEvent(
             task_id=self.task_id, context_id=self.context_id, append=append, last_chunk=last

@@ -1,7 +1,7 @@
-"""The live task runs of one engine: finds, makes and forgets them, and limits their number.
+"""The live task runs of one engine: finds, makes and removes them, and limits their number.
 
 Rules:
-1. A task has one task run, from the moment that somebody is about to change the task until it is idle.
+1. A task has one task run, from the first intended change of the task until it is idle.
 2. A task that another live replica holds has none here.
 """
 

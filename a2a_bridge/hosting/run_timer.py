@@ -63,5 +63,5 @@ class RunTimer:
 
 
 def too_late(text: str) -> A2AError:
-    """The answer where no task exists that could fail."""
+    """The answer if there is no task that could fail."""
     return A2AError(Reason.DEADLINE_EXCEEDED, text, blame=Blame.SELF)

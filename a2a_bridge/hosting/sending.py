@@ -29,7 +29,7 @@ from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.hosting.working_copy import Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: characters of the names that a message may have
+#: maximum length of the ids in a message, in characters
 LONGEST_ID = 512
 LONGEST_TENANT = 256
 
@@ -37,8 +37,8 @@ LONGEST_TENANT = 256
 class Accepted(NamedTuple):
     """A message that is being worked on.
 
-    snapshot: the task as the message found it, not to be shown before the store has it; None when it begins
-    one. reading: of what follows, for a stream: whoever gets it closes it.
+    snapshot: the task as the message found it, not to be shown before it is durable; None if the message
+    begins one. reading: the following events, for a stream; the receiver closes it.
     """
 
     task_run: TaskRun
@@ -48,7 +48,7 @@ class Accepted(NamedTuple):
 
     @property
     def asked(self) -> bool:
-        """Whether the snapshot holds the question with which the message's run ends its streams."""
+        """True if the snapshot contains the question with which the message's run ends its streams."""
         begun, snapshot = self.send.begun_at, self.snapshot
         if begun is None or snapshot is None or snapshot.task.status.state != hub.TASK_STATE_INPUT_REQUIRED:
             return False
@@ -56,7 +56,7 @@ class Accepted(NamedTuple):
 
 
 def check_names(request: hub.SendMessageRequest, context: CallContext) -> None:
-    """Raises INVALID_PARAMS naming what is too long to be kept."""
+    """Raises INVALID_PARAMS with the name that is too long to be stored."""
     message, tenant = request.message, context.tenant or request.tenant
     message_id, context_id = message.message_id, message.context_id
     if len(message_id) + len(context_id) + len(tenant) <= LONGEST_TENANT:
@@ -71,7 +71,7 @@ def check_names(request: hub.SendMessageRequest, context: CallContext) -> None:
 
 
 class Sending:
-    """The part of an engine that takes messages."""
+    """The part of an engine that accepts messages."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Sending:
         self._push = push
 
     async def check(self, request: hub.SendMessageRequest) -> None:
-        """Checks that hold for every message, whatever it leads to."""
+        """Checks that apply to every message."""
         if request.configuration.HasField("task_push_notification_config"):
             await self._push.accept(request)
         accepted = request.configuration.accepted_output_modes
@@ -103,9 +103,9 @@ class Sending:
     async def work_on(
         self, request: hub.SendMessageRequest, context: CallContext, wants: Wants, task_id: str = ""
     ) -> Accepted:
-        """Has a message worked on. task_id: of the task that it begins, if it begins one.
+        """Starts the work on a message. task_id: of the new task, if it begins one.
 
-        Raises what concerns the task: TASK_NOT_FOUND, UNSUPPORTED_OPERATION, RESOURCE_EXHAUSTED,
+        Raises the errors of the task: TASK_NOT_FOUND, UNSUPPORTED_OPERATION, RESOURCE_EXHAUSTED,
         NotOwnerError…
         """
         if request.message.task_id:
@@ -169,9 +169,9 @@ class Sending:
             raise full
 
     async def recover(self, scope: Scope, task_id: str) -> bool:
-        """Takes over a task that a dead process left; whether it did.
+        """Takes over a task that a dead process left. Returns whether it did.
 
-        Raises UNAVAILABLE when that is not known.
+        Raises UNAVAILABLE if that is unknown.
         """
         try:
             task_run = await self._runs.enter(scope, task_id, lambda one: already_ended(one.task_id))

@@ -97,7 +97,7 @@ class TaskRun:
         self._joining = 0
         #: those of them that the history does not have yet
         self._unwritten = 0
-        #: True while the store is to tell when everything is durable
+        #: True while a callback for the durability of all changes is registered
         self._flushing = False
         #: True if the task begins here: a task that the store does not have never existed
         self._begins = stored is None

@@ -1,11 +1,10 @@
-"""Synchronous functions as agents: each call in a thread of its own, beside the event loop. Not what they
-return.
+"""Synchronous functions as agents: each call in a separate thread, beside the event loop.
 
 Rules:
-1. A thread cannot be stopped. A call that is cancelled sets `run.cancelled` and is not waited for; what it
-   returns is dropped, and a generator is closed at its next value. Its place counts until it has ended.
+1. A thread cannot be stopped. A cancelled call sets `run.cancelled` and is not waited for; its result is
+   dropped, and a generator is closed at its next value. It counts as running until it has ended.
 2. A generator stays in one thread from its first value to its last, with the context variables of its call.
-3. The threads are daemons, so that a function that does not return keeps no process from ending.
+3. The threads are daemons, so that a function that does not return does not keep the process from ending.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from typing import Any
 
 from a2a_bridge.hosting.run import Run
 
-#: calls of one agent that have a thread at the same time; others wait
+#: concurrent threads of one agent; further calls wait
 MOST = 64
-#: values that a generator may be ahead of their reader
+#: values that a generator may be ahead of its reader
 _AHEAD = 32
 
 _END = object()
 
 
 class Threads:
-    """The threads of one agent. call: the function, for a run."""
+    """The threads of one agent. call: calls the function for a run."""
 
     def __init__(self, call: Callable[[Run], Any], most: int = MOST) -> None:
         self._call = call
@@ -38,16 +37,16 @@ class Threads:
         self._waiting: list[asyncio.Future[None]] = []
 
     async def result(self, run: Run) -> Any:
-        """What the function returns. If that is awaitable, what comes of it.
+        """The result of the function; if that is awaitable, its result.
 
-        Raises what the function raises.
+        Raises the function's errors.
         """
         outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def work(tell: Callable[..., None]) -> None:
             try:
                 value = self._call(run)
-            except BaseException as error:  # noqa: BLE001  it is raised in the loop
+            except BaseException as error:  # noqa: BLE001  raised in the loop
                 tell(_fail, outcome, error)
             else:
                 tell(_settle, outcome, value)
@@ -61,7 +60,7 @@ class Threads:
         return await value if inspect.isawaitable(value) else value
 
     async def values(self, run: Run) -> AsyncIterator[Any]:
-        """What the generator yields, in its order. Raises what it raises."""
+        """The generator's values, in order. Raises the generator's errors."""
         given: asyncio.Queue[tuple[Any, BaseException | None]] = asyncio.Queue()
         room = threading.Semaphore(_AHEAD)
         closed = threading.Event()
@@ -75,7 +74,7 @@ class Threads:
                         room.acquire()
                         if closed.is_set():
                             return
-            except BaseException as error:  # noqa: BLE001  it is raised in the loop
+            except BaseException as error:  # noqa: BLE001  raised in the loop
                 tell(given.put_nowait, (_END, error))
             else:
                 tell(given.put_nowait, (_END, None))
@@ -98,7 +97,7 @@ class Threads:
             room.release()
 
     async def _start(self, work: Callable[[Callable[..., None]], None], run: Run) -> None:
-        """Has a thread do it, once there is a place for one."""
+        """Runs `work` in a thread, once one is free."""
         loop = asyncio.get_running_loop()
         while self._running >= self._most:
             place: asyncio.Future[None] = loop.create_future()
@@ -112,7 +111,7 @@ class Threads:
         context = copy_context()
 
         def tell(what: Callable[..., object], *arguments: Any) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended, and with it whoever waited
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and with it all waiters
                 loop.call_soon_threadsafe(what, *arguments)
 
         def thread() -> None:
@@ -144,7 +143,7 @@ def _fail(outcome: asyncio.Future[Any], error: BaseException) -> None:
 
 
 def _raisable(error: BaseException) -> BaseException:
-    """An error as it may be raised in a coroutine: not one that ends iterations, tasks of the loop, or the
+    """The error in a form that a coroutine may raise: not one that ends iterations, asyncio tasks, or the
     process.
     """
     if isinstance(error, Exception) and not isinstance(error, (StopIteration, StopAsyncIteration)):

@@ -1,4 +1,4 @@
-"""What callers see of a task: the length of its history, and the end of its event stream.
+"""The caller's view of a task: the length of its history, and the end of its event stream.
 
 It makes no decisions about the task and keeps no state.
 """
@@ -12,21 +12,21 @@ from a2a_bridge.core.event import Event
 from a2a_bridge.core.messages import INTERRUPTED, TERMINAL
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: states in which nothing happens until somebody else does something, if ever
+#: states in which nothing happens without an action from outside
 AT_REST = TERMINAL | INTERRUPTED
 
 
 class QueuePosition(Protocol):
-    """Where a message stands in the queue of its task."""
+    """The position of a message in the queue of its task."""
 
     @property
     def begun_at(self) -> int | None:
-        """The number of the task's last event when its run began; None while it waits its turn."""
+        """The number of the task's last event when its run began; None while it is queued."""
         ...
 
 
 def rests(event: hub.StreamResponse, number: int, ticket: QueuePosition | None) -> bool:
-    """Whether a stream ends with an event: it ends the task, or asks for input after this caller's run had
+    """True if a stream ends with an event: it ends the task, or asks for input after this caller's run had
     begun.
     """
     if event.HasField("artifact_update"):
@@ -40,7 +40,7 @@ def rests(event: hub.StreamResponse, number: int, ticket: QueuePosition | None) 
 
 
 def state_of(event: hub.StreamResponse) -> hub.TaskState:
-    """The state that an event leaves its task in; UNSPECIFIED for one that says nothing of it."""
+    """The state in which an event leaves its task; UNSPECIFIED for an event without a state."""
     which = event.WhichOneof("payload")
     if which == "status_update":
         return event.status_update.status.state
@@ -48,7 +48,7 @@ def state_of(event: hub.StreamResponse) -> hub.TaskState:
 
 
 def history_limit(source: Any, path: str) -> int | None:
-    """How many messages of the history to give; None for all. Raises INVALID_PARAMS for a negative number."""
+    """The number of history messages to return; None for all. Raises INVALID_PARAMS for a negative number."""
     if not source.HasField("history_length"):
         return None
     limit: int = source.history_length

@@ -2,7 +2,7 @@
 
 Rules:
 1. A change to the copy is given to the writer at once; nothing waits for the write.
-2. Callers get a copy, once it is durable, so a crash never undoes what they have seen.
+2. Callers get a copy once it is durable, so a crash never undoes data that a client has seen.
 3. Once the lease is lost, the copy is invalid, and changes to it are dropped.
 """
 
@@ -20,21 +20,21 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
 class Shown(NamedTuple):
-    """A copy of a task to give away, and the number of the last event that it contains."""
+    """A copy of a task for callers, and the number of the last event that it contains."""
 
     task: hub.Task
     last: int
 
 
 class OwnershipLostError(Exception):
-    """The task is somebody else's now. What the store has is the truth."""
+    """Another process owns the task. The content of the store is valid, the working copy is not."""
 
 
 class WorkingCopy:
-    """One task while something happens to it.
+    """One live task.
 
-    task: None until the first event. lost: somebody else writes the task now. writer: None without the hold.
-    on_lost: called when the hold is lost. push: whether events go to the outbox.
+    task: None until the first event. lost: another process writes the task. writer: None without the lease.
+    on_lost: called when the lease is lost. push: True if events go to the outbox.
     """
 
     __slots__ = (
@@ -90,7 +90,7 @@ class WorkingCopy:
 
     @property
     def ended(self) -> bool:
-        """Whether the task is in a terminal state."""
+        """True if the task is in a terminal state."""
         return self.task is not None and self.task.status.state in TERMINAL
 
     @property
@@ -100,33 +100,33 @@ class WorkingCopy:
 
     @property
     def pending(self) -> bool:
-        """Whether the store does not have it all for good yet."""
+        """True if any change is not durable yet."""
         return self.writer is not None and self.writer.pending
 
     @property
     def writable(self) -> bool:
-        """Whether the task is held here, and may be changed."""
+        """True if this process has the lease, so that the task may be changed."""
         return self.writer is not None and not self._shut
 
     def snapshot(self) -> hub.Task:
-        """A copy of the task. It may say more than may be shown."""
+        """A copy of the task. It may contain changes that are not durable yet."""
         copy = hub.Task()
         if self.task is not None:
             copy.CopyFrom(self.task)
         return copy
 
-    # ------------------------------------------------------------------ the hold
+    # ------------------------------------------------------------------ the lease
 
     @property
     def opening(self) -> bool:
-        """Whether a stored task is just being taken hold of."""
+        """True while the lease on a stored task is being acquired."""
         return self._opening is not None and not self._opening.done()
 
     async def hold(self, opened: Callable[[], None]) -> None:
-        """Gets the hold on a stored task, unless it is there already. Raises VersionConflictError, A2AError
-        UNAVAILABLE.
+        """Acquires the lease on a stored task, unless it is already held. Raises VersionConflictError,
+        A2AError UNAVAILABLE.
 
-        opened: called when that has come to its end, which may be after the caller has gone.
+        opened: called at the end of the attempt, which may be after the caller has left.
         """
         if self.writer is not None or self._stored is None:
             return
@@ -134,12 +134,12 @@ class WorkingCopy:
             await self._open(self._stored)
             return
         if self._opening is None:
-            # In a task of its own, so that no caller's departure leaves a hold that nobody knows of.
+            # In a separate asyncio task, so that a caller that leaves does not leave an unknown lease behind.
             self._opening = asyncio.create_task(self._open(self._stored), name=f"a2a open {self.task_id}")
 
             def tell(done: asyncio.Task[None]) -> None:
                 if not done.cancelled():
-                    done.exception()  # whoever waits gets it; nobody may be left
+                    done.exception()  # waiters get it; there may be none
                 opened()
 
             self._opening.add_done_callback(tell)
@@ -149,20 +149,19 @@ class WorkingCopy:
         self.writer = await self._store.open(self._scope, stored, self._lose, push=self._push)
 
     def part(self, *, release: bool) -> None:
-        """Nothing happens any more. release: whether the hold, if there is one, is given up."""
+        """Ends the use of the copy. release: True to release the lease, if there is one."""
         writer = self.writer
         if writer is not None:
             self._last = writer.last
             if release and not self.lost and not self.ended:
                 writer.release()
             self.writer = None
-        # Each of the two knows somebody who knows this: what is over should not wait for the garbage
-        # collector.
+        # Cuts a reference cycle, so that a finished run need not wait for the garbage collector.
         self._on_lost = _nothing
         self._shut = True
 
     def shut(self) -> None:
-        """Takes no more changes: who tries to make one gets OwnershipLostError."""
+        """Accepts no more changes: further ones raise OwnershipLostError."""
         self._shut = True
 
     def _lose(self) -> None:
@@ -174,7 +173,7 @@ class WorkingCopy:
     def begin(self, task: hub.Task) -> None:
         """Creates the task.
 
-        Raises A2AError RESOURCE_EXHAUSTED when the store has no room for it, and OwnershipLostError.
+        Raises A2AError RESOURCE_EXHAUSTED if the store has no room for it, and OwnershipLostError.
         """
         if self._shut:
             raise OwnershipLostError
@@ -187,7 +186,7 @@ class WorkingCopy:
         event: hub.StreamResponse,
         update: hub.TaskStatusUpdateEvent | hub.TaskArtifactUpdateEvent,
     ) -> None:
-        """Applies a status or an artifact: `update`, which `event` holds.
+        """Applies a status or an artifact: `update`, the content of `event`.
 
         Raises IllegalTransitionError and OwnershipLostError; the task is unchanged then.
         """
@@ -205,8 +204,8 @@ class WorkingCopy:
         writer.append(hub.StreamResponse(task=task), task)
 
     async def join(self, message: hub.Message) -> None:
-        """Puts a further message into the history, and returns when it is there for good; else it is taken
-        out again.
+        """Adds a further message to the history, and returns when it is durable; otherwise it is removed
+        again.
 
         Raises VersionConflictError, A2AError UNAVAILABLE.
         """
@@ -228,7 +227,7 @@ class WorkingCopy:
             raise
 
     def _take_out(self, message_id: str, answered: str) -> None:
-        """Undoes `join`, whatever has happened since."""
+        """Undoes `join`, independent of later changes."""
         if self._shut or self.ended:
             return
         task, writer = self._writable()
@@ -250,9 +249,9 @@ class WorkingCopy:
     # ------------------------------------------------------------------ durability
 
     async def settled(self) -> None:
-        """Returns when the store has it all for good.
+        """Waits until all changes are durable.
 
-        Raises OwnershipLostError when it is somebody else's now, A2AError UNAVAILABLE when the store does not
+        Raises OwnershipLostError if another process owns the task, A2AError UNAVAILABLE if the store does not
         work.
         """
         if self.lost:
@@ -264,7 +263,7 @@ class WorkingCopy:
                 raise OwnershipLostError from None
 
     def when_settled(self, tell: Synced) -> None:
-        """Calls `tell` when the store has it all for good, or with what `settled` would raise."""
+        """Calls `tell` once all changes are durable, or with the error that `settled` would raise."""
         if self.writer is None:
             tell(None)
         else:
@@ -273,7 +272,7 @@ class WorkingCopy:
             )
 
     async def shown(self) -> Shown:
-        """A copy to give away. Raises what `settled` raises."""
+        """A durable copy for callers. Raises the errors of `settled`."""
         found = Shown(self.snapshot(), self.last)
         await self.settled()
         return found
@@ -287,9 +286,9 @@ class WorkingCopy:
 
 
 def _nothing() -> None:
-    """Nobody needs to know any more."""
+    """The callback after the copy's use has ended."""
 
 
 def as_answer(error: Exception) -> A2AError:
-    """What a caller is told of an error of the store."""
+    """The error for callers for an error of the store."""
     return error if isinstance(error, A2AError) else internal_error()
