@@ -68,9 +68,11 @@ _REQUIRED = 2
 
 @dataclass(frozen=True, slots=True)
 class EnumPlan:
-    """One enum: `numbers` by name (aliases included), `names` by number."""
+    """One enum."""
 
+    #: numbers by name, including aliases
     numbers: dict[str, int]
+    #: names by number
     names: dict[int, str]
 
 
@@ -85,19 +87,20 @@ class FieldPlan:
     number: int
     kind: Kind
     repeated: bool = False
+    #: whether the message stores its presence. False for repeated fields and maps
     presence: bool = False
-    """Whether the message stores its presence. False for repeated fields and maps."""
+    #: marked REQUIRED: encoded even if it has its default value
     required: bool = False
-    """Marked REQUIRED: encoded even if it has its default value."""
+    #: the oneof that it shares with other fields; not the synthetic one of `optional`
     oneof: str | None = None
-    """The oneof that it shares with other fields; not the synthetic one of `optional`."""
+    #: set for a map: the plan of its values. Keys are strings
     map_value: FieldPlan | None = None
-    """Set for a map: the plan of its values. Keys are strings."""
     message: MessagePlan | None = None
     enum: EnumPlan | None = None
+    #: inclusive lower bound of an integer
     low: int = 0
+    #: inclusive upper bound of an integer
     high: int = 0
-    """Inclusive bounds of an integer."""
 
     @property
     def takes_null(self) -> bool:
@@ -112,15 +115,13 @@ class FieldPlan:
 
 @dataclass(slots=True, eq=False)
 class MessagePlan:
-    """One message type. `kind` differs from MESSAGE for well-known types with a JSON format of their own.
-
-    Filled in place, since message types may contain themselves.
-    """
+    """One message type. Filled in place, since message types may contain themselves."""
 
     descriptor: Descriptor
+    #: differs from MESSAGE for well-known types with a JSON format of their own
     kind: Kind
+    #: a Python identifier, unique among plans
     label: str
-    """A Python identifier, unique among plans."""
     fields: list[FieldPlan] = field(default_factory=list)
     required_oneofs: tuple[str, ...] = ()
 

@@ -136,8 +136,9 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """An invalid member of a request. `field` is its JSON path, such as `message.parts[0].text`."""
+    """An invalid member of a request."""
 
+    #: its JSON path, such as `message.parts[0].text`
     field: str
     description: str
 
