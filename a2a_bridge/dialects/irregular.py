@@ -284,7 +284,7 @@ WRAPPED = "data_part_compat"
 
 
 def restored(shape: Shape, tree: JsonObject, facts: Facts | None = None) -> JsonObject:
-    """The tree for a peer, with the carried content of this shape; for messages with KEY or facts.
+    """The tree as sent to a peer, with the carried content of this shape; for messages with KEY or facts.
 
     tree: canonical, with KEY in its metadata as in the message. It may be changed.
     """
@@ -301,7 +301,7 @@ def restored(shape: Shape, tree: JsonObject, facts: Facts | None = None) -> Json
 
 
 def marked(shape: Shape, message: Any) -> JsonObject:
-    """The tree for a peer of a message that has facts."""
+    """The tree of a message that has facts, as sent to a peer."""
     copy: Any = shape.cls()
     copy.CopyFrom(message)
     facts = shape.facts_of(copy)
