@@ -1,1 +1,1 @@
-"""What authors of extensions test with: contracts, agents, messages. Importing it imports none of them."""
+"""Test support for authors of extensions: contracts, agents, messages. Importing it imports none of them."""

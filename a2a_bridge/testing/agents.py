@@ -1,8 +1,8 @@
-"""Agents for tests: one that echoes, one that waits, and one that does what the message says. No test
+"""Agents for tests: one that echoes, one that waits, and one that follows a script in the message. No test
 doubles.
 
-They are real agents on the real engine. What they answer depends on the message alone; only ids and times
-that the engine gives differ from call to call.
+They are real agents on the real engine. Their answers depend on the message alone; only ids and times that
+the engine generates differ from call to call.
 """
 
 from __future__ import annotations
@@ -16,47 +16,49 @@ from a2a_bridge.core.messages import text_part
 from a2a_bridge.hosting import Agent, AgentExecutor, Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: seconds after which something that a test should have released counts as forgotten
+#: seconds after which a missing release counts as a defect of the test
 PATIENCE = 120.0
 
 _Step = Callable[[Run, str], AsyncIterator[Event]]
 
 
 class EchoAgent(Agent):
-    """Answers every message directly, with the parts, metadata and extensions it came with."""
+    """Answers every message directly, with the same parts, metadata and extensions."""
 
     def __init__(self, **members: Any) -> None:
-        """`members`: as Agent takes them."""
+        """`members`: as for Agent."""
         usual: dict[str, Any] = {"name": "echo", "description": "Gives back what it gets"}
         super().__init__(_Echo(), **usual | members)
 
 
 class SlowAgent(Agent):
-    """Answers nothing until the test says so: `await agent.running(n)`, then `agent.release()`."""
+    """Answers only after the test releases it: `await agent.running(n)`, then `agent.release()`."""
 
     def __init__(self, **members: Any) -> None:
-        """`members`: as Agent takes them."""
+        """`members`: as for Agent."""
         self._slow = _Slow()
         usual: dict[str, Any] = {"name": "slow", "description": "Answers when it is released"}
         super().__init__(self._slow, **usual | members)
 
     @property
     def cancelled(self) -> int:
-        """How many messages were given up before their answer."""
+        """The number of messages that were cancelled before their answer."""
         return self._slow.cancelled
 
     async def running(self, count: int) -> None:
-        """Returns when exactly `count` messages wait for their answers. Raises TimeoutError after 30 s."""
+        """Waits until exactly `count` messages wait for their answers. Raises TimeoutError after PATIENCE
+        seconds.
+        """
         async with asyncio.timeout(PATIENCE), self._slow.changed:
             await self._slow.changed.wait_for(lambda: self._slow.running == count)
 
     def release(self) -> None:
-        """Lets all that wait, and all that come later, be answered."""
+        """Answers all waiting and all later messages."""
         self._slow.released.set()
 
 
 class ScriptedAgent(Agent):
-    """Does what the first text of a message says.
+    """Follows the script in the first text of a message.
 
     =================
     ========================================================================================= `message TEXT`
@@ -81,7 +83,7 @@ class ScriptedAgent(Agent):
     """
 
     def __init__(self, **members: Any) -> None:
-        """`members`: as Agent takes them. All capabilities are on unless they say otherwise."""
+        """`members`: as for Agent. All capabilities are on by default."""
         usual: dict[str, Any] = {
             "name": "scripted",
             "description": "Does what it is told",
@@ -192,7 +194,7 @@ async def _reject(run: Run, _: str) -> AsyncIterator[Event]:
 
 async def _error(_: Run, reason: str) -> AsyncIterator[Event]:
     raise A2AError(Reason[reason], f"scripted {reason}")
-    yield  # type: ignore[unreachable]  # what makes this a generator
+    yield  # type: ignore[unreachable]  # makes this a generator
 
 
 async def _late(run: Run, reason: str) -> AsyncIterator[Event]:
@@ -249,7 +251,7 @@ _STEPS: dict[str, _Step] = {
 
 
 def _answer(run: Run, parts: list[hub.Part]) -> hub.Message:
-    """A message whose id follows from the one it answers."""
+    """A message whose id is derived from the one it answers."""
     return hub.Message(message_id=f"re-{run.message.message_id}", role=hub.ROLE_AGENT, parts=parts)
 
 

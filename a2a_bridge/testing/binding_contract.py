@@ -1,10 +1,11 @@
-"""BindingContract: what a transport promises, tried over a real socket. Not what its wire looks like.
+"""BindingContract: the guarantees of a transport, tested over a real socket. It does not test the wire
+format.
 
 Rules:
-1. Everything of ServiceContract holds from a dialled client to a mounted service.
-2. Whoever waits is told in time: deadlines, dead peers, refused connections, drained hosts.
-3. Nobody pays for somebody else: a slow reader costs bounded memory, a fast producer starves no one.
-4. What a service did not mean to say stays in: defects reach the log, not the wire.
+1. All of ServiceContract holds between a dialled client and a mounted service.
+2. Waiting callers are informed in time: deadlines, dead peers, refused connections, drained hosts.
+3. Callers are isolated: a slow reader costs bounded memory, a fast producer does not starve others.
+4. Internal details of a service stay inside: defects reach the log, not the wire.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from a2a_bridge.testing.samples import full
 from a2a_bridge.testing.service_contract import PATIENCE, ServiceContract, failure, invoke, names
 
 KIB = 1024
-#: far more than sockets buffer, far less than would hurt
+#: far more than sockets buffer, and still affordable
 STREAM_BYTES = 64 * KIB * KIB
-#: what a stalled reader may make a server and the kernel hold together
+#: maximum bytes that a server and the kernel may hold for a stalled reader
 STALLED_BYTES = 24 * KIB * KIB
 EVENT_BYTES = 64 * KIB
 
@@ -56,12 +57,11 @@ class Listening:
 class BindingContract(ServiceContract):
     """Subclass it with a `binding` and its `url`; the subclass's name must start with `Test`.
 
-    dialect: the version to speak; it needs a form for the binding's kind, or a canonical one. Operations it
-    lacks are
-        not tried, members it may lose not compared.
-    paths: several services may be mounted on one host, each at its path.
-    keep_alive: silence on a stream is filled, and a silent peer is noticed (HostOptions, DialOptions).
-    numbered: events go with their ids (`core.resume`). What does not send them must not show any either.
+    dialect: the version of the calls; it needs a form for the binding's kind, or a canonical one. Operations
+    it lacks are not tested, members it may lose not compared. paths: True if several services may be mounted
+    on one host, each at its path. keep_alive: True if silence on a stream is filled, and a silent peer is
+    detected (HostOptions, DialOptions). numbered: True if events are sent with their ids (`core.resume`).
+    Otherwise events must not have ids.
     """
 
     binding: Binding[Any]
@@ -84,8 +84,7 @@ class BindingContract(ServiceContract):
         lost = [loss for loss in self.dialect.losses if loss.concerns(self.binding.kind.name)]
         _lose(copy, frozenset(loss.path for loss in lost))
         if isinstance(copy, hub.SendMessageRequest) and not copy.configuration.ListFields():
-            # Clients write it out where versions differ in their defaults; that it was empty is carried
-            # beside it.
+            # Clients write it out if the versions' defaults differ; its absence is sent beside it.
             copy.ClearField("configuration")
             if set(copy.metadata.fields) == {KEY}:
                 copy.ClearField("metadata")
@@ -231,7 +230,7 @@ class BindingContract(ServiceContract):
         async with self.listening(probe) as there:
             second = self.binding.host(there.host.address, HostOptions())
             self.binding.mount(second, "", probe, [self.dialect])
-            with pytest.raises(OSError):  # noqa: PT011  its number and words are the system's
+            with pytest.raises(OSError):  # noqa: PT011  the system chooses its number and text
                 await second.start()
 
     async def test_services_at_several_paths(self) -> None:
@@ -337,7 +336,7 @@ class BindingContract(ServiceContract):
         call = Call(ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest), CallContext())
         async with asyncio.timeout(4 * PATIENCE), aclosing(near.stream(call)) as events:
             assert (await anext(events)).message == event
-            # Each call gives the producer its turns; a server that buffers would finish meanwhile.
+            # Each call gives the producer a turn; a server that buffers would finish meanwhile.
             for _ in range(300):
                 await invoke(near, ops.GET_TASK, hub.GetTaskRequest(id="t"))
             assert produced * EVENT_BYTES < STALLED_BYTES
@@ -450,7 +449,7 @@ class BindingContract(ServiceContract):
     async def test_what_can_be_no_id_is_refused(self, probe: Probe) -> None:
         if not self.numbered:
             return
-        # Our side does not look into what is sent with every call.
+        # The client side does not check parameters of the options.
         options = DialOptions(parameters={LAST_EVENT_PARAMETER: "1 or 2"})
         async with self.listening(probe) as there, self.dial(there.interface, options) as near:
             refused = await failure(near, ops.SUBSCRIBE_TO_TASK)
@@ -497,7 +496,7 @@ class BindingContract(ServiceContract):
 
 @asynccontextmanager
 async def relay(target: ListenAddress) -> AsyncIterator[tuple[ListenAddress, asyncio.Event]]:
-    """A TCP relay to `target` and an event that makes it mute: bytes go in then, and none comes out."""
+    """A TCP relay to `target` and an event that makes it mute: it then reads bytes and sends none."""
     mute = asyncio.Event()
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -524,7 +523,7 @@ async def relay(target: ListenAddress) -> AsyncIterator[tuple[ListenAddress, asy
 
 
 def _lose(message: Any, paths: frozenset[str]) -> None:
-    """Clears the members that `paths` name, such as `GetTaskRequest.tenant`, at every depth."""
+    """Clears the members in `paths`, such as `GetTaskRequest.tenant`, at every depth."""
     for field, value in message.ListFields():
         if f"{message.DESCRIPTOR.name}.{field.json_name}" in paths:
             message.ClearField(field.name)

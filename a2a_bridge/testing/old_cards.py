@@ -1,5 +1,4 @@
-"""Hypothesis strategies for agent cards of 0.3 and 0.2.5, as JSON trees. They are valid by the schema, and
-odd.
+"""Hypothesis strategies for agent cards of 0.3 and 0.2.5, as JSON trees: valid by the schema, and unusual.
 
 Needs `hypothesis`, which the product itself does not depend on.
 """
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from a2a_bridge.codec import ExactFloat, Json, JsonObject
 
-#: as a JSON text may write them: what a double loses, and what it keeps but writes differently
+#: spellings of numbers in JSON: those that a double loses, and those that it keeps but writes differently
 _NUMBERS: tuple[Json, ...] = (
     *(0, -1, 2**53, 2**53 + 1, 2**64 - 1),
     *map(
@@ -50,7 +49,7 @@ def texts() -> st.SearchStrategy[str]:
 
 @cache
 def free_json() -> st.SearchStrategy[Json]:
-    """JSON of any shape, with numbers as nobody computes with them, now and then nested deeply."""
+    """JSON of any shape, with extreme numbers, sometimes nested deeply."""
     plain = st.none() | st.booleans() | st.sampled_from(_NUMBERS) | texts()
     mixed: st.SearchStrategy[Json] = st.recursive(
         plain,
@@ -111,7 +110,7 @@ def _object(draw: st.DrawFn, required: dict[str, Any], optional: dict[str, Any])
         if draw(st.booleans()):
             tree[name] = draw(st.one_of(values, values, values, st.none()))
     if draw(st.integers(0, 5)) == 0:
-        # Also names that only 1.0 has, or that only the protobuf spelling has: here they mean nothing.
+        # Also names that only 1.0 or only the protobuf spelling has: here they have no meaning.
         unknown = st.sampled_from(
             (
                 "x-unknown",

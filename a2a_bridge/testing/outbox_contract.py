@@ -1,7 +1,6 @@
-"""OutboxContract: what the delivery worker relies on in the push configs and the outbox of any store. Not
-delivery itself.
+"""OutboxContract: the guarantees of a store's push configs and outbox that the delivery worker needs.
 
-`DurableOutboxContract` has that too. Subclass one with `opened`; the subclass's name must start with `Test`.
+`DurableOutboxContract` includes it. Subclass one with `opened`; the subclass's name must start with `Test`.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import Delivery, Registered
 from a2a_bridge.testing.store_scene import COMPLETED, ELSEWHERE, HERE, ODD, PATIENCE, Author
 
-#: long enough that nothing of it passes while a test runs
+#: longer than any test runs
 _LATER = 3600.0
-#: what a receiver of these tests may be given at once
+#: capacity of a receiver in these tests
 _ROOM = 10
 
 
@@ -35,13 +34,13 @@ def registered(config_id: str = "p", task_id: str = "t", host: str = "hook", ver
 
 
 async def due(store: Store, limit: int = 100, *, busy: str = "") -> list[Delivery]:
-    """What is due. busy: a host that can be given nothing."""
+    """Due notifications. busy: a host without capacity."""
     async with asyncio.timeout(PATIENCE):
         return await store.outbox.due(limit, lambda target: 0 if busy and busy in target else _ROOM)
 
 
 async def written(store: Store, *texts: str, task_id: str = "t", scope: Scope = HERE) -> Author:
-    """A task with so many chunks, all of it in the outbox."""
+    """A task with one chunk per text, all of it in the outbox."""
     author = Author(store, scope, push=True).begin(task_id)
     for text in texts:
         author.chunk(text)
@@ -49,7 +48,7 @@ async def written(store: Store, *texts: str, task_id: str = "t", scope: Scope = 
 
 
 def told(deliveries: list[Delivery]) -> list[tuple[str, str, int]]:
-    """Parcels in short."""
+    """Deliveries in short form."""
     return sorted((one.task_id, one.registered.config.id, one.sequence) for one in deliveries)
 
 
@@ -65,7 +64,7 @@ class _Opens:
 
 
 class OutboxContract(_Opens):
-    """Configs, lines, targets, dead letters."""
+    """Configs, queues, targets, dead letters."""
 
     # ------------------------------------------------------------------ configs
 
@@ -114,7 +113,7 @@ class OutboxContract(_Opens):
         await store.outbox.sent([following])
         (letter,) = await store.outbox.entries()
         assert (letter.scope, letter.task_id, letter.config_id) == (scope, "t", f"{name}0")
-        # And where the task is not one of ours.
+        # Also if the task is not in this store.
         posted = registered(name, task_id=name)
         await store.outbox.post(scope, posted, hub.StreamResponse(task=hub.Task(id=name)))
         (delivery,) = await due(store)
@@ -130,7 +129,7 @@ class OutboxContract(_Opens):
         assert caught.value.reason is Reason.RESOURCE_EXHAUSTED
         await store.push_configs.put(HERE, registered("p5", host="other"))
 
-    # ------------------------------------------------------------------ lines
+    # ------------------------------------------------------------------ queues
 
     async def test_events_go_to_every_config_one_at_a_time_and_in_order(self, store: Store) -> None:
         for name in "ab":
@@ -270,7 +269,7 @@ class OutboxContract(_Opens):
             1,
             1,
         )
-        assert letter.url == "https://hook.example:443"  # and nothing of the path
+        assert letter.url == "https://hook.example:443"  # without the path
         assert letter.created > 0
         assert [one.number for one in await store.outbox.entries(dead=False)] == [next_one.number]
         everything = await store.outbox.entries()
@@ -294,7 +293,7 @@ class OutboxContract(_Opens):
         await store.outbox.sent([again])
         assert await store.outbox.entries() == []
 
-    # ------------------------------------------------------------------ what is of no task here
+    # ------------------------------------------------------------------ events of tasks outside this store
 
     async def test_what_is_posted_goes_out_like_an_event(self, store: Store) -> None:
         event = hub.StreamResponse(task=hub.Task(id="theirs"))
@@ -309,10 +308,10 @@ class OutboxContract(_Opens):
 
 
 class DurableOutboxContract(OutboxContract):
-    """What outlives a process."""
+    """The guarantees of a durable store."""
 
     def survivor(self, store: Store) -> AbstractAsyncContextManager[Store]:
-        """The same data opened by another process, after that of `store` was killed at this moment."""
+        """The same data opened by another process, after the process of `store` was killed at this moment."""
         raise NotImplementedError
 
     async def test_all_that_was_not_settled_survives(self, store: Store) -> None:
@@ -335,7 +334,7 @@ class DurableOutboxContract(OutboxContract):
         await store.push_configs.put(HERE, registered())
         await written(store)
         (delivery,) = await due(store)
-        await store.outbox.again(delivery, "HTTP 500", 10 * 365 * 24 * _LATER)  # as a clock's jump makes it
+        await store.outbox.again(delivery, "HTTP 500", 10 * 365 * 24 * _LATER)  # after a clock jump
         async with self.survivor(store) as other:
             assert await due(other) == []
             assert len(await other.outbox.entries()) == 1

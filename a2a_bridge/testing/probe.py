@@ -1,6 +1,4 @@
-"""A Service that does what a test says and remembers what it was asked. Not an agent: it knows no
-protocol.
-"""
+"""A Service with the behaviour that a test sets, which records its calls. It knows no protocol."""
 
 from __future__ import annotations
 
@@ -17,11 +15,11 @@ OnStream = Callable[[Call[Any, Any]], AsyncGenerator[Any, None]]
 
 
 class Probe:
-    """Set `on_unary` and `on_stream` to what calls should do; `answering` and `yielding` make simple ones.
+    """Set `on_unary` and `on_stream` to the behaviour of calls; `answering` and `yielding` make simple ones.
 
-    `on_stream` yields events, or messages where no ids are needed.
+    `on_stream` yields events, or messages if no ids are needed.
 
-    calls: every call in order of arrival. cancelled: how many ended by cancellation or by being closed early.
+    calls: every call in order of arrival. cancelled: the number of calls that were cancelled or closed early.
     """
 
     def __init__(self) -> None:
@@ -34,7 +32,7 @@ class Probe:
 
     @property
     def last(self) -> Call[Any, Any]:
-        """The call that arrived last."""
+        """The most recent call."""
         return self.calls[-1]
 
     async def unary(self, call: Call[Any, Any], /) -> Any:
@@ -105,12 +103,12 @@ def yielding(*events: Any) -> OnStream:
 
 
 async def waiting(_: Call[Any, Any]) -> Any:
-    """Answers never: for calls that are to be cancelled."""
+    """Never answers: for calls that are to be cancelled."""
     await asyncio.Event().wait()
 
 
 def holding(*events: Any) -> OnStream:
-    """Yields `events` and then nothing more, without ending."""
+    """Yields `events`, and then waits without ending."""
 
     async def on_stream(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
         for event in events:

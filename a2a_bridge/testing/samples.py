@@ -1,6 +1,6 @@
-"""Messages made from their descriptors: full ones, with every member set, and minimal ones. Not random ones.
+"""Messages made from their descriptors: full ones, with every member set, and minimal ones. Not random.
 
-A member that somebody adds to the protocol is in the next sample, so that no test can forget it.
+New members of the protocol are in the samples automatically, so that no test can miss them.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _STRUCT = {
 
 
 def samples(cls: type[M]) -> list[M]:
-    """A full and a minimal sample of a class; when it has a oneof, of each member."""
+    """A full and a minimal sample of a class; if it has a oneof, for each of its members."""
     choices = _choices(plan_of(cls))
     return [make(cls, choice) for make in (full, minimal) for choice in choices]
 
 
 def full(cls: type[M], choice: str = "") -> M:
-    """A sample with every member set; of a oneof `choice`, or its first member."""
+    """A sample with every member set; of a oneof, `choice` or its first member."""
     message = cls()
     _fill(message, choice, required_only=False)
     return message
 
 
 def minimal(cls: type[M], choice: str = "") -> M:
-    """A sample with nothing but the REQUIRED members at every depth, and `choice` of a oneof.
+    """A sample with only the REQUIRED members at every depth, and `choice` of a oneof.
 
-    A response that has to hold one of several members holds the first if there is no choice.
+    A response that requires one of several members contains the first if there is no choice.
     """
     message = cls()
     payload = cls.DESCRIPTOR.oneofs_by_name.get("payload")
@@ -49,8 +49,8 @@ def minimal(cls: type[M], choice: str = "") -> M:
 
 
 def every_error() -> list[A2AError]:
-    """One error of each Reason, with violations, metadata and a detail of a type that only the sender
-    knows.
+    """One error of each Reason, with violations, metadata and a detail of a type that only the
+    sender knows.
     """
     return [
         A2AError(

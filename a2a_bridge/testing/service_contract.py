@@ -1,10 +1,10 @@
-"""ServiceContract: what the waist promises wherever it is. Not what a transport promises besides.
+"""ServiceContract: the guarantees of every Service. Transports have further ones.
 
 Rules:
-1. Whatever stands between a caller and a service (a binding, a gateway, a middleware that has nothing to do)
-   changes nothing: requests, answers, errors and streams arrive as they were sent.
-2. Who stops waiting stops the work: closing a stream or cancelling a call reaches the service.
-3. Nothing is left behind: no task runs after a test that did not run before.
+1. Everything between a caller and a service (a binding, a gateway, an idle middleware) is transparent:
+   requests, answers, errors and streams arrive as they were sent.
+2. A caller that leaves ends the work: closing a stream or cancelling a call reaches the service.
+3. Nothing leaks: after a test no additional asyncio task runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
 from a2a_bridge.testing.samples import every_error, full, minimal, samples
 
-#: seconds that anything may take before a test counts it as lost
+#: seconds after which a test fails as hanging
 PATIENCE = 120.0
 
 UNARY: list[ops.Operation[Any, Any]] = [one for one in ops.ALL if isinstance(one, ops.Unary)]
@@ -34,7 +34,7 @@ REQUESTS = [
     pytest.param(operation, index, id=f"{operation.name}-{index}")
     for operation in ops.ALL
     for index in range(len(samples(operation.request)))
-    # A config of no task has no address over HTTP+JSON, although the schema does not require the member.
+    # A config without a task has no address over HTTP+JSON, although the schema does not require the member.
     if (operation, index) != (ops.CREATE_PUSH_CONFIG, 1)
 ]
 RESPONSES = [
@@ -42,8 +42,7 @@ RESPONSES = [
     for operation in UNARY
     for index in range(len(samples(operation.response)))
 ]
-#: each error over one unary and one streaming operation, each of which has several errors: they do not depend
-#: on each other
+#: errors are tested with one unary and one streaming operation only: they do not depend on the operation
 _SAMPLES: list[list[ops.Operation[Any, Any]]] = [[ops.SEND_MESSAGE, ops.GET_TASK], STREAMING]
 ERRORS = [
     pytest.param(sent, sample[number % 2], id=f"{reason.name}-{sample[number % 2].name}")
@@ -66,7 +65,7 @@ async def invoke(
     *,
     got: list[Any] | None = None,
 ) -> Any:
-    """Makes a call of either sort; the answer, or the list of messages, which `got` has also after an
+    """Makes a call of either kind; returns the answer, or the list of messages. `got` has these also after an
     error.
     """
     call = Call(operation, request, context or CallContext())
@@ -88,7 +87,7 @@ async def failure(service: Service, operation: Any, request: Any = None) -> A2AE
 
 
 def assert_same_error(got: A2AError, sent: A2AError) -> None:
-    """All that a caller can see of an error, apart from whom it blames."""
+    """Compares everything that a caller can see of an error, apart from `blame`."""
     assert (got.reason, got.name, got.code) == (sent.reason, sent.name, sent.code)
     assert got.message == sent.message
     assert got.violations == sent.violations
@@ -98,25 +97,25 @@ def assert_same_error(got: A2AError, sent: A2AError) -> None:
 
 
 class ServiceContract:
-    """Subclass it and say how a service is reached; the tests do the rest.
+    """Subclass it and implement `serve`; it contains the tests.
 
     The subclass's name must start with `Test`. Needs pytest-asyncio in auto mode.
 
-    tenants: requests carry their tenant.
+    tenants: True if requests carry their tenant.
     """
 
     tenants: bool = True
 
     def serve(self, service: Service) -> AbstractAsyncContextManager[Service]:
-        """Puts `service` at the far end of what is tested, and gives the near end."""
+        """Puts `service` at the far end of the tested path, and returns the near end."""
         raise NotImplementedError
 
     def has(self, operation: ops.Operation[Any, Any]) -> bool:  # noqa: ARG002
-        """Whether what stands between knows the operation."""
+        """True if the tested path knows the operation."""
         return True
 
     def certain(self, message: Any) -> Any:
-        """A request or an answer without what the way there may lose."""
+        """A request or an answer without members that the tested path may lose."""
         return message
 
     @pytest.fixture(autouse=True)
@@ -265,7 +264,7 @@ class ServiceContract:
         everybody = asyncio.Barrier(40)
 
         async def echo(call: Call[Any, Any]) -> Any:
-            await everybody.wait()  # so that all of them are under way at once
+            await everybody.wait()  # so that all of them run concurrently
             return hub.Task(id=call.request.id, status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
 
         probe.on_unary = echo
@@ -290,7 +289,7 @@ class ServiceContract:
     @pytest.mark.parametrize("operation", [ops.GET_TASK, *STREAMING], ids=names([ops.GET_TASK, *STREAMING]))
     async def test_the_deadline_arrives(self, near: Service, probe: Probe, operation: Any) -> None:
         probe.on_unary = answering(full(hub.Task))
-        deadline = time.monotonic() + 30  # sooner than the default of a client side
+        deadline = time.monotonic() + 30  # earlier than the default timeout of a client side
         await invoke(near, operation, full(operation.request), CallContext(deadline=deadline))
         assert probe.last.context.deadline is not None
         assert deadline - 5 < probe.last.context.deadline < deadline + 5

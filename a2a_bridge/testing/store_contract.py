@@ -1,8 +1,7 @@
-"""StoreContract: what the engine relies on in any store. Not how fast it is, nor what becomes of it in a
-crash.
+"""StoreContract: the guarantees of any store that the engine needs. It tests neither speed nor crashes.
 
-`DurableStoreContract` has that too. Subclass one with `opened`; the subclass's name must start with `Test`.
-Stores of other makers need nothing else of this package.
+`DurableStoreContract` includes it. Subclass one with `opened`; the subclass's name must start with `Test`.
+Third-party stores need nothing else of this package.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ from a2a_bridge.testing.store_writing import WritingContract
 
 
 class StoreContract(WritingContract, ListContract, ReadingContract, SendsContract, PushContract):
-    """What the engine relies on in any store."""
+    """The guarantees of any store."""
 
 
 class DurableStoreContract(StoreContract):
-    """Also what becomes of things when the process dies. Subclass it with `opened` and `survivor`."""
+    """Also the guarantees after the death of the process. Subclass it with `opened` and `survivor`."""
 
     def survivor(self, store: Store) -> AbstractAsyncContextManager[Store]:
-        """The same data opened by another process, after that of `store` was killed at this moment."""
+        """The same data opened by another process, after the process of `store` was killed at this moment."""
         raise NotImplementedError
 
     async def test_what_was_waited_for_survives(self, store: Store) -> None:
@@ -130,14 +129,14 @@ class DurableStoreContract(StoreContract):
 
 
 class SharedStoreContract(DurableStoreContract):
-    """Also what processes that share a store see of each other. Subclass it with `beside` too.
+    """Also the guarantees between processes that share a store. Subclass it with `beside` too.
 
-    The `survivor` works on the very data of `store` here, and `store` itself goes on, as a process does that
-    was cut off for too long.
+    The `survivor` uses the same data as `store` here, and `store` itself continues, like a process that was
+    cut off for too long.
     """
 
     def beside(self, store: Store) -> AbstractAsyncContextManager[Store]:
-        """The same data opened by another process, while that of `store` lives."""
+        """The same data opened by another process, while the process of `store` lives."""
         raise NotImplementedError
 
     async def test_what_another_holds_is_shown_and_left_alone(self, store: Store) -> None:
@@ -188,7 +187,7 @@ class SharedStoreContract(DurableStoreContract):
                 assert sent.count(None) == 1
                 (known,) = (one for one in sent if one is not None)
                 assert (known.task_id, bool(known.holder)) == ("tu"[sent.index(None)], True)
-                # And so is one whose first attempt has come to nothing.
+                # The same holds after a failed first attempt.
                 sent = await asyncio.gather(
                     *(one.sends.reserve(HERE, message_id, b"1", "x", instead=known) for one in (store, other))
                 )

@@ -54,7 +54,8 @@ class ListContract(OpensStores):
             page = await store.list(HERE, TaskQuery(page_size=3, page_token=token))
             token = page.next_page_token
             seen += [one.id for one in page.tasks]
-            # One that was shown and one that was not move to the front, and a new one comes.
+            # A task that was already returned and one that was not move to the front, and a new one is
+            # created.
             await Author(store).begin(f"new{round_}", NOON + 1000 + round_).synced()
             for number in (11 - round_, round_):
                 authors[number].status(WORKING, NOON + 100 + 2 * round_)
@@ -79,7 +80,7 @@ class ListContract(OpensStores):
             ({"state": FAILED}, []),
             ({"since": NOON + 2}, ["d", "c"]),
             ({"since": NOON + 4}, []),
-            ({"since": 2**63 - 2}, []),  # as far as 64 bits reach, and farther
+            ({"since": 2**63 - 2}, []),  # up to 64 bits, and beyond
             ({"since": 253_402_300_799 * 10**9}, []),
             ({"since": 0}, ["d", "c", "b", "a"]),
             ({"state": COMPLETED, "context_id": "y", "since": NOON}, ["c"]),

@@ -1,4 +1,4 @@
-"""How the parts of the contracts of stores get a store. No tests."""
+"""Opens the store for the parts of the store contracts. No tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of StoreContract about subscriptions: from where, in which order, to which end."""
+"""The part of StoreContract about subscriptions: their start, order and end."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class ReadingContract(OpensStores):
         reader.close()
 
     async def test_what_is_read_can_be_looked_up(self, store: Store) -> None:
-        """Nothing is shown before it is there."""
+        """Events are not visible before the task is durable."""
         reader = store.subscribe("t", 0)
         author = Author(store).begin("t")
         number = 0

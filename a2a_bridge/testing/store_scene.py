@@ -1,6 +1,4 @@
-"""What contracts and tests of stores share: somebody who writes a task, readers, and whole lists. No
-tests.
-"""
+"""Shared by contracts and tests of stores: a writer of a task, readers, and whole lists. No tests."""
 
 from __future__ import annotations
 
@@ -12,14 +10,14 @@ from a2a_bridge.core.lifecycle import advance, join
 from a2a_bridge.hosting.ports import Scope, Store, Stored, Subscription, TaskPage, TaskQuery, TaskWriter
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: seconds after which something counts as hanging
+#: seconds after which a wait counts as hanging
 PATIENCE = 120.0
 HERE = Scope("acme", "ann")
 ELSEWHERE = [Scope("acme", "bob"), Scope("other", "ann"), Scope(), Scope("", "ann"), Scope("acme", "")]
 #: nanoseconds since the epoch; an odd number, so that rounding shows
 NOON = 1_700_000_000_123_456_789
 
-#: names that callers may choose, which are trouble for whoever puts them together with others
+#: ids that callers may choose, which are difficult for code that joins them
 ODD = ["nul\0", "\x1b0", "\x1b", "o'hare \"; --", "ünï😀", "%s ? :x"]
 
 SUBMITTED = hub.TASK_STATE_SUBMITTED
@@ -37,8 +35,8 @@ def made(task_id: str, time: int = NOON, context_id: str = "c", state: hub.TaskS
 
 
 class Author:
-    """Writes one task as an engine does. task: its working copy. lost: how often it was told that the hold is
-    lost.
+    """Writes one task as an engine does. task: its working copy. lost: how often the loss of the lease was
+    reported.
     """
 
     def __init__(self, store: Store, scope: Scope = HERE, *, push: bool = False) -> None:
@@ -61,17 +59,17 @@ class Author:
         return self
 
     async def open(self, stored: Stored) -> Author:
-        """Goes on with a stored one. Raises VersionConflictError."""
+        """Continues a stored task. Raises VersionConflictError."""
         self.task = stored.task
         self.writer = await self.store.open(self.scope, stored, self._lose, push=self._push)
         return self
 
     async def reopen(self, task_id: str) -> Author:
-        """Goes on with what the store has."""
+        """Continues the task that the store has."""
         return await self.open(await found(self.store, task_id, self.scope))
 
     def status(self, state: hub.TaskState, time: int = 0, text: str = "") -> int:
-        """A new status, of the time of the one before unless said; the number of the event."""
+        """A new status, with the previous time unless given. Returns the number of the event."""
         event = hub.StreamResponse()
         update = event.status_update
         update.task_id, update.context_id = self.task.id, self.task.context_id
@@ -87,7 +85,7 @@ class Author:
         return self.writer.append(event, self.task)
 
     def chunk(self, text: str, artifact_id: str = "a") -> int:
-        """A piece of an artifact; the number of the event."""
+        """A piece of an artifact. Returns the number of the event."""
         event = hub.StreamResponse()
         update = event.artifact_update
         update.task_id, update.context_id, update.append = self.task.id, self.task.context_id, True
@@ -107,13 +105,13 @@ class Author:
         return self
 
     async def released(self) -> Author:
-        """Leaves the task to whoever wants it."""
+        """Releases the lease."""
         await self.synced()
         self.writer.release()
         return await self.synced()
 
     def copy(self) -> hub.Task:
-        """The task as it is now."""
+        """The present task."""
         return hub.Task.FromString(self.task.SerializeToString())
 
     def _lose(self) -> None:
@@ -121,7 +119,7 @@ class Author:
 
 
 async def found(store: Store, task_id: str, scope: Scope = HERE) -> Stored:
-    """The task, which has to be there."""
+    """The task, which has to exist."""
     stored = await store.get(scope, task_id)
     assert stored is not None
     return stored
@@ -142,7 +140,7 @@ def ids(read: Sequence[TaskPage]) -> list[str]:
 
 
 def said(event: hub.StreamResponse) -> Any:
-    """An event in short: the text of a chunk, else a state."""
+    """An event in short form: the text of a chunk, else a state."""
     match event.WhichOneof("payload"):
         case "artifact_update":
             return event.artifact_update.artifact.parts[0].text
@@ -152,7 +150,7 @@ def said(event: hub.StreamResponse) -> Any:
 
 
 async def take(reader: Subscription, count: int) -> list[Any]:
-    """The next `count` events in short."""
+    """The next `count` events in short form."""
     taken: list[Any] = []
     async with asyncio.timeout(PATIENCE):
         while len(taken) < count:

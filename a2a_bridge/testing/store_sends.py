@@ -1,4 +1,4 @@
-"""The parts of StoreContract about messages that were sent and about push notifications."""
+"""The parts of StoreContract about sent messages and push notifications."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from a2a_bridge.testing.store_scene import (
 
 
 class SendsContract(OpensStores):
-    """The register of messages that were sent."""
+    """The register of sent messages."""
 
     async def test_a_message_is_new_once(self, store: Store) -> None:
         assert await store.sends.reserve(HERE, "m", b"1", "t") is None
@@ -78,7 +78,7 @@ class SendsContract(OpensStores):
 
 
 class PushContract(OpensStores):
-    """Push configs, and what goes to the outbox with an event. Delivery has its own tests."""
+    """Push configs, and the events that go to the outbox. Delivery has its own tests."""
 
     async def test_configs(self, store: Store) -> None:
         await Author(store).begin("t").synced()

@@ -1,4 +1,4 @@
-"""The part of StoreContract about writers: numbers, holds, versions, what is there when."""
+"""The part of StoreContract about writers: numbers, leases, versions, visibility."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ class WritingContract(OpensStores):
         author.status(INPUT)
         author.writer.release()
         async with asyncio.timeout(PATIENCE):
-            while (stored := await store.get(HERE, "t")) is None:  # noqa: ASYNC110  it tells nobody
+            while (stored := await store.get(HERE, "t")) is None:  # noqa: ASYNC110  there is no notification
                 await asyncio.sleep(0)
             again = await Author(store).reopen("t")
         assert (again.task, stored.last, author.lost) == (author.task, 3, 0)

@@ -19,13 +19,13 @@ from a2a_bridge.pb.google_protobuf import ListValue, Struct, Timestamp, Value
 M = TypeVar("M", bound=Message)
 
 MOST_ITEMS = 3
-"""Items of a repeated field or a map, at most."""
+"""Maximum items of a repeated field or a map."""
 LONGEST = 12
-"""Characters of a string or octets of bytes, at most."""
+"""Maximum characters of a string or octets of bytes."""
 MOST_LEAVES = 6
-"""Plain values inside one Struct or Value, at most."""
+"""Maximum plain values inside one Struct or Value."""
 DEEPEST = 6
-"""Messages within messages, at most, for types that contain themselves."""
+"""Maximum depth of messages, for types that contain themselves."""
 
 
 def texts() -> st.SearchStrategy[str]:
@@ -34,7 +34,7 @@ def texts() -> st.SearchStrategy[str]:
 
 
 def json_values() -> st.SearchStrategy[Json]:
-    """JSON values that survive a Value: integers only as far as a double holds them."""
+    """JSON values that survive a Value: integers only up to the precision of a double."""
     numbers = st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(
         allow_nan=False, allow_infinity=False, min_value=-(2.0**62), max_value=2.0**62
     )
@@ -49,10 +49,10 @@ def json_values() -> st.SearchStrategy[Json]:
 
 
 def messages(cls: type[M], *, complete: bool = False) -> st.SearchStrategy[M]:
-    """Messages of a class with any fields set to any values; enums have only values that have a name.
+    """Messages of a class with any fields set to any values; enums have only named values.
 
-    `complete`: everything marked REQUIRED is there and not empty, and each part has content, so that a server
-    finds nothing missing.
+    `complete`: all members marked REQUIRED are set and not empty, and each part has content, so that a server
+    does not refuse them.
     """
     plan = plan_of(cls)
     return (
@@ -99,7 +99,7 @@ def _fill(
     value = draw(values)
     if isinstance(value, Message):
         getattr(message, field.name).CopyFrom(value)
-        getattr(message, field.name).SetInParent()  # an empty one is set as well
+        getattr(message, field.name).SetInParent()  # sets an empty one as well
     else:
         setattr(message, field.name, value)
 

@@ -1,8 +1,8 @@
-"""Hypothesis strategies for the JSON of A2A 0.2.5 and 0.3: what their schemas allow, and the oddities that
-peers in the field add. They make trees, as `codec.loads_exact` returns them, and send nothing.
+"""Hypothesis strategies for the JSON of A2A 0.2.5 and 0.3: everything that their schemas allow, and the
+deviations of peers in the field. They make trees, as `codec.loads_exact` returns them, and send nothing.
 
-Needs `hypothesis`, which the product itself does not depend on. Everything made here is understood by the 0.3
-dialect, and means the same when it comes back from the hub.
+Needs `hypothesis`, which the product itself does not depend on. The 0.3 dialect understands all of it, and
+its meaning is the same after a round trip through the hub.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ODD_TIMES = (
     "2025-04-17T17:47Z", "٢٠٢٥-04-17T17:47:09Z",
 )  # fmt: skip
 STRANGERS = ("x", "", "a/b", "m~n~1", "é", "x-vendor", "urn:a2a-bridge:v0.1", "mediaType", "tenant")
-"""Names of members that no schema declares; some are names that other versions know."""
+"""Names of members that no schema declares; some are names of other versions."""
 
 
 @cache
@@ -56,7 +56,7 @@ def texts() -> Strategy:
 
 @cache
 def ids() -> Strategy:
-    """Identifiers as they are and as they may be."""
+    """Usual and unusual identifiers."""
     return st.sampled_from(["t-1", "c", "a/b%", "é", ""]) | texts()
 
 
@@ -73,7 +73,7 @@ def numbers() -> Strategy:
 
 @cache
 def anything() -> Strategy:
-    """Any JSON value, now and then nested deeply."""
+    """Any JSON value, sometimes nested deeply."""
     plain = st.none() | st.booleans() | numbers() | texts()
     trees = st.recursive(
         plain,
@@ -97,7 +97,7 @@ def free_objects() -> Strategy:
 
 @cache
 def metadata() -> Strategy:
-    """Metadata, also such as has the flag of the Python SDK."""
+    """Metadata, sometimes with the flag of the Python SDK."""
     flagged = st.builds(lambda rest, value: {**rest, "data_part_compat": value}, free_objects(), anything())
     return st.one_of(free_objects(), free_objects(), flagged)
 
@@ -123,7 +123,7 @@ def _broken(text: str, width: int, line: str, end: bool) -> str:
 
 @cache
 def times() -> Strategy:
-    """Timestamps, and what stands where one should."""
+    """Timestamps, and invalid values in their place."""
     return st.one_of(
         st.datetimes().map(lambda time: f"{time.isoformat()}Z"),
         st.sampled_from(ODD_TIMES),
@@ -136,7 +136,7 @@ def objects(
 ) -> Strategy:
     """Objects with all the required members and some of the optional ones.
 
-    Now and then an optional one is null, a `bearable` one is missing, or a stranger is there.
+    Sometimes an optional one is null, a `bearable` one is missing, or an unknown one is added.
     """
 
     def make(draw: st.DrawFn) -> JsonObject:
@@ -275,13 +275,13 @@ def artifact_updates() -> Strategy:
 
 @cache
 def results() -> Strategy:
-    """What message/send answers."""
+    """Answers of message/send."""
     return tasks() | messages()
 
 
 @cache
 def events() -> Strategy:
-    """What message/stream and tasks/resubscribe answer."""
+    """Answers of message/stream and tasks/resubscribe."""
     return st.one_of(tasks(), messages(), status_updates(), artifact_updates())
 
 
@@ -304,7 +304,7 @@ def task_push_configs() -> Strategy:
 
 @cache
 def history_lengths() -> Strategy:
-    """Lengths as the schema has them, beyond 32 bits and with a fraction of nothing included."""
+    """Lengths that the schema allows, including those beyond 32 bits and those with a zero fraction."""
     return st.integers(-(2**34), 2**34) | st.sampled_from([2**31 - 1, 2**31, 2**63, ExactFloat("3.0")])
 
 
@@ -323,7 +323,7 @@ def send_params(version: str = "0.3") -> Strategy:
 
 @cache
 def task_id_params() -> Strategy:
-    """TaskIdParams, and ListTaskPushNotificationConfigParams, which look the same."""
+    """TaskIdParams, and ListTaskPushNotificationConfigParams, which have the same shape."""
     return objects({"id": ids()}, {"metadata": metadata()})
 
 
@@ -370,5 +370,5 @@ RESULTS: Mapping[str, Callable[[], Strategy]] = {
 
 
 def is_small(tree: Json) -> bool:
-    """Whether what the hub has no place for fits beside a request that has no metadata."""
+    """True if the content without a place in the hub fits beside a request that has no metadata."""
     return len(dumps_ascii(tree)) < 3500
