@@ -124,7 +124,7 @@ class PendingSend:
     def drop(self) -> None:
         """The sender has left."""
         if not self.answer.cancel() and not self.answer.cancelled():
-            self.answer.exception()  # asyncio complains about exceptions that nobody retrieves
+            self.answer.exception()  # asyncio logs exceptions that were never retrieved
 
 
 class Answers:

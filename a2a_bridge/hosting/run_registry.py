@@ -120,7 +120,7 @@ class RunRegistry:
                 raise NotOwnerError(stored.holder, stored.task)
 
     async def _found(self, scope: Scope, task_id: str) -> TaskRun:
-        """The live run of a task, or one for what is stored. Raises TASK_NOT_FOUND, NotOwnerError."""
+        """The live run of a task, or a new one for a stored task. Raises TASK_NOT_FOUND, NotOwnerError."""
         run = self.get(scope, task_id)
         if run is not None and run.task is not None and not run.lost:
             return run

@@ -93,7 +93,7 @@ class WebhookResolver:
     async def _system(self, host: str, port: int) -> Sequence[str]:
         """All the addresses that the system knows of a host."""
         if self._threads is None:
-            # Of our own: names that nobody answers for must not hold up whoever else resolves some.
+            # A separate pool: names whose servers do not answer must not delay other lookups of the process.
             self._threads = ThreadPoolExecutor(_LOOKUPS, "a2a push names")
         ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         try:

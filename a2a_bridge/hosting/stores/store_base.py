@@ -246,7 +246,7 @@ class StoreBase:
         """Tasks become orphans only with this process."""
 
     async def close(self) -> None:
-        """Writes what is pending, for `ack_timeout` seconds at most."""
+        """Writes pending changes, for `ack_timeout` seconds at most."""
         if self._flusher is not None:
             await asyncio.wait({self._flusher}, timeout=self.ack_timeout)
         if self._flusher is not None:
