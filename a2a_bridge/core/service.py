@@ -1,4 +1,5 @@
-"""The central interface: servers accept it, clients implement it, middleware wraps it.
+"""The central interface (the waist in ARCHITECTURE.md): servers accept it, clients implement it, middleware
+wraps it.
 
 Rules:
 1. Two methods, permanently. Anything that cannot be expressed as one of them is not a service.

@@ -34,7 +34,7 @@ _MOST = 20
 """Maximum number of violations in an error, as in the codec."""
 
 
-class Refused(Exception):  # noqa: N818 - control flow, never seen outside: `explain` finds the words
+class Refused(Exception):  # noqa: N818 - control flow, never seen outside: `explained` lists the errors
     """A tree cannot be decoded."""
 
 

@@ -1,8 +1,7 @@
 """Parts of messages and artifacts, `kind` shape ↔ hub (spec 0.3.0, 6.5). Not the objects that hold them.
 
 The fast functions accept the output of `encode_part`, and count members to detect others; `irregular` reads
-all other input. Lines marked `# residue` serve only to keep unmapped content: without them this is a lossy
-codec.
+all other input.
 """
 
 from __future__ import annotations

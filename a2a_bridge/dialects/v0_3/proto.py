@@ -2,7 +2,7 @@
 content.
 
 Rules:
-1. `final` follows from the state. Where it does not, the hub's event has an annotation (see `annotations`).
+1. `final` follows from the state. Where it does not, the hub's event has an annotation (see `marks`).
 2. Waiting: `blocking` is the inverse of `return_immediately`. An absent configuration means to wait; this is
    written explicitly, because servers in the field read its absence as "do not wait".
 3. history_length 0 means absent, and never "no history".
