@@ -62,13 +62,12 @@ class LocalTasks(Protocol):
 
 
 class Streamed(NamedTuple):
-    """A message that another replica has accepted. shown: the task as it found it.
-
-    ticket: the key to ask for its queue position.
-    """
+    """A message that another replica has accepted."""
 
     holder: str
+    #: the task as the message found it
     shown: Shown
+    #: the key to ask for its queue position
     ticket: str
 
 

@@ -35,15 +35,13 @@ LONGEST_TENANT = 256
 
 
 class Accepted(NamedTuple):
-    """A message that is being worked on.
-
-    snapshot: the task as the message found it, not to be shown before it is durable; None if the message
-    begins one. reading: the following events, for a stream; the receiver closes it.
-    """
+    """A message that is being worked on."""
 
     task_run: TaskRun
     send: PendingSend
+    #: the task as the message found it, not to be shown before it is durable; None if the message begins one
     snapshot: Shown | None = None
+    #: the following events, for a stream; the receiver closes it
     reading: EventReader | None = None
 
     @property

@@ -22,14 +22,12 @@ JWKS_PATH = "/.well-known/jwks.json"
 
 @dataclass(frozen=True, slots=True)
 class PushService:
-    """The running parts of delivery.
+    """The running parts of delivery."""
 
-    sender: checks whether a config may receive notifications. jwks: the document for JWKS_PATH, as hosts
-    publish documents; None without signing keys.
-    """
-
+    #: checks whether a config may receive notifications
     sender: WebhookResolver
     worker: DeliveryWorker
+    #: the document for JWKS_PATH, as hosts publish documents; None without signing keys
     jwks: Callable[[str], bytes] | None = None
 
     async def close(self, grace: float = 0) -> None:

@@ -101,8 +101,9 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class SsrfPolicy:
-    """The policy. allow: exceptions of the operator."""
+    """The policy."""
 
+    #: exceptions of the operator
     allow: Sequence[Allowed] = ()
     ports: frozenset[int] = PORTS
     schemes: frozenset[str] = field(default=SCHEMES)

@@ -1,7 +1,7 @@
 """The client half of HTTP: a session with limits, and the meaning of its failures. It knows no binding.
 
 Rules:
-1. No redirects, no cookies, no limit on connections (the gateway's limits apply to its callers), proxies from
+1. No redirects, no cookies, no limit on connections (the number of callers bounds them), proxies from
    the environment.
 2. A failure before the request was sent is UNAVAILABLE with metadata phase=connect: the agent has not seen
    the call. A later one is phase=call, and phase=stream after the first events.

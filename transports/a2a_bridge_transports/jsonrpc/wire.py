@@ -24,14 +24,14 @@ NULL = b"null"
 
 
 class Frame(NamedTuple):
-    """A request: the id as JSON text, the method, and params of any type (None if absent).
+    """A JSON-RPC request."""
 
-    identified: True if there is an id; without one, `id` is that of the answer, null.
-    """
-
+    #: the id as JSON text; that of the answer, null, if the request has none
     id: bytes
     method: str
+    #: of any type; None if absent
     params: Json
+    #: True if there is an id
     identified: bool = True
 
 

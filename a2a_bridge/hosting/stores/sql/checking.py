@@ -16,10 +16,12 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
 class Damaged(NamedTuple):
-    """A damaged row. key: its primary key, as text. task: the id of the task it belongs to."""
+    """A damaged row."""
 
     table: str
+    #: its primary key, as text
     key: str
+    #: the id of the task it belongs to
     task: str
 
 

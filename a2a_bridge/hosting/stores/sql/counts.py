@@ -39,10 +39,11 @@ EARLIEST, LATEST = -(2**63), 2**63 - 1
 
 
 class Place(NamedTuple):
-    """The position of a task in the counters. time: nanoseconds since the epoch."""
+    """The position of a task in the counters."""
 
     context: str
     state: int
+    #: nanoseconds since the epoch
     time: int
 
 

@@ -59,10 +59,11 @@ _Line = tuple[str, str]
 
 
 class NewDelivery(NamedTuple):
-    """Serialized events of one task. first: the number of the first; the others follow without gaps."""
+    """Serialized events of one task."""
 
     scope: Scope
     task_id: str
+    #: the number of the first event; the others follow without gaps
     first: int
     events: list[bytes]
 

@@ -23,11 +23,12 @@ _parse = hub.StreamResponse.FromString
 
 
 class Segment(NamedTuple):
-    """Events `first` to `last` of a task. checksum: of the data; None in rows without one."""
+    """Events `first` to `last` of a task."""
 
     first: int
     last: int
     data: bytes
+    #: of the data; None in rows without one
     checksum: int | None
 
 

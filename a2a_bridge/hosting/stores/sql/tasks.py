@@ -46,9 +46,10 @@ class Found(NamedTuple):
 
 
 class Position(NamedTuple):
-    """The end of a task's log. ended: True if no event follows."""
+    """The end of a task's log."""
 
     last: int
+    #: True if no event follows
     ended: bool
 
 
