@@ -317,7 +317,7 @@ def _decode_send(files: Files, tree: Json) -> Any:
 
 
 def _history(request: tuple[Pair, Coder, Coder]) -> tuple[Pair, Coder, Coder]:
-    """historyLength: 0 means absent in a2a.v1, and a negative value has no meaning."""
+    """historyLength: 0 means absent in a2a.v1, and a negative value is refused."""
     pair, encode, decode = request
 
     def decode_request(tree: Json) -> Any:
