@@ -140,7 +140,10 @@ def sources(text: object) -> JsonObject:
         return {}
     try:
         tree = loads(text)
-    except JsonSyntaxError:
+        if "\\ud" in text.lower():
+            # Half of a surrogate pair cannot stand in any message: such a text is not from a bridge.
+            str(tree).encode()
+    except (JsonSyntaxError, UnicodeEncodeError):
         return {}
     return tree if isinstance(tree, dict) else {}
 

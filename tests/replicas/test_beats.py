@@ -97,7 +97,7 @@ async def test_an_outage_of_the_database_is_nobodys_death(
         names = {one.me, two.me}
         await asyncio.to_thread(own_postgres.stop)
         # So it was away for longer than the lease.
-        await until(lambda: caplog.text.count("take this replica for dead") == 2)
+        await until(lambda: caplog.text.count("may have declared this one dead") == 2)
         await asyncio.to_thread(own_postgres.start)
         lag = len(heard.tasks), len(other.tasks)
         await heard.until(lambda: None in heard.tasks[lag[0] :])

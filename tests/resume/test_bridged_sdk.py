@@ -8,6 +8,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import groupby
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -73,10 +74,14 @@ def chunks(task: hub.Task) -> list[str]:
     return [part.text for artifact in task.artifacts for part in artifact.parts]
 
 
-def check(seen: list[Seen], told: hub.Task) -> None:
-    """Nothing is missing of what the agent has, nothing came twice, and the ids go up."""
+def check(seen: list[Seen], told: hub.Task, *, repeats: bool = False) -> None:
+    """Nothing is missing of what the agent has, nothing came twice, and the ids go up.
+
+    repeats: the agent may say after its snapshot what the snapshot holds already, and a gateway passes that on.
+    """
     task = folded(seen)
-    assert chunks(task) == chunks(told) == ["a", "b", "c"]
+    got = [text for text, _ in groupby(chunks(task))] if repeats else chunks(task)
+    assert got == chunks(told) == ["a", "b", "c"]
     assert task.status.state == told.status.state == hub.TASK_STATE_COMPLETED
     numbers = [int(one.id.rpartition("-")[2]) for one in seen]
     assert numbers == list(range(numbers[0], numbers[0] + len(seen)))
@@ -102,7 +107,7 @@ async def test_cut_behind_the_gateway_while_the_task_goes_on(
         await caller.has(place + 1)
         await found(service, telling(f"script:free {gate};say ok"))
         seen = await caller.end()
-        check(seen, await asked(service, task_id))
+        check(seen, await asked(service, task_id), repeats=True)
         assert len(seen) == len(steps)
 
 
@@ -117,7 +122,7 @@ async def test_cut_behind_the_gateway_and_the_task_ends_meanwhile(peer_agents: A
             await far.held()
             far.cut()
             seen = await caller.end()
-            check(seen, await asked(service, seen[0].content.task.id))
+            check(seen, await asked(service, seen[0].content.task.id), repeats=True)
 
 
 @upstreams

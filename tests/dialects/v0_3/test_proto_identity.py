@@ -139,12 +139,21 @@ def has_payload(message: Any) -> bool:
     return "payload" not in message.DESCRIPTOR.oneofs_by_name or bool(message.WhichOneof("payload"))
 
 
+def drop_empty_metadata(message: Any) -> None:
+    """Removes empty metadata of a status event: a note about `final` takes its place, so it is normalised."""
+    if "status_update" in message.DESCRIPTOR.fields_by_name and message.HasField("status_update"):
+        message = message.status_update
+    if "final" in message.DESCRIPTOR.fields_by_name and not message.metadata.fields:
+        message.ClearField("metadata")
+
+
 @pytest.mark.parametrize("files", list(Files))
 @pytest.mark.parametrize("pair", ALL, ids=lambda pair: pair.wire.DESCRIPTOR.name)
 @settings(max_examples=20)
 @given(data=st.data())
 def test_bytes_of_a2a_v1_come_back(pair: Pair, files: Files, data: st.DataObject) -> None:
     given_message = data.draw(wild(pair.wire, unknown=True).filter(has_payload))
+    drop_empty_metadata(given_message)
     there = over_json(decode_bytes(pair, octets(given_message), files))
     back = pair.wire.FromString(encode_bytes(pair, there, files))
     assert octets(back) == octets(given_message)
