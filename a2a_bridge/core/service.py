@@ -1,4 +1,4 @@
-"""The central interface (the waist in ARCHITECTURE.md): servers accept it, clients implement it, middleware
+"""The central interface (`Service`): servers accept it, clients implement it, middleware
 wraps it.
 
 Rules:

@@ -70,7 +70,7 @@ class Gate:
 
 
 class Talk:
-    """Speaks to an agent through the whole waist, each step bounded in time."""
+    """Speaks to an agent through the service interface, each step bounded in time."""
 
     def __init__(
         self,
