@@ -109,7 +109,7 @@ async def test_a_task_that_goes_on_is_subscribed_to() -> None:
 async def test_a_task_that_goes_on_and_cannot_be_subscribed_to_is_an_error(options: ReplayOptions) -> None:
     agent = Hasty(*whole(4)[:3], after=3, forgets=True)
     async with sharing(agent, options, is_final=by_state) as service:
-        with pytest.raises(A2AError, match="ended before its task did") as caught:
+        with pytest.raises(A2AError, match="ended before its task") as caught:
             await read(service, sending())
     assert (caught.value.reason, caught.value.retry_after) == (Reason.UNAVAILABLE, 0.0)
 
