@@ -140,10 +140,7 @@ def sources(text: object) -> JsonObject:
         return {}
     try:
         tree = loads(text)
-        if "\\ud" in text.lower():
-            # Half of a surrogate pair cannot stand in any message: such a text is not from a bridge.
-            str(tree).encode()
-    except (JsonSyntaxError, UnicodeEncodeError):
+    except JsonSyntaxError:
         return {}
     return tree if isinstance(tree, dict) else {}
 

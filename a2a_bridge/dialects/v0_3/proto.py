@@ -21,7 +21,7 @@ from a2a_bridge.codec.depth import may_be_deep, too_deep
 from a2a_bridge.codec.free import fill_nulls
 from a2a_bridge.codec.structs import TOO_DEEP
 from a2a_bridge.dialects import marks
-from a2a_bridge.dialects.pair import Context, Pair, paired
+from a2a_bridge.dialects.pair import Context, Pair, paired, set_field
 from a2a_bridge.dialects.unmapped import PROTO, carry
 from a2a_bridge.dialects.unmapped_fields import (
     add,
@@ -123,8 +123,8 @@ def _decode_part(wire: v0.Part, into: hub.Part, context: Context, said: JsonObje
         else:
             into.data.struct_value.CopyFrom(data)
     if said:
-        into.media_type = str(said.get("mediaType", ""))
-        into.filename = str(said.get("filename", ""))
+        set_field(into, "media_type", said.get("mediaType", ""))
+        set_field(into, "filename", said.get("filename", ""))
 
 
 def _decode_file(wire: v0.FilePart, into: hub.Part, context: Context, said: JsonObject) -> None:
@@ -271,7 +271,8 @@ def _decode_configuration(
             into.configuration.history_length = 0
         if into.configuration.HasField("task_push_notification_config"):
             push = into.configuration.task_push_notification_config
-            push.task_id, push.tenant = str(said.get("taskId", "")), str(said.get("tenant", ""))
+            set_field(push, "task_id", said.get("taskId", ""))
+            set_field(push, "tenant", said.get("tenant", ""))
 
 
 def _only_waits(configuration: v0.SendMessageConfiguration) -> bool:

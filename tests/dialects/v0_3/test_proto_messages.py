@@ -15,7 +15,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import marks, unmapped
 from a2a_bridge.dialects.dialect import Row
-from a2a_bridge.dialects.pair import Pair
+from a2a_bridge.dialects.pair import Context, Pair
 from a2a_bridge.dialects.v0_3 import proto as pairs
 from a2a_bridge.dialects.v0_3 import shapes
 from a2a_bridge.dialects.v0_3.forms import GRPC_FORM
@@ -161,3 +161,22 @@ def test_what_is_no_protobuf_is_refused_in_plain_words(one: Row[str, bytes]) -> 
     with pytest.raises(A2AError) as caught:
         one.decode_response(b"\xff\xff\xff")
     assert caught.value.reason is Reason.INVALID_AGENT_RESPONSE
+
+
+@pytest.mark.parametrize("value", ["half \ud83d", 5], ids=["half of a surrogate pair", "another type"])
+def test_carried_content_that_no_field_can_hold_is_left_out(value: Any) -> None:
+    part = v0.Part(text="x")
+    carried = {"mediaType": value, "filename": "a.txt"}
+    part.metadata.fields[unmapped.KEY].string_value = unmapped.write(unmapped.HUB, carried)
+    message = v0.Message(message_id="m", role=v0.ROLE_USER, content=[part])
+    carried = {"referenceTaskIds": value}
+    message.metadata.fields[unmapped.KEY].string_value = unmapped.write(unmapped.HUB, carried)
+    there: Any = hub.Message()
+    pairs.MESSAGE.decode(message, there, Context())
+    assert [(one.text, one.filename, one.media_type) for one in there.parts] == [("x", "a.txt", "")]
+    assert not there.reference_task_ids
+
+
+def test_half_of_a_surrogate_pair_in_an_unknown_member_takes_nothing_else_away() -> None:
+    text = unmapped.write(unmapped.KIND, [["/mood", "half \ud83d"], ["/lang", "en"]])
+    assert unmapped.read(text, unmapped.KIND) == [["/mood", "half \ud83d"], ["/lang", "en"]]
