@@ -39,6 +39,7 @@ _STRETCH = 32
 UNFINISHED = "the agent ended without finishing the task"
 CRASHED = "the agent failed while working on the task"
 
+#: the executor's `cancel`
 CleanUp = Callable[[Run], AsyncIterator[Event]]
 #: called when a limit has passed: with the message, the text for the caller, and whether that still applies
 #: (see RunTimer)
@@ -218,7 +219,7 @@ class ExecutorDriver:
             for one in send.all():  # a refused cancellation leaves the task as it is
                 self._answers.settle(one)
 
-    async def clean_up(self, clean_up: Callable[[Run], AsyncIterator[Event]], run: Run) -> None:
+    async def clean_up(self, clean_up: CleanUp, run: Run) -> None:
         """Runs the executor's `cancel`, for `cancel_timeout` seconds.
 
         Raises its A2AError, and OwnershipLostError.
@@ -247,7 +248,7 @@ class ExecutorDriver:
                 "canceling task %s: the executor's cancel failed; its run is stopped", self._task_id
             )
 
-    async def _clean_up_events(self, clean_up: Callable[[Run], AsyncIterator[Event]], run: Run) -> None:
+    async def _clean_up_events(self, clean_up: CleanUp, run: Run) -> None:
         async for event in clean_up(run):
             if self._phase.stopped:
                 break  # too late

@@ -18,15 +18,14 @@ import asyncio
 import logging
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from a2a_bridge.core.errors import A2AError, task_not_found
 from a2a_bridge.core.messages import RUNNING
 from a2a_bridge.hosting.agent_view import for_agent, task_for_agent
 from a2a_bridge.hosting.engine_context import EngineContext
-from a2a_bridge.hosting.executor import Event
-from a2a_bridge.hosting.executor_driver import UNFINISHED, ExecutorDriver
+from a2a_bridge.hosting.executor_driver import UNFINISHED, CleanUp, ExecutorDriver
 from a2a_bridge.hosting.lost_task import answer_from_store
 from a2a_bridge.hosting.pending_send import Answers, PendingSend, Wants
 from a2a_bridge.hosting.phases import Phase, RunPhase
@@ -453,8 +452,7 @@ class TaskRun:
             self._current.run.cancel()
         run.cancel()
         run.task = task_for_agent(self._copy.snapshot())
-        clean_up: Callable[[Run], AsyncIterator[Event]] | None
-        clean_up = getattr(self._engine.executor, "cancel", None)
+        clean_up: CleanUp | None = getattr(self._engine.executor, "cancel", None)
         if clean_up is not None and not self._phase.stopped:
             producer = self._producer
             self._phase.to(Phase.CANCELING)
