@@ -15,7 +15,7 @@ from typing import Any
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
-from a2a_bridge.core.event import Events, HandedOver
+from a2a_bridge.core.event import Events, HandedOver, innermost
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service, refused_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -116,8 +116,8 @@ class _Counted(Events):
 
     def __anext__(self) -> Any:
         events = self._events
-        if type(events) is HandedOver and events.inner is not None:
-            events = self._events = events.inner
+        if type(events) is HandedOver:
+            events = self._events = innermost(events)
         return events.__anext__()
 
     def asend(self, value: None, /) -> Any:
