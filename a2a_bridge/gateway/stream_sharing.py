@@ -40,7 +40,7 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import RESUME_URI, asked_after, counted_on, gap_of, mark_gap
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service, refused_stream
-from a2a_bridge.dialects import older_versions
+from a2a_bridge.dialects import is_older
 from a2a_bridge.dialects.marks import (
     BEGINNING,
     CLOSING,
@@ -106,7 +106,6 @@ class StreamSharing:
         self._is_final = is_final
         self._older = is_final is not None
         self._resumes = resumes
-        self._older_callers = older_versions()
         self._revalidate = options.revalidate
         self._streams = StreamRegistry(service, options, self._memory, resumes=resumes, is_final=is_final)
         #: subscriptions without an answer of the agent yet
@@ -163,7 +162,7 @@ class StreamSharing:
                 return
             stream, reader = opened.stream, opened.reader
             buffer, feed = stream.buffer, stream.reader
-            closes = self._older and call.context.origin.version not in self._older_callers
+            closes = self._older and not is_older(call.context.origin.version)
             while True:
                 events = reader.ready()
                 for event in events:
