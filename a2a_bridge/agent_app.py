@@ -86,9 +86,7 @@ def build_agent_app(agent: Agent, options: ServeOptions, *, sends: bool = False)
 
 
 def start_lazily(one: AgentApp) -> Service:
-    """The agent's service; the first call starts the engine. For hosts without a start of their own, as
-    ASGI.
-    """
+    """The agent's service; the first call starts the engine. For servers of the application."""
     return _StartsLazily(one)
 
 

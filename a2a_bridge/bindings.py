@@ -223,6 +223,8 @@ Receive = Callable[[str, Mapping[str, str], bytes], Awaitable[int]]
 class DocumentHost(Host, Protocol):
     """A host that also serves documents and receives posts: every HTTP host."""
 
+    options: HostOptions
+
     def publish(self, path: str, document: Document, variant: Variant | None = None) -> None:
         """Serves `document` at an absolute path with ETag, Cache-Control and conditional requests.
 
@@ -318,12 +320,20 @@ def names() -> list[str]:
     return own + sorted(point.name for point in entry_points(group=GROUP))
 
 
-def asgi_host(options: HostOptions, close: Callable[[float], Awaitable[None]] | None = None) -> DocumentHost:
-    """A host that is an ASGI application instead of a listener. `close`: called at the end of the
-    lifespan.
+def asgi_host(
+    options: HostOptions,
+    *,
+    startup: Callable[[], Awaitable[None]] | None = None,
+    close: Callable[[float], Awaitable[None]] | None = None,
+    grace: float = 10.0,
+) -> DocumentHost:
+    """A host that is an ASGI application instead of a listener.
+
+    startup: called once before the first request, or at the lifespan's startup. close: called with `grace`
+    (seconds) at the end of the lifespan.
     """
     module = importlib.import_module(f"{PACKAGE}._http.asgi")
-    return cast("DocumentHost", module.AsgiHost(options, close=close))
+    return cast("DocumentHost", module.AsgiHost(options, startup=startup, close=close, grace=grace))
 
 
 def grpc_attach(

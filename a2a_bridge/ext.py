@@ -86,7 +86,7 @@ from a2a_bridge.peers import (
 )
 from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import PushOptions
-from a2a_bridge.runtime import Server, serve_gateway, serve_service
+from a2a_bridge.runtime import Server, asgi_gateway, serve_gateway, serve_service
 
 __all__ = [
     "EXTENSIONS_PARAMETER",
@@ -162,6 +162,7 @@ __all__ = [
     "TlsFiles",
     "Unary",
     "add_profile",
+    "asgi_gateway",
     "asked_after",
     "binding_names",
     "by_version",

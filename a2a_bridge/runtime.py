@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from time import monotonic
 from typing import Any, cast
 
 from a2a_bridge.agent_app import agent_app, build_agent_app, start_lazily
+from a2a_bridge.asgi_lifetime import Lifetime
 from a2a_bridge.bindings import (
     DialOptions,
     Document,
@@ -77,6 +78,7 @@ __all__ = [
     "Server",
     "add_to_server",
     "asgi",
+    "asgi_gateway",
     "connect",
     "guarded",
     "serve_agent",
@@ -189,12 +191,14 @@ async def serve_agent(
     agent: Agent,
     interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
     options: ServeOptions | None = None,
+    *,
+    host: DocumentHost | None = None,
 ) -> AsyncIterator[Server]:
     """Serves a hosted agent on the declared interfaces while the context is open.
 
-    interfaces: see `a2a_bridge.cards.interface`. Raises ValueError or LookupError for a declaration that
-    cannot be served, OSError for an address that cannot be listened on, StoreOpenError for a store that
-    cannot be opened.
+    interfaces: see `a2a_bridge.cards.interface`. host: see `serve_service`. Raises ValueError or LookupError
+    for a declaration that cannot be served, OSError for an address that cannot be listened on, StoreOpenError
+    for a store that cannot be opened.
     """
     options = options or ServeOptions()
     remembered = Remembered(declared_dialects(interfaces), registers=False)
@@ -208,6 +212,7 @@ async def serve_agent(
             close=one.close,
             remembered=remembered,
             documents=one.documents,
+            host=host,
         ) as server,
     ):
         yield server
@@ -220,8 +225,10 @@ async def serve_gateway(
     interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
     options: ServeOptions | None = None,
     dial_options: DialOptions | None = None,
+    *,
+    host: DocumentHost | None = None,
 ) -> AsyncIterator[Server]:
-    """Serves a remote agent. `candidates`: its interfaces to dial, best first."""
+    """Serves a remote agent. candidates: its interfaces to dial, best first. host: see `serve_service`."""
     options = options or ServeOptions()
     dial_options = dial_options or DialOptions(timeout=None)
     # Task names are easy to guess, and the agent may know its callers although the gateway does not.
@@ -246,6 +253,7 @@ async def serve_gateway(
             remembered=remembered,
             receivers=one.receivers,
             documents=one.documents,
+            host=host,
         ) as server,
     ):
         yield server
@@ -268,6 +276,7 @@ async def serve_service(
     remembered: Remembered | None = None,
     receivers: Mapping[str, Receive] | None = None,
     documents: Mapping[str, Document] | None = None,
+    host: DocumentHost | None = None,
 ) -> AsyncIterator[Server]:
     """Serves any service on the declared interfaces; see `serve_agent`.
 
@@ -276,7 +285,8 @@ async def serve_service(
     through, come from a remote agent: they get our addresses and lose their signatures. remembered: the
     memory of callers of 0.x, if it is shared. receivers: handlers of POST requests below these paths of the
     first HTTP listener; without one: ValueError. documents: documents at these paths of the first HTTP
-    listener, if any.
+    listener, if any. host: an application that takes all interfaces in place of listeners; of their
+    declarations only the paths count. Its owner starts and drains it.
     """
     options = options or ServeOptions()
     paths = jsonrpc_paths(card)
@@ -286,14 +296,17 @@ async def serve_service(
     if not interfaces:
         raise ValueError("no interfaces are declared, so there is nothing to serve")
     plan = [placed(one, options) for one in interfaces]
+    if host is not None:
+        plan = [replace(one, address=options.http) for one in plan]
     for one in interfaces:
         # An error is better than plain text in place of TLS.
-        if one.url.lower().startswith("https://") and options.host.tls is None:
+        if host is None and one.url.lower().startswith("https://") and options.host.tls is None:
             raise ValueError(f"{one.url!r} needs TLS, and HostOptions.tls is not set")
     hosts: dict[tuple[str, ListenAddress], Host] = {}
     advertisement = Advertisement(
         card,
         plan,
+        card_address=None if host is None else options.http,
         public_url=options.public_url,
         public_grpc=options.public_grpc,
         secure=options.host.tls is not None,
@@ -305,15 +318,17 @@ async def serve_service(
     )
     service = compose(service, _addressed(advertisement, only_missing=not rewrites_card))
     service = guarded(service, card, options, dialects_of(plan), remembered, elsewhere=rewrites_card)
+    if host is not None:
+        host.options = replace(options.host, jsonrpc_paths=paths)
     for (family, address, path), group in grouped(plan).items():
-        host = hosts.get((family, address))
+        mounted = host or hosts.get((family, address))
         for kind, dialects in group.items():
             binding = find(kind)
-            if host is None:
+            if mounted is None:
                 kept = replace(options.host_of(family), jsonrpc_paths=paths)
-                host = hosts[family, address] = binding.host(address, kept)
-            binding.mount(host, path, service, dialects)
-    http = next((host for (family, _), host in hosts.items() if family == "http"), None)
+                mounted = hosts[family, address] = binding.host(address, kept)
+            binding.mount(mounted, path, service, dialects)
+    http = host or next((found for (family, _), found in hosts.items() if family == "http"), None)
     if http is not None:
         _publish(cast("DocumentHost", http), advertisement)
         for path, document in (documents or {}).items():
@@ -323,14 +338,15 @@ async def serve_service(
             raise ValueError("notifications cannot be relayed without an HTTP interface")
         cast("DocumentHost", http).receive(path, receive)
     async with AsyncExitStack() as stack:
-        for host in hosts.values():
-            await host.start()
-            stack.push_async_callback(host.drain, 0)
+        for opened in hosts.values():
+            await opened.start()
+            stack.push_async_callback(opened.drain, 0)
         stack.pop_all()
-    advertisement.settle(
-        [replace(one, address=hosts[one.family, one.address].address) for one in plan],
-        http.address if http is not None else None,
-    )
+    if host is None:
+        advertisement.settle(
+            [replace(one, address=hosts[one.family, one.address].address) for one in plan],
+            http.address if http is not None else None,
+        )
     server = Server(hosts, advertisement, close or _nothing)
     try:
         yield server
@@ -345,34 +361,41 @@ def asgi(
 ) -> Any:
     """An agent as an ASGI 3 application: the HTTP bindings and the card, to be mounted anywhere.
 
-    It needs no lifespan and no start: the first request starts the engine. Addresses in the card follow the
-    mount path and trusted forwarded headers, also in an extended card without addresses. Only the paths of
-    `interfaces` count.
+    It starts at the lifespan's startup, or before the first request if there is no lifespan. Addresses in the
+    card follow the mount path and trusted forwarded headers, also in an extended card without addresses. Only
+    the paths of `interfaces` count. Raises ValueError or LookupError for a declaration that cannot be served;
+    further errors of `serve_agent` fail the start.
     """
-    one = build_agent_app(agent, options or ServeOptions())
-    options = one.options
-    plan = [replace(placed(declared, options), address=options.http) for declared in interfaces]
-    advertisement = Advertisement(
-        one.card,
-        plan,
-        card_address=options.http,
-        public_url=options.public_url,
-        public_grpc=options.public_grpc,
-        grpc_urls=options.grpc_urls,
-        bindings=options.advertise,
-        versions=options.card_versions,
+    options = options or ServeOptions()
+    return _application(interfaces, options, lambda host: serve_agent(agent, interfaces, options, host=host))
+
+
+def asgi_gateway(
+    card: hub.AgentCard,
+    candidates: Sequence[Candidate],
+    interfaces: Sequence[hub.AgentInterface] = EVERYTHING_HTTP,
+    options: ServeOptions | None = None,
+    dial_options: DialOptions | None = None,
+) -> Any:
+    """A gateway to a remote agent as an ASGI 3 application: see `asgi` and `serve_gateway`."""
+    options = options or ServeOptions()
+    return _application(
+        interfaces,
+        options,
+        lambda host: serve_gateway(card, candidates, interfaces, options, dial_options, host=host),
     )
-    service = compose(start_lazily(one), _addressed(advertisement))
-    dialects = dialects_of(plan)
-    service = guarded(service, one.card, options, dialects, Remembered(dialects, registers=False))
-    kept = replace(options.host, jsonrpc_paths=jsonrpc_paths(one.card))
-    host = asgi_host(kept, close=one.close)
-    for (family, _, path), group in grouped(plan).items():
-        if family != "http":
+
+
+def _application(
+    interfaces: Sequence[hub.AgentInterface],
+    options: ServeOptions,
+    serve: Callable[[DocumentHost], AbstractAsyncContextManager[Server]],
+) -> DocumentHost:
+    for one in interfaces:
+        if placed(one, options).family != "http":
             raise ValueError("an ASGI application speaks HTTP bindings only; see add_to_server for gRPC")
-        for kind, dialects in group.items():
-            find(kind).mount(host, path, service, dialects)
-    _publish(host, advertisement)
+    lifetime = Lifetime(lambda: serve(host))
+    host = asgi_host(options.host, startup=lifetime.start, close=lifetime.close, grace=options.grace)
     return host
 
 

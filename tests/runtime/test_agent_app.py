@@ -177,12 +177,24 @@ async def test_a_server_of_somebody_elses_takes_over_with_its_first_call(tmp_pat
             await engine.close(1)
 
 
-@pytest.mark.parametrize(
-    "make", [asgi, lambda one, options: add_to_server(one, grpc.aio.server(), options=options)]
-)
-async def test_who_cannot_wait_wants_an_open_store(make: Any) -> None:
+async def test_a_grpc_server_of_the_application_wants_an_open_store() -> None:
     with pytest.raises(TypeError, match="open the store of a URL first"):
-        make(echo, options=ServeOptions(store="sqlite:///x.db"))
+        add_to_server(echo, grpc.aio.server(), options=ServeOptions(store="sqlite:///x.db"))
+
+
+async def test_an_application_opens_the_store_of_a_url(tmp_path: Path) -> None:
+    """At its first request, and closes it with `drain`: another process can take the tasks over then."""
+    options = ServeOptions(store=f"sqlite:///{tmp_path / 'tasks.db'}")
+    headers = {"A2A-Version": "1.0"}
+    for turn in range(2):
+        app = asgi(echo, options=options)
+        async with AsyncClient(transport=ASGITransport(app), base_url="http://host", headers=headers) as http:
+            listed = (await http.get("/tasks")).json()
+            assert listed["totalSize"] == turn
+            message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+            assert (await http.post("/message:send", json={"message": message})).status_code == 200
+            await app.drain(5)
+            assert (await http.get("/readyz")).status_code == 503
 
 
 async def _ended(peer: Any, task_id: str) -> hub.TaskState:

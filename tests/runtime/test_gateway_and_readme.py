@@ -13,10 +13,11 @@ from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cards import select
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.hosting.stores import StoreOpenError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import VERSIONS
-from a2a_bridge.runtime import serve_gateway
-from tests.runtime.scene import BINDINGS, agent, closed_port
+from a2a_bridge.runtime import ServeOptions, asgi_gateway, serve_gateway
+from tests.runtime.scene import BINDINGS, agent, closed_port, uvicorn_running
 
 
 @pytest.mark.parametrize("spoken", BINDINGS)
@@ -34,6 +35,28 @@ async def test_an_agent_behind_a_gateway(spoken: str) -> None:
                     assert [one async for one in peer.stream_text("words")] == ["one ", "two"]
                     extended = await peer.get_extended_agent_card()
                     assert extended.supported_interfaces == server.card.supported_interfaces
+
+
+async def test_a_gateway_as_an_application() -> None:
+    async with serve(agent(), [interface("GRPC", tenant="acme")]) as upstream:
+        app = asgi_gateway(upstream.card, select(upstream.card, known=BINDINGS))
+        async with uvicorn_running(app) as base:
+            for binding in ("JSONRPC", "HTTP+JSON"):
+                async with connect(base, binding=binding) as peer:
+                    assert peer.interface is not None
+                    assert peer.interface.url.rstrip("/") == base
+                    assert (await peer.send("tenant")).text == "tenant=acme"
+                    assert [one async for one in peer.stream_text("words")] == ["one ", "two"]
+        assert app.draining
+
+
+async def test_an_application_that_cannot_start(caplog: pytest.LogCaptureFixture) -> None:
+    card = hub.AgentCard(name="far", supported_interfaces=[interface("JSONRPC", "http://127.0.0.1:1/")])
+    options = ServeOptions(store="sqlite:////nowhere/at/all.db", push_relay="http://127.0.0.1:2/")
+    app = asgi_gateway(card, select(card, known=BINDINGS), options=options)
+    for _ in range(2):
+        with pytest.raises(StoreOpenError):
+            await app.start()
 
 
 @pytest.mark.parametrize("binding", BINDINGS)

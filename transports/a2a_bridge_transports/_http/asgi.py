@@ -34,15 +34,13 @@ _log = logging.getLogger("a2a_bridge.http")
 
 #: events sent before other tasks get a turn, if the server never makes the writer wait
 TURN = 8
-#: grace for `close` at the end of a lifespan, when the server has closed the connections (seconds)
-GRACE = 5.0
 
 
 class AsgiHost(Mounts):
     """An ASGI application; implements DocumentHost without a socket.
 
     startup: runs once, before the first request or at the lifespan's startup; tried again after a failure.
-    close: runs once with a grace in seconds, at the lifespan's end if there is a lifespan, or by `drain`.
+    close: runs once with a grace in seconds, by `drain` or, with `grace`, at the end of the lifespan.
     """
 
     def __init__(
@@ -51,11 +49,13 @@ class AsgiHost(Mounts):
         *,
         startup: Callable[[], Awaitable[None]] | None = None,
         close: Callable[[float], Awaitable[None]] | None = None,
+        grace: float = 5.0,
     ) -> None:
         super().__init__(options)
         self.trust = Trust(options.trust_forwarded)
         self._startup = startup
         self._close = close
+        self._grace = grace
         self._starting: asyncio.Lock | None = None
 
     @property
@@ -98,7 +98,7 @@ class AsgiHost(Mounts):
             kind = (await receive())["type"]
             starting = kind == "lifespan.startup"
             try:
-                await (self.start() if starting else self.drain(GRACE))
+                await (self.start() if starting else self.drain(self._grace))
             except Exception:  # noqa: BLE001  the application's function
                 _log.exception("%s failed", kind)
                 await send({"type": f"{kind}.failed", "message": "see the log"})
