@@ -61,6 +61,10 @@ class HostOptions:
     cors: str = "*"
     tls: Any = None
     backlog: int = 1024
+    #: let other processes listen at the same address (SO_REUSEPORT); the system spreads connections
+    reuse_port: bool = False
+    #: file descriptor of a bound socket that an HTTP host listens on; None: it opens one
+    listener: int | None = None
     #: why the server takes no new work, None while it does; readiness probes ask this
     refusal: Callable[[], A2AError | None] | None = None
     #: open connections of the listener; further ones are closed at once. 0: no limit

@@ -76,6 +76,7 @@ from a2a_bridge.cli.options import (
     UsageFile,
     UsageListen,
     Versions,
+    Workers,
     known_peer,
     parameters,
     tls_files,
@@ -160,6 +161,7 @@ def gateway(
     silence_timeout: AgentSilence = 0.0,
     drain_window: DrainWindow = None,
     timeout_graceful_shutdown: Grace = 10.0,
+    workers: Workers = 1,
     loop: Loop = LoopKind.AUTO,
     log_level: Level = LogLevel.WARNING,
 ) -> None:
@@ -173,12 +175,21 @@ def gateway(
 
       a2a-bridge gateway agent.internal:50051 --card card.json --public-url https://agent.example
     """
+    from a2a_bridge.cli.running import configure_logging, run_on
+    from a2a_bridge.cli.workers import Worker, check_usage, supervise
+
+    configure_logging(log_level)
+    if workers > 1 and Worker.of_environment() is None:
+        check_usage(usage_file, usage_listen)
+        if push_relay and not store.startswith("postgresql:"):
+            raise typer.BadParameter("--push-relay needs a --store postgresql://…", param_hint="--workers")
+        raise supervise(workers, "" if no_http else http, "" if no_grpc else grpc, timeout_graceful_shutdown)
+
     from a2a_bridge.bindings import DialOptions
     from a2a_bridge.cli.connect import version_of
     from a2a_bridge.cli.gateway_setup import bridge
     from a2a_bridge.cli.listen_options import ListenOptions
     from a2a_bridge.cli.output import guarded
-    from a2a_bridge.cli.running import configure_logging, run_on
     from a2a_bridge.cli.store_options import keys_of, push_options
     from a2a_bridge.cli.target import parse
     from a2a_bridge.gateway import ReplayOptions
@@ -246,7 +257,6 @@ def gateway(
         parameters=parameters(header),
         forward=known.forward | {name.lower() for name in forward or ()},
     )
-    configure_logging(log_level)
     with guarded(target):
         run_on(
             loop,

@@ -12,6 +12,7 @@ from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.cards import interface
 from a2a_bridge.cli.options import known_dialect, listen_address
 from a2a_bridge.cli.usage_recorder import UsageRecorder
+from a2a_bridge.cli.workers import Worker
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Dialect
 from a2a_bridge.middleware import Limits, Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -56,6 +57,9 @@ class ListenOptions:
         """
         if no_http and no_grpc:
             raise typer.BadParameter("with --no-http too there is nothing to serve", param_hint="--no-grpc")
+        worker = Worker.of_environment()
+        if worker is not None:
+            http, grpc = worker.http or http, worker.grpc or grpc
         mounted: list[hub.AgentInterface] = []
         url = f"http://{ListenAddress(*listen_address(http, '--http'))}"
         target = str(ListenAddress(*listen_address(grpc, "--grpc")))
@@ -104,6 +108,8 @@ class ListenOptions:
                 max_connection_streams=max_connection_streams,
                 drain_window=drain_window,
                 max_values=max_values,
+                reuse_port=worker is not None,
+                listener=worker.listener if worker is not None else None,
             ),
             limits=limits,
             public_url=public_url,

@@ -410,6 +410,16 @@ Loop = Annotated[
     LoopKind,
     typer.Option("--loop", envvar=PREFIX + "LOOP", help="Event loop; auto: uvloop if installed."),
 ]
+Workers = Annotated[
+    int,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        min=1,
+        envvar=PREFIX + "WORKERS",
+        help="Serve from this many processes; each has its own limits and memory.",
+    ),
+]
 Linger = Annotated[
     float,
     typer.Option(

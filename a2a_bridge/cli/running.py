@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from a2a_bridge.cli.options import Exit, LogLevel, LoopKind
 from a2a_bridge.cli.output import data, fail, not_opened, talk
+from a2a_bridge.cli.workers import Worker
 from a2a_bridge.core.extras import MissingExtraError
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ async def run(
     from a2a_bridge.hosting.stores import StoreOpenError  # loads protobuf
     from a2a_bridge.process import ready_line, stop_signals
 
+    worker = Worker.of_environment()
     async with AsyncExitStack() as stack:
         stop = stack.enter_context(stop_signals(grace))
         usage = None
@@ -63,11 +65,16 @@ async def run(
         except OSError as error:
             raise fail(Exit.USAGE, f"cannot listen: {error}", "another port, or port 0 for any") from error
         try:
-            data(ready_line(server) + (f" usage=http://{usage}" if usage is not None else ""))
-            _announce(server)
+            line = ready_line(server) + (f" usage=http://{usage}" if usage is not None else "")
+            if worker is None:
+                data(line)
+                _announce(server)
+            else:
+                worker.ready(line)
+                stack.enter_context(worker.attached())
             await stop.wait()
             logger.info("draining for at most %g s", grace)
-            if sys.stderr.isatty():
+            if worker is None and sys.stderr.isatty():
                 talk("draining; again to end at once")
             await server.drain(grace)
         finally:

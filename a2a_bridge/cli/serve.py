@@ -62,6 +62,7 @@ from a2a_bridge.cli.options import (
     UsageFile,
     UsageListen,
     Versions,
+    Workers,
     use_bridge_key,
 )
 
@@ -108,6 +109,7 @@ def serve(
     usage_listen: UsageListen = "",
     drain_window: DrainWindow = None,
     timeout_graceful_shutdown: Grace = 10.0,
+    workers: Workers = 1,
     loop: Loop = LoopKind.AUTO,
     log_level: Level = LogLevel.WARNING,
 ) -> None:
@@ -123,12 +125,20 @@ def serve(
 
       a2a-bridge serve my.package:agent --http 0.0.0.0:8080 --public-url https://agent.example
     """
+    from a2a_bridge.cli.running import configure_logging, run, run_on
+    from a2a_bridge.cli.workers import Worker, check_store, check_usage, supervise
+
+    configure_logging(log_level)
+    if workers > 1 and Worker.of_environment() is None:
+        check_usage(usage_file, usage_listen)
+        check_store(store)
+        raise supervise(workers, "" if no_http else http, "" if no_grpc else grpc, timeout_graceful_shutdown)
+
     from a2a_bridge import runtime
     from a2a_bridge.cli.listen_options import ListenOptions
     from a2a_bridge.cli.loading import load
     from a2a_bridge.cli.options import Exit
     from a2a_bridge.cli.output import fail, guarded
-    from a2a_bridge.cli.running import configure_logging, run, run_on
     from a2a_bridge.cli.store_options import push_options, store_options, store_url
     from a2a_bridge.cli.target import parse
     from a2a_bridge.hosting.options import EngineOptions
@@ -158,7 +168,6 @@ def serve(
     use_bridge_key(bridge_key)
     kept = store_options(store_key, keep_tasks, keep_events, lease, max_memory)
     posted = push_options(push_allow, push_signing_key)
-    configure_logging(log_level)
     with guarded(target):
         parsed = parse(target)
         if not parsed.is_code:

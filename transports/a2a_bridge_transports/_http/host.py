@@ -10,7 +10,9 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+from functools import partial
 from itertools import chain
 from typing import cast
 
@@ -73,14 +75,18 @@ class HttpHost(Mounts):
             lingering_time=5.0,
             auto_decompress=False,
         )
-        self._listener = await loop.create_server(
+        listen = partial(
+            loop.create_server,
             server,
-            self._address.host,
-            self._address.port,
             backlog=options.backlog,
             ssl=options.tls,
             ssl_handshake_timeout=options.header_timeout if options.tls else None,
         )
+        if options.listener is not None:
+            self._listener = await listen(sock=socket.socket(fileno=options.listener))
+        else:
+            shared = options.reuse_port or None  # False is an error where the system has no SO_REUSEPORT
+            self._listener = await listen(host=self._address.host, port=self._address.port, reuse_port=shared)
         self._server = server
         port = self._listener.sockets[0].getsockname()[1]
         self._address = ListenAddress(self._address.host, port)

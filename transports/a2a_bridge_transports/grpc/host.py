@@ -71,7 +71,7 @@ class GrpcHost:
 
     async def start(self) -> None:
         """Opens the socket. Raises OSError if the address is taken or not local."""
-        await _check_bindable(self._address)
+        await _check_bindable(self._address, shared=self._options.reuse_port)
         server = grpc.aio.server(options=_options(self._options))
         names = tuple(name for handlers in self._handlers for name in handlers.services)
         if self._handlers:
@@ -203,7 +203,7 @@ def _options(options: HostOptions) -> list[tuple[str, int]]:
         ("grpc.server.max_pending_requests", _MOST_PENDING),
         ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING),
         # Two servers must not share a port by accident: a taken address is an error.
-        ("grpc.so_reuseport", 0),
+        ("grpc.so_reuseport", int(options.reuse_port)),
         # Between a soft and a hard limit gRPC refuses at random: so both are equal.
         ("grpc.max_metadata_size", options.max_header),
         ("grpc.absolute_max_metadata_size", options.max_header),
@@ -225,9 +225,12 @@ def _milliseconds(seconds: float) -> int:
     return max(1, int(seconds * 1000))
 
 
-async def _check_bindable(address: ListenAddress) -> None:
+async def _check_bindable(address: ListenAddress, *, shared: bool) -> None:
     """Raises OSError with the reason if the address cannot be bound. grpcio itself does not raise the
     system's error, and prints to stderr.
+
+    shared: other processes may have the address too. The probe does not listen then: it would take their
+    connections.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(
@@ -236,9 +239,12 @@ async def _check_bindable(address: ListenAddress) -> None:
     family, kind, number, _, where = found[0]
     with socket.socket(family, kind, number) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         try:
             probe.bind(where)
-            probe.listen(1)
+            if not shared:
+                probe.listen(1)
         except OSError as error:
             raise OSError(error.errno, f"cannot listen on {address}: {error.strerror}") from None
 

@@ -1,0 +1,356 @@
+"""`--workers N`: several processes behind the same addresses, and the supervisor that keeps them running.
+
+Rules:
+1. The supervisor serves nothing. It binds the addresses, starts the same command once per worker, and prints
+   the ready line when all workers are ready.
+2. Each worker has its own HTTP listener with SO_REUSEPORT. It listens once the worker is ready, and the
+   supervisor keeps it open: connections that wait for a worker that ends are accepted by its successor.
+   grpcio opens its listener itself, also with SO_REUSEPORT.
+3. A worker that ends is replaced. SIGTERM and SIGINT drain all of them. SIGHUP starts successors with the
+   code as it is on disk, and drains a worker once its successor is ready.
+4. A worker whose supervisor has died drains and ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import typer
+
+from a2a_bridge.cli.options import PREFIX, Exit, listen_address
+from a2a_bridge.cli.output import data, fail, talk
+
+logger = logging.getLogger(__name__)
+
+#: set for workers by their supervisor: file descriptor of the channel, of the HTTP listener or -1, addresses
+_VARIABLE = "_A2A_BRIDGE_WORKER"
+_STOP = (signal.SIGINT, signal.SIGTERM)
+#: seconds after the grace in which a worker ends by itself; after them it is killed
+_LAST = 15.0
+#: seconds before the next attempt after a worker failed to start: the first and the longest
+_BACKOFF, _LONGEST = 0.5, 30.0
+#: a worker that ends sooner than this after its start is not replaced at once (seconds)
+_SOON = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """The worker's end: the process serves what its supervisor gave it."""
+
+    #: file descriptor of the connection to the supervisor
+    channel: int
+    #: file descriptor of the HTTP listener; None without HTTP
+    listener: int | None
+    #: HOST:PORT with the real ports; empty if it is not served
+    http: str
+    grpc: str
+
+    @classmethod
+    def of_environment(cls) -> Worker | None:
+        """What the supervisor gave this process; None if it has no supervisor."""
+        given = os.environ.get(_VARIABLE)
+        if given is None:
+            return None
+        channel, listener, http, grpc = given.split(" ")
+        for descriptor in (int(channel), int(listener)):
+            if descriptor >= 0:
+                os.set_inheritable(descriptor, False)  # not for processes of the agent
+        return cls(
+            int(channel), int(listener) if int(listener) >= 0 else None, http.strip("-"), grpc.strip("-")
+        )
+
+    def ready(self, line: str) -> None:
+        """Tells the supervisor that this worker serves."""
+        os.write(self.channel, f"{line}\n".encode())
+
+    @contextmanager
+    def attached(self) -> Iterator[None]:
+        """Sends this process SIGTERM when the supervisor is gone, while the context is open."""
+        loop = asyncio.get_running_loop()
+
+        def orphaned() -> None:
+            loop.remove_reader(self.channel)
+            logger.warning("the supervisor of this worker is gone")
+            signal.raise_signal(signal.SIGTERM)
+
+        loop.add_reader(self.channel, orphaned)
+        try:
+            yield
+        finally:
+            loop.remove_reader(self.channel)
+
+
+def check_usage(file: object, listen: str) -> None:
+    """Refuses to count calls: each worker would count its own. Raises typer.BadParameter."""
+    for given, flag in ((file, "--usage-file"), (listen, "--usage-listen")):
+        if given:
+            raise typer.BadParameter("each of several --workers would count its own calls", param_hint=flag)
+
+
+def check_store(store: str) -> None:
+    """Whether several processes can serve with this store; says what memory means. Raises typer.Exit."""
+    if store.startswith("memory:"):
+        logger.warning(
+            "each worker keeps its own tasks in memory, and a call may reach any worker: a task is often not"
+            " found again. This is for agents that answer with messages only"
+        )
+    elif not store.startswith("postgresql:"):
+        raise fail(
+            Exit.USAGE,
+            "--workers: a SQLite file belongs to one process",
+            "--store postgresql://…, or --store memory:// for an agent that answers with messages only",
+        )
+
+
+def supervise(count: int, http: str, grpc: str, grace: float) -> typer.Exit:
+    """Runs this command `count` times until SIGINT or SIGTERM. Raise what it returns.
+
+    http, grpc: HOST:PORT, or empty if it is not served. grace: seconds that workers have to drain.
+    """
+    if not hasattr(socket, "SO_REUSEPORT"):
+        return fail(Exit.USAGE, "--workers needs SO_REUSEPORT, which this system lacks")
+    try:
+        supervisor = _Supervisor(count, http, grpc, grace)
+    except OSError as error:
+        return fail(Exit.USAGE, f"cannot listen: {error}", "another port, or port 0 for any")
+    with asyncio.Runner() as runner:
+        return typer.Exit(runner.run(supervisor.run()))
+
+
+@dataclass(slots=True, eq=False)
+class _Process:
+    """A worker that has been started."""
+
+    process: asyncio.subprocess.Process
+    channel: socket.socket
+    line: str = ""
+    since: float = field(default_factory=time.monotonic)
+
+    def signal(self, number: int) -> None:
+        if self.process.returncode is None:
+            self.process.send_signal(number)
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """The place of one worker."""
+
+    number: int
+    listener: socket.socket | None
+    current: _Process | None = None
+    #: held while a worker is being started
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class _NotReadyError(Exception):
+    """A worker ended before it was ready. code: its exit code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"exit code {code}")
+        self.code = code
+
+
+class _Supervisor:
+    """Starts, replaces and ends the workers. Raises OSError for an address that cannot be listened on."""
+
+    def __init__(self, count: int, http: str, grpc: str, grace: float) -> None:
+        self._grace = grace
+        self._http, self._grpc = http, grpc
+        listeners: list[socket.socket | None] = [None] * count
+        if http:
+            first = _bound(http, "--http")
+            self._http = _name(first)
+            listeners = [first, *(_bound(self._http, "--http", shared=True) for _ in range(count - 1))]
+        self._slots = [_Slot(number, listener) for number, listener in enumerate(listeners, 1)]
+        if grpc:
+            #: reserves the port, and never listens
+            self._reserved = _bound(grpc, "--grpc")
+            self._grpc = _name(self._reserved)
+        #: every process that has not ended, replaced ones included
+        self._alive: set[_Process] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped: int | None = None
+        self._stop = asyncio.Event()
+        # Workers must open each other's sealed content.
+        self._key = os.environ.get(PREFIX + "KEY") or secrets.token_hex(32)
+
+    async def run(self) -> int:
+        """Runs until a signal; the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in _STOP:
+            loop.add_signal_handler(number, self._on_stop, number)
+        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
+        starting = asyncio.ensure_future(self._start_all())
+        stop = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait([starting, stop], return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                data(starting.result())
+                await stop
+        except _NotReadyError as error:
+            self._on_stop(signal.SIGTERM)
+            return await self._ended(error.code)
+        finally:
+            for task in (starting, stop, *self._tasks):
+                task.cancel()
+        return await self._ended(0)
+
+    async def _start_all(self) -> str:
+        """Starts every worker; the ready line. The first one goes ahead: what is wrong is said once."""
+        first, *others = self._slots
+        await self._start(first)
+        for outcome in await asyncio.gather(*map(self._start, others), return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+        return first.current.line if first.current is not None else ""
+
+    async def _start(self, slot: _Slot) -> None:
+        """Starts a worker in a slot, and drains its predecessor once it is ready. Raises _NotReadyError."""
+        async with slot.lock:
+            new = await self._spawn(slot)
+            old, slot.current = slot.current, new
+            if old is not None:
+                old.signal(signal.SIGTERM)
+            self._run(self._keep(slot, new))
+
+    async def _spawn(self, slot: _Slot) -> _Process:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        descriptors = [theirs.fileno()]
+        listener = -1
+        if slot.listener is not None:
+            listener = slot.listener.fileno()
+            descriptors.append(listener)
+        given = f"{theirs.fileno()} {listener} {self._http or '-'} {self._grpc or '-'}"
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *sys.orig_argv[1:],
+            stdin=asyncio.subprocess.DEVNULL,
+            env={**os.environ, _VARIABLE: given, PREFIX + "KEY": self._key},
+            pass_fds=descriptors,
+            process_group=0,  # Ctrl-C is for the supervisor, which passes it on
+        )
+        theirs.close()
+        worker = _Process(process, ours)
+        self._alive.add(worker)
+        line = b""
+        while not line.endswith(b"\n"):
+            part = await asyncio.get_running_loop().sock_recv(ours, 4096)
+            if not part:
+                code = await self._reaped(worker)
+                raise _NotReadyError(code if code > 0 else 1)
+            line += part
+        worker.line = line.decode().rstrip("\n")
+        return worker
+
+    async def _keep(self, slot: _Slot, worker: _Process) -> None:
+        """Waits for the end of a worker, and replaces it if nobody asked for its end."""
+        code = await self._reaped(worker)
+        if self._stopped is not None or slot.current is not worker:
+            return
+        logger.warning(
+            "worker %d (pid %d) ended with exit code %d; another one is started",
+            slot.number,
+            worker.process.pid,
+            code,
+        )
+        wait = _BACKOFF
+        if time.monotonic() - worker.since < _SOON:
+            await asyncio.sleep(wait)
+        while slot.current is worker:
+            try:
+                await self._start(slot)
+            except _NotReadyError as error:
+                self._refuse(slot)
+                logger.error("worker %d does not start (%s); next attempt in %g s", slot.number, error, wait)  # noqa: TRY400
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, _LONGEST)
+
+    def _refuse(self, slot: _Slot) -> None:
+        """Ends the connections that wait for a worker which does not start."""
+        if slot.listener is not None:
+            slot.listener.close()
+            slot.listener = _bound(self._http, "--http", shared=True)
+
+    async def _reaped(self, worker: _Process) -> int:
+        code = await worker.process.wait()
+        self._alive.discard(worker)
+        worker.channel.close()
+        return code
+
+    async def _hand_over(self, slot: _Slot) -> None:
+        try:
+            await self._start(slot)
+        except _NotReadyError as error:
+            logger.error("worker %d has no successor (%s) and goes on", slot.number, error)  # noqa: TRY400
+
+    async def _ended(self, code: int) -> int:
+        """Waits until every worker has ended; kills those that do not. The exit code of the command."""
+        workers = list(self._alive)
+        waiting = [asyncio.ensure_future(self._reaped(worker)) for worker in workers]
+        if waiting:
+            await asyncio.wait(waiting, timeout=self._grace + _LAST)
+        for worker in workers:
+            worker.signal(signal.SIGKILL)
+        codes = [abs(code), *(abs(one) for one in await asyncio.gather(*waiting))]
+        return next(filter(None, codes), 0)
+
+    def _on_stop(self, number: int) -> None:
+        if self._stopped is None:
+            self._stopped = number
+            self._stop.set()
+            number = signal.SIGTERM
+            if sys.stderr.isatty():
+                talk("draining; again to end at once")
+        for worker in self._alive:
+            worker.signal(number)
+
+    def _on_hangup(self) -> None:
+        if self._stopped is None:
+            logger.info("SIGHUP: successors of %d workers are started", len(self._slots))
+            for slot in self._slots:
+                self._run(self._hand_over(slot))
+
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _bound(address: str, flag: str, *, shared: bool = False) -> socket.socket:
+    """A socket at HOST:PORT that shares its port.
+
+    shared: the port is this command's already. Otherwise another process at this address is an error, also if
+    that process would share. Raises OSError, typer.BadParameter.
+    """
+    host, port = listen_address(address, flag)
+    family, kind, number, _, where = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    try:
+        if not shared:
+            with socket.socket(family, kind, number) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(where)
+        found = socket.socket(family, kind, number)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        found.bind(where)
+    except OSError as error:
+        raise OSError(error.errno, f"{address}: {error.strerror}") from None
+    return found
+
+
+def _name(bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,163 @@
+"""`--workers`: processes that share addresses, their supervisor, and what it does at signals."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from a2a_bridge import connect
+from a2a_bridge.peer import Peer
+from tests.cli.commands import ANY_PORT, Running, command, serving
+from tests.patience import PATIENCE
+
+AGENT = '''
+import os
+
+from a2a_bridge import agent
+
+@agent
+async def worker(text: str) -> str:
+    """Says which process answers."""
+    return str(os.getpid())
+'''
+MESSAGE = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "?"}]}
+SEND = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": MESSAGE}}
+HEADERS = {"A2A-Version": "1.0"}
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> str:
+    path = tmp_path / "worker.py"
+    path.write_text(AGENT)
+    return str(path)
+
+
+@asynccontextmanager
+async def two_workers(target: str) -> AsyncIterator[Running]:
+    async with serving("serve", target, *ANY_PORT, "--workers", "2") as running:
+        yield running
+
+
+async def asked(client: httpx.AsyncClient, url: str) -> int:
+    """The process that answers a JSON-RPC message."""
+    response = await client.post(url, json=SEND, headers=HEADERS)
+    assert response.status_code == 200, response.text
+    return int(response.json()["result"]["message"]["parts"][0]["text"])
+
+
+async def over_http(url: str) -> int:
+    """The process that answers on a connection of its own."""
+    async with httpx.AsyncClient(timeout=PATIENCE) as client:
+        return await asked(client, url)
+
+
+async def over_grpc(address: str) -> int:
+    async with connect(address) as peer:
+        return await answered(peer)
+
+
+async def answered(peer: Peer) -> int:
+    answer = await peer.send("?")
+    assert answer.message is not None
+    return int(answer.message.parts[0].text)
+
+
+async def until(condition: Callable[[set[int]], bool], url: str) -> set[int]:
+    """The processes that answered, once the condition holds for them."""
+    found: set[int] = set()
+    async with asyncio.timeout(PATIENCE):
+        while not condition(found):
+            found.add(await over_http(url))
+    return found
+
+
+async def test_workers_share_both_addresses_and_drain_together(target: str) -> None:
+    async with two_workers(target) as running:
+        pids = await until(lambda found: len(found) == 2, running.http)
+        assert running.process.pid not in pids
+        assert await over_grpc(running.grpc) in pids
+        address = running.http.removeprefix("http://")
+        refused = await command("serve", target, "--http", address, "--no-grpc", "--workers", "2")
+        assert refused.code == 2
+        assert f"{address}: Address already in use" in refused.err
+        running.signal()
+        done = await running.ended()
+    assert done.code == 0, done.err
+    assert done.out == ""  # the ready line was the only one
+    assert done.err.count("each worker keeps its own tasks in memory") == 1
+
+
+async def test_a_killed_worker_is_replaced(target: str) -> None:
+    async with two_workers(target) as running:
+        pids = await until(lambda found: len(found) == 2, running.http)
+        killed = pids.pop()
+        os.kill(killed, signal.SIGKILL)
+        # A connection that was queued for the killed worker may be reset; all later ones are answered.
+        with suppress(httpx.TransportError):
+            await over_http(running.http)
+        later = await until(lambda found: len(found - {killed}) == 2, running.http)
+        assert pids < later
+        running.signal(signal.SIGINT)
+        done = await running.ended()
+    assert done.code == 0
+    assert f"(pid {killed}) ended with exit code -9" in done.err
+
+
+async def test_sighup_replaces_all_workers_without_a_failed_http_request(target: str) -> None:
+    async with two_workers(target) as running, httpx.AsyncClient(timeout=PATIENCE) as kept:
+        before = await until(lambda found: len(found) == 2, running.http)
+        running.signal(signal.SIGHUP)
+        after: set[int] = set()
+        async with asyncio.timeout(PATIENCE):
+            while len(after) < 2 or after & before:
+                now = {await asked(kept, running.http), await over_http(running.http)}
+                # Answers of old workers end with the hand-over; only a run of new ones counts.
+                after = set() if now & before else after | now
+        assert await over_grpc(running.grpc) not in before
+
+
+async def test_workers_end_with_their_supervisor(target: str) -> None:
+    async with two_workers(target) as running:
+        pids = await until(lambda found: len(found) == 2, running.http)
+        running.signal(signal.SIGKILL)
+        await running.ended()  # the pipes of the command are closed by the last process that has them
+        with pytest.raises(httpx.ConnectError):
+            await over_http(running.http)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--store", "sqlite:///tasks.db"), "a SQLite file belongs to one process"),
+        (("--usage-file", "usage.json"), "each of several --workers would count its own calls"),
+    ],
+)
+async def test_what_one_process_must_own_is_refused(flags: tuple[str, ...], said: str, target: str) -> None:
+    done = await command("serve", target, *ANY_PORT, "--workers", "2", *flags)
+    assert done.code == 2
+    assert said in " ".join(done.err.replace("│", " ").split())
+
+
+async def test_a_worker_that_cannot_start_ends_the_command_with_its_code(tmp_path: Path) -> None:
+    target = tmp_path / "broken.py"
+    target.write_text("raise RuntimeError('broken')\n")
+    alone = await command("serve", str(target), *ANY_PORT)
+    several = await command("serve", str(target), *ANY_PORT, "--workers", "3")
+    assert several.code == alone.code != 0
+    assert several.err.count("broken.py") == alone.err.count("broken.py")
+
+
+async def test_a_gateway_has_workers_too(target: str) -> None:
+    async with (
+        serving("serve", target, *ANY_PORT) as agent,
+        serving("gateway", agent.http, *ANY_PORT, "--workers", "2") as running,
+    ):
+        assert await over_http(running.http) == agent.process.pid
+        assert await over_grpc(running.grpc) == agent.process.pid
