@@ -125,7 +125,7 @@ async def test_sighup_replaces_all_workers_without_a_failed_http_request(target:
 
 async def test_workers_end_with_their_supervisor(target: str) -> None:
     async with two_workers(target) as running:
-        pids = await until(lambda found: len(found) == 2, running.http)
+        await until(lambda found: len(found) == 2, running.http)
         running.signal(signal.SIGKILL)
         await running.ended()  # the pipes of the command are closed by the last process that has them
         with pytest.raises(httpx.ConnectError):
