@@ -75,7 +75,7 @@ class MemoryAccount:
         """Adds a number of bytes, which may be negative."""
         self.used += size
         if size > 0:
-            if self._taken > self.limit > 0:
+            if self.limit and self.used + in_work.held > self.limit:
                 self._shrink(self.limit)
             return
         self._freed -= size
@@ -84,10 +84,10 @@ class MemoryAccount:
 
     def refusal(self) -> A2AError | None:
         """RESOURCE_EXHAUSTED while new work is refused, else None."""
-        if self._taken <= self._admits or not self.limit:
+        if not self.limit or self.used + in_work.held <= self._admits:
             return None
         self._shrink(self._admits)
-        if self._taken <= self._admits:
+        if self.used + in_work.held <= self._admits:
             return None
         text = "the server has reached its memory limit; try again"
         return A2AError(Reason.RESOURCE_EXHAUSTED, text, retry_after=1.0)
@@ -95,18 +95,14 @@ class MemoryAccount:
     @property
     def exceeded(self) -> bool:
         """Whether the data in use exceeds the limit."""
-        if self._taken <= self.limit or not self.limit:
+        if not self.limit or self.used + in_work.held <= self.limit:
             return False
         self._shrink(self.limit)  # data may have become idle since
-        return self._taken > self.limit
-
-    @property
-    def _taken(self) -> int:
-        return self.used + in_work.held
+        return self.used + in_work.held > self.limit
 
     def _shrink(self, to: int) -> None:
         for one in sorted(self._idle, key=_idle_of, reverse=True):
-            surplus = self._taken - to
+            surplus = self.used + in_work.held - to
             if surplus <= 0:
                 return
             if one.idle:

@@ -29,7 +29,7 @@ from benchmarks.measure import (
 from benchmarks.processes import BenchmarkError, cores
 from benchmarks.tools import MISSING, missing
 from benchmarks.work import WORK
-from tests import calls_per_event
+from tests import calls_per_call, calls_per_event
 
 # title, binding, our share of the SDK's memory that we mean to stay under
 MEMORY = (("open SSE stream", "JSONRPC", 0.4), ("open gRPC stream", "GRPC", None))
@@ -95,6 +95,7 @@ def main() -> int:
     report.show(found, console)
     if not options.only:
         calls_per_event.main()
+        calls_per_call.show()
     complete = not options.quick and not options.only
     failed = [row for row in rows if "error" in row]
     output = options.output or (report.LATEST if complete and not failed else None)

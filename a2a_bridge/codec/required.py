@@ -25,7 +25,8 @@ def missing_required(message: Message) -> list[str]:
 
     A part without content is reported by its own path, such as `message.parts[0]`.
     """
-    return required(type(message))(message)
+    check = _CHECKERS.get(type(message))
+    return required(type(message))(message) if check is None else check(message)
 
 
 def required(cls: type[Message]) -> Callable[[Any], list[str]]:
@@ -52,13 +53,7 @@ def _checker(plan: MessagePlan) -> Callable[[Any], list[str]]:
             if one.label in demanding and one.label not in _LIBRARY:
                 _message(source, one, demanding)
         source.compile(f"required {plan.descriptor.full_name}")
-    collect: Callable[[Any, list[str]], None] = _LIBRARY[plan.label]
-
-    def check(message: Any) -> list[str]:
-        found: list[str] = []
-        collect(message, found)
-        return found
-
+    check: Callable[[Any], list[str]] = _LIBRARY[plan.label]
     return check
 
 
@@ -91,7 +86,9 @@ def _message(source: Source, plan: MessagePlan, demanding: set[str]) -> None:
     # Paths are built only for missing members: each function appends paths relative to its message, and the
     # caller prefixes the added ones (`below`).
     line, block = source.line, source.block
-    with block(f"def {plan.label}(message, found):"):
+    with block(f"def {plan.label}(message, found=None):"):
+        with block("if found is None:"):
+            line("found = []")
         for oneof in plan.required_oneofs:
             with block(f'if message.WhichOneof("{oneof}") is None:'):
                 line('found.append("")')
@@ -119,10 +116,31 @@ def _message(source: Source, plan: MessagePlan, demanding: set[str]) -> None:
                 with block("for key in value:"):
                     line("known = len(found)", f"{_label(field)}(value[key], found)")
                     _prefix(source, f"member({json_name!r}, key)")
+            elif deeper and (only := _only_oneof(field.message)):
+                # Parts, of which every message has some, without a call for each.
+                with (
+                    block("for index, item in enumerate(value):"),
+                    block(f'if item.WhichOneof("{only}") is None:'),
+                ):
+                    line(f'found.append(f"{literal(json_name)}[{{index}}]")')
             elif deeper:
                 with block("for index, item in enumerate(value):"):
                     line("known = len(found)", f"{_label(field)}(item, found)")
                     _prefix(source, f'f"{literal(json_name)}[{{index}}]"')
+
+        line("return found")
+
+
+def _only_oneof(plan: MessagePlan | None) -> str | None:
+    """The name of the required oneof of a message that lacks nothing else."""
+    if plan is None or len(plan.required_oneofs) != 1 or any(map(_can_be_missed, plan.fields)):
+        return None
+    return None if any(_label(field) for field in plan.fields if _nests(field)) else plan.required_oneofs[0]
+
+
+def _nests(field: FieldPlan) -> bool:
+    message = (field.map_value or field).message
+    return message is not None and message.kind is Kind.MESSAGE
 
 
 def _prefix(source: Source, path: str) -> None:

@@ -7,7 +7,7 @@ methods to a `Service`, `Client` a `Service` to eleven methods.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
@@ -84,16 +84,22 @@ class _AgentService:
         }
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
-        return cast("Res", await self._method(call)(call.request, call.context))
-
-    def stream(self, call: Call[Any, Any], /) -> Events:
-        return cast("Events", self._method(call)(call.request, call.context))
-
-    def _method(self, call: Call[Any, Any]) -> Any:
         method = self._methods.get(call.operation)
         if method is None:
-            raise A2AError(Reason.UNSUPPORTED_OPERATION, metadata={"operation": call.operation.name})
-        return method
+            raise _unsupported(call)
+        answer: Res = await method(call.request, call.context)
+        return answer
+
+    def stream(self, call: Call[Any, Any], /) -> Events:
+        method = self._methods.get(call.operation)
+        if method is None:
+            raise _unsupported(call)
+        events: Events = method(call.request, call.context)
+        return events
+
+
+def _unsupported(call: Call[Any, Any]) -> A2AError:
+    return A2AError(Reason.UNSUPPORTED_OPERATION, metadata={"operation": call.operation.name})
 
 
 def service_of(agent: A2AService) -> Service:

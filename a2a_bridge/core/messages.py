@@ -76,7 +76,7 @@ def text_of(source: hub.Message | hub.Artifact | hub.Task | Iterable[hub.Part]) 
             return "".join(text_of(artifact) for artifact in source.artifacts)
         return text_of(source.status.message)
     parts = source.parts if isinstance(source, (hub.Message, hub.Artifact)) else source
-    return "".join(part.text for part in parts if part.WhichOneof("content") == "text")
+    return "".join([part.text for part in parts if part.WhichOneof("content") == "text"])
 
 
 def timestamp(nanoseconds: int) -> Timestamp:

@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from a2a_bridge.core.call import Call
@@ -23,8 +23,12 @@ from a2a_bridge.core.operations import Req, Res
 class Service(Protocol):
     """Answers calls: a hosted agent, a dialled client, a gateway, a middleware around one of them."""
 
-    async def unary(self, call: Call[Req, Res], /) -> Res:
-        """Answers a unary operation. Raises A2AError."""
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        """Answers a unary operation. Raises A2AError when awaited.
+
+        Usually an `async def`. A middleware that only looks at the request returns the coroutine of the
+        service inside, so that no frame of its own stays in the way of the answer.
+        """
         ...
 
     def stream(self, call: Call[Any, Any], /) -> Events:
@@ -40,6 +44,11 @@ def compose(service: Service, *middleware: Middleware) -> Service:
     for wrap in reversed(middleware):
         service = wrap(service)
     return service
+
+
+async def refused(error: A2AError) -> Any:
+    """The answer to a refused call: a coroutine that raises `error`."""
+    raise error
 
 
 async def refused_stream(error: A2AError) -> Events:

@@ -9,21 +9,22 @@ from __future__ import annotations
 from a2a_bridge.dialects import unmapped
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-_KEY = unmapped.KEY.encode()
-_SMALL = 4096
-
 Request = hub.SendMessageRequest | hub.CancelTaskRequest
 
 
 def for_agent(request: Request) -> Request:
     """The request without that content: unchanged if it has none."""
-    # Runs per message. Up to some size it is faster to search the serialized key than to visit each part.
-    if request.ByteSize() < _SMALL:
-        if _KEY not in request.SerializeToString():
-            return request
-    elif not any(unit.HasField("metadata") for unit in unmapped.units(request)):
-        return request
-    return unmapped.stripped(request)
+    # Runs per message: one look at each place where the content could be, and no generator.
+    if request.HasField("metadata"):
+        return unmapped.stripped(request)
+    if isinstance(request, hub.SendMessageRequest):
+        message = request.message
+        if message.HasField("metadata"):
+            return unmapped.stripped(request)
+        for part in message.parts:
+            if part.HasField("metadata"):
+                return unmapped.stripped(request)
+    return request
 
 
 def task_for_agent(task: hub.Task) -> hub.Task:

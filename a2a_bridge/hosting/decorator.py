@@ -219,7 +219,8 @@ class _Replying(AgentExecutor):
         self._call = call
 
     async def reply(self, run: Run, /) -> hub.Message:
-        return run.reply(*_contents(await self._call(run)))
+        value = await self._call(run)
+        return run.reply(value) if type(value) is str else run.reply(*_contents(value))
 
     async def execute(self, run: Run, /) -> AsyncIterator[Event]:
         yield await self.reply(run)
@@ -268,7 +269,7 @@ class _Yielding(AgentExecutor):
                 elif isinstance(value, hub.Message):
                     yield run.status(hub.TASK_STATE_WORKING, value)
                 else:
-                    contents = _contents(value)
+                    contents = (value,) if type(value) is str else _contents(value)
                     yield run.artifact(*contents, artifact_id=artifact_id, append=begun, last=False)
                     begun = True
         finally:

@@ -140,12 +140,10 @@ class Engine:
         message to a working task waits until the present run ends. If the task ends with it, the answer is
         UNSUPPORTED_OPERATION, as for any message to an ended task.
         """
-        limit = history_limit(request.configuration, "configuration.historyLength")
+        limit = await self._sending.check(request) if request.HasField("configuration") else None
         if self._closing:
             raise closing()
         check_names(request, context)
-        if request.HasField("configuration"):
-            await self._sending.check(request)
         if self._reply is not None and not request.message.task_id:
             return await self._direct(self._reply, request, context)
         wants = Wants.TASK if request.configuration.return_immediately else Wants.OUTCOME
@@ -166,7 +164,7 @@ class Engine:
             answer = await self._answer(accepted, request, context)
         if answer is None:
             raise RuntimeError("a unary send was settled like a stream")
-        if answer.HasField("task"):
+        if limit is not None and answer.HasField("task"):
             cut_history(answer.task, limit)
         return answer
 
@@ -181,12 +179,10 @@ class Engine:
     ) -> Events:
         """Spec 3.1.2. One message, or the task and then its events until it ends or asks for input."""
         self._require_streaming()
-        limit = history_limit(request.configuration, "configuration.historyLength")
+        limit = await self._sending.check(request) if request.HasField("configuration") else None
         if self._closing:
             raise closing()
         check_names(request, context)
-        if request.HasField("configuration"):
-            await self._sending.check(request)
         if self._reply is not None and not request.message.task_id:
             direct = await self._direct(self._reply, request, context)
             yield Event(hub.StreamResponse(message=direct.message))
@@ -250,17 +246,22 @@ class Engine:
         self, reply: Any, request: hub.SendMessageRequest, context: CallContext
     ) -> hub.SendMessageResponse:
         task_id, context_id = new_id(), request.message.context_id or new_id()
+        run = Run(for_agent(request), context, task_id, context_id)
         seconds = self._options.run_timeout or self._options.silence_timeout
+        limit: asyncio.Timeout | None = None
         try:
-            async with asyncio.timeout(seconds or None) as limit:
-                message = await reply(Run(for_agent(request), context, task_id, context_id))
+            if seconds:
+                async with asyncio.timeout(seconds) as limit:
+                    message = await reply(run)
+            else:
+                message = await reply(run)
             return direct_answer(message, task_id, context_id)
         except A2AError:
             raise
         except ExecutorError as error:
             raise broken(f"the agent broke the protocol: {error}") from None
         except Exception as error:
-            if limit.expired():
+            if limit is not None and limit.expired():
                 raise too_late(TOO_LONG.format(seconds)) from None
             log.exception("the agent failed to answer a message")
             raise internal_error() from error

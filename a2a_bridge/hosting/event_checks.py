@@ -28,59 +28,84 @@ def direct_answer(message: hub.Message, task_id: str, context_id: str) -> hub.Se
     """The response with a direct message. It has no task id, because there is no task (spec 3.1.1)."""
     response = hub.SendMessageResponse(message=message)
     own = response.message
-    if own.task_id == task_id:
+    named = own.task_id
+    if named:
+        if named != task_id:
+            raise ExecutorError("a direct message names a task")
         own.ClearField("task_id")
-    elif own.task_id:
-        raise ExecutorError("a direct message names a task")
-    _own_context(own, context_id)
-    _own_message(own)
-    if not own.parts:
+    if own.context_id != context_id:
+        _own_context(own, context_id)
+    if not own.message_id or own.role == hub.ROLE_UNSPECIFIED:
+        _own_message(own)
+    parts = own.parts
+    if not parts:
         raise ExecutorError("a message has no parts")
-    if _may_nest(own):
+    if own.HasField("metadata"):
         _check_depth(own)
+        return response
+    for part in parts:
+        if part.HasField("data") or part.HasField("metadata"):
+            _check_depth(own)
+            break
     return response
 
 
 def own_status(update: hub.TaskStatusUpdateEvent, task_id: str, context_id: str, clock: Clock) -> None:
     """A status update of this task, with a time."""
-    _own_ids(update, task_id, context_id)
-    _own_state(update.status, task_id, context_id, clock)
-    if update.HasField("metadata") or (
-        update.status.HasField("message") and _may_nest(update.status.message)
-    ):
+    if update.task_id != task_id or update.context_id != context_id:
+        _own_ids(update, task_id, context_id)
+    status = update.status
+    _own_state(status, task_id, context_id, clock)
+    if update.HasField("metadata") or (status.HasField("message") and _may_nest(status.message)):
         _check_depth(update)
 
 
 def own_artifact(update: hub.TaskArtifactUpdateEvent, task_id: str, context_id: str) -> None:
     """An artifact update of this task, with an artifact id."""
-    _own_ids(update, task_id, context_id)
-    if not update.artifact.artifact_id:
+    if update.task_id != task_id or update.context_id != context_id:
+        _own_ids(update, task_id, context_id)
+    artifact = update.artifact
+    if not artifact.artifact_id:
         if update.append:
             raise ExecutorError("a piece of an artifact does not say of which")
-        update.artifact.artifact_id = new_id()
-    if update.HasField("metadata") or _may_nest(update.artifact):
+        artifact.artifact_id = new_id()
+    if update.HasField("metadata") or artifact.HasField("metadata"):
         _check_depth(update)
+        return
+    for part in artifact.parts:
+        if part.HasField("data") or part.HasField("metadata"):
+            _check_depth(update)
+            return
 
 
 def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> None:
     """A snapshot of this task, with a state and a time. A missing state becomes SUBMITTED."""
-    if task.id not in ("", task_id):
-        raise ExecutorError("the task has another id than the run's")
-    task.id = task_id
-    _own_context(task, context_id)
-    if task.status.state == hub.TASK_STATE_UNSPECIFIED:
-        task.status.state = hub.TASK_STATE_SUBMITTED
-    _own_state(task.status, task_id, context_id, clock)
-    for artifact in task.artifacts:
+    if task.id != task_id:
+        if task.id:
+            raise ExecutorError("the task has another id than the run's")
+        task.id = task_id
+    if task.context_id != context_id:
+        _own_context(task, context_id)
+    status = task.status
+    if status.state == hub.TASK_STATE_UNSPECIFIED:
+        status.state = hub.TASK_STATE_SUBMITTED
+    _own_state(status, task_id, context_id, clock)
+    artifacts = task.artifacts
+    for artifact in artifacts:
         artifact.artifact_id = artifact.artifact_id or new_id()
-    _check_depth(task)
+    # The first snapshot of most tasks is a state and nothing else.
+    if artifacts or task.history or task.HasField("metadata") or status.HasField("message"):
+        _check_depth(task)
 
 
-def _may_nest(content: hub.Message | hub.Artifact) -> bool:
+def _may_nest(content: hub.Message) -> bool:
     """True if the content has free JSON. Pieces of text, which are most events, have none."""
-    return content.HasField("metadata") or any(
-        part.HasField("data") or part.HasField("metadata") for part in content.parts
-    )
+    if content.HasField("metadata"):
+        return True
+    for part in content.parts:  # noqa: SIM110  a generator would be resumed for each part
+        if part.HasField("data") or part.HasField("metadata"):
+            return True
+    return False
 
 
 def _check_depth(event: Message) -> None:

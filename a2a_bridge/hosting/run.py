@@ -71,7 +71,10 @@ class Run:
     @property
     def text(self) -> str:
         """The text parts of the message, joined."""
-        return messages.text_of(self.message)
+        request = self.request
+        if not isinstance(request, hub.SendMessageRequest):
+            return ""
+        return "".join([part.text for part in request.message.parts if part.HasField("text")])
 
     @property
     def metadata(self) -> Struct:
@@ -118,12 +121,8 @@ class Run:
         """
         if len(content) == 1 and isinstance(content[0], hub.Message):
             return content[0]
-        made = hub.Message(
-            message_id=new_id(),
-            context_id=self.context_id,
-            role=hub.ROLE_AGENT,
-            parts=[messages.part_of(one) for one in content],
-        )
+        parts = [hub.Part(text=one) if type(one) is str else messages.part_of(one) for one in content]
+        made = hub.Message(message_id=new_id(), context_id=self.context_id, role=hub.ROLE_AGENT, parts=parts)
         if metadata is not None:
             made.metadata.update(metadata)
         return made
@@ -151,7 +150,7 @@ class Run:
         content: as for `reply`; none for a status without a message.
         """
         event = hub.TaskStatusUpdateEvent(task_id=self.task_id, context_id=self.context_id)
-        event.status.state = _state(state)
+        event.status.state = _state(state) if isinstance(state, str) else state
         if content:
             event.status.message.CopyFrom(self.reply(*content))
         if metadata is not None:
@@ -185,7 +184,10 @@ class Run:
             artifact.description = description
         parts = artifact.parts
         for one in content:
-            parts.append(messages.part_of(one))
+            if type(one) is str:
+                parts.add(text=one)
+            else:
+                parts.append(messages.part_of(one))
         if extensions:
             artifact.extensions.extend(extensions)
         if metadata is not None:
@@ -193,10 +195,8 @@ class Run:
         return event
 
 
-def _state(state: hub.TaskState | str) -> Any:
-    if not isinstance(state, str):
-        return state
-    number = _STATES.get(state.lower().removeprefix("task_state_"))
+def _state(state: str) -> Any:
+    number = _STATES.get(state) or _STATES.get(state.lower().removeprefix("task_state_"))
     if number is None:
         raise ValueError(f"{state!r} is not a task state")
     return number

@@ -26,6 +26,7 @@ from a2a_bridge.hosting.refusals import already_ended, history_full, too_many_ta
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_registry import NotOwnerError, RunRegistry
 from a2a_bridge.hosting.task_run import TaskRun
+from a2a_bridge.hosting.views import history_limit
 from a2a_bridge.hosting.working_copy import Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -85,11 +86,17 @@ class Sending:
         self._readers = readers
         self._push = push
 
-    async def check(self, request: hub.SendMessageRequest) -> None:
-        """Checks that apply to every message."""
-        if request.configuration.HasField("task_push_notification_config"):
+    async def check(self, request: hub.SendMessageRequest) -> int | None:
+        """Checks the configuration of a request that has one. Returns the number of history messages to
+        return; None for all.
+        """
+        configuration = request.configuration
+        limit: int | None = None
+        if configuration.HasField("history_length"):
+            limit = history_limit(configuration, "configuration.historyLength")
+        if configuration.HasField("task_push_notification_config"):
             await self._push.accept(request)
-        accepted = request.configuration.accepted_output_modes
+        accepted = configuration.accepted_output_modes
         if accepted and self._output_modes and not overlap(accepted, self._output_modes):
             offered = ", ".join(sorted(self._output_modes))
             raise A2AError(
@@ -97,6 +104,7 @@ class Sending:
                 f"the agent gives none of the accepted output modes; it gives {offered}",
                 metadata={"outputModes": offered},
             )
+        return limit
 
     async def work_on(
         self, request: hub.SendMessageRequest, context: CallContext, wants: Wants, task_id: str = ""

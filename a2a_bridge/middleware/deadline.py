@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from functools import partial
 from time import monotonic
+from typing import Any
 
 from a2a_bridge.bounded import answered, streamed
 from a2a_bridge.core.call import Call
@@ -26,10 +28,11 @@ class _Deadline:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def unary(self, call: Call[Req, Res], /) -> Res:
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
         limit = call.context.deadline
-        if limit is None:
-            return await self._service.unary(call)
+        return self._service.unary(call) if limit is None else self._bounded(call, limit)
+
+    async def _bounded(self, call: Call[Req, Res], limit: float) -> Res:
         bound = _until(limit)
         return await answered(self._service.unary(call), bound, _exceeded)
 

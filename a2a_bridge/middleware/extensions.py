@@ -5,13 +5,14 @@ Executors act on `context.extensions` themselves.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import Any
 
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD, Req, Res
-from a2a_bridge.core.service import Middleware, Service, refused_stream
+from a2a_bridge.core.service import Middleware, Service, refused, refused_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -35,11 +36,13 @@ class _Extensions:
         self._offered = offered
         self._required = tuple(uri for uri, required in offered.items() if required)
 
-    async def unary(self, call: Call[Req, Res], /) -> Res:
-        refusal = self._negotiate(call)
-        if refusal is not None:
-            raise refusal
-        return await self._service.unary(call)
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        # Most callers declare nothing, and most agents require nothing.
+        if self._required or call.context.parameters.get(EXTENSIONS_PARAMETER):
+            refusal = self._negotiate(call)
+            if refusal is not None:
+                return refused(refusal)
+        return self._service.unary(call)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
         refusal = self._negotiate(call)

@@ -55,12 +55,15 @@ class _Limits:
         self._parts = limits.parts
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
-        self._check(call.request)
-        name = self._calls.take(call)
+        request: Any = call.request
+        if type(request) is hub.SendMessageRequest:
+            self._check(request)
+        calls = self._calls
+        name = calls.take(call)
         try:
             return await self._service.unary(call)
         finally:
-            self._calls.give_back(name)
+            calls.give_back(name)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
         try:

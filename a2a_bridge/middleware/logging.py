@@ -6,7 +6,7 @@ Never content: of callers and agents, only task ids are logged.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from time import perf_counter
 from typing import Any
@@ -41,9 +41,10 @@ class _AccessLog:
         self._service = service
         self._clock = clock
 
-    async def unary(self, call: Call[Req, Res], /) -> Res:
-        if not _log.isEnabledFor(logging.INFO):
-            return await self._service.unary(call)
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        return self._answered(call) if _log.isEnabledFor(logging.INFO) else self._service.unary(call)
+
+    async def _answered(self, call: Call[Req, Res]) -> Res:
         line = _Line(call, self._clock)
         try:
             response = await self._service.unary(call)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from contextlib import aclosing
 from typing import Any, cast
 
@@ -76,14 +76,14 @@ class _OlderCallers:
         self._service = service
         self._older = older
 
-    async def unary(self, call: Call[Req, Res], /) -> Res:
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
         if call.context.origin.version in self._older:
             request: Any = call.request
             if call.operation is ops.LIST_PUSH_CONFIGS:
-                return cast("Res", await self._whole_list(call))
+                return cast("Coroutine[Any, Any, Res]", self._whole_list(call))
             if call.operation is ops.GET_PUSH_CONFIG and not request.id:
-                return cast("Res", await self._first_config(call))
-        return await self._service.unary(call)
+                return cast("Coroutine[Any, Any, Res]", self._first_config(call))
+        return self._service.unary(call)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
         origin = call.context.origin

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from a2a_bridge.codec import missing_required
@@ -10,7 +10,7 @@ from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import missing_members
 from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Middleware, Service, refused_stream
+from a2a_bridge.core.service import Middleware, Service, refused, refused_stream
 from a2a_bridge.dialects import KNOWN, Dialect, older_versions
 
 #: members that 0.x requires but allows to be empty; in the hub, empty and absent are the same
@@ -37,20 +37,20 @@ class _Validate:
         self._service = service
         self._older = older
 
-    async def unary(self, call: Call[Req, Res], /) -> Res:
-        missing = self._missing(call)
-        if missing:
-            raise missing_members(missing)
-        return await self._service.unary(call)
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        missing = missing_required(call.request)
+        if missing and (missing := self._demanded(call, missing)):
+            return refused(missing_members(missing))
+        return self._service.unary(call)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
-        missing = self._missing(call)
-        if missing:
+        missing = missing_required(call.request)
+        if missing and (missing := self._demanded(call, missing)):
             return refused_stream(missing_members(missing))
         return self._service.stream(call)
 
-    def _missing(self, call: Call[Any, Any]) -> list[str]:
-        missing = missing_required(call.request)
-        if missing and call.context.origin.version in self._older:
+    def _demanded(self, call: Call[Any, Any], missing: list[str]) -> list[str]:
+        """Those of the absent members that the caller's version has to give."""
+        if call.context.origin.version in self._older:
             return [path for path in missing if path not in _MAY_BE_EMPTY]
         return missing
