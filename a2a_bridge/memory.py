@@ -61,6 +61,8 @@ class MemoryAccount:
         #: bytes above which new work is refused
         self._admits = limit - limit // 8
         self.used = 0
+        #: True if the limit was exceeded when bytes were added, at any time until `exceeded` found otherwise
+        self.pressed = False
         self._idle: list[Idle] = []
         #: bytes freed since the allocator was called last
         self._freed = 0
@@ -77,6 +79,7 @@ class MemoryAccount:
         if size > 0:
             if self.limit and self.used + in_work.held > self.limit:
                 self._shrink(self.limit)
+                self.pressed = True
             return
         self._freed -= size
         if self._freed > _MUCH and self._trimming is None:
@@ -96,9 +99,11 @@ class MemoryAccount:
     def exceeded(self) -> bool:
         """Whether the data in use exceeds the limit."""
         if not self.limit or self.used + in_work.held <= self.limit:
+            self.pressed = False
             return False
         self._shrink(self.limit)  # data may have become idle since
-        return self.used + in_work.held > self.limit
+        self.pressed = self.used + in_work.held > self.limit
+        return self.pressed
 
     def _shrink(self, to: int) -> None:
         for one in sorted(self._idle, key=_idle_of, reverse=True):

@@ -31,7 +31,7 @@ from google.protobuf.message import Message
 from a2a_bridge.codec import structs, values
 from a2a_bridge.codec.errors import EncodeError
 from a2a_bridge.codec.inspect import member
-from a2a_bridge.codec.meter import spend_on
+from a2a_bridge.codec.meter import LONG, spend_on
 from a2a_bridge.codec.plan import BUILDING, FieldPlan, Kind, MessagePlan, plan_of
 from a2a_bridge.codec.source import Source, attribute
 from a2a_bridge.codec.text import JsonObject
@@ -133,8 +133,13 @@ def _field(source: Source, field: FieldPlan) -> None:
     elif field.repeated:
         # value[:] makes a list in one step; iterating a repeated field costs an IndexError at its end.
         item = _expression(source, field, "item")
-        many = "spend_on(value)[:]" if field.kind is Kind.MESSAGE else "value[:]"
-        filled = f"{place} = " + ("value[:]" if item == "item" else f"[{item} for item in {many}]")
+        filled = f"{place} = " + ("value[:]" if item == "item" else f"[{item} for item in value]")
+        if field.kind is Kind.MESSAGE:
+            line("value = value[:]")
+            with block(f"if len(value) > {LONG}:"):
+                line("spend_on(value)")
+        elif item != "item":
+            line("value = value[:]")
     else:
         filled = f"{place} = {_expression(source, field, 'value')}"
     if field.required:

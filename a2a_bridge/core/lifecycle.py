@@ -34,13 +34,16 @@ TRANSITIONS: dict[hub.TaskState, frozenset[hub.TaskState]] = {
 }
 
 
+_NONE: frozenset[hub.TaskState] = frozenset()
+
+
 class IllegalTransitionError(ValueError):
     """The state of the task does not allow the event. The text names both and holds no user data."""
 
 
 def check_transition(before: hub.TaskState, after: hub.TaskState) -> None:
     """Raises IllegalTransitionError unless `after` may follow `before`."""
-    if after not in TRANSITIONS.get(before, frozenset()):
+    if after not in TRANSITIONS.get(before, _NONE):
         raise IllegalTransitionError(f"a task cannot go from {_name(before)} to {_name(after)}")
 
 
@@ -53,10 +56,12 @@ def advance(task: hub.Task, event: hub.TaskStatusUpdateEvent | hub.TaskArtifactU
     Raises IllegalTransitionError if the task's state does not allow the event; the task is unchanged then.
     """
     if isinstance(event, hub.TaskStatusUpdateEvent):
-        check_transition(task.status.state, event.status.state)
-        if task.status.HasField("message"):
-            task.history.append(task.status.message)
-        task.status.CopyFrom(event.status)
+        status, after = task.status, event.status
+        if after.state not in TRANSITIONS.get(status.state, _NONE):
+            check_transition(status.state, after.state)
+        if status.HasField("message"):
+            task.history.append(status.message)
+        status.CopyFrom(after)
         if event.HasField("metadata"):
             task.metadata.MergeFrom(event.metadata)
         return

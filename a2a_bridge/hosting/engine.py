@@ -19,7 +19,7 @@ from typing import Any
 
 from a2a_bridge.core.call import CallContext, left_out
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, invalid_params, task_not_found
-from a2a_bridge.core.event import Event, Events
+from a2a_bridge.core.event import Event, Events, HandedOver, no_events, opened
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import asked_after, event_id, number_of
 from a2a_bridge.hosting.agent_view import for_agent
@@ -33,7 +33,7 @@ from a2a_bridge.hosting.options import DEFAULT, EngineOptions
 from a2a_bridge.hosting.pending_send import Wants
 from a2a_bridge.hosting.ports import PushSender, Scope, Store, TaskQuery, scope_of
 from a2a_bridge.hosting.push_configs import PushConfigs
-from a2a_bridge.hosting.reading import EventReaders
+from a2a_bridge.hosting.reading import EventReader, EventReaders
 from a2a_bridge.hosting.recovery import Recovery, goes_on
 from a2a_bridge.hosting.refusals import broken, closing, not_cancelable
 from a2a_bridge.hosting.remote_tasks import BEGUN, RemoteTasks
@@ -44,7 +44,7 @@ from a2a_bridge.hosting.run_timer import TOO_LONG, too_late
 from a2a_bridge.hosting.sending import Accepted, Sending, check_names
 from a2a_bridge.hosting.stores.memory import MemoryStore
 from a2a_bridge.hosting.task_run import TaskRun
-from a2a_bridge.hosting.views import AT_REST, QueuePosition, cut_history, history_limit, with_history
+from a2a_bridge.hosting.views import AT_REST, QueuePosition, cut_history, histories_cut, history_limit
 from a2a_bridge.hosting.working_copy import OwnershipLostError, Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -174,10 +174,14 @@ class Engine:
         """Like `send_message`, but raises NotOwnerError if another replica works on the task."""
         return await self.send_message(request, context, here=True)
 
-    async def send_streaming_message(
-        self, request: hub.SendMessageRequest, context: CallContext, /
-    ) -> Events:
+    def send_streaming_message(self, request: hub.SendMessageRequest, context: CallContext, /) -> Events:
         """Spec 3.1.2. One message, or the task and then its events until it ends or asks for input."""
+        return HandedOver(lambda: self._open_stream(request, context))
+
+    async def _open_stream(
+        self, request: hub.SendMessageRequest, context: CallContext
+    ) -> tuple[Event, Events] | None:
+        """Accepts the message of a stream. The reader of the task gives all events but the first."""
         self._require_streaming()
         limit = await self._sending.check(request) if request.HasField("configuration") else None
         if self._closing:
@@ -185,37 +189,44 @@ class Engine:
         check_names(request, context)
         if self._reply is not None and not request.message.task_id:
             direct = await self._direct(self._reply, request, context)
-            yield Event(hub.StreamResponse(message=direct.message))
-            return
+            return Event(hub.StreamResponse(message=direct.message)), no_events()
         try:
             accepted = await self._work_on(request, context, Wants.STREAM)
         except AlreadySentError as known:
-            async for event in self._shown_before(known, scope_of(request, context)):
-                yield event if limit is None else with_history(event, limit)
-            return
+            events = self._shown_before(known, scope_of(request, context))
         except NotOwnerError as other:
             if self._remote_tasks is None:
                 raise
-            async for event in self._remote_tasks.stream(other, request, context):
-                yield event if limit is None else with_history(event, limit)
-            return
-        reading, snapshot = accepted.reading, accepted.snapshot
-        if reading is None:
-            raise RuntimeError("a stream was accepted like a unary send")
-        try:
-            answer = await self._answer(accepted, request, context)
+            events = self._remote_tasks.stream(other, request, context)
+        else:
+            reading = accepted.reading
+            if reading is None:
+                raise RuntimeError("a stream was accepted like a unary send")
+            try:
+                answer = await self._answer(accepted, request, context)
+            except BaseException:
+                reading.close()
+                raise
             if answer is not None:
-                yield Event(hub.StreamResponse(message=answer.message))
+                reading.close()
+                return Event(hub.StreamResponse(message=answer.message)), no_events()
+            snapshot = accepted.snapshot
+            if snapshot is None:
+                events = reading.events(accepted.send)
+            else:
+                events = self._after_snapshot(accepted, reading, snapshot)
+        return await opened(events if limit is None else histories_cut(events, limit))
+
+    async def _after_snapshot(self, accepted: Accepted, reading: EventReader, snapshot: Shown) -> Events:
+        """The task as the message found it, and the following events."""
+        try:
+            await accepted.task_run.settled()
+            asked = accepted.asked
+            yield Event(hub.StreamResponse(task=snapshot.task), event_id(snapshot.last))
+            if asked:
                 return
-            if snapshot is not None:
-                await accepted.task_run.settled()
-                cut_history(snapshot.task, limit)
-                asked = accepted.asked
-                yield Event(hub.StreamResponse(task=snapshot.task), event_id(snapshot.last))
-                if asked:
-                    return
             async for event in reading.events(accepted.send):
-                yield event if limit is None else with_history(event, limit)
+                yield event
         finally:
             reading.close()
 

@@ -137,6 +137,7 @@ class ExecutorDriver:
             raise ExecutorError(f"execute gave a {type(events).__name__}; it must be an async generator")
         count = 0
         copy, pressure, apply = self._copy, self._pressure, self._events.apply
+        memory = pressure.memory
         options = self._engine.options
         timer = None
         if options.run_timeout > 0 or options.silence_timeout > 0:
@@ -155,9 +156,10 @@ class ExecutorDriver:
                 count += 1
                 if count % _STRETCH == 0:
                     await asyncio.sleep(0)
-                if copy.writer is not None:
-                    await copy.writer.room()
-                if pressure.memory.exceeded:
+                writer = copy.writer
+                if writer is not None and writer.crowded:
+                    await writer.room()
+                if memory.pressed and memory.exceeded:
                     await pressure.relieved(self._user)
                 if timer is not None:
                     timer.ask(copy.task)
@@ -192,7 +194,8 @@ class ExecutorDriver:
             if task.status.state == hub.TASK_STATE_INPUT_REQUIRED:
                 self._repeat_question(send)
             for one in send.all():
-                self._answers.settle(one)
+                if not one.decided and not one.answer.done():
+                    self._answers.settle(one)
         elif self._phase.now is Phase.WORKING:  # in other phases, the cause of the end decides the state
             self._events.fail(UNFINISHED)
 

@@ -170,7 +170,7 @@ class Answers:
     def deliver(self, send: PendingSend, answer: hub.SendMessageResponse | A2AError) -> None:
         """Gives an answer that depends on the task, as soon as the task is durable."""
         if not self._copy.pending:
-            send.settle(answer)
+            send.settle(answer)  # at once in stores that are not durable
             return
 
         def tell(error: Exception | None) -> None:

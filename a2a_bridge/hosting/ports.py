@@ -156,6 +156,11 @@ class TaskWriter(Protocol):
         """
         ...
 
+    @property
+    def crowded(self) -> bool:
+        """True if `room` would wait. Asked after each event."""
+        ...
+
     async def room(self) -> None:
         """Back-pressure: returns when the store, and the readers that it depends on, can take more events."""
         ...

@@ -84,35 +84,40 @@ class EventReader:
         self._subscription = None if after is None else readers.listen(task_id, after)
 
     async def events(self, ticket: QueuePosition | None) -> Events:
-        """The following events, up to the one that ends the task or asks for input.
+        """The following events, up to the one that ends the task or asks for input. Then it is closed.
 
         ticket: of the message whose run is followed, if any.
         """
-        while True:
-            subscription = self._subscription
-            try:
-                while subscription is not None and (events := await subscription.take()):
-                    number = subscription.position
-                    for event in events:
-                        number += 1
-                        yield Event(event, str(number))
-                        if rests(event, number, ticket) and (
-                            ticket is not None or await self._is_last(event, number)
-                        ):
-                            return
-                    self._asked = str(number)
-                if subscription is not None:
+        try:
+            while True:
+                subscription = self._subscription
+                try:
+                    while subscription is not None and (events := await subscription.take()):
+                        number = subscription.position
+                        for event in events:
+                            number += 1
+                            yield Event(event, str(number))
+                            if (
+                                not event.HasField("artifact_update")
+                                and rests(event, number, ticket)
+                                and (ticket is not None or await self._is_last(event, number))
+                            ):
+                                return
+                        self._asked = str(number)
+                    if subscription is not None:
+                        return
+                except GapError:
+                    self.close()
+                task, last = await self._readers.shown(self._scope, self._task_id)
+                mark_gap(task, self._asked, event_id(last))
+                ended = task.status.state in TERMINAL
+                yield Event(hub.StreamResponse(task=task), event_id(last), gap=True)
+                if ended:
                     return
-            except GapError:
-                self.close()
-            task, last = await self._readers.shown(self._scope, self._task_id)
-            mark_gap(task, self._asked, event_id(last))
-            ended = task.status.state in TERMINAL
-            yield Event(hub.StreamResponse(task=task), event_id(last), gap=True)
-            if ended:
-                return
-            self._asked = event_id(last)
-            self._subscription = self._readers.listen(self._task_id, last)
+                self._asked = event_id(last)
+                self._subscription = self._readers.listen(self._task_id, last)
+        finally:
+            self.close()
 
     async def _is_last(self, event: hub.StreamResponse, number: int) -> bool:
         """True if an event at rest is the task's last one. A question that was answered since is not."""

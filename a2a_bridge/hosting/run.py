@@ -19,7 +19,9 @@ from a2a_bridge.pb.google_protobuf import Struct
 #: the types that `core.messages.part_of` accepts
 Content = Any
 
-_STATES = {name.removeprefix("TASK_STATE_").lower(): number for name, number in hub.TaskState.items()}
+_STATES: dict[str, Any] = {
+    name.removeprefix("TASK_STATE_").lower(): number for name, number in hub.TaskState.items()
+}
 _STATES = {**_STATES, **{name.replace("_", "-"): number for name, number in _STATES.items()}}
 
 _NO_MESSAGE = hub.Message()
@@ -150,7 +152,7 @@ class Run:
         content: as for `reply`; none for a status without a message.
         """
         event = hub.TaskStatusUpdateEvent(task_id=self.task_id, context_id=self.context_id)
-        event.status.state = _state(state) if isinstance(state, str) else state
+        event.status.state = (_STATES.get(state) or _state(state)) if isinstance(state, str) else state
         if content:
             event.status.message.CopyFrom(self.reply(*content))
         if metadata is not None:
@@ -196,7 +198,7 @@ class Run:
 
 
 def _state(state: str) -> Any:
-    number = _STATES.get(state) or _STATES.get(state.lower().removeprefix("task_state_"))
+    number = _STATES.get(state.lower().removeprefix("task_state_"))
     if number is None:
         raise ValueError(f"{state!r} is not a task state")
     return number

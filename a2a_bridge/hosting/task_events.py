@@ -18,6 +18,7 @@ from a2a_bridge.hosting.event_checks import ExecutorError, direct_answer, own_ar
 from a2a_bridge.hosting.executor import Event
 from a2a_bridge.hosting.pending_send import Answers, PendingSend, Wants
 from a2a_bridge.hosting.run import Run
+from a2a_bridge.hosting.views import AT_REST
 from a2a_bridge.hosting.working_copy import OwnershipLostError, WorkingCopy
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -55,7 +56,7 @@ class TaskEvents:
                 response = hub.StreamResponse(artifact_update=event)
                 artifact = response.artifact_update
                 own_artifact(artifact, self._task_id, self._context_id)
-                copy.advance(response, artifact)
+                copy.extend(response, artifact)
             case hub.TaskStatusUpdateEvent():
                 if copy.task is None:
                     self._begin(send)
@@ -63,7 +64,8 @@ class TaskEvents:
                 status = response.status_update
                 own_status(status, self._task_id, self._context_id, self._clock)
                 copy.advance(response, status)
-                self._changed()
+                if status.status.state in AT_REST:
+                    self._rested()
             case hub.Task():
                 task = hub.Task()
                 task.CopyFrom(event)
@@ -72,7 +74,8 @@ class TaskEvents:
                     self._create(task, send)
                 else:
                     copy.advance_to(task)
-                    self._changed()
+                    if task.status.state in AT_REST:
+                        self._rested()
             case hub.Message():
                 if copy.task is not None or send is None:
                     raise ExecutorError("a message cannot follow a task; send it with a status instead")
@@ -99,9 +102,9 @@ class TaskEvents:
         if self._copy.task is not None and self._copy.task.status.state in RUNNING:
             self.fail(text)
 
-    def _changed(self) -> None:
-        task = self._copy.task
-        if task is not None and task.status.state == hub.TASK_STATE_INPUT_REQUIRED:
+    def _rested(self) -> None:
+        """The task has ended or waits for its caller."""
+        if self._copy.existing.status.state == hub.TASK_STATE_INPUT_REQUIRED:
             self.asked_at = self._copy.last
         self._answers.settle_by_state()
 
@@ -128,4 +131,5 @@ class TaskEvents:
         for one in send.all():
             if one.wants is not Wants.OUTCOME:
                 self._answers.settle(one)
-        self._changed()
+        if task.status.state in AT_REST:
+            self._rested()

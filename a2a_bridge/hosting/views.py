@@ -5,10 +5,11 @@ It makes no decisions about the task and keeps no state.
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import Any, Protocol
 
 from a2a_bridge.core.errors import invalid_params
-from a2a_bridge.core.event import Event
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import INTERRUPTED, TERMINAL
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -29,8 +30,6 @@ def rests(event: hub.StreamResponse, number: int, ticket: QueuePosition | None) 
     """True if a stream ends with an event: it ends the task, or asks for input after this caller's run had
     begun.
     """
-    if event.HasField("artifact_update"):
-        return False
     state = state_of(event)
     if state in TERMINAL:
         return True
@@ -63,11 +62,14 @@ def cut_history(task: hub.Task, limit: int | None) -> None:
         del task.history[: len(task.history) - limit]
 
 
-def with_history(event: Event, limit: int) -> Event:
-    """The event with less history: a copy, if it has any, because subscribers share events."""
-    if not event.message.HasField("task"):
-        return event
-    copy = hub.StreamResponse()
-    copy.CopyFrom(event.message)
-    cut_history(copy.task, limit)
-    return Event(copy, event.id, event.gap)
+async def histories_cut(events: Events, limit: int) -> Events:
+    """A stream with less history: in copies, because subscribers share events."""
+    async with aclosing(events):
+        async for event in events:
+            if not event.message.HasField("task"):
+                yield event
+                continue
+            copy = hub.StreamResponse()
+            copy.CopyFrom(event.message)
+            cut_history(copy.task, limit)
+            yield Event(copy, event.id, event.gap)

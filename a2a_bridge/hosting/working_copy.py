@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from a2a_bridge.core.errors import A2AError, internal_error
-from a2a_bridge.core.lifecycle import advance, advance_to, join
+from a2a_bridge.core.lifecycle import add_artifact, advance, advance_to, join
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.hosting.ports import Scope, Store, Stored, Synced, TaskWriter, VersionConflictError
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -101,7 +101,8 @@ class WorkingCopy:
     @property
     def pending(self) -> bool:
         """True if any change is not durable yet."""
-        return self.writer is not None and self.writer.pending
+        writer = self.writer
+        return writer is not None and writer.pending
 
     @property
     def writable(self) -> bool:
@@ -181,16 +182,24 @@ class WorkingCopy:
         self.task = task
         self.writer.append(hub.StreamResponse(task=task), task)
 
-    def advance(
-        self,
-        event: hub.StreamResponse,
-        update: hub.TaskStatusUpdateEvent | hub.TaskArtifactUpdateEvent,
-    ) -> None:
-        """Applies a status or an artifact: `update`, the content of `event`.
+    def extend(self, event: hub.StreamResponse, update: hub.TaskArtifactUpdateEvent) -> None:
+        """Applies an artifact: `update`, the content of `event`. Raises what `advance` raises."""
+        task, writer = self.task, self.writer
+        if self._shut or task is None or writer is None:
+            task, writer = self._writable()
+        if task.status.state in TERMINAL:
+            advance(task, update)
+        add_artifact(task, update)
+        writer.append(event, task)
+
+    def advance(self, event: hub.StreamResponse, update: hub.TaskStatusUpdateEvent) -> None:
+        """Applies a status: `update`, the content of `event`.
 
         Raises IllegalTransitionError and OwnershipLostError; the task is unchanged then.
         """
-        task, writer = self._writable()
+        task, writer = self.task, self.writer
+        if self._shut or task is None or writer is None:
+            task, writer = self._writable()
         advance(task, update)
         writer.append(event, task)
 

@@ -159,6 +159,10 @@ class LateWriter:
         self.when_synced(tell)
         await future
 
+    @property
+    def crowded(self) -> bool:
+        return self._writer.crowded
+
     async def room(self) -> None:
         await self._writer.room()
 

@@ -161,23 +161,23 @@ class MemoryStore:
         self._entries[entry.task_id] = entry
         return True
 
-    def place(self, entry: Entry, task: hub.Task) -> None:
-        """Updates the list position of a task from its status."""
-        shelf = self._shelves.get(entry.scope)
-        if shelf is None:
-            shelf = self._shelves[entry.scope] = TaskTable()
-        shelf.place(entry, task.status)
+    def table(self, scope: Scope) -> TaskTable:
+        """The table of a scope, created if there is none."""
+        found = self._shelves.get(scope)
+        if found is None:
+            found = self._shelves[scope] = TaskTable()
+        return found
 
     def leave(self, entry: Entry, log: EventLog) -> None:
         """Ends the lease on a task."""
         entry.rest()
-        self.resize(entry, 0)
         self.resize(entry, len(entry.data))
         if entry.state in TERMINAL:
             self._ended[entry.task_id] = None
             self._ended_bytes += entry.size
             log.end()
-        self._quiet(entry.task_id, log)
+        if not log.read:
+            self._quiet(entry.task_id, log)
 
     def log(self, task_id: str) -> EventLog:
         """The log of a task, created if there is none."""
@@ -252,7 +252,7 @@ class MemoryStore:
 class MemoryWriter:
     """Implements TaskWriter."""
 
-    __slots__ = ("_entry", "_log", "_lost", "_on_lost", "_push", "_store")
+    __slots__ = ("_entry", "_log", "_lost", "_on_lost", "_push", "_store", "_table")
 
     #: see rule 1 of this module
     pending = False
@@ -263,6 +263,8 @@ class MemoryWriter:
         self._on_lost = on_lost
         self._push = push
         self._lost = False
+        #: the table with the entry; it exists as long as the entry has a writer
+        self._table: TaskTable | None = None
         self._log = store.log(entry.task_id) if entry.version else None
 
     @property
@@ -282,20 +284,25 @@ class MemoryWriter:
         entry.version += 1
         entry.last += 1
         store = self._store
-        store.resize(entry, entry.size + log.append(event))
+        size = log.append(event)
+        entry.size += size
+        store.memory.add(size + size)  # once for the log, once for the task
         if self._push:
-            self._store.mail.deliver(entry.scope, entry.task_id, entry.last, event)
+            store.mail.deliver(entry.scope, entry.task_id, entry.last, event)
         if not event.HasField("artifact_update"):
-            self._store.place(entry, task)
+            table = self._table
+            if table is None:
+                table = self._table = store.table(entry.scope)
+            table.place(entry, task.status)
             if entry.state in TERMINAL:
-                self._store.leave(entry, log)
+                store.leave(entry, log)
         return entry.last
 
     def amend(self, task: hub.Task, /) -> None:
         if not self._lost:
             self._entry.live = task
             self._entry.version += 1
-            self._store.place(self._entry, task)
+            self._store.table(self._entry.scope).place(self._entry, task.status)
             if self._push and self._log is not None:
                 self._log.note(task)
 
@@ -305,6 +312,11 @@ class MemoryWriter:
     async def synced(self) -> None:
         if self._lost:
             raise VersionConflictError(self._entry.task_id)
+
+    @property
+    def crowded(self) -> bool:
+        log = self._log
+        return log is not None and bool(log.marks) and log.full()
 
     async def room(self) -> None:
         if self._log is not None:

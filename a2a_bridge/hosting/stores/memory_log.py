@@ -59,7 +59,6 @@ class EventLog:
         "_ends",
         "_events",
         "_forgetful",
-        "_marks",
         "_movers",
         "_noted",
         "_notes",
@@ -68,6 +67,7 @@ class EventLog:
         "base",
         "ended",
         "last",
+        "marks",
         "on_quiet",
         "sleepers",
     )
@@ -86,7 +86,7 @@ class EventLog:
         self._ends: list[int] = []
         self._dropped = 0
         #: position -> the readers that have read up to there; _slowest: the lowest of them, if there are any
-        self._marks: dict[int, set[MemorySubscription]] = {}
+        self.marks: dict[int, set[MemorySubscription]] = {}
         self._slowest = 0
         self.sleepers: list[asyncio.Future[None]] = []
         self._movers: list[asyncio.Future[None]] = []
@@ -94,7 +94,7 @@ class EventLog:
     @property
     def read(self) -> bool:
         """True if the log has readers."""
-        return bool(self._marks)
+        return bool(self.marks)
 
     @property
     def bytes(self) -> int:
@@ -102,8 +102,9 @@ class EventLog:
         return self._noted + (self._ends[-1] - self._dropped if self._ends else 0)
 
     def append(self, event: hub.StreamResponse) -> int:
-        """Adds the next event. Returns its size in bytes."""
+        """Adds the next event. Returns its size in bytes, which the caller adds to the memory account."""
         ends = self._ends
+        # For pieces of text the size costs less than a look at what the event contains.
         size = event.ByteSize()
         total = (ends[-1] if ends else self._dropped) + size
         ends.append(total)
@@ -112,7 +113,6 @@ class EventLog:
         window = self._window
         if len(ends) >= window.events + _SLACK or total - self._dropped > window.bytes:
             self._trim()
-        window.memory.add(size)
         if self.sleepers:
             _wake(self.sleepers)
         return size
@@ -146,8 +146,10 @@ class EventLog:
     def end(self) -> None:
         """Notes that no event follows."""
         self.ended = True
-        _wake(self.sleepers)
-        _wake(self._movers)
+        if self.sleepers:
+            _wake(self.sleepers)
+        if self._movers:
+            _wake(self._movers)
 
     def after(self, position: int, most: int) -> list[hub.StreamResponse]:
         """Stored events after a position."""
@@ -156,7 +158,7 @@ class EventLog:
 
     async def room(self) -> None:
         """Waits until the slowest reader is less than a window behind, or gone."""
-        while self._full():
+        while self.full():
             future = asyncio.get_running_loop().create_future()
             self._movers.append(future)
             timer = self._window.clock.call_later(self._window.stall, self._drop_slowest)
@@ -175,50 +177,52 @@ class EventLog:
 
     def move(self, reader: MemorySubscription, old: int, new: int | None) -> None:
         """Notes that a reader has read up to `new`, or has left."""
-        here = self._marks[old]
+        here = self.marks[old]
         here.discard(reader)
         if new is not None:
             self._mark(reader, new)
         if here:
             return
-        del self._marks[old]
-        if not self._marks:
+        del self.marks[old]
+        if not self.marks:
             _wake(self._movers)
             self.on_quiet(self)
         elif old == self._slowest:
-            self._slowest = min(self._marks)
+            self._slowest = min(self.marks)
             _wake(self._movers)
 
     def break_off(self, error: A2AError) -> None:
         """Ends all readers with an error, after the events so far."""
-        for readers in self._marks.values():
+        for readers in self.marks.values():
             for reader in readers:
                 reader.break_off(self.last, error)
         _wake(self.sleepers)
 
     def _mark(self, reader: MemorySubscription, position: int) -> None:
-        if not self._marks or position < self._slowest:
+        if not self.marks or position < self._slowest:
             self._slowest = position
-        self._marks.setdefault(position, set()).add(reader)
+        self.marks.setdefault(position, set()).add(reader)
 
-    def _full(self) -> bool:
-        if not self._marks:
+    def full(self) -> bool:
+        """True if the slowest reader is a window behind."""
+        if not self.marks:
             return False
         unread = self.last - self._slowest
         if unread >= self._window.events:
             return True
-        if not unread:
+        ends = self._ends
+        if not unread or ends[-1] - self._dropped < self._window.bytes:
             return False
         place = self._slowest - self.base
         before = self._ends[place - 1] if place else self._dropped
-        return self._ends[-1] - before >= self._window.bytes
+        return ends[-1] - before >= self._window.bytes
 
     def _trim(self) -> None:
         ends = self._ends
         most = self._window.bytes
         surplus = bisect_left(ends, ends[-1] - most) + 1 if ends[-1] - self._dropped > most else 0
         count = max(len(ends) - self._window.events, surplus)
-        if self._marks:
+        if self.marks:
             count = min(count, self._slowest - self.base)
         if count > 0:
             self._window.memory.add(self._dropped - ends[count - 1])
@@ -234,7 +238,7 @@ class EventLog:
 
     def _drop_slowest(self) -> None:
         text = "the events of the task were read too slowly; subscribe again"
-        for reader in tuple(self._marks.get(self._slowest, ())):
+        for reader in tuple(self.marks.get(self._slowest, ())):
             reader.drop(A2AError(Reason.UNAVAILABLE, text))
 
 

@@ -414,8 +414,12 @@ class _Lease:
         self.when_synced(tell)
         await future
 
+    @property
+    def crowded(self) -> bool:
+        return len(self._events) > _MOST
+
     async def room(self) -> None:
-        if len(self._events) > _MOST:
+        if self.crowded:
             with suppress(VersionConflictError):
                 await self.synced()
 

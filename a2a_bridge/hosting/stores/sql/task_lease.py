@@ -224,8 +224,12 @@ class TaskLease:
         with suppress(VersionConflictError):
             await self.synced()
 
+    @property
+    def crowded(self) -> bool:
+        return self._bytes > _MOST_BYTES or len(self._events) > _MOST_EVENTS or self._writer.crowded
+
     async def room(self) -> None:
-        while self._bytes > _MOST_BYTES or len(self._events) > _MOST_EVENTS or self._writer.crowded:
+        while self.crowded:
             await self._writer.next_group()
 
     def release(self) -> None:
