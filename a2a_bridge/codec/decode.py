@@ -29,6 +29,7 @@ For Message the generated function looks like this:
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -94,6 +95,21 @@ def _decoder(cls: type[M], *, strict_numbers: bool) -> Callable[[Json], M]:
         return slowly(tree)  # outside of the handler: the first exception is not its context
 
     def slowly(tree: Json) -> M:
+        if not strict_numbers and (rounded.count or rounded.on_first is None):
+            # Nobody asks for the path of the first rounded number: most trees need no inspection then.
+            with BUILDING:
+                lenient = compile_body(plan, _rounding)
+            _roundings.count = 0
+            try:
+                message = from_string(lenient(tree).encode("latin-1"))
+            except (ValueError, RecursionError, ProtobufDecodeError):
+                pass
+            else:
+                rounded.count += _roundings.count
+                return message
+        return inspected(tree)
+
+    def inspected(tree: Json) -> M:
         problems: list[Violation] = []
         roundings: list[str] = []
         for found in findings(plan, tree):
@@ -116,6 +132,21 @@ def _decoder(cls: type[M], *, strict_numbers: bool) -> Callable[[Json], M]:
         return message
 
     return decode
+
+
+class _Roundings(threading.local):
+    count = 0
+
+
+_roundings = _Roundings()
+
+
+def _rounding(number: int) -> float:
+    """As `structs.nearest`; counts the numbers that are rounded in this thread."""
+    double = structs.nearest(number)
+    if double != number:
+        _roundings.count += 1
+    return double
 
 
 def whole_decoder(cls: type[M]) -> Callable[[Json], tuple[M, bool]]:
