@@ -6,11 +6,15 @@ Rules:
    (codec.meter).
 3. All servers and clients of the process share a few threads. More would not be faster: Python runs one at a
    time, and the loop would wait longer.
+4. Meanwhile Python's collector of cycles runs rarely: the values of a document are no cycles, but it would
+   visit them again and again, which takes as long as to decode them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -34,9 +38,52 @@ THREADS = 2
 _threads = ThreadPoolExecutor(THREADS, "a2a-bridge-codec")
 
 
+_COLLECTED = 200_000
+"""Objects that are made between two collections, while large documents are in work."""
+_QUIET = 1.0
+"""Seconds after the last large document until the collector runs as usual: its values live longer than their
+decoding.
+"""
+
+
+class _RareCollections:
+    """A higher threshold of Python's collector, while large documents are in work."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._documents = 0
+        self._usual: tuple[int, int, int] | None = None
+
+    def begin(self) -> None:
+        """A document begins."""
+        with self._lock:
+            self._documents += 1
+            usual = gc.get_threshold()
+            if 0 < usual[0] < _COLLECTED:  # 0: the application has switched the collector off
+                self._usual = usual
+                gc.set_threshold(_COLLECTED, *usual[1:])
+
+    def end(self) -> None:
+        """A document has ended, some time ago."""
+        with self._lock:
+            self._documents -= 1
+            if not self._documents and self._usual is not None:
+                if gc.get_threshold()[0] == _COLLECTED:  # else the application has changed it meanwhile
+                    gc.set_threshold(*self._usual)
+                self._usual = None
+
+
+_rare_collections = _RareCollections()
+
+
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """Calls a long-running function in a thread."""
-    return await asyncio.get_running_loop().run_in_executor(_threads, function, *arguments)
+    loop = asyncio.get_running_loop()
+    _rare_collections.begin()
+    try:
+        return await loop.run_in_executor(_threads, function, *arguments)
+    finally:
+        loop.call_later(_QUIET, _rare_collections.end)
 
 
 async def admitted(body: bytes, most: int, cls: type[Message] | None = None) -> bool:
