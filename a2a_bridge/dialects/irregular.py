@@ -41,9 +41,11 @@ class Refused(Exception):  # noqa: N818 - control flow, never seen outside: `exp
 class Reader:
     """Reads one object, member by member; `tree` becomes its canonical form."""
 
-    def __init__(self, given: JsonObject, path: str = "") -> None:
+    def __init__(self, given: JsonObject, path: str = "", *, explains: bool = False) -> None:
         self.given = given
         self.path = path
+        #: whether errors in free JSON are reported; otherwise the writer refuses it
+        self.explains = explains
         self.tree: JsonObject = {}
         self.facts: Facts = {}
         self.problems: list[Violation] = []
@@ -146,13 +148,22 @@ class Reader:
         if any(key in found for key in (KEY, *ours)):
             self.mark = found.get(KEY)
             found = {key: value for key, value in found.items() if key != KEY and key not in ours}
-        try:
-            metadata = scalars.canonical_free(found, member(self.path, "metadata"))
-        except scalars.FreeJsonError as error:
-            self.problems += error.problems
-            return
+        metadata = self.free(found, member(self.path, "metadata"))
         if metadata:
             self.tree["metadata"] = metadata
+
+    def free(self, value: Json, path: str) -> Json:
+        """Free JSON after a round trip through a Value; the same object if equal, None for a problem."""
+        try:
+            if self.explains:
+                scalars.check_free(value, path)
+            made: Json = scalars.rounded(value)
+        except scalars.FreeJsonError as error:
+            self.problems += error.problems
+            return None
+        except OverflowError:
+            raise Refused from None
+        return made
 
     def within(self, other: Reader) -> JsonObject:
         """Takes over the findings of a reader of an object inside this one."""
@@ -220,7 +231,10 @@ def text_of(shape: Shape, given: Any) -> str:
     reader = read(shape, given)
     if reader.problems:
         raise Refused
-    text = shape.write(reader.tree)
+    try:
+        text = shape.write(reader.tree)
+    except ValueError:
+        raise Refused from None  # free JSON that no Value can hold
     if reader.facts:
         message = shape.cls.FromString(text.encode("latin-1"))
         shape.impose(message, reader.facts)
@@ -237,9 +251,9 @@ def text_of(shape: Shape, given: Any) -> str:
     return text + scalars.metadata_entry(shape.metadata_tag, KEY, scalars.value_of(kept, 1))
 
 
-def read(shape: Shape, given: JsonObject, path: str = "") -> Reader:
+def read(shape: Shape, given: JsonObject, path: str = "", *, explains: bool = False) -> Reader:
     """Reads one unit, but not the units within it."""
-    reader = Reader(given, path)
+    reader = Reader(given, path, explains=explains)
     shape.read(reader)
     facts = unmapped.sources(reader.mark).get(HUB)
     if isinstance(facts, dict) and all(
@@ -336,7 +350,7 @@ def _explain(shape: Shape, given: Json, path: str, problems: list[Violation]) ->
     if type(given) is not dict:
         problems.append((path, f"expected an object, got {describe(given)}"))
         return
-    reader = read(shape, given, path)
+    reader = read(shape, given, path, explains=True)
     problems += reader.problems
     for name, inner, value in shape.inside(reader.tree):
         _explain(inner, value, f"{path}.{name}" if path else name, problems)

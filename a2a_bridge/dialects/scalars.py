@@ -51,27 +51,48 @@ class FreeJsonError(ValueError):
         self.problems = problems
 
 
-def canonical_free(value: Json, path: str) -> Json:
-    """Any JSON after a round trip through a Value; the same object if equal. Raises FreeJsonError."""
+def check_free(value: Json, path: str) -> None:
+    """Raises FreeJsonError for JSON that no Value can hold."""
     levels = structs.LEVELS if type(value) is dict else structs.BARE_LEVELS
     found = [(one.path, one.problem) for one in free_findings(value, path, levels) if not one.rounding]
     if found:
         raise FreeJsonError(found)
-    rounded: Json = _rounded(value)
-    return rounded
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
+    """JSON with the integers that a Value returns; the same object if equal.
+
+    Raises OverflowError for an integer that no double can hold at all.
+    """
     kind = type(value)
-    if kind is int and not -EXACT_INTEGER <= value <= EXACT_INTEGER:
-        return number(float(value))
-    if kind is dict:
-        members = {name: _rounded(item) for name, item in value.items()}
-        return value if all(members[name] is item for name, item in value.items()) else members
-    if kind is list:
-        items = [_rounded(item) for item in value]
-        return value if all(map(_is, items, value)) else items
-    return value
+    if kind is int:
+        if -EXACT_INTEGER <= value <= EXACT_INTEGER:
+            return value
+        near = number(float(value))
+        return value if near == value else near
+    if kind is not list and kind is not dict:
+        return value
+    items = value.values() if kind is dict else value
+    kinds = set(map(type, items))
+    if kinds <= _UNCHANGED or (
+        kinds == _INTEGERS and min(items) >= -EXACT_INTEGER and max(items) <= EXACT_INTEGER
+    ):
+        return value
+    changes = {
+        at: near
+        for at, item in (value.items() if kind is dict else enumerate(value))
+        if type(item) not in _UNCHANGED and (near := rounded(item)) is not item
+    }
+    if not changes:
+        return value
+    copy = value.copy()
+    for at, item in changes.items():
+        copy[at] = item
+    return copy
+
+
+_UNCHANGED = {str, float, bool, type(None)}
+_INTEGERS = {int}
 
 
 def metadata_entry(field_tag: str, key: str, value: str) -> str:
@@ -82,7 +103,3 @@ def metadata_entry(field_tag: str, key: str, value: str) -> str:
     entry = f"\n{VARINT[len(key)]}{key}\x12{VARINT[len(value)]}{value}"
     body = f"\n{VARINT[len(entry)]}{entry}"
     return f"{field_tag}{VARINT[len(body)]}{body}"
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other

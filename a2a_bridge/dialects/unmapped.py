@@ -17,6 +17,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import ne
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
@@ -35,19 +36,20 @@ KIND, PROTO, HUB = "kind", "proto", "hub"
 EMPTY = "empty"
 
 _KEY_BYTES = KEY.encode()
+_NUMERIC = {int, float}
 
 
 # --- entries ---
 
 
-def difference(canonical: Json, given: Json, *, whole: bool = False) -> list[Entry]:
-    """The entries with which `restore` turns the canonical tree into the given one.
+def difference(canonical: Json, given: Json, pointer: str = "", *, whole: bool = False) -> list[Entry]:
+    """The entries with which `restore` turns the canonical tree, which is at a pointer, into the given one.
 
     whole: also record members that only the canonical tree has, and null in place of a value.
     """
     entries: list[Entry] = []
     # Iterative: trees may be as deep as the parser allows.
-    waiting: list[tuple[Any, Any, str]] = [(canonical, given, "")]
+    waiting: list[tuple[Any, Any, str]] = [(canonical, given, pointer)]
     while waiting:
         old, new, pointer = waiting.pop()
         if old is new:
@@ -61,7 +63,14 @@ def difference(canonical: Json, given: Json, *, whole: bool = False) -> list[Ent
             if whole:
                 entries += [[below(pointer, name)] for name in old if name not in new]
         elif type(old) is list and type(new) is list and len(old) == len(new):
-            waiting += [(old[at], value, f"{pointer}/{at}") for at, value in enumerate(new)]
+            if {*map(type, old), *map(type, new)} <= _NUMERIC and sum(map(ne, old, new)) > len(new) // 2:
+                entries.append([pointer, new, old])  # one entry instead of one for each number
+            else:
+                waiting += [
+                    (old[at], value, f"{pointer}/{at}")
+                    for at, value in enumerate(new)
+                    if value is not old[at]
+                ]
         elif (new is not None or whole) and not same(old, new):
             entries.append([pointer, new, old])
     return entries
@@ -120,6 +129,10 @@ def same(one: Json, other: Json) -> bool:
         elif type(one) is list:
             if len(one) != len(other):  # type: ignore[arg-type]
                 return False
+            if {*map(type, one), *map(type, other)} <= _NUMERIC:  # type: ignore[arg-type]
+                if one != other:
+                    return False
+                continue
             waiting += zip(one, other, strict=True)  # type: ignore[arg-type]
         elif one != other:
             return False

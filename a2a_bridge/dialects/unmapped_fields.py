@@ -19,12 +19,23 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from a2a_bridge.codec import Json, JsonObject, dumps_ascii
+from a2a_bridge.codec import JsonObject, dumps_ascii
 from a2a_bridge.codec.decode import spellings
 from a2a_bridge.codec.plan import Kind, MessagePlan, is_repeated, plan_of
-from a2a_bridge.codec.structs import EXACT_INTEGER, number
 from a2a_bridge.codec.wire import VARINT
-from a2a_bridge.dialects.unmapped import EMPTY, KEY, PROTO, Entry, below, carried, carry, restore, sources
+from a2a_bridge.dialects.scalars import rounded
+from a2a_bridge.dialects.unmapped import (
+    EMPTY,
+    KEY,
+    PROTO,
+    Entry,
+    below,
+    carried,
+    carry,
+    difference,
+    restore,
+    sources,
+)
 
 UNKNOWN = "urn:a2a-bridge:unknown-fields"
 WRAPPER = "urn:a2a-bridge:wrapper"
@@ -98,7 +109,7 @@ def _collect(plan: MessagePlan, message: Any, tree: JsonObject, pointer: str, en
         if many and not value:
             entries.append([here, value])
         elif one.kind in _FREE:
-            entries += _large_integers(value, here)
+            entries += difference(rounded(value), value, here)
         elif one.kind is Kind.MESSAGE and one.message is not None:
             content = getattr(message, field.name)
             if not many:
@@ -106,21 +117,6 @@ def _collect(plan: MessagePlan, message: Any, tree: JsonObject, pointer: str, en
             else:
                 for at, item in value.items() if field.map_value is not None else enumerate(value):
                     _collect_object(one.message, content[at], item, below(here, str(at)), entries)
-
-
-def _large_integers(value: Json, pointer: str) -> Iterator[Entry]:
-    """Integers of up to 64 bits in free JSON that no double can represent."""
-    waiting: list[tuple[Any, str]] = [(value, pointer)]
-    while waiting:
-        item, here = waiting.pop()
-        if type(item) is dict:
-            waiting += [(one, below(here, name)) for name, one in item.items()]
-        elif type(item) is list:
-            waiting += [(one, f"{here}/{at}") for at, one in enumerate(item)]
-        elif type(item) is int and not -EXACT_INTEGER <= item <= EXACT_INTEGER:
-            nearest = number(float(item))
-            if nearest != item:
-                yield [here, item, nearest]
 
 
 def _restore_unit(unit: JsonObject, metadata: JsonObject, root: JsonObject) -> None:

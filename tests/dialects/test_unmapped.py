@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from a2a_bridge.dialects import unmapped
+from a2a_bridge.dialects import scalars, unmapped
 from a2a_bridge.dialects.unmapped import HUB, KEY, KIND, PROTO, difference, restore, same
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.strategies_v0 import anything
@@ -125,3 +125,13 @@ def test_all_messages_with_metadata_are_units() -> None:
         (hub.GetTaskRequest(), 0),
     ):
         assert len(list(unmapped.units(one))) == count
+
+
+def test_a_list_of_many_large_integers_is_one_entry() -> None:
+    given = {"x": [2**53 + 1 + 2 * n for n in range(100)], "y": [0] * 99 + [2**53 + 1]}
+    canonical = scalars.rounded(given)
+    entries = unmapped.difference(canonical, given, "/metadata")
+    assert [entry[0] for entry in entries] == ["/metadata/y/99", "/metadata/x"]
+    assert unmapped.restore({"metadata": deepcopy(canonical)}, entries) == {"metadata": given}
+    changed = {"x": [*canonical["x"][:-1], 7], "y": canonical["y"]}
+    assert unmapped.restore({"metadata": deepcopy(changed)}, entries)["metadata"]["x"] == changed["x"]

@@ -13,7 +13,6 @@ from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.structs import LEVELS, read_struct, read_value
 from a2a_bridge.codec.values import base64_octets, base64_text
 from a2a_bridge.codec.wire import VARINT
-from a2a_bridge.dialects import scalars
 from a2a_bridge.dialects.irregular import (
     WRAPPED,
     Facts,
@@ -202,11 +201,7 @@ def _read_data(reader: Reader) -> None:
         reader.wrong("data", "is required")
         return
     data: Json = reader.given["data"]
-    try:
-        found = scalars.canonical_free(data, f"{reader.path}.data" if reader.path else "data")
-    except scalars.FreeJsonError as error:
-        reader.problems += error.problems
-        return
+    found = reader.free(data, f"{reader.path}.data" if reader.path else "data")
     if type(data) is not dict:
         # The prose of 0.2.5 mentions arrays; the hub accepts any value.
         found = {"value": found}
