@@ -21,6 +21,9 @@ REQUEST_VALUES, ANSWER_VALUES = 100_000, 1_000_000
 
 _BLOCK = 1 << 20
 """Octets per step of the JSON counter. Other threads may run between two steps."""
+_QUOTES = 512
+"""Most quotes, escaped ones included, of text that is counted from string to string."""
+_BACKSLASH = ord("\\")
 _SHORTEST = 2
 """Octets of the shortest value including its separator, in both formats."""
 _FIELDS = 4
@@ -31,9 +34,34 @@ _WEIGHT = 0
 
 def json_bound(text: bytes) -> int:
     """An upper bound of the number of values in JSON text: each value follows a comma, or the bracket that
-    opens a container.
+    opens a container. Exact for text with few strings, however long they are.
     """
-    return 1 + text.count(b",") + text.count(b"[") + text.count(b"{")
+    found = _outside_of_strings(text)
+    return 1 + text.count(b",") + text.count(b"[") + text.count(b"{") if found is None else found
+
+
+def _outside_of_strings(text: bytes) -> int | None:
+    """The count from string to string. A search for the next quote is ten times faster than a count. None for
+    text with more than _QUOTES quotes.
+    """
+    found, at = 1, 0
+    opening = True
+    for _ in range(_QUOTES):
+        quote = text.find(b'"', at)
+        if opening:
+            end = len(text) if quote < 0 else quote
+            found += text.count(b",", at, end) + text.count(b"[", at, end) + text.count(b"{", at, end)
+        if quote < 0:
+            return found
+        at = quote + 1
+        if opening or text[quote - 1] != _BACKSLASH:
+            opening = not opening
+            continue
+        start = quote - 1
+        while text[start - 1] == _BACKSLASH:
+            start -= 1
+        opening = (quote - start) % 2 == 0  # an even number of them escapes each other, not the quote
+    return None
 
 
 def json_values(text: bytes, most: int) -> int:

@@ -39,6 +39,7 @@ from google.protobuf.message import Message
 from a2a_bridge.codec import structs, values
 from a2a_bridge.codec.errors import DecodeError, Irregular, Violation
 from a2a_bridge.codec.inspect import findings
+from a2a_bridge.codec.long_texts import LONG, LongText, LongTextError, assign, is_text, without_long_texts
 from a2a_bridge.codec.plan import BUILDING, FieldPlan, Kind, MessagePlan, plan_of
 from a2a_bridge.codec.source import Source, literal
 from a2a_bridge.codec.structs import rounded
@@ -87,12 +88,23 @@ def _decoder(cls: type[M], *, strict_numbers: bool) -> Callable[[Json], M]:
         nonlocal body
         if body is None:
             with BUILDING:  # on the first call, to keep imports fast
-                body = compile_body(plan, structs.exactly)
+                body = compile_body(plan, structs.exactly, apart=True)
         try:
             return from_string(body(tree).encode("latin-1"))
+        except LongTextError:
+            long: list[LongText] | None = []
         except (ValueError, RecursionError, ProtobufDecodeError):
-            pass
-        return slowly(tree)  # outside of the handler: the first exception is not its context
+            long = None
+        # Outside of the handler: the first exception is not the context of another one.
+        if long is not None:
+            try:
+                message = from_string(body(without_long_texts(plan, tree, long)).encode("latin-1"))
+                assign(message, long)
+            except (ValueError, RecursionError, ProtobufDecodeError):
+                pass
+            else:
+                return message
+        return slowly(tree)
 
     def slowly(tree: Json) -> M:
         if not strict_numbers and (rounded.count or rounded.on_first is None):
@@ -176,20 +188,26 @@ def whole_decoder(cls: type[M]) -> Callable[[Json], tuple[M, bool]]:
     return decode
 
 
-_LIBRARIES: dict[tuple[Callable[[int], float], bool], dict[str, Any]] = {}
-"""All compiled functions and their names, by the conversion of large integers and by strictness."""
+_LIBRARIES: dict[tuple[Callable[[int], float], bool, bool], dict[str, Any]] = {}
+"""All compiled functions and their names, by the conversion of large integers, by strictness, and by what
+becomes of long texts.
+"""
 
 
-def compile_body(plan: MessagePlan, to_double: Callable[[int], float], *, strict: bool = False) -> Body:
+def compile_body(
+    plan: MessagePlan, to_double: Callable[[int], float], *, strict: bool = False, apart: bool = False
+) -> Body:
     """The function that writes the wire text of a message; `to_double` converts large integers.
 
-    strict: raise `Irregular` for members that the message cannot hold.
+    strict: raise `Irregular` for members that the message cannot hold. apart: raise `LongTextError` for a
+    long text, which is assigned to the message instead.
     """
-    names = _LIBRARIES.get((to_double, strict))
+    names = _LIBRARIES.get((to_double, strict, apart))
     if names is None:
         struct, value, array = structs.writers(to_double)
-        names = _LIBRARIES[to_double, strict] = {
+        names = _LIBRARIES[to_double, strict, apart] = {
             "Irregular": Irregular,
+            "LongTextError": LongTextError,
             "LEVELS": structs.LEVELS,
             "BARE_LEVELS": structs.BARE_LEVELS,
             "VARINT": VARINT,
@@ -203,7 +221,7 @@ def compile_body(plan: MessagePlan, to_double: Callable[[int], float], *, strict
             "value_of": value,
         }
     if plan.label not in names:
-        _Generator(Source(names), strict=strict).run(plan)
+        _Generator(Source(names), strict=strict, apart=apart).run(plan)
     body: Body = names[plan.label]
     return body
 
@@ -235,9 +253,10 @@ def tidy(tree: dict[str, Any], names: dict[str, FieldPlan]) -> dict[str, Any]:
 class _Generator:
     """Writes the functions of a message type and of all nested types."""
 
-    def __init__(self, source: Source, *, strict: bool) -> None:
+    def __init__(self, source: Source, *, strict: bool, apart: bool) -> None:
         self.source = source
         self.strict = strict
+        self.apart = apart
 
     def run(self, plan: MessagePlan) -> None:
         for one in plan.nested():
@@ -350,8 +369,12 @@ class _Generator:
             case Kind.STRING:
                 with block(f"if type({name}) is not str:"):
                     line("raise Irregular")
+                self.long(field, name)
                 self.utf8(name)
             case Kind.BYTES:
+                with block(f"if type({name}) is not str:"):
+                    line("raise Irregular")
+                self.long(field, name)
                 line(f"{name} = base64_octets({name})")
             case Kind.TIMESTAMP:
                 line(f"{name} = timestamp_octets({name})")
@@ -364,6 +387,11 @@ class _Generator:
             case _:
                 assert field.message is not None  # noqa: S101 - for the type checker
                 line(f"{name} = {field.message.label}({name})")
+
+    def long(self, field: FieldPlan, name: str) -> None:
+        if self.apart and is_text(field):
+            with self.source.block(f"if len({name}) > {LONG}:"):
+                self.source.line("raise LongTextError")
 
     def utf8(self, name: str) -> None:
         with self.source.block(f"if not {name}.isascii():"):

@@ -107,16 +107,21 @@ def string_octets(value: Json) -> str:
 
 
 def base64_octets(value: Json) -> str:
+    """The wire text of `base64_bytes`."""
+    return base64_bytes(value).decode("latin-1")
+
+
+def base64_bytes(value: Json) -> bytes:
     """Bytes from base64, standard or URL-safe, padded or not, in one or in several lines."""
     if type(value) is not str:
         raise ValueError(f"expected a base64 string, got {describe(value)}")
     try:
-        return pybase64.b64decode(value, validate=True).decode("latin-1")
+        return pybase64.b64decode(value, validate=True)
     except ValueError:  # not in standard form
         pass
     try:
         plain = value.encode("ascii").translate(_BASE64_STANDARD, _BASE64_BLANKS).rstrip(b"=")
-        return pybase64.b64decode(plain + b"=" * (-len(plain) % 4), validate=True).decode("latin-1")
+        return pybase64.b64decode(plain + b"=" * (-len(plain) % 4), validate=True)
     except ValueError:
         raise ValueError("is not base64") from None
 

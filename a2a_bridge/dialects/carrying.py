@@ -39,6 +39,8 @@ _MARK, _CARD_MARK = KEY.encode(), CARD_KEY.encode()
 _BEGINNING = b"urn:a2a-bridge:"
 #: the escape by which JSON may write a letter of a name
 _ESCAPE = b"\\u00"
+#: octets above which a document with at most _FEW containers is not searched
+_LONG, _FEW = 1 << 16, 256
 _CODE = 32
 #: the content members of a part, in every version
 _CONTENT = ("text", "raw", "url", "data", "file")
@@ -62,12 +64,17 @@ def use_key(secret: bytes) -> None:
 def loads(data: bytes) -> Json:
     """`codec.loads`. Carried texts are verified and become plain; invalid ones are removed."""
     tree = codec.loads(data)
-    return _opened(tree) if _BEGINNING in data or (b"\\" in data and _ESCAPE in data) else tree
+    named = _names_texts(tree) if len(data) > _LONG else None
+    if named is None:
+        named = _BEGINNING in data or (b"\\" in data and _ESCAPE in data)
+    return _opened(tree) if named else tree
 
 
 def dumps(tree: Json) -> bytes:
     """`codec.dumps` with a code before each carried text. May change the tree: the caller must own it."""
     data = codec.dumps(tree)
+    if len(data) > _LONG and _names_texts(tree) is False:
+        return data
     if _BEGINNING in data and _carries(data):
         _each_text(tree, _sealed)
         data = codec.dumps(tree)
@@ -132,6 +139,26 @@ def _unsealed(value: object, belongs: bytes) -> str | None:
     text = value[_CODE + 1 :]
     given = value[:_CODE].encode("utf-8", "surrogatepass")
     return text if hmac.compare_digest(given, _code(text, belongs).encode()) else None
+
+
+def _names_texts(tree: Json) -> bool | None:
+    """Whether a tree has one of our keys; None if it has too many containers for a look at each.
+
+    Long documents are mostly few long strings, in which a search would take longer than the parser.
+    """
+    rest: list[Any] = [[tree]]
+    for _ in range(_FEW):
+        if not rest:
+            return False
+        place: Any = rest.pop()
+        if len(place) > _FEW:
+            return None
+        if type(place) is dict:
+            if any(name in place for name in NAMES):
+                return True
+            place = place.values()
+        rest += [one for one in place if type(one) is dict or type(one) is list]
+    return None
 
 
 def _carries(data: bytes) -> bool:
