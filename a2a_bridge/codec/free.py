@@ -14,7 +14,8 @@ from a2a_bridge.pb.google_protobuf import ListValue, Struct
 
 _FREE = (Kind.STRUCT, Kind.VALUE, Kind.LIST)
 #: a Value of zero octets: in an object, in an array, and in a part
-_KINDLESS = (b"\x12\0", b"\n\0", bytes((hub.Part.DESCRIPTOR.fields_by_name["data"].number << 3 | 2, 0)))
+KINDLESS_MEMBER, KINDLESS_ITEM = b"\x12\0", b"\n\0"
+KINDLESS_PART = bytes((hub.Part.DESCRIPTOR.fields_by_name["data"].number << 3 | 2, 0))
 
 
 def contents(message: Message) -> Iterator[tuple[str, Any]]:
@@ -26,7 +27,7 @@ def fill_nulls(wire: bytes, message: Message) -> None:
     """Replaces each Value without a kind by null, in a message parsed from bytes: Java writes null
     like this.
     """
-    if any(octets in wire for octets in _KINDLESS):
+    if KINDLESS_MEMBER in wire or KINDLESS_ITEM in wire or KINDLESS_PART in wire:
         for _, content in contents(message):
             _fill(content)
 

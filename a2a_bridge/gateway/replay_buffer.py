@@ -69,13 +69,12 @@ class ReplayBuffer:
     epoch: prefix of the ids; empty for numbers alone. task: the task as of `base`; None if unknown. whole:
     True if it is the task that a subscriber would get. live: the stream is being read. rested: the agent
     closed the stream. regular: all events are of this task. crowded: enough events arrived since the last
-    check of `full`.
+    check of `full`. mover: what the writing side waits for; None if it does not.
     """
 
     __slots__ = (
         "_end",
         "_ends",
-        "_moved",
         "_options",
         "_owned",
         "_sleepers",
@@ -86,6 +85,7 @@ class ReplayBuffer:
         "epoch",
         "events",
         "live",
+        "mover",
         "prefix",
         "readers",
         "regular",
@@ -130,7 +130,7 @@ class ReplayBuffer:
         #: bytes that arrived since the bounds were last checked
         self._unlooked = 0
         self._sleepers: list[asyncio.Future[None]] = []
-        self._moved: asyncio.Future[None] | None = None
+        self.mover: asyncio.Future[None] | None = None
 
     # ------------------------------------------------------------------ state
 
@@ -232,8 +232,8 @@ class ReplayBuffer:
     async def room(self) -> None:
         """Waits until the buffer is not full."""
         while self.full:
-            self._moved = asyncio.get_running_loop().create_future()
-            await self._moved
+            self.mover = asyncio.get_running_loop().create_future()
+            await self.mover
 
     def stop(self, error: A2AError | None = None) -> None:
         """Ends the stream. Readers end, or get the error, after the last event."""
@@ -271,20 +271,18 @@ class ReplayBuffer:
 
     def moved(self) -> None:
         """Called after a reader has advanced or left."""
-        if self._moved is not None:
-            if not self._moved.done():
-                self._moved.set_result(None)
-            self._moved = None
+        if self.mover is not None:
+            if not self.mover.done():
+                self.mover.set_result(None)
+            self.mover = None
 
-    async def news(self) -> None:
-        """Waits until there may be events to read."""
-        sleeper = asyncio.get_running_loop().create_future()
+    def news(self) -> asyncio.Future[None]:
+        """Done when there may be events to read. One that is cancelled is dropped with the next event, or
+        when its reader leaves.
+        """
+        sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sleepers.append(sleeper)
-        try:
-            await sleeper
-        finally:
-            if sleeper.cancelled() and sleeper in self._sleepers:
-                self._sleepers.remove(sleeper)
+        return sleeper
 
     # ------------------------------------------------------------------ internals
 
@@ -358,7 +356,8 @@ class BufferReader:
         Raises UNAVAILABLE if the reader is too far behind, and the error of the stream after the last event.
         """
         buffer = self.buffer
-        buffer.moved()
+        if buffer.mover is not None:
+            buffer.moved()
         start = self.position - buffer.base
         if start < 0:
             text = "the events of the task were read too slowly; subscribe again"

@@ -171,7 +171,10 @@ class StreamSharing:
                         return
                     yield event
                 if events:
-                    continue
+                    if buffer.mover is not None:
+                        buffer.moved()
+                    if reader.error is not None or reader.position < buffer.base + len(buffer.events):
+                        continue
                 if not buffer.live:
                     if not await self._goes_on(call, opened, stream):
                         return

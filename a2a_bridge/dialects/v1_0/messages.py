@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 
 from a2a_bridge.codec import DecodeError, EncodeError, decoder, encoder
-from a2a_bridge.codec.depth import may_be_deep, path_of_depth, too_deep
+from a2a_bridge.codec.depth import is_plain, may_be_deep, path_of_depth, too_deep
 from a2a_bridge.codec.free import fill_nulls
 from a2a_bridge.codec.plan import plan_of
 from a2a_bridge.codec.structs import TOO_DEEP
@@ -41,19 +41,22 @@ def response_decoder(cls: type[Message]) -> Callable[[Any], Any]:
     """JSON tree → response. Raises INVALID_AGENT_RESPONSE, blaming the peer; null is an Empty."""
     decode = decoder(cls)
     empty = cls is Empty
-    check = _payload_check(cls)
+    has_payload = _has_payload(cls)
 
     def decode_response(wire: Any) -> Any:
         if wire is None and empty:
             return Empty()
         try:
-            return check(decode(wire))
+            message = decode(wire)
         except DecodeError as error:
             raise A2AError(
                 Reason.INVALID_AGENT_RESPONSE,
                 f"the agent's answer is not a {cls.DESCRIPTOR.name}: {error}",
                 blame=Blame.PEER,
             ) from None
+        if has_payload and message.WhichOneof("payload") is None:
+            raise _without_payload(cls)
+        return message
 
     return decode_response
 
@@ -99,9 +102,10 @@ def bytes_request_decoder(cls: type[Message]) -> Callable[[bytes], Any]:
             message = parse(wire)
         except ProtobufDecodeError:
             raise unreadable(cls, wire) from None
-        if may_be_deep(wire) and (deep := too_deep(message)):
-            raise _invalid_params(DecodeError.of([(path, TOO_DEEP) for path in deep]))
-        fill_nulls(wire, message)
+        if not is_plain(wire):
+            if may_be_deep(wire) and (deep := too_deep(message)):
+                raise _invalid_params(DecodeError.of([(path, TOO_DEEP) for path in deep]))
+            fill_nulls(wire, message)
         return message
 
     return decode_request
@@ -118,7 +122,7 @@ def unreadable(cls: type[Message], wire: bytes) -> A2AError:
 def bytes_response_decoder(cls: type[Message]) -> Callable[[bytes], Any]:
     """Protobuf bytes → response. Raises INVALID_AGENT_RESPONSE, blaming the peer."""
     parse = cls.FromString
-    check = _payload_check(cls)
+    has_payload = _has_payload(cls)
 
     def decode_response(wire: bytes) -> Any:
         try:
@@ -126,31 +130,26 @@ def bytes_response_decoder(cls: type[Message]) -> Callable[[bytes], Any]:
         except ProtobufDecodeError:
             text = f"the agent's answer is not a {cls.DESCRIPTOR.full_name}"
             raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
-        if may_be_deep(wire) and (deep := too_deep(message)):
-            text = f"the agent's answer is not a {cls.DESCRIPTOR.name}: {deep[0]}: {TOO_DEEP}"
-            raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
-        fill_nulls(wire, message)
-        return check(message)
+        if not is_plain(wire):
+            if may_be_deep(wire) and (deep := too_deep(message)):
+                text = f"the agent's answer is not a {cls.DESCRIPTOR.name}: {deep[0]}: {TOO_DEEP}"
+                raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+            fill_nulls(wire, message)
+        if has_payload and message.WhichOneof("payload") is None:
+            raise _without_payload(cls)
+        return message
 
     return decode_response
 
 
-def _payload_check(cls: type[Message]) -> Callable[[Any], Any]:
-    """A function that returns its message, or refuses one whose oneof `payload` is empty (spec 3.2.1)."""
-    if "payload" not in cls.DESCRIPTOR.oneofs_by_name:
-        return _as_it_is
-
-    def check(message: Any) -> Any:
-        if message.WhichOneof("payload") is None:
-            text = f"the agent's answer is a {cls.DESCRIPTOR.name} that holds none of its members"
-            raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
-        return message
-
-    return check
+def _has_payload(cls: type[Message]) -> bool:
+    """True for responses that hold one member of several (spec 3.2.1)."""
+    return "payload" in cls.DESCRIPTOR.oneofs_by_name
 
 
-def _as_it_is(message: Any) -> Any:
-    return message
+def _without_payload(cls: type[Message]) -> A2AError:
+    text = f"the agent's answer is a {cls.DESCRIPTOR.name} that holds none of its members"
+    return A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
 
 
 def _invalid_params(error: DecodeError) -> A2AError:
