@@ -55,8 +55,17 @@ def own_status(update: hub.TaskStatusUpdateEvent, task_id: str, context_id: str,
     if update.task_id != task_id or update.context_id != context_id:
         _own_ids(update, task_id, context_id)
     status = update.status
-    _own_state(status, task_id, context_id, clock)
-    if update.HasField("metadata") or (status.HasField("message") and _may_nest(status.message)):
+    if not status.HasField("timestamp"):
+        stamp = status.timestamp
+        stamp.seconds, stamp.nanos = divmod(clock.now(), 1_000_000_000)
+    if status.HasField("message"):
+        message = status.message
+        _own_message(message)
+        _own_ids(message, task_id, context_id)
+        if _may_nest(message):
+            _check_depth(update)
+            return
+    if update.HasField("metadata"):
         _check_depth(update)
 
 
@@ -89,7 +98,12 @@ def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> Non
     status = task.status
     if status.state == hub.TASK_STATE_UNSPECIFIED:
         status.state = hub.TASK_STATE_SUBMITTED
-    _own_state(status, task_id, context_id, clock)
+    if not status.HasField("timestamp"):
+        stamp = status.timestamp
+        stamp.seconds, stamp.nanos = divmod(clock.now(), 1_000_000_000)
+    if status.HasField("message"):
+        _own_message(status.message)
+        _own_ids(status.message, task_id, context_id)
     artifacts = task.artifacts
     for artifact in artifacts:
         artifact.artifact_id = artifact.artifact_id or new_id()
@@ -114,15 +128,6 @@ def _check_depth(event: Message) -> None:
     """
     if may_be_deep(event.SerializeToString()) and (deep := too_deep(event)):
         raise ExecutorError(f"an event is nested too deeply, at {deep[0][:200]}")
-
-
-def _own_state(status: hub.TaskStatus, task_id: str, context_id: str, clock: Clock) -> None:
-    if not status.HasField("timestamp"):
-        stamp = status.timestamp
-        stamp.seconds, stamp.nanos = divmod(clock.now(), 1_000_000_000)
-    if status.HasField("message"):
-        _own_message(status.message)
-        _own_ids(status.message, task_id, context_id)
 
 
 def _own_message(message: hub.Message) -> None:

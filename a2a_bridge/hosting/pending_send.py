@@ -181,20 +181,15 @@ class Answers:
         send.decided = True
         self._copy.when_settled(tell)
 
-    def settle_by_state(self) -> None:
-        """Answers the senders that waited for the task's present state."""
-        task = self._copy.task
-        state = hub.TASK_STATE_UNSPECIFIED if task is None else task.status.state
-        if state in TERMINAL:
-            for send in self._sends:
-                if send.begun_at is None and not send.decided:
-                    self.deliver(send, already_ended(self._copy.task_id))
-                else:
-                    self.settle(send)
-        elif state in INTERRUPTED:
-            for send in self._sends:
-                if send.begun_at is not None:
-                    self.settle(send)
+    def settle_at_rest(self, state: hub.TaskState) -> None:
+        """Answers the senders that waited for this state, in which the task has ended or waits."""
+        for send in self._sends:
+            if send.decided or send.answer.done():
+                continue
+            if send.begun_at is not None:
+                self.settle(send)
+            elif state in TERMINAL:
+                self.deliver(send, already_ended(self._copy.task_id))
 
     def settle_elsewhere(self, task: hub.Task, *, final: bool) -> None:
         """Answers with the task as its new owner has stored it.

@@ -64,8 +64,8 @@ class TaskEvents:
                 status = response.status_update
                 own_status(status, self._task_id, self._context_id, self._clock)
                 copy.advance(response, status)
-                if status.status.state in AT_REST:
-                    self._rested()
+                if (state := status.status.state) in AT_REST:
+                    self._rested(state)
             case hub.Task():
                 task = hub.Task()
                 task.CopyFrom(event)
@@ -74,8 +74,8 @@ class TaskEvents:
                     self._create(task, send)
                 else:
                     copy.advance_to(task)
-                    if task.status.state in AT_REST:
-                        self._rested()
+                    if (state := task.status.state) in AT_REST:
+                        self._rested(state)
             case hub.Message():
                 if copy.task is not None or send is None:
                     raise ExecutorError("a message cannot follow a task; send it with a status instead")
@@ -102,11 +102,11 @@ class TaskEvents:
         if self._copy.task is not None and self._copy.task.status.state in RUNNING:
             self.fail(text)
 
-    def _rested(self) -> None:
+    def _rested(self, state: hub.TaskState) -> None:
         """The task has ended or waits for its caller."""
-        if self._copy.existing.status.state == hub.TASK_STATE_INPUT_REQUIRED:
+        if state == hub.TASK_STATE_INPUT_REQUIRED:
             self.asked_at = self._copy.last
-        self._answers.settle_by_state()
+        self._answers.settle_at_rest(state)
 
     def _begin(self, send: PendingSend | None) -> None:
         task = hub.Task(id=self._task_id, context_id=self._context_id)
@@ -131,5 +131,5 @@ class TaskEvents:
         for one in send.all():
             if one.wants is not Wants.OUTCOME:
                 self._answers.settle(one)
-        if task.status.state in AT_REST:
-            self._rested()
+        if (state := task.status.state) in AT_REST:
+            self._rested(state)

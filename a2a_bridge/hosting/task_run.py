@@ -515,12 +515,13 @@ class TaskRun:
         """Reports when nothing happens any more."""
         if self._is_busy():
             return
-        if self.at_work and self._copy.writable:
+        copy = self._copy
+        if copy.task is not None and copy.task.status.state in RUNNING and copy.writable:
             # Its earlier owner died, and the callers that acquired it here did not start a run.
             self.resume_or_fail()
             if self._is_busy():
                 return
-        if self._copy.lost or not self._copy.pending:
+        if copy.lost or not copy.pending:
             self._on_idle(self)
         elif not self._flushing:
             self._flushing = True

@@ -176,7 +176,7 @@ class MemoryStore:
             self._ended[entry.task_id] = None
             self._ended_bytes += entry.size
             log.end()
-        if not log.read:
+        if not log.marks:
             self._quiet(entry.task_id, log)
 
     def log(self, task_id: str) -> EventLog:
@@ -213,7 +213,7 @@ class MemoryStore:
 
     def _quiet(self, task_id: str, log: EventLog) -> None:
         """Parks a log without writers and readers; drops it if no reader could resume from it."""
-        if log.read or self._logs.get(task_id) is not log:
+        if log.marks or self._logs.get(task_id) is not log:
             return
         entry = self._entries.get(task_id)
         if entry is not None and entry.held:
@@ -222,8 +222,9 @@ class MemoryStore:
             log.forget()
             del self._logs[task_id]
             return
-        self._parked[task_id] = log.bytes
-        self._parked_bytes += log.bytes
+        size = log.bytes
+        self._parked[task_id] = size
+        self._parked_bytes += size
         while len(self._parked) > self._kept_logs or self._parked_bytes > self._kept_bytes:
             self._forget_log()
 
