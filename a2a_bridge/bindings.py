@@ -17,7 +17,7 @@ from importlib.metadata import entry_points
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from a2a_bridge.codec.budget import ANSWER_VALUES, REQUEST_VALUES
-from a2a_bridge.core.call import ASIDE_PARAMETER
+from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, KNOWN, Dialect, Kind
@@ -127,7 +127,7 @@ class TlsFiles:
 
 
 #: parameters without information about the caller
-IMPERSONAL = frozenset({"a2a-extensions", "traceparent", "tracestate", "baggage", ASIDE_PARAMETER})
+IMPERSONAL = frozenset({"a2a-extensions", "traceparent", "tracestate", "baggage", SIDE_CHANNEL})
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from a2a_bridge.agent_app import open_store_of
 from a2a_bridge.bindings import DialOptions, Document, Receive, http_post
 from a2a_bridge.cards import Candidate
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects.marks import finality
+from a2a_bridge.dialects.annotation import finality
 from a2a_bridge.gateway import Dial, Route, Router, StreamSharing, dialled
 from a2a_bridge.gateway.contexts import Contexts
 from a2a_bridge.gateway.relay_store import RelayStore

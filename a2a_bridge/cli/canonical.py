@@ -16,9 +16,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from a2a_bridge.dialects import marks, unmapped
+from a2a_bridge.dialects import annotation, unmapped
 
-_CARRIED = frozenset({unmapped.KEY, marks.FINAL, marks.SYNTHESISED})
+_CARRIED = frozenset({unmapped.KEY, annotation.FINAL, annotation.SYNTHESISED})
 
 ID_MEMBERS = frozenset({"id", "taskId", "contextId", "messageId", "artifactId"})
 TIME_MEMBERS = frozenset({"timestamp", "createdAt", "lastModified"})

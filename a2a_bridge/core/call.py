@@ -25,8 +25,8 @@ def _no_parameters() -> Mapping[str, str]:
 
 VERSION_PARAMETER = "a2a-version"
 EXTENSIONS_PARAMETER = "a2a-extensions"
-#: the name of `CallContext.aside` and `ResponseParameters.aside` on the wire between two bridges
-ASIDE_PARAMETER = "x-a2a-bridge-aside"
+#: the name of the `side_channel` of CallContext and ResponseParameters on the wire between two bridges
+SIDE_CHANNEL = "x-a2a-bridge-aside"
 
 #: asks a subscription to resume after this event of the task instead of starting with a snapshot
 LAST_EVENT_PARAMETER = "last-event-id"
@@ -126,7 +126,7 @@ class ResponseParameters(dict[str, str]):
     """The parameters sent back with an answer, by lower-case name, and attributes for bindings only."""
 
     #: content of the answer that no 1.0 message can hold: ASCII JSON, bounded (see dialects); empty for none
-    aside: str = ""
+    side_channel: str = ""
     #: the version to answer in, from a service that can determine it better than the address; empty for the
     #: caller's
     version: str = ""
@@ -134,7 +134,7 @@ class ResponseParameters(dict[str, str]):
     def merge(self, other: ResponseParameters) -> None:
         """Adds the parameters of another answer."""
         self.update(other)
-        self.aside = other.aside or self.aside
+        self.side_channel = other.side_channel or self.side_channel
         self.version = other.version or self.version
 
 
@@ -156,7 +156,7 @@ class CallContext:
     #: parameters to send back with the answer (before the first event of a stream)
     reply: ResponseParameters = field(default_factory=ResponseParameters)
     #: content of the request that no 1.0 message can hold: ASCII JSON, bounded (see dialects); empty for none
-    aside: str = ""
+    side_channel: str = ""
 
     @property
     def extensions(self) -> tuple[str, ...]:
@@ -180,15 +180,15 @@ class Call(Generic[Req, Res]):
     context: CallContext
 
 
-def with_aside(parameters: Mapping[str, str], aside: str) -> Mapping[str, str]:
+def with_side_channel(parameters: Mapping[str, str], side_channel: str) -> Mapping[str, str]:
     """Parameters with the content beside a message under its wire name, as the rows of dialects expect it."""
-    return {**parameters, ASIDE_PARAMETER: aside} if aside else parameters
+    return {**parameters, SIDE_CHANNEL: side_channel} if side_channel else parameters
 
 
-def take_aside(reply: ResponseParameters, found: Mapping[str, str]) -> None:
+def take_side_channel(reply: ResponseParameters, found: Mapping[str, str]) -> None:
     """Adds the content that a row of a dialect found beside an answer to the reply."""
     for name, value in found.items():
-        if name == ASIDE_PARAMETER:
-            reply.aside = value
+        if name == SIDE_CHANNEL:
+            reply.side_channel = value
         else:
             reply[name] = value

@@ -1,7 +1,7 @@
 """Authentication of carried data on the wire: only bridges with our key can write it. Version-independent.
 
 Dialects carry content that has no place in another version: a text under KEY in the metadata of a message
-(see `unmapped`), a text in an extension of a card, or the service parameter ASIDE_PARAMETER. Inside the
+(see `unmapped`), a text in an extension of a card, or the service parameter SIDE_CHANNEL. Inside the
 process these texts are plain. Rules:
 1. On every wire a carried text is prefixed with a code (HMAC-SHA256 of the text and its owner). The code is
    added where bytes are written and checked where bytes are read. A text without a valid code is removed.
@@ -110,13 +110,13 @@ def sealed_response(wire: bytes, method: str) -> bytes:
 # --- service parameters ---
 
 
-def sealed_aside(text: str, request: Message) -> str:
-    """The value of ASIDE_PARAMETER on the wire, in a request or in the answer to it."""
+def sealed_side_channel(text: str, request: Message) -> str:
+    """The value of SIDE_CHANNEL on the wire, in a request or in the answer to it."""
     return _sealed(text, _about(request)) or ""
 
 
-def opened_aside(value: str, request: Message) -> str:
-    """The text in ASIDE_PARAMETER; empty unless a bridge with our key wrote it for this request."""
+def opened_side_channel(value: str, request: Message) -> str:
+    """The text in SIDE_CHANNEL; empty unless a bridge with our key wrote it for this request."""
     return _unsealed(value, _about(request)) or ""
 
 
@@ -289,7 +289,7 @@ def _about(request: Any) -> bytes:
     """The owner of a text that travels beside a request or beside its answer."""
     fields = request.DESCRIPTOR.fields_by_name
     ids = [getattr(request, name) if name in fields else "" for name in ("task_id", "id")]
-    return _digest(["aside", request.DESCRIPTOR.name, *ids])
+    return _digest(["extract", request.DESCRIPTOR.name, *ids])
 
 
 def _digest(value: Any) -> bytes:

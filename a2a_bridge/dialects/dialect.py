@@ -65,12 +65,12 @@ class Row(Generic[Address, Wire]):
     """One operation in one form. Decoders raise A2AError INVALID_PARAMS.
 
     Some requests and responses hold content that has no place in the hub's message, not even in a metadata
-    Struct. This content travels beside the message, as service parameters. `aside`, `recall` and their
-    response counterparts extract and restore it; they are None for most rows. Bindings call only `aside` and
-    `recall`; other layers transport the parameters.
+    Struct. This content travels beside the message, as service parameters. `extract`, `restore` and their
+    counterparts for responses are None for most rows. Only bindings call them; other layers transport the
+    parameters.
 
     Some versions have several spellings of one operation and answer in the spelling of the request
-    (`spelled`).
+    (`variant`).
     """
 
     #: the operation
@@ -86,17 +86,17 @@ class Row(Generic[Address, Wire]):
     #: wire -> hub response
     decode_response: Callable[[Wire], Any]
     #: the service parameters with the content of a request that its message lacks (server side)
-    aside: Callable[[Wire], Mapping[str, str]] | None = None
+    extract: Callable[[Wire], Mapping[str, str]] | None = None
     #: a request with that content restored (client side)
-    recall: Callable[[Wire, Mapping[str, str]], Wire] | None = None
-    #: `aside` for a response, on the client side
-    aside_response: Callable[[Wire], Mapping[str, str]] | None = None
-    #: `recall` for a response, on the server side
-    recall_response: Callable[[Wire, Mapping[str, str]], Wire] | None = None
+    restore: Callable[[Wire, Mapping[str, str]], Wire] | None = None
+    #: `extract` for a response, on the client side
+    extract_response: Callable[[Wire], Mapping[str, str]] | None = None
+    #: `restore` for a response, on the server side
+    restore_response: Callable[[Wire, Mapping[str, str]], Wire] | None = None
     #: the row for one request, given the request and the caller's parameters (server side, before
     #: decode_request; for the whole call except errors). None if there is only one spelling. Clients use the
     #: row unchanged
-    spelled: Callable[[Wire, Mapping[str, str]], Row[Address, Wire]] | None = None
+    variant: Callable[[Wire, Mapping[str, str]], Row[Address, Wire]] | None = None
     #: a request with explicit values for defaults that differ between agents, given the request and whether
     #: its caller speaks 0.x (client side, after encode_request). None if all agents agree on the defaults
     explicit: Callable[[Wire, bool], Wire] | None = None

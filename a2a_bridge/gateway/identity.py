@@ -33,7 +33,7 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import JSONRPC, KNOWN
-from a2a_bridge.dialects.marks import final_said
+from a2a_bridge.dialects.annotation import final_said
 from a2a_bridge.dialects.v0_1.messages import placed
 from a2a_bridge.gateway.identity_names import FINAL, Naming, context_of, task_of, wrapped
 from a2a_bridge.gateway.identity_table import Expected, IdentityTable, Name

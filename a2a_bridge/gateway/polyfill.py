@@ -27,7 +27,7 @@ from a2a_bridge.core.paging import PageTokens
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service, refused_stream
 from a2a_bridge.dialects import older_versions
-from a2a_bridge.dialects.marks import finality
+from a2a_bridge.dialects.annotation import finality
 from a2a_bridge.gateway.index import Seen, TaskIndex, visible_to
 from a2a_bridge.gateway.streams import begun_by_a_task
 from a2a_bridge.gateway.upstream import Dial, dial

@@ -91,8 +91,8 @@ class RelayStore:
         config = hub.TaskPushNotificationConfig()
         config.CopyFrom(kept.config)
         config.task_id, config.id = shelf, address
-        aside = json.dumps([*kept.scope, kept.config.task_id, kept.config.id])
-        registered = Registered(config, kept.version, aside)
+        side_channel = json.dumps([*kept.scope, kept.config.task_id, kept.config.id])
+        registered = Registered(config, kept.version, side_channel)
         try:
             await self._configs.put(_SCOPE, registered)
         except A2AError as error:
@@ -110,7 +110,7 @@ class RelayStore:
             return None
         config = hub.TaskPushNotificationConfig()
         config.CopyFrom(found.config)
-        tenant, owner, config.task_id, config.id = json.loads(found.aside)
+        tenant, owner, config.task_id, config.id = json.loads(found.side_channel)
         return Kept(Scope(tenant, owner), found.version, config)
 
     async def forget(self, address: str) -> None:
@@ -124,8 +124,8 @@ class RelayStore:
         config = hub.TaskPushNotificationConfig()
         config.CopyFrom(kept.config)
         config.task_id, config.id = _shelf(address), address
-        aside = json.dumps([*kept.scope, kept.config.task_id, kept.config.id])
-        await self._outbox.post(_SCOPE, Registered(config, kept.version, aside), event)
+        side_channel = json.dumps([*kept.scope, kept.config.task_id, kept.config.id])
+        await self._outbox.post(_SCOPE, Registered(config, kept.version, side_channel), event)
 
     def _mac(self, what: bytes, words: bytes) -> str:
         return hmac.new(self._secret, what + b"\0" + words, hashlib.sha256).hexdigest()[:48]

@@ -21,7 +21,7 @@ from a2a_bridge.core.event import Event
 from a2a_bridge.core.lifecycle import IllegalTransitionError, advance
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import RESUME_URI, event_id, number_of
-from a2a_bridge.dialects.marks import SYNTHESISED
+from a2a_bridge.dialects.annotation import SYNTHESISED
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: approximate overhead of an event in memory, in bytes

@@ -28,7 +28,7 @@ from a2a_bridge.core.event import Event, Events, innermost
 from a2a_bridge.core.messages import RUNNING, TERMINAL
 from a2a_bridge.core.resume import mark_gap
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects.marks import Finality
+from a2a_bridge.dialects.annotation import Finality
 from a2a_bridge.gateway.replay_buffer import BufferReader, ReplayBuffer, ReplayOptions, unmark
 from a2a_bridge.gateway.silence import SILENCE
 from a2a_bridge.pb import lf_a2a_v1 as hub

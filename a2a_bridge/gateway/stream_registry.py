@@ -22,7 +22,7 @@ from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import is_gap, number_of
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects.marks import Finality
+from a2a_bridge.dialects.annotation import Finality
 from a2a_bridge.gateway.replay_buffer import BufferReader, ReplayBuffer, ReplayOptions
 from a2a_bridge.gateway.stream_reader import StreamReader
 from a2a_bridge.memory import MemoryAccount

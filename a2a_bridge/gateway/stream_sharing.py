@@ -41,7 +41,7 @@ from a2a_bridge.core.resume import RESUME_URI, asked_after, counted_on, gap_of, 
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service, refused_stream
 from a2a_bridge.dialects import is_older
-from a2a_bridge.dialects.marks import (
+from a2a_bridge.dialects.annotation import (
     BEGINNING,
     CLOSING,
     SNAPSHOT,
@@ -483,7 +483,7 @@ class StreamSharing:
         """The context without the parameters for the gateway alone, which would be stored with it."""
         given = context.parameters
         parameters = {name: value for name in self._forward if (value := given.get(name)) is not None}
-        return context.replace(parameters=parameters, aside="", reply=ResponseParameters())
+        return context.replace(parameters=parameters, side_channel="", reply=ResponseParameters())
 
 
 def _answer(context: CallContext, reply: ResponseParameters) -> None:

@@ -4,7 +4,7 @@ state.
 Subscriptions of 0.x callers get the task first, too, because the events before would be lost otherwise.
 
 Rules:
-1. If the first event is an update, a generated snapshot with a mark (see `dialects.marks`) comes before it:
+1. If the first event is an update, a generated snapshot with a mark (`dialects.annotation`) comes before it:
    the task as GetTask returns it, without the content of later events; or, without an answer, the content of
    the update.
 2. A stream ends after a final event, whatever its state is. A closing event that a bridge generated is
@@ -29,7 +29,7 @@ from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import is_terminal
 from a2a_bridge.core.resume import asked_after, event_id, number_of
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects.marks import CLOSING, SNAPSHOT, Finality, synthesise, synthesised
+from a2a_bridge.dialects.annotation import CLOSING, SNAPSHOT, Finality, synthesise, synthesised
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ async def task_before(
 ) -> hub.Task:
     """The task before the first event of a stream, an update, as far as it is known. Costs a GetTask.
 
-    mark: see `dialects.marks`.
+    mark: see `dialects.annotation`.
     """
     update: Any = getattr(first, first.WhichOneof("payload") or "")
     try:

@@ -20,7 +20,7 @@ from a2a_bridge.hosting.ports import PushConfigStore, PushSender, Registered, Sc
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge.push import side_channel
-from a2a_bridge.push.redaction import is_redacted, redacted, redacted_aside, unredact
+from a2a_bridge.push.redaction import is_redacted, redacted, redacted_side_channel, unredact
 
 _INLINE = "configuration.taskPushNotificationConfig"
 
@@ -76,8 +76,8 @@ class PushConfigs:
             return None
         given = request.configuration.task_push_notification_config
         version = _version(context)
-        aside = side_channel.told_within(request) if version else ""
-        return await self._named(scope, given, task_id, version, aside, _INLINE)
+        beside = side_channel.told_within(request) if version else ""
+        return await self._named(scope, given, task_id, version, beside, _INLINE)
 
     async def create_task_push_notification_config(
         self, request: hub.TaskPushNotificationConfig, context: CallContext, /
@@ -92,8 +92,8 @@ class PushConfigs:
         scope = scope_of(request, context)
         await self._task(scope, request.task_id)
         version = _version(context)
-        aside = side_channel.told(context) if version else ""
-        registered = await self._named(scope, request, request.task_id, version, aside)
+        beside = side_channel.told(context) if version else ""
+        registered = await self._named(scope, request, request.task_id, version, beside)
         await self._configs.put(scope, registered)
         return _shown(registered, context)
 
@@ -129,7 +129,7 @@ class PushConfigs:
         page = found[: request.page_size or None]
         token = page[-1].config.id if len(page) < len(found) else ""
         if _version(context):
-            side_channel.recall(context, [redacted_aside(one.aside) for one in page])
+            side_channel.restore(context, [redacted_side_channel(one.side_channel) for one in page])
         configs = [redacted(one.config) for one in page]
         return hub.ListTaskPushNotificationConfigsResponse(configs=configs, next_page_token=token)
 
@@ -149,7 +149,7 @@ class PushConfigs:
         given: hub.TaskPushNotificationConfig,
         task_id: str,
         version: str,
-        aside: str,
+        beside: str,
         path: str = "",
     ) -> Registered:
         """A copy of a config with a task, an id and its unredacted credentials."""
@@ -171,7 +171,7 @@ class PushConfigs:
         refusal = unredact(config, known)
         if refusal is not None:
             raise _below(path, refusal)
-        return Registered(config, version, aside)
+        return Registered(config, version, beside)
 
 
 def _version(context: CallContext) -> str:
@@ -183,7 +183,7 @@ def _version(context: CallContext) -> str:
 def _shown(registered: Registered, context: CallContext) -> hub.TaskPushNotificationConfig:
     """A config in the form for its caller, with the content beside it from an older version."""
     if _version(context):
-        side_channel.recall(context, redacted_aside(registered.aside))
+        side_channel.restore(context, redacted_side_channel(registered.side_channel))
     return redacted(registered.config)
 
 

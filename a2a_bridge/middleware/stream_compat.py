@@ -3,7 +3,7 @@ spelling.
 
 Rules:
 1. A 0.x stream ends with an event that says `final`: nothing follows it, and where none came one is made up,
-   with the status known last and a mark (see `dialects.marks`). A terminal status is final even if its agent
+   with the status known last and a mark (`dialects.annotation`). A terminal status is final even if its agent
    left that out (Go 2 over gRPC of 0.3), so that it is not told twice. In a stream that is resumed a request
    for input is final only if the task still waits for that input. A snapshot in the middle of a stream (a
    gap) becomes updates.
@@ -31,7 +31,7 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import asked_after
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import KNOWN, Dialect
-from a2a_bridge.dialects.marks import (
+from a2a_bridge.dialects.annotation import (
     CLOSING,
     SNAPSHOT,
     Finality,

@@ -18,8 +18,8 @@ class Registered(NamedTuple):
     config: hub.TaskPushNotificationConfig
     #: the protocol version that its receiver reads; empty for the newest
     version: str = ""
-    #: content of the registration that the config has no members for (see ASIDE_PARAMETER)
-    aside: str = ""
+    #: content of the registration that the config has no members for (see SIDE_CHANNEL)
+    side_channel: str = ""
 
 
 class Delivery(NamedTuple):

@@ -5,7 +5,7 @@ Rules:
    not redacted; its receiver compares it, and clients that restart recognise their configs by it.
 2. A config that comes back with the mask keeps the stored credentials, so a client can read, change and write
    it. This requires an unchanged host: otherwise the mask would be a way to send the credentials elsewhere.
-3. Content that a version keeps beside a config (see ASIDE_PARAMETER) is redacted in the same way.
+3. Content that a version keeps beside a config (see SIDE_CHANNEL) is redacted in the same way.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def unredact(
     return None
 
 
-def redacted_aside(text: str) -> str:
+def redacted_side_channel(text: str) -> str:
     """The content beside a config, with its credentials redacted."""
     if _NAME not in text:
         return text

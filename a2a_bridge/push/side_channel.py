@@ -2,7 +2,7 @@
 answers.
 
 Rules:
-1. Content that an older caller sent beside a config goes back, in `ResponseParameters.aside`, to older
+1. Content that an older caller sent beside a config goes back, in `ResponseParameters.side_channel`, to older
    callers that get, list or create it: one text for one config; for a list, in the form of its binding: a
    text about the array, or an array of texts.
 2. Content of a config inside a message counts as if that config had been registered by itself. Such a config
@@ -45,7 +45,7 @@ _OF_CONFIG = "/pushNotificationConfig"
 
 def told(context: CallContext) -> str:
     """The content beside the config in a call that registers it; empty for none, or for too much."""
-    text = context.aside
+    text = context.side_channel
     return text if len(text) <= LONGEST else ""
 
 
@@ -62,28 +62,28 @@ def told_within(request: hub.SendMessageRequest) -> str:
     return text if len(text) <= LONGEST else ""
 
 
-def recall(context: CallContext, asides: str | Sequence[str]) -> None:
+def restore(context: CallContext, texts: str | Sequence[str]) -> None:
     """Returns the content with the answer about one config, or about a list of them."""
-    if isinstance(asides, str):
-        text = asides
+    if isinstance(texts, str):
+        text = texts
     else:
-        text = _together(asides) if context.origin.binding == _BARE_LISTS else _each(asides)
+        text = _together(texts) if context.origin.binding == _BARE_LISTS else _each(texts)
     if text:
         # The caller's own content replaces the agent's.
-        context.reply.aside = text
+        context.reply.side_channel = text
 
 
-def _each(asides: Sequence[str]) -> str:
+def _each(texts: Sequence[str]) -> str:
     """The contents of the configs of a list, one by one."""
-    return dumps_ascii([aside or None for aside in asides]) if any(asides) else ""
+    return dumps_ascii([text or None for text in texts]) if any(texts) else ""
 
 
-def _together(asides: Sequence[str]) -> str:
+def _together(texts: Sequence[str]) -> str:
     """The contents of the configs of a list that is an array, as content of the array."""
     entries = [
         [f"/{place}{entry[0]}", *entry[1:]]
-        for place, aside in enumerate(asides)
-        for entry in unmapped.read(aside, unmapped.KIND) or ()
+        for place, text in enumerate(texts)
+        for entry in unmapped.read(text, unmapped.KIND) or ()
     ]
     return unmapped.write(unmapped.KIND, entries) if entries else ""
 
@@ -108,15 +108,15 @@ class Registrations:
     def __len__(self) -> int:
         return len(self._configs) + len(self._receivers)
 
-    def note(self, scope: Scope, config: hub.TaskPushNotificationConfig, aside: str) -> None:
+    def note(self, scope: Scope, config: hub.TaskPushNotificationConfig, text: str) -> None:
         """Remembers the content of a config that has a task and an id; empty for none."""
-        self._put(self._configs, _key(scope, config.task_id, config.id), aside)
+        self._put(self._configs, _key(scope, config.task_id, config.id), text)
         # Content that was remembered for its receiver is not of this config.
         self._receivers.pop(_key(scope, config.url, config.token), None)
 
-    def note_receiver(self, scope: Scope, config: hub.TaskPushNotificationConfig, aside: str) -> None:
+    def note_receiver(self, scope: Scope, config: hub.TaskPushNotificationConfig, text: str) -> None:
         """Remembers the content of a config that has no id yet; empty for none."""
-        self._put(self._receivers, _key(scope, config.url, config.token), aside)
+        self._put(self._receivers, _key(scope, config.url, config.token), text)
 
     def of(self, scope: Scope, config: hub.TaskPushNotificationConfig) -> str:
         """The content of a config; empty for most."""
@@ -129,10 +129,10 @@ class Registrations:
         """Forgets a config. Its receiver may have others."""
         self._configs.pop(_key(scope, task_id, config_id), None)
 
-    def _put(self, kept: OrderedDict[bytes, str], key: bytes, aside: str) -> None:
+    def _put(self, kept: OrderedDict[bytes, str], key: bytes, text: str) -> None:
         kept.pop(key, None)
-        if aside:
-            kept[key] = aside
+        if text:
+            kept[key] = text
             if len(kept) > self._most:
                 kept.popitem(last=False)
 
@@ -192,6 +192,6 @@ class _PushMemory:
 
     def _return(self, call: Call[Any, Any], scope: Scope, response: Any) -> None:
         if isinstance(response, hub.TaskPushNotificationConfig):
-            recall(call.context, self._known.of(scope, response))
+            restore(call.context, self._known.of(scope, response))
         elif isinstance(response, hub.ListTaskPushNotificationConfigsResponse):
-            recall(call.context, [self._known.of(scope, one) for one in response.configs])
+            restore(call.context, [self._known.of(scope, one) for one in response.configs])

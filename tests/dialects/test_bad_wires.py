@@ -45,10 +45,10 @@ SIDES = (("request", Reason.INVALID_PARAMS), ("response", Reason.INVALID_AGENT_R
 def read(row: Any, which: str, wire: Any, reasons: set[Reason]) -> None:
     """Reads a wire, as bindings do; what is raised is an A2AError for one of `reasons`."""
     decode = f"decode_{which}"
-    beside = "aside" if which == "request" else "aside_response"
+    beside = "extract" if which == "request" else "extract_response"
 
     def whole(tree: Any) -> None:
-        spoken = row.spelled(tree, {}) if which == "request" and row.spelled is not None else row
+        spoken = row.variant(tree, {}) if which == "request" and row.variant is not None else row
         getattr(spoken, decode)(tree)
         if getattr(spoken, beside) is not None:
             getattr(spoken, beside)(tree)

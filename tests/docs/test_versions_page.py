@@ -4,9 +4,9 @@ content.
 
 from __future__ import annotations
 
-from a2a_bridge.core.call import ASIDE_PARAMETER
+from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, unmapped
-from a2a_bridge.dialects.marks import SYNTHESISED
+from a2a_bridge.dialects.annotation import SYNTHESISED
 from tests.docs.losses import PAGE, written
 from tests.docs.pages import prose, table
 
@@ -30,4 +30,4 @@ def test_names_and_sizes() -> None:
     text = prose(PAGE)
     assert f"`{unmapped.KEY}`" in text
     assert f"`{SYNTHESISED}`" in text
-    assert f"`{ASIDE_PARAMETER}`" in text
+    assert f"`{SIDE_CHANNEL}`" in text

@@ -16,7 +16,7 @@ from a2a_bridge.core.event import Events
 from a2a_bridge.core.lifecycle import advance
 from a2a_bridge.core.resume import RESUME_URI, gap_of
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects.marks import Finality
+from a2a_bridge.dialects.annotation import Finality
 from a2a_bridge.gateway import ReplayOptions, StreamSharing
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.patience import PATIENCE

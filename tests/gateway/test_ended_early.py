@@ -12,7 +12,7 @@ import pytest
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects.marks import by_state, say_final
+from a2a_bridge.dialects.annotation import by_state, say_final
 from a2a_bridge.gateway import ReplayOptions, stream_registry
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.sharing_scene import (

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.codec import dumps, encoder, loads
-from a2a_bridge.core.call import ASIDE_PARAMETER
+from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.dialects import by_version, carrying
 from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -117,7 +117,7 @@ async def test_a_caller_of_1_0_cannot_add_members_to_what_an_agent_of_0_3_hears(
 @pytest.mark.parametrize("text", [ABOUT, "0" * 32 + "." + ABOUT])
 async def test_a_caller_of_1_0_cannot_add_members_beside_a_request(kind: str, text: str) -> None:
     async with gateway("0.3", "1.0") as (server, raw):
-        await call(server, kind, "GetTask", hub.GetTaskRequest(id="t"), **{ASIDE_PARAMETER: text})
+        await call(server, kind, "GetTask", hub.GetTaskRequest(id="t"), **{SIDE_CHANNEL: text})
     assert raw.asked == [{"id": "t"}]
 
 

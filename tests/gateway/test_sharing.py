@@ -14,7 +14,7 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.resume import RESUME_URI, GapMark, asked_after, gap_of
-from a2a_bridge.dialects.marks import BEGINNING, synthesised
+from a2a_bridge.dialects.annotation import BEGINNING, synthesised
 from a2a_bridge.gateway import ReplayOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, holding, yielding

@@ -15,7 +15,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects.marks import SNAPSHOT, final_said, say_final, synthesised
+from a2a_bridge.dialects.annotation import SNAPSHOT, final_said, say_final, synthesised
 from a2a_bridge.dialects.v0_3 import DIALECT as V0_3
 from a2a_bridge.hosting import Run
 from a2a_bridge.hosting.executor import Event

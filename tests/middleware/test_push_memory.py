@@ -23,8 +23,10 @@ OLD = Dialect("0.3", V1_0.card, {}, final_events=True)
 ALICE = Scope("", "alice")
 
 
-def caller(version: str = "0.3", aside: str = "") -> CallContext:
-    return CallContext(origin=Origin("JSONRPC", version), principal=Principal("alice"), aside=aside)
+def caller(version: str = "0.3", side_channel: str = "") -> CallContext:
+    return CallContext(
+        origin=Origin("JSONRPC", version), principal=Principal("alice"), side_channel=side_channel
+    )
 
 
 def config(config_id: str = "p", **members: Any) -> hub.TaskPushNotificationConfig:
@@ -74,7 +76,7 @@ class Agent:
     async def _told(self, operation: Any, request: Any, context: CallContext) -> str | None:
         """What the answer says beside its message."""
         await ask(self.service, Call(operation, request, context))
-        return context.reply.aside or None
+        return context.reply.side_channel or None
 
 
 def test_nobody_wraps_a_service_that_only_speaks_1_0() -> None:
@@ -95,7 +97,7 @@ async def test_who_says_nothing_beside_its_configs_is_not_remembered(operation: 
 
 async def test_what_was_said_beside_a_config_comes_back() -> None:
     agent = Agent()
-    assert await agent.create(caller(aside="said")) == "said"
+    assert await agent.create(caller(side_channel="said")) == "said"
     assert await agent.create(caller(), "q") is None
     assert await agent.get(caller()) == "said"
     assert await agent.get(caller(), "q") is None
@@ -104,8 +106,8 @@ async def test_what_was_said_beside_a_config_comes_back() -> None:
 async def test_what_was_said_beside_the_configs_of_a_list_comes_back_for_each() -> None:
     agent = Agent()
     await agent.create(caller(), "o")
-    await agent.create(caller(aside=write("kind", [["/pushNotificationConfig/x", 1]])))
-    await agent.create(caller(aside=write("kind", [["/y", 2], ["/z", 3]])), "q")
+    await agent.create(caller(side_channel=write("kind", [["/pushNotificationConfig/x", 1]])))
+    await agent.create(caller(side_channel=write("kind", [["/y", 2], ["/z", 3]])), "q")
     told = read(await agent.list(caller()), "kind")
     assert told == [["/1/pushNotificationConfig/x", 1], ["/2/y", 2], ["/2/z", 3]]
     over_grpc = caller().replace(origin=Origin("GRPC", "0.3"), reply=ResponseParameters())
@@ -132,16 +134,16 @@ async def test_what_was_said_beside_a_config_within_a_message_comes_back_too() -
 
 async def test_callers_of_1_0_hear_nothing_of_it() -> None:
     agent = Agent()
-    await agent.create(caller(aside="said"))
+    await agent.create(caller(side_channel="said"))
     assert await agent.get(caller("1.0")) is None
     assert await agent.list(caller("1.0")) is None
-    assert await agent.create(caller("1.0", aside="forged")) is None
+    assert await agent.create(caller("1.0", side_channel="forged")) is None
     assert await agent.get(caller()) is None
 
 
 async def test_a_deleted_config_is_forgotten() -> None:
     agent = Agent()
-    await agent.create(caller(aside="said"))
+    await agent.create(caller(side_channel="said"))
     await agent.delete(caller())
     agent.configs["p"] = config()
     assert await agent.get(caller()) is None
@@ -150,7 +152,7 @@ async def test_a_deleted_config_is_forgotten() -> None:
 
 async def test_what_is_too_long_to_remember_is_not() -> None:
     agent = Agent()
-    assert await agent.create(caller(aside="x" * 5000)) is None
+    assert await agent.create(caller(side_channel="x" * 5000)) is None
 
 
 async def test_a_config_that_was_refused_is_not_noted() -> None:
@@ -163,6 +165,7 @@ async def test_a_config_that_was_refused_is_not_noted() -> None:
     probe.on_unary = refuse
     with pytest.raises(A2AError):
         await ask(
-            push_memory(agent.known, [OLD])(probe), Call(ops.CREATE_PUSH_CONFIG, config(), caller(aside="x"))
+            push_memory(agent.known, [OLD])(probe),
+            Call(ops.CREATE_PUSH_CONFIG, config(), caller(side_channel="x")),
         )
     assert agent.known.of(ALICE, config()) == ""

@@ -13,7 +13,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import compose
 from a2a_bridge.dialects import V1_0, Dialect
-from a2a_bridge.dialects.marks import CLOSING, SNAPSHOT, final_said, say_final, synthesise, synthesised
+from a2a_bridge.dialects.annotation import CLOSING, SNAPSHOT, final_said, say_final, synthesise, synthesised
 from a2a_bridge.middleware import validate
 from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -15,7 +15,7 @@ from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.stores import open_store
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.redaction import MASK, redacted, redacted_aside, unredact
+from a2a_bridge.push.redaction import MASK, redacted, redacted_side_channel, unredact
 from a2a_bridge.push.vault import DecryptionError, Vault, keys_in, new_key
 from a2a_bridge.runtime import ServeOptions, connect, serve_agent
 from a2a_bridge.testing.agents import ScriptedAgent
@@ -76,7 +76,9 @@ async def kept(path: Path, keys: list[str], *ids: str) -> None:
     async with open_store(f"sqlite:///{path}", StoreOptions(keys=keys)) as store:
         for config_id in ids:
             registered = config("https://hook.example/", config_id, token=TOKEN, authentication=LOGIN)
-            await store.push_configs.put(HERE, registered._replace(version="0.3", aside=f"said {SECRET}"))
+            await store.push_configs.put(
+                HERE, registered._replace(version="0.3", side_channel=f"said {SECRET}")
+            )
 
 
 def everything(folder: Path) -> bytes:
@@ -106,7 +108,10 @@ async def test_one_row_that_cannot_be_opened_is_no_error_of_the_others(
         assert caught.value.reason is Reason.INTERNAL_ERROR
         readable = await store.push_configs.get(HERE, "t", "b")
         assert readable is not None
-        assert (readable.config.authentication.credentials, readable.aside) == (SECRET, f"said {SECRET}")
+        assert (readable.config.authentication.credentials, readable.side_channel) == (
+            SECRET,
+            f"said {SECRET}",
+        )
     for record in caplog.records:
         assert SECRET not in record.getMessage()
     assert "cannot be opened" in caplog.text
@@ -241,9 +246,9 @@ async def test_what_0_3_said_beside_it_is_masked_too(schemes: list[str]) -> None
 
 
 def test_what_is_not_understood_beside_a_config_is_not_told_if_it_may_be_secret() -> None:
-    assert redacted_aside("") == ""
-    assert redacted_aside("said") == "said"
-    assert redacted_aside('{"credentials": "x"}') == ""
+    assert redacted_side_channel("") == ""
+    assert redacted_side_channel("said") == "said"
+    assert redacted_side_channel('{"credentials": "x"}') == ""
 
 
 async def test_no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import ASIDE_PARAMETER
+from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.dialects import (
     GRPC,
     HTTP_JSON,
@@ -43,18 +43,18 @@ def _noted(row: Row[Any, Any]) -> Row[Any, Any]:
     if row.operation is not ops.GET_TASK:
         return row
 
-    def aside(wire: Any) -> Mapping[str, str]:
+    def extract(wire: Any) -> Mapping[str, str]:
         if isinstance(wire, bytes):
-            return {ASIDE_PARAMETER: "note"} if wire.endswith(NOTE) else {}
-        return {ASIDE_PARAMETER: wire["note"]} if "note" in wire else {}
+            return {SIDE_CHANNEL: "note"} if wire.endswith(NOTE) else {}
+        return {SIDE_CHANNEL: wire["note"]} if "note" in wire else {}
 
-    def recall(wire: Any, parameters: Mapping[str, str]) -> Any:
-        note = parameters.get(ASIDE_PARAMETER)
+    def restore(wire: Any, parameters: Mapping[str, str]) -> Any:
+        note = parameters.get(SIDE_CHANNEL)
         if note is None:
             return wire
         return wire + NOTE if isinstance(wire, bytes) else {**wire, "note": note}
 
-    return replace(row, aside=aside, recall=recall, aside_response=aside, recall_response=recall)
+    return replace(row, extract=extract, restore=restore, extract_response=extract, restore_response=restore)
 
 
 def _http(address: HttpAddress) -> HttpAddress:

@@ -15,10 +15,10 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import ASIDE_PARAMETER, Call, CallContext
+from a2a_bridge.core.call import SIDE_CHANNEL, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import GRPC, KNOWN, V0_2_5, V0_3, V1_0, Dialect
-from a2a_bridge.dialects.carrying import opened_aside, sealed_aside
+from a2a_bridge.dialects.carrying import opened_side_channel, sealed_side_channel
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from a2a_bridge.testing.samples import every_error, minimal
@@ -201,7 +201,7 @@ async def test_what_clients_say(probe: Probe, dialect: Dialect, expected: dict[s
 
 def noting(probe: Probe) -> Probe:
     async def unary(call: Call[Any, Any]) -> Any:
-        call.context.reply.aside = "note"
+        call.context.reply.side_channel = "note"
         return TASK
 
     probe.on_unary = unary
@@ -210,18 +210,18 @@ def noting(probe: Probe) -> Probe:
 
 async def test_what_is_said_beside_messages(probe: Probe) -> None:
     async with hosting(noting(probe), dialects=ALL) as host, channel(host.address) as raw:
-        rpc = get(raw, PACKAGE, (ASIDE_PARAMETER, "forged"), wire=REQUEST + NOTE)
+        rpc = get(raw, PACKAGE, (SIDE_CHANNEL, "forged"), wire=REQUEST + NOTE)
         answer = await rpc
         assert answer.endswith(NOTE)
-        assert ASIDE_PARAMETER not in {name for name, _ in await rpc.initial_metadata()}
-        await get(raw, PACKAGE, (ASIDE_PARAMETER, "forged"))
-        await get(raw, NEW, (ASIDE_PARAMETER, "forged"))
+        assert SIDE_CHANNEL not in {name for name, _ in await rpc.initial_metadata()}
+        await get(raw, PACKAGE, (SIDE_CHANNEL, "forged"))
+        await get(raw, NEW, (SIDE_CHANNEL, "forged"))
         about = hub.GetTaskRequest(id="t")
-        rpc = get(raw, NEW, (ASIDE_PARAMETER, sealed_aside("from a bridge", about)))
+        rpc = get(raw, NEW, (SIDE_CHANNEL, sealed_side_channel("from a bridge", about)))
         await rpc
-        told = dict(await rpc.initial_metadata())[ASIDE_PARAMETER]
-        assert opened_aside(str(told), about) == "note"
-    got = [call.context.aside for call in probe.calls]
+        told = dict(await rpc.initial_metadata())[SIDE_CHANNEL]
+        assert opened_side_channel(str(told), about) == "note"
+    got = [call.context.side_channel for call in probe.calls]
     assert got == ["note", "", "", "from a bridge"]
 
 
@@ -234,7 +234,7 @@ async def test_what_is_said_beside_messages_crosses_two_bridges(probe: Probe) ->
         near = await stack.enter_async_context(hosting(to_middle.service, dialects=(OLD,)))
         raw = await stack.enter_async_context(channel(near.address))
         answer = await get(raw, PACKAGE, wire=REQUEST + NOTE)
-    assert probe.last.context.aside == "note"
+    assert probe.last.context.side_channel == "note"
     assert answer.endswith(NOTE)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import ASIDE_PARAMETER, Call, CallContext
+from a2a_bridge.core.call import SIDE_CHANNEL, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import HTTP_JSON, JSONRPC, V1_0, Dialect, ErrorReply
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -339,7 +339,7 @@ def noting() -> Scripted:
     """A service that answers with a note."""
 
     async def unary(call: Call[Any, Any]) -> Any:
-        call.context.reply.aside = "from the agent"
+        call.context.reply.side_channel = "from the agent"
         return hub.Task(id="t", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
 
     return Scripted(on_unary=unary)
@@ -350,11 +350,11 @@ async def test_what_an_old_request_says_beside_its_message(binding: Spelling) ->
     service = noting()
     async with hosting(service, dialects=ALL) as host:
         answer = await ask(host, binding.get("from-the-caller"))
-    assert service.calls[0].context.aside == "from-the-caller"
-    assert ASIDE_PARAMETER not in dict(service.calls[0].context.parameters)
+    assert service.calls[0].context.side_channel == "from-the-caller"
+    assert SIDE_CHANNEL not in dict(service.calls[0].context.parameters)
     assert service.calls[0].context.parameters["host"] == "x"
     assert binding.result(answer)["note"] == "from the agent"
-    assert ASIDE_PARAMETER not in answer.headers
+    assert SIDE_CHANNEL not in answer.headers
 
 
 @both
@@ -366,9 +366,9 @@ async def test_callers_forge_nothing(binding: Spelling) -> None:
         await ask(host, binding.get("real", **forged))
         await ask(host, binding.send(old=True, **forged))
         await ask(host, binding.get(old=False, version="1.0", **forged))
-    got = [call.context.aside for call in service.calls]
+    got = [call.context.side_channel for call in service.calls]
     assert got == ["", "real", "", ""]
-    assert ASIDE_PARAMETER not in dict(service.calls[0].context.parameters)
+    assert SIDE_CHANNEL not in dict(service.calls[0].context.parameters)
     assert len(service.calls[0].context.parameters) == len(dict(service.calls[0].context.parameters))
 
 
@@ -376,7 +376,7 @@ async def test_callers_forge_nothing(binding: Spelling) -> None:
 async def test_old_clients_say_it_in_the_message_and_new_ones_beside_it(binding: Spelling) -> None:
     for dialect in (OLD, V1_0):
         service = noting()
-        context = CallContext(aside="from-the-caller")
+        context = CallContext(side_channel="from-the-caller")
         frames: list[Any] = []
         async with (
             hosting(service, dialects=ALL) as host,
@@ -388,10 +388,10 @@ async def test_old_clients_say_it_in_the_message_and_new_ones_beside_it(binding:
             ) as near,
         ):
             await near.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), context))
-        assert service.calls[0].context.aside == "from-the-caller"
-        assert context.reply.aside == "from the agent"
+        assert service.calls[0].context.side_channel == "from-the-caller"
+        assert context.reply.side_channel == "from the agent"
         named = {name.lower() for one in frames for name, _ in one.headers}
-        assert (ASIDE_PARAMETER in named) == (dialect is V1_0)
+        assert (SIDE_CHANNEL in named) == (dialect is V1_0)
 
 
 @both
@@ -404,7 +404,7 @@ async def test_what_is_said_beside_messages_crosses_two_bridges(binding: Spellin
         to_middle = await stack.enter_async_context(dialling(f"http://{middle.address}", binding.kind))
         near = await stack.enter_async_context(hosting(to_middle, dialects=(OLD,)))
         answer = await ask(near, binding.get("a-note"))
-    assert agent.calls[0].context.aside == "a-note"
+    assert agent.calls[0].context.side_channel == "a-note"
     assert binding.result(answer)["note"] == "from the agent"
 
 
@@ -420,7 +420,7 @@ async def test_an_old_agent_cannot_speak_to_the_bridge_in_headers(binding: Spell
         dialling(f"http://{host.address}", binding.kind, dialect=old_errors) as near,
     ):
         await near.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), context))
-    assert (context.reply, context.reply.aside) == ({}, "")
+    assert (context.reply, context.reply.side_channel) == ({}, "")
 
 
 @pytest.mark.parametrize("version", ["0.3", "0.2.5", "1.0", "0.9"])

@@ -35,9 +35,9 @@ def decode_send(wire: Any) -> Any:
     if type(message) is not dict:
         return decode_unit({**wire, "message": {}}, _up_send, _down_send) | {"message": message}
     # Ids in the message do not exist in 0.1; those in the parameters count.
-    aside = {name: message[name] for name in _IDS if name in message}
-    made = decode_unit({**wire, "message": aside}, _up_send, _down_send)
-    rest = {name: value for name, value in message.items() if name not in aside}
+    ids = {name: message[name] for name in _IDS if name in message}
+    made = decode_unit({**wire, "message": ids}, _up_send, _down_send)
+    rest = {name: value for name, value in message.items() if name not in ids}
     where = wire.get("id")
     return {
         **made,

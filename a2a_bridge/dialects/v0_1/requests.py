@@ -52,10 +52,10 @@ def _row(
         decode_request=request.decode,
         encode_response=response.encode,
         decode_response=response.decode,
-        aside=request.aside if inner.aside is not None else None,
-        recall=request.recall if inner.recall is not None else None,
-        aside_response=response.aside if inner.aside_response is not None else None,
-        recall_response=response.recall if inner.recall_response is not None else None,
+        extract=request.extract if inner.extract is not None else None,
+        restore=request.restore if inner.restore is not None else None,
+        extract_response=response.extract if inner.extract_response is not None else None,
+        restore_response=response.restore if inner.restore_response is not None else None,
     )
 
 
@@ -89,15 +89,15 @@ class _Requests:
         except RecursionError:
             raise invalid_params("", _TOO_DEEP) from None
 
-    def aside(self, wire: Any) -> Mapping[str, str]:
-        inner = self._inner.aside
+    def extract(self, wire: Any) -> Mapping[str, str]:
+        inner = self._inner.extract
         try:
             return inner(self._up(wire)) if inner is not None else {}
         except DecodeError:
             return {}  # lacks members that 0.1 requires: `decode` reports the error
 
-    def recall(self, wire: Any, parameters: Mapping[str, str]) -> Any:
-        inner = self._inner.recall
+    def restore(self, wire: Any, parameters: Mapping[str, str]) -> Any:
+        inner = self._inner.restore
         try:
             return self._down(inner(self._up(wire), parameters)) if inner is not None else wire
         except DecodeError:
@@ -131,12 +131,12 @@ class _Responses:
         except RecursionError:
             raise _deep_answer() from None
 
-    def aside(self, wire: Any) -> Mapping[str, str]:
-        inner = self._inner.aside_response
+    def extract(self, wire: Any) -> Mapping[str, str]:
+        inner = self._inner.extract_response
         return inner(self._up(wire)) if inner is not None else {}
 
-    def recall(self, wire: Any, parameters: Mapping[str, str]) -> Any:
-        inner = self._inner.recall_response
+    def restore(self, wire: Any, parameters: Mapping[str, str]) -> Any:
+        inner = self._inner.restore_response
         try:
             return self._down(inner(self._up(wire), parameters)) if inner is not None else wire
         except A2AError:

@@ -69,7 +69,7 @@ _RESPONSES: Mapping[Any, Rename] = {
 def older(row: HttpRow) -> HttpRow:
     """The 0.2.5 form of a row of 0.3: unchanged if no name differs."""
     request, response = _REQUESTS.get(row.operation), _RESPONSES.get(row.operation)
-    spelled, relayed = row.spelled, row.relayed
+    variant, relayed = row.variant, row.relayed
     changed: dict[str, Any] = {}
     if request is not None:
         changed["encode_request"] = _then(row.encode_request, request)
@@ -77,8 +77,8 @@ def older(row: HttpRow) -> HttpRow:
     if response is not None:
         changed["encode_response"] = _then(row.encode_response, response)
         changed["decode_response"] = _then(response, row.decode_response)
-    if changed and spelled is not None:
-        changed["spelled"] = lambda tree, parameters: older(spelled(tree, parameters))
+    if changed and variant is not None:
+        changed["variant"] = lambda tree, parameters: older(variant(tree, parameters))
     if changed and relayed is not None:
         changed["relayed"] = lambda context: older(relayed(context))
     return replace(row, **changed) if changed else row

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.dialects import marks
+from a2a_bridge.dialects import annotation
 from a2a_bridge.dialects.dialect import Row
 from a2a_bridge.dialects.irregular import decode_with, text_with
 from a2a_bridge.dialects.v0_2_5 import card
@@ -33,17 +33,17 @@ def encode_event(event: hub.StreamResponse, encode: Callable[[Any], Any]) -> Any
     """An event of 0.2.5. `encode`: the encoder of 0.3."""
     if not _is_unknown(event):
         return encode(event)
-    if marks.final_said(event.status_update):
+    if annotation.final_said(event.status_update):
         # The annotation is redundant here but present: it is kept for a later reader.
-        return {**encode(event), marks.FINAL: True}
+        return {**encode(event), annotation.FINAL: True}
     return _flipped(encode(_turned(event)))
 
 
 def decode_event(wire: Any, decode: Callable[[Any], hub.StreamResponse]) -> hub.StreamResponse:
     """An event written by 0.2.5. `decode`: the decoder of 0.3."""
-    if isinstance(wire, dict) and wire.get(marks.FINAL) is True:
-        event = decode({name: value for name, value in wire.items() if name != marks.FINAL})
-        if _is_unknown(event) and marks.final_said(event.status_update):
+    if isinstance(wire, dict) and wire.get(annotation.FINAL) is True:
+        event = decode({name: value for name, value in wire.items() if name != annotation.FINAL})
+        if _is_unknown(event) and annotation.final_said(event.status_update):
             return event
     event = decode(wire)
     return _turned(decode(_flipped(wire))) if _is_unknown(event) else event
@@ -66,12 +66,12 @@ def _flipped(tree: Any) -> Any:
 
 def _turned(event: hub.StreamResponse) -> hub.StreamResponse:
     """The event with the negated annotation of `final`, if it has one."""
-    said = marks.final_said(event.status_update)
+    said = annotation.final_said(event.status_update)
     if said is None:
         return event
     turned = hub.StreamResponse()
     turned.CopyFrom(event)
-    marks.say_final(turned.status_update, not said)
+    annotation.say_final(turned.status_update, not said)
     return turned
 
 

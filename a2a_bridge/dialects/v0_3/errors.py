@@ -246,7 +246,7 @@ class Spelling:
             message = _NAME.sub("", message, count=1)
         elif status is GrpcStatus.UNKNOWN and not details:
             # The answer of servers to an exception in their code, often with its text.
-            return from_details("", [], aside=message, texts=_TEXTS)
+            return from_details("", [], peer_text=message, texts=_TEXTS)
         fallback = _by_grpc_status(status, message, reply.operation)
         return _hub_text(
             from_details(message, details, by_code=named, fallback=fallback, texts={} if info else _TEXTS)
@@ -268,7 +268,7 @@ def _by_status(reply: ErrorReply[Any], message: str, details: list[Any]) -> A2AE
         details,
         by_code=named or (_BY_DEFAULT_TEXT.get(message.lower()) if texts else None),
         fallback=_by_http_status(reply.status, message, reply.operation),
-        aside=reply.text if not message else "",
+        peer_text=reply.text if not message else "",
         texts=texts,
     )
 

@@ -55,11 +55,11 @@ def chosen(rows: Mapping[Files, AnyRow], first_file: FirstFile) -> AnyRow:
         return auto
     sends = auto.operation in _SEND
     from_bridge = replace(
-        base64, encode_response=auto.encode_response, aside=lambda _: {FILES_PARAMETER: _SAID}
+        base64, encode_response=auto.encode_response, extract=lambda _: {FILES_PARAMETER: _SAID}
     )
     answering = {files: replace(auto, encode_response=row.encode_response) for files, row in rows.items()}
 
-    def spelled(wire: Any, parameters: Mapping[str, str]) -> Any:
+    def variant(wire: Any, parameters: Mapping[str, str]) -> Any:
         files = caller(parameters).quirks.file_bytes
         if files is not Files.AUTO:
             return rows[files]
@@ -71,7 +71,7 @@ def chosen(rows: Mapping[Files, AnyRow], first_file: FirstFile) -> AnyRow:
         return auto if found is None else answering[decode_octets(*found, Files.AUTO)[1]]
 
     if not sends:
-        return replace(auto, spelled=spelled)
+        return replace(auto, variant=variant)
     asking = {files: replace(auto, encode_request=row.encode_request) for files, row in rows.items()}
     asking[Files.BASE64] = replace(asking[Files.BASE64], says={FILES_PARAMETER: _SAID})
 
@@ -85,4 +85,4 @@ def chosen(rows: Mapping[Files, AnyRow], first_file: FirstFile) -> AnyRow:
             return asking[Files.BASE64]
         return asking[caller(context.parameters).quirks.file_bytes]
 
-    return replace(auto, spelled=spelled, relayed=relayed)
+    return replace(auto, variant=variant, relayed=relayed)

@@ -17,7 +17,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.dialects.pair import Context, Pair
 from a2a_bridge.dialects.v0_3 import names, params, push_configs
-from a2a_bridge.dialects.v0_3 import proto_asides as asides
+from a2a_bridge.dialects.v0_3 import proto_side_channel as side_channel
 from a2a_bridge.dialects.v0_3.proto_requests import CONFIG, CONFIGS, CREATE_CONFIG
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -95,14 +95,17 @@ def create_request(tree: Json) -> JsonObject:
     return {**rest, "config": tree}
 
 
-def create_aside(tree: Any) -> Mapping[str, str]:
+def extract_create(tree: Any) -> Mapping[str, str]:
     """The content of a configuration to register that the hub cannot hold."""
-    return asides.tell(CREATE_CONFIG, create_request(tree))
+    return side_channel.extract(CREATE_CONFIG, create_request(tree))
 
 
-def create_recall(tree: Any, told: Mapping[str, str]) -> Any:
+def restore_create(tree: Any, told: Mapping[str, str]) -> Any:
     """Restores that content."""
-    return {"taskId": tree.get("taskId"), **asides.recall(CREATE_CONFIG, create_request(tree), told)}
+    return {
+        "taskId": tree.get("taskId"),
+        **side_channel.restore_tree(CREATE_CONFIG, create_request(tree), told),
+    }
 
 
 def decode_config(tree: Json) -> hub.TaskPushNotificationConfig:
@@ -153,11 +156,11 @@ def encode_listing(_: Any) -> Any:
     raise A2AError(Reason.UNSUPPORTED_OPERATION, text, metadata={"operation": ops.LIST_TASKS.name})
 
 
-def configs_aside(tree: Any) -> Mapping[str, str]:
+def extract_configs(tree: Any) -> Mapping[str, str]:
     """The content of the configurations of a list that the hub cannot hold."""
-    return asides.tell_list(CONFIG, tree, "configs") if type(tree) is dict else {}
+    return side_channel.extract_list(CONFIG, tree, "configs") if type(tree) is dict else {}
 
 
-def configs_recall(tree: Any, told: Mapping[str, str]) -> Any:
+def restore_configs(tree: Any, told: Mapping[str, str]) -> Any:
     """Restores that content."""
-    return asides.recall_list(CONFIG, tree, told, "configs")
+    return side_channel.restore_list(CONFIG, tree, told, "configs")

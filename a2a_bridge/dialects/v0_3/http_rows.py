@@ -26,15 +26,11 @@ from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects.dialect import HttpAddress, HttpRule, Row
 from a2a_bridge.dialects.pair import Pair
 from a2a_bridge.dialects.v0_3 import params, proto_card, push_configs, requests, shapes
-from a2a_bridge.dialects.v0_3 import proto_asides as asides
+from a2a_bridge.dialects.v0_3 import proto_side_channel as side_channel
 from a2a_bridge.dialects.v0_3.file_rows import FILES_PARAMETER, chosen
 from a2a_bridge.dialects.v0_3.http_bodies import (
     a_string,
     an_object,
-    configs_aside,
-    configs_recall,
-    create_aside,
-    create_recall,
     decode_cancel,
     decode_config,
     decode_configs,
@@ -43,6 +39,10 @@ from a2a_bridge.dialects.v0_3.http_bodies import (
     encode_cancel,
     encode_create,
     encode_listing,
+    extract_configs,
+    extract_create,
+    restore_configs,
+    restore_create,
     to_proto,
 )
 from a2a_bridge.dialects.v0_3.proto import EVENT, SEND, SENT, TASK, decode_tree, encode_tree
@@ -261,8 +261,8 @@ def _proto_rows(files: Files) -> dict[Any, HttpRow]:
     task = (TASK, lambda message: encode_tree(TASK, message, files), partial(_decode_task, files))
     config = (CONFIG, partial(to_proto, CONFIG), decode_config)
     about_config: dict[str, Any] = {
-        "aside_response": partial(asides.tell, CONFIG),
-        "recall_response": partial(asides.recall, CONFIG),
+        "extract_response": partial(side_channel.extract, CONFIG),
+        "restore_response": partial(side_channel.restore_tree, CONFIG),
     }
     rows = (
         _row(ops.SEND_MESSAGE, send, sent),
@@ -279,8 +279,8 @@ def _proto_rows(files: Files) -> dict[Any, HttpRow]:
             ops.CREATE_PUSH_CONFIG,
             (CREATE_CONFIG, encode_create, decode_create),
             config,
-            aside=create_aside,
-            recall=create_recall,
+            extract=extract_create,
+            restore=restore_create,
             **about_config,
         ),
         _row(
@@ -293,8 +293,8 @@ def _proto_rows(files: Files) -> dict[Any, HttpRow]:
             ops.LIST_PUSH_CONFIGS,
             _ids(hub.ListTaskPushNotificationConfigsRequest, "taskId"),
             (CONFIGS, partial(to_proto, CONFIGS), decode_configs),
-            aside_response=configs_aside,
-            recall_response=configs_recall,
+            extract_response=extract_configs,
+            restore_response=restore_configs,
         ),
         _row(
             ops.GET_EXTENDED_AGENT_CARD,
@@ -339,10 +339,10 @@ def _kind_row(
 ) -> HttpRow:
     """The same row in the spelling of JSON-RPC. source: the JSON-RPC row, for content beside the messages."""
     operation = proto.operation
-    beside: dict[str, Any] = dict.fromkeys(("aside", "recall", "aside_response", "recall_response"))
+    beside: dict[str, Any] = dict.fromkeys(("extract", "restore", "extract_response", "restore_response"))
     if operation in (ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE):
         # In JSON files are base64 text, and callers of JSON know no other encoding.
-        beside["aside"] = lambda _: {FILES_PARAMETER: Files.BASE64.value}
+        beside["extract"] = lambda _: {FILES_PARAMETER: Files.BASE64.value}
     if source is not None:
         beside = {name: getattr(source, name) for name in beside}
     return Row(
@@ -396,8 +396,8 @@ def _first_file(tree: Any) -> tuple[bytes, str] | None:
     return None
 
 
-def _spelled(row: HttpRow, kind: tuple[Callable[[Any], bool], HttpRow] | None) -> HttpRow:
-    by_files = row.spelled
+def _with_variants(row: HttpRow, kind: tuple[Callable[[Any], bool], HttpRow] | None) -> HttpRow:
+    by_files = row.variant
     if kind is None and by_files is None:
         return row
 
@@ -407,7 +407,7 @@ def _spelled(row: HttpRow, kind: tuple[Callable[[Any], bool], HttpRow] | None) -
         found = row if by_files is None else by_files(tree, parameters)
         return _strict(found) if caller(parameters).quirks.strict_json else found
 
-    return replace(row, spelled=choose)
+    return replace(row, variant=choose)
 
 
 def _strict(row: HttpRow) -> HttpRow:
@@ -423,7 +423,7 @@ BY_FILES: Mapping[Files, tuple[HttpRow, ...]] = {
     files: tuple(rows.values()) for files, rows in _PROTO.items()
 }
 ROWS: tuple[HttpRow, ...] = tuple(
-    _spelled(
+    _with_variants(
         chosen({files: rows[operation] for files, rows in _PROTO.items()}, _first_file), _KIND.get(operation)
     )
     for operation in _PROTO[Files.AUTO]

@@ -18,13 +18,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from a2a_bridge.codec import Json
-from a2a_bridge.core.call import ASIDE_PARAMETER
+from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.dialects import unmapped
 from a2a_bridge.dialects.irregular import Shape, decode_with, text_with
 from a2a_bridge.dialects.members import Inline, Member
 from a2a_bridge.dialects.shape import decode_inline, inline, read_inline, unit
 from a2a_bridge.dialects.unmapped import KIND, PROTO
-from a2a_bridge.dialects.v0_3.push_configs import NESTED_CONFIG, TASK_CONFIG, check_aside, schemes_told
+from a2a_bridge.dialects.v0_3.push_configs import (
+    NESTED_CONFIG,
+    TASK_CONFIG,
+    checked_side_channel,
+    schemes_told,
+)
 from a2a_bridge.dialects.v0_3.shapes import CALLERS_MESSAGE
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -79,14 +84,14 @@ class Params:
         """JSON tree → message. Raises DecodeError."""
         return decode_inline(self.shape, tree)
 
-    def aside(self, tree: Json) -> Mapping[str, str]:
+    def extract(self, tree: Json) -> Mapping[str, str]:
         """The content of these params that the message lacks. Raises INVALID_PARAMS if it is too large."""
         reader = read_inline(self.shape, tree)
-        return {} if reader.problems else check_aside(tree, reader.tree)
+        return {} if reader.problems else checked_side_channel(tree, reader.tree)
 
-    def recall(self, tree: Json, parameters: Mapping[str, str]) -> Json:
+    def restore(self, tree: Json, parameters: Mapping[str, str]) -> Json:
         """Canonical params with the carried content restored. Changes them in place."""
-        text = parameters.get(ASIDE_PARAMETER)
+        text = parameters.get(SIDE_CHANNEL)
         made: Json = unmapped.restore(tree, unmapped.read(text, KIND) or schemes_told(text, PROTO))
         return made
 

@@ -2,7 +2,7 @@
 content.
 
 Rules:
-1. `final` follows from the state. Where it does not, the hub's event has an annotation (see `marks`).
+1. `final` follows from the state. Where it does not, the hub's event has an annotation (see `annotation`).
 2. Waiting: `blocking` is the inverse of `return_immediately`. An absent configuration means to wait; this is
    written explicitly, because servers in the field read its absence as "do not wait".
 3. history_length 0 means absent, and never "no history".
@@ -20,7 +20,7 @@ from a2a_bridge.codec import DecodeError, JsonObject, encoder, whole_decoder
 from a2a_bridge.codec.depth import may_be_deep, too_deep
 from a2a_bridge.codec.free import fill_nulls
 from a2a_bridge.codec.structs import TOO_DEEP
-from a2a_bridge.dialects import marks
+from a2a_bridge.dialects import annotation
 from a2a_bridge.dialects.pair import Context, Pair, paired, set_field
 from a2a_bridge.dialects.unmapped import PROTO, carry
 from a2a_bridge.dialects.unmapped_fields import (
@@ -195,23 +195,23 @@ def _encode_file(message: hub.Part, into: v0.Part, context: Context, said: JsonO
 def _decode_final(
     wire: v0.TaskStatusUpdateEvent, into: hub.TaskStatusUpdateEvent, _: Context, __: JsonObject
 ) -> None:
-    if into.HasField("metadata") and marks.FINAL in into.metadata.fields:
+    if into.HasField("metadata") and annotation.FINAL in into.metadata.fields:
         _drop_final(into)  # an annotation from outside is not ours
     if wire.final != (into.status.state in FINAL_STATES):
-        marks.say_final(into, wire.final)
+        annotation.say_final(into, wire.final)
 
 
 def _encode_final(
     message: hub.TaskStatusUpdateEvent, into: v0.TaskStatusUpdateEvent, _: Context, __: JsonObject
 ) -> None:
-    said = marks.final_said(message)
+    said = annotation.final_said(message)
     into.final = message.status.state in FINAL_STATES if said is None else said
-    if into.HasField("metadata") and marks.FINAL in into.metadata.fields:
+    if into.HasField("metadata") and annotation.FINAL in into.metadata.fields:
         _drop_final(into)
 
 
 def _drop_final(event: Any) -> None:
-    del event.metadata.fields[marks.FINAL]
+    del event.metadata.fields[annotation.FINAL]
     if not event.metadata.fields:
         event.ClearField("metadata")
 

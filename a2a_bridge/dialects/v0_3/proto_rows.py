@@ -17,8 +17,8 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
 from a2a_bridge.dialects.dialect import Row
 from a2a_bridge.dialects.pair import Pair
-from a2a_bridge.dialects.v0_3 import proto_asides as asides
 from a2a_bridge.dialects.v0_3 import proto_card
+from a2a_bridge.dialects.v0_3 import proto_side_channel as side_channel
 from a2a_bridge.dialects.v0_3.file_rows import chosen
 from a2a_bridge.dialects.v0_3.proto import EVENT, SEND, SENT, TASK, decode_bytes, encode_bytes
 from a2a_bridge.dialects.v0_3.proto_requests import (
@@ -138,12 +138,12 @@ def _encode(pair: Pair, files: Files, message: Any) -> bytes:
 
 
 _ABOUT_CONFIG: dict[str, Any] = {
-    "aside_response": partial(asides.tell_bytes, CONFIG),
-    "recall_response": partial(asides.recall_bytes, CONFIG),
+    "extract_response": partial(side_channel.extract_bytes, CONFIG),
+    "restore_response": partial(side_channel.restore_bytes, CONFIG),
 }
 _ABOUT_CONFIGS: dict[str, Any] = {
-    "aside_response": partial(asides.tell_list_bytes, CONFIGS, CONFIG),
-    "recall_response": partial(asides.recall_list_bytes, CONFIGS, CONFIG),
+    "extract_response": partial(side_channel.extract_list_bytes, CONFIGS, CONFIG),
+    "restore_response": partial(side_channel.restore_list_bytes, CONFIGS, CONFIG),
 }
 
 
@@ -162,10 +162,15 @@ def _rows(files: Files) -> tuple[Row[str, bytes], ...]:
     return (
         _row(ops.SEND_MESSAGE, "SendMessage", SEND, SENT, files),
         _row(ops.SEND_STREAMING_MESSAGE, "SendStreamingMessage", SEND, EVENT, files),
-        _row(ops.GET_TASK, "GetTask", GET_TASK, TASK, files, **asides.of_bytes(GET_TASK)),
-        _row(ops.CANCEL_TASK, "CancelTask", CANCEL, TASK, files, **asides.of_bytes(CANCEL)),
+        _row(ops.GET_TASK, "GetTask", GET_TASK, TASK, files, **side_channel.of_bytes(GET_TASK)),
+        _row(ops.CANCEL_TASK, "CancelTask", CANCEL, TASK, files, **side_channel.of_bytes(CANCEL)),
         _row(
-            ops.SUBSCRIBE_TO_TASK, "TaskSubscription", SUBSCRIBE, EVENT, files, **asides.of_bytes(SUBSCRIBE)
+            ops.SUBSCRIBE_TO_TASK,
+            "TaskSubscription",
+            SUBSCRIBE,
+            EVENT,
+            files,
+            **side_channel.of_bytes(SUBSCRIBE),
         ),
         _row(
             ops.CREATE_PUSH_CONFIG,
@@ -173,7 +178,7 @@ def _rows(files: Files) -> tuple[Row[str, bytes], ...]:
             CREATE_CONFIG,
             CONFIG,
             files,
-            **asides.of_bytes(CREATE_CONFIG),
+            **side_channel.of_bytes(CREATE_CONFIG),
             **_ABOUT_CONFIG,
         ),
         _row(
@@ -182,7 +187,7 @@ def _rows(files: Files) -> tuple[Row[str, bytes], ...]:
             GET_CONFIG,
             CONFIG,
             files,
-            **asides.of_bytes(GET_CONFIG),
+            **side_channel.of_bytes(GET_CONFIG),
             **_ABOUT_CONFIG,
         ),
         _row(
@@ -191,7 +196,7 @@ def _rows(files: Files) -> tuple[Row[str, bytes], ...]:
             LIST_CONFIGS,
             CONFIGS,
             files,
-            **asides.of_bytes(LIST_CONFIGS),
+            **side_channel.of_bytes(LIST_CONFIGS),
             **_ABOUT_CONFIGS,
         ),
         _card_row(),
@@ -201,7 +206,7 @@ def _rows(files: Files) -> tuple[Row[str, bytes], ...]:
             DELETE_CONFIG,
             EMPTY,
             files,
-            **asides.of_bytes(DELETE_CONFIG),
+            **side_channel.of_bytes(DELETE_CONFIG),
         ),
     )
 

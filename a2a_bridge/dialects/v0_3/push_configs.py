@@ -5,8 +5,8 @@ Rules:
 1. 0.3 nests the configuration beside the id of the task, the hub has one flat message.
 2. 0.3 lists authentication schemes, the hub has one: the first suitable one (Bearer, then Basic, then the
    first of all). An empty list is no authentication for the hub, where a scheme is required.
-3. Neither side has metadata here. `aside` extracts the content that the hub cannot hold, for the layers that
-   keep it (bindings, the gateway), and `recall` restores it. Content without a name in 0.3 is written as
+3. Neither side has metadata here. Content that the hub cannot hold travels in a side channel, which
+   bindings and the gateway keep. Content without a name in 0.3 is written as
    further members with the names of the hub.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from a2a_bridge.codec import Json, JsonObject
-from a2a_bridge.core.call import ASIDE_PARAMETER
+from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects import unmapped
 from a2a_bridge.dialects.members import Member
@@ -24,7 +24,7 @@ from a2a_bridge.dialects.shape import decode_inline, inline, read_inline
 from a2a_bridge.dialects.unmapped import KIND, PROTO
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-MOST_ASIDE = 4096
+MOST_SIDE_CHANNEL = 4096
 """Maximum number of characters of the text beside a message: it travels as a header."""
 
 
@@ -84,8 +84,8 @@ def irregularities(tree: Json, canonical: Json) -> str:
     if not entries:
         return ""
     text = unmapped.write(KIND, entries)
-    if len(text) > MOST_ASIDE:
-        raise TooLargeError(f"holds more than {MOST_ASIDE} bytes that A2A 1.0 has no place for")
+    if len(text) > MOST_SIDE_CHANNEL:
+        raise TooLargeError(f"holds more than {MOST_SIDE_CHANNEL} bytes that A2A 1.0 has no place for")
     return text
 
 
@@ -104,14 +104,14 @@ def with_push_config(tree: JsonObject, text: str) -> JsonObject:
     return made
 
 
-def aside(text: str) -> Mapping[str, str]:
+def side_channel(text: str) -> Mapping[str, str]:
     """The service parameters with the content that the hub cannot hold."""
-    return {ASIDE_PARAMETER: text} if text else {}
+    return {SIDE_CHANNEL: text} if text else {}
 
 
-def check_aside(tree: Json, canonical: Json) -> Mapping[str, str]:
+def checked_side_channel(tree: Json, canonical: Json) -> Mapping[str, str]:
     """The same for a tree and its canonical form. Raises INVALID_PARAMS if it is too large."""
     try:
-        return aside(irregularities(tree, canonical))
+        return side_channel(irregularities(tree, canonical))
     except TooLargeError as error:
         raise invalid_params("", str(error)) from None

@@ -11,18 +11,18 @@ from google.protobuf.message import Message
 
 from a2a_bridge.codec import DecodeError, EncodeError, Json, JsonSyntaxError, encoder, loads
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import ASIDE_PARAMETER
+from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
 from a2a_bridge.dialects import unmapped
 from a2a_bridge.dialects.dialect import Row
 from a2a_bridge.dialects.v0_3 import card, params
 from a2a_bridge.dialects.v0_3.push_configs import (
     TooLargeError,
-    aside,
     decode_push_config,
     encode_push_config,
     irregularities,
     read_push_config,
+    side_channel,
     with_push_config,
 )
 from a2a_bridge.dialects.v0_3.shapes import (
@@ -115,28 +115,28 @@ def encode_push_configs(response: hub.ListTaskPushNotificationConfigsResponse) -
     return [encode_push_config(config) for config in response.configs]
 
 
-def aside_push_config(tree: Json) -> Mapping[str, str]:
+def extract_push_config(tree: Json) -> Mapping[str, str]:
     """The content of a config in an answer that the hub cannot hold."""
     return _aside(tree, read_push_config(tree).tree)
 
 
-def recall_push_config(tree: Any, parameters: Mapping[str, str]) -> Json:
+def restore_push_config(tree: Any, parameters: Mapping[str, str]) -> Json:
     """A config with that content restored."""
-    text = parameters.get(ASIDE_PARAMETER)
+    text = parameters.get(SIDE_CHANNEL)
     return with_push_config(tree, text) if text else tree
 
 
-def aside_push_configs(tree: Json) -> Mapping[str, str]:
+def extract_push_configs(tree: Json) -> Mapping[str, str]:
     """The content of a list of configs that the hub cannot hold."""
     return _aside(tree, [read_push_config(item).tree for item in tree]) if isinstance(tree, list) else {}
 
 
-def recall_push_configs(tree: Any, parameters: Mapping[str, str]) -> Json:
+def restore_push_configs(tree: Any, parameters: Mapping[str, str]) -> Json:
     """A list of configs with that content restored.
 
     Other forms extract it config by config; that format is accepted too.
     """
-    text = parameters.get(ASIDE_PARAMETER)
+    text = parameters.get(SIDE_CHANNEL)
     if not text:
         return cast("Json", tree)
     texts = _texts(text)
@@ -159,7 +159,7 @@ def _texts(text: str) -> list[str | None] | None:
 
 def _aside(tree: Json, canonical: Json) -> Mapping[str, str]:
     try:
-        return aside(irregularities(tree, canonical))
+        return side_channel(irregularities(tree, canonical))
     except TooLargeError as error:
         text = f"the agent's answer {error}"
         raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
@@ -197,14 +197,14 @@ def _row(
 
 
 def _beside(one: params.Params, **more: Any) -> dict[str, Any]:
-    return {"aside": one.aside, "recall": one.recall, **more}
+    return {"extract": one.extract, "restore": one.restore, **more}
 
 
 _SEND = (params.encode_send, params.decode_send)
 _TASK = (encode_task, decode_task)
 _EVENT = (encode_event, decode_event)
 _PUSH_CONFIG = (encode_push_config, decode_push_config)
-_ABOUT_CONFIG = {"aside_response": aside_push_config, "recall_response": recall_push_config}
+_ABOUT_CONFIG = {"extract_response": extract_push_config, "restore_response": restore_push_config}
 
 #: tasks/get in which a historyLength of 0 means no history
 GET_TASK_LITERALLY = _row(
@@ -260,8 +260,8 @@ ROWS: tuple[Row[str, Any], ...] = (
         (encode_push_configs, decode_push_configs),
         **_beside(
             params.LIST_PUSH_CONFIGS,
-            aside_response=aside_push_configs,
-            recall_response=recall_push_configs,
+            extract_response=extract_push_configs,
+            restore_response=restore_push_configs,
         ),
     ),
     _row(

@@ -2,7 +2,7 @@
 their parts.
 
 1. `final` follows from the state. If a peer sends another value, FINAL in the hub's metadata holds it (see
-   `dialects.marks`), because the code that ends streams needs it.
+   `dialects.annotation`), because the code that ends streams needs it.
 2. `kind` is the type of a result. If it is missing, the members decide.
 """
 
@@ -14,8 +14,8 @@ from typing import Any
 from a2a_bridge.codec import DecodeError, Json, JsonObject
 from a2a_bridge.codec.values import describe
 from a2a_bridge.codec.wire import VARINT
+from a2a_bridge.dialects.annotation import FINAL
 from a2a_bridge.dialects.irregular import Refused, Shape, decode_with, explained, text_with
-from a2a_bridge.dialects.marks import FINAL
 from a2a_bridge.dialects.members import Member, Names
 from a2a_bridge.dialects.shape import inline, unit
 from a2a_bridge.dialects.v0_3.parts import PART

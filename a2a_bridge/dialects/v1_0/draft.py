@@ -103,17 +103,17 @@ def with_draft(row: AnyRow) -> AnyRow:
         )
         row = replace(row, instead=draft)
 
-    def spelled(wire: Any, parameters: Mapping[str, str]) -> AnyRow:
+    def variant(wire: Any, parameters: Mapping[str, str]) -> AnyRow:
         nested = row.operation is ops.CREATE_PUSH_CONFIG and _nesting(wire)
         return draft if nested or caller(parameters).quirks.draft_push_configs else row
 
-    return replace(row, spelled=spelled)
+    return replace(row, variant=variant)
 
 
 def draft_list(row: AnyRow) -> AnyRow:
     """The row of the draft's list method, made from that of 1.0."""
     return replace(
-        row, address=LIST_METHOD, encode_response=_then(row.encode_response, _each(_both)), spelled=None
+        row, address=LIST_METHOD, encode_response=_then(row.encode_response, _each(_both)), variant=None
     )
 
 

@@ -116,7 +116,9 @@ def decode_jsonrpc(reply: ErrorReply[Any]) -> A2AError:
     message = _text(body.get("message"))
     by_status = BY_HTTP.get(reply.status)
     if code is None:
-        return from_details(message, details, fallback=by_status or Reason.INTERNAL_ERROR, aside=reply.text)
+        return from_details(
+            message, details, fallback=by_status or Reason.INTERNAL_ERROR, peer_text=reply.text
+        )
     # Several reasons share a number and differ in the status, which travels with the number.
     telling = by_status is not None and by_status.level in STATUS_TELLS and by_status.code == code
     return from_details(message, details, code=code, by_code=by_status if telling else BY_CODE.get(code))
@@ -137,7 +139,7 @@ def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
     if type(body.get("code")) is int and body["code"] < 0:
         return decode_jsonrpc(reply)  # a bare JSON-RPC error: a2a-server-lf 0.5.3, src/sse.rs, line 37
     message = _text(body.get("detail")) or _text(body.get("message")) or _text(body.get("title"))
-    return from_details(message, [], fallback=BY_HTTP.get(reply.status), aside=reply.text)
+    return from_details(message, [], fallback=BY_HTTP.get(reply.status), peer_text=reply.text)
 
 
 def decode_grpc(reply: ErrorReply[bytes]) -> A2AError:
@@ -146,7 +148,7 @@ def decode_grpc(reply: ErrorReply[bytes]) -> A2AError:
     status = GrpcStatus(reply.status) if reply.status in set(GrpcStatus) else GrpcStatus.UNKNOWN
     if status is GrpcStatus.UNKNOWN and not details:
         # The answer of servers to an exception in their code, often with its text.
-        return from_details("", [], aside=message or reply.text)
+        return from_details("", [], peer_text=message or reply.text)
     return from_details(message or reply.text, details, fallback=BY_GRPC.get(status))
 
 
@@ -210,13 +212,13 @@ def from_details(
     code: int | None = None,
     by_code: Reason | None = None,
     fallback: Reason | None = None,
-    aside: str = "",
+    peer_text: str = "",
     texts: Mapping[str, Reason] = BY_TEXT,
 ) -> A2AError:
     """The error of a peer's answer.
 
     texts: lower-case texts that identify a reason if nothing more reliable does.
-    aside: text of the peer outside of any error format, such as an HTML page or a stack trace. It may
+    peer_text: text of the peer outside of any error format, such as an HTML page or a stack trace. It may
     identify the reason but is kept only as a note on the exception, which no binding sends.
     """
     info, beneath, violations, retry_after, rest = _sort(details)
@@ -231,7 +233,7 @@ def from_details(
         code = int(metadata["code"])
         by_code = BY_CODE.get(code)
     by_name = _BY_NAME.get(name) or _BY_NAME.get(name.removesuffix("_ERROR")) or beneath
-    reason = by_name or by_code or _by_text(message or aside, texts) or fallback
+    reason = by_name or by_code or _by_text(message or peer_text, texts) or fallback
     if reason in (Reason.INTERNAL_ERROR, Reason.INVALID_PARAMS) and not name:
         # Peers that use one number for everything still identify the error in the text.
         reason = _by_text(message, texts) or reason
@@ -251,8 +253,8 @@ def from_details(
         blame=Blame.PEER,
         retry_after=retry_after,
     )
-    if aside:
-        error.add_note(f"the peer said: {aside[:500]}")
+    if peer_text:
+        error.add_note(f"the peer said: {peer_text[:500]}")
     return error
 
 

@@ -34,10 +34,12 @@ _Line = tuple[Scope, str, str]
 class _StoredConfig:
     data: bytes
     version: str
-    aside: str
+    side_channel: str
 
     def registered(self) -> Registered:
-        return Registered(hub.TaskPushNotificationConfig.FromString(self.data), self.version, self.aside)
+        return Registered(
+            hub.TaskPushNotificationConfig.FromString(self.data), self.version, self.side_channel
+        )
 
 
 class MemoryPushConfigStore:
@@ -71,7 +73,9 @@ class MemoryPushConfigStore:
                     self._tell_gone((*gone, config_id))
             self._tasks[key] = configs
         known = config.id in configs
-        configs[config.id] = _StoredConfig(config.SerializeToString(), registered.version, registered.aside)
+        configs[config.id] = _StoredConfig(
+            config.SerializeToString(), registered.version, registered.side_channel
+        )
         if known and self.on_changed is not None:
             self.on_changed((*key, config.id))
 

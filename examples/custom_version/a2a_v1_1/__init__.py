@@ -33,7 +33,7 @@ def _row(row: Row[Any, Any]) -> Row[Any, Any]:
         encode_response=_then(row.encode_response, _RENAMING.writer(answered)),
         decode_response=_after(_RENAMING.reader(answered), row.decode_response),
         # What 1.0 does for peers of its own drafts is not of 1.1.
-        spelled=None,
+        variant=None,
         instead=None,
     )
 

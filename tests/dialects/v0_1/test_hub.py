@@ -39,11 +39,11 @@ PARAMS = {
 
 
 def decoded(
-    decode: Callable[[Any], Any], wire: Any, aside: Callable[[Any], Any] | None = None
+    decode: Callable[[Any], Any], wire: Any, extract: Callable[[Any], Any] | None = None
 ) -> tuple[Any, Any, Any]:
     """The message, what is said beside it, and the tree they were read from."""
     tree = loads(dumps(wire))
-    return decode(tree), {} if aside is None else aside(tree), tree
+    return decode(tree), {} if extract is None else extract(tree), tree
 
 
 def hops(message: Message) -> list[Any]:
@@ -59,11 +59,11 @@ def hops(message: Message) -> list[Any]:
 def test_any_result_comes_back(method: str, data: st.DataObject) -> None:
     row = BY_METHOD[method]
     wire = data.draw(RESULTS[method])
-    message, aside, tree = decoded(row.decode_response, wire, row.aside_response)
+    message, extract, tree = decoded(row.decode_response, wire, row.extract_response)
     for one in hops(message):
         made = row.encode_response(one)
-        if row.recall_response is not None:
-            made = row.recall_response(made, aside)
+        if row.restore_response is not None:
+            made = row.restore_response(made, extract)
         assert says(loads(dumps(made)), loads(dumps(tree)))
 
 
@@ -73,11 +73,11 @@ def test_any_result_comes_back(method: str, data: st.DataObject) -> None:
 def test_any_parameters_come_back(method: str, data: st.DataObject) -> None:
     row = BY_METHOD[method]
     wire = data.draw(PARAMS[method])
-    message, aside, tree = decoded(row.decode_request, wire, row.aside)
+    message, extract, tree = decoded(row.decode_request, wire, row.extract)
     for one in hops(message):
         made = row.encode_request(one)
-        if row.recall is not None:
-            made = row.recall(made, aside)
+        if row.restore is not None:
+            made = row.restore(made, extract)
         assert says(loads(dumps(made)), loads(dumps(tree)))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from a2a_bridge import A2AError, Reason, codec
 from a2a_bridge.core import operations as ops
-from a2a_bridge.dialects import marks, unmapped, v0_3
+from a2a_bridge.dialects import annotation, unmapped, v0_3
 from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, JSONRPC
 from a2a_bridge.dialects.v0_2_5 import DIALECT, forms
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -84,7 +84,7 @@ def test_listed_tasks_have_the_names_of_0_2_5() -> None:
 def test_who_asks_in_the_shape_of_json_rpc_is_answered_in_it() -> None:
     row = DIALECT.form(HTTP_JSON).row(ops.SEND_MESSAGE)
     asked = {"message": {"kind": "message", "messageId": "m", "role": "user", "parts": []}}
-    spoken = row.spelled(asked, {})
+    spoken = row.variant(asked, {})
     assert spoken.decode_request(asked).message.role == hub.ROLE_USER
     answer = spoken.encode_response(hub.SendMessageResponse(task=TASK))
     assert answer["task"]["status"]["message"]["kind"] == "message"
@@ -94,7 +94,7 @@ def test_who_asks_in_the_shape_of_json_rpc_is_answered_in_it() -> None:
 def test_who_asks_in_the_shape_of_the_proto_is_answered_in_that() -> None:
     row = DIALECT.form(HTTP_JSON).row(ops.SEND_MESSAGE)
     asked = {"request": {"messageId": "m", "role": "ROLE_USER", "content": []}}
-    spoken = row.spelled(asked, {})
+    spoken = row.variant(asked, {})
     assert spoken.decode_request(asked).message.message_id == "m"
     assert "msg" in spoken.encode_response(hub.SendMessageResponse(message=SAID))
     task = spoken.encode_response(hub.SendMessageResponse(task=TASK))
@@ -155,8 +155,8 @@ def test_what_the_dialect_says_about_itself() -> None:
 
 def test_streams_end_with_unknown_here() -> None:
     update = hub.TaskStatusUpdateEvent(task_id="t", status=hub.TaskStatus())
-    assert marks.finality(DIALECT)(update)
-    assert not marks.finality(NEWER)(update)
+    assert annotation.finality(DIALECT)(update)
+    assert not annotation.finality(NEWER)(update)
 
 
 def test_bodies_are_readable_json() -> None:

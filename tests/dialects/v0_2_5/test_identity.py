@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from a2a_bridge import A2AError, Reason, codec
 from a2a_bridge.core import operations as ops
-from a2a_bridge.dialects import marks
+from a2a_bridge.dialects import annotation
 from a2a_bridge.dialects.v0_2_5 import models
 from a2a_bridge.dialects.v0_2_5.requests import EXTENDED_CARD, EXTENDED_CARD_METHOD, ROWS
 from a2a_bridge.dialects.v0_3 import requests as newer
@@ -52,7 +52,7 @@ def test_events_of_unknown_tasks_come_back(data: Any) -> None:
     event = data.draw(strategies_v0.status_updates())
     event["status"] = {**event["status"], "state": "unknown"}
     if data.draw(st.booleans()):
-        event[marks.FINAL] = data.draw(st.sampled_from([True, False, "x", None]))
+        event[annotation.FINAL] = data.draw(st.sampled_from([True, False, "x", None]))
     check(row.decode_response, row.encode_response, event)
 
 
@@ -75,13 +75,13 @@ def test_hub_messages_come_back(method: str, side: str, data: Any) -> None:
 def test_notes_on_events_of_unknown_tasks_come_back(note: Any, more: dict[str, Any]) -> None:
     update = hub.TaskStatusUpdateEvent(task_id="t", context_id="c", status=hub.TaskStatus())
     if note is not None or more:
-        update.metadata.update(more | ({} if note is None else {marks.FINAL: note}))
+        update.metadata.update(more | ({} if note is None else {annotation.FINAL: note}))
     event = hub.StreamResponse(status_update=update)
     row = ROW["message/stream"]
     tree = row.encode_response(event)
     assert tree["final"] is (note is not False)
     assert row.decode_response(tree) == event
-    assert marks.final_said(event.status_update) == (None if note == "odd" else note)  # it is as it was
+    assert annotation.final_said(event.status_update) == (None if note == "odd" else note)  # it is as it was
 
 
 @pytest.mark.parametrize("method", STREAMING)
@@ -112,8 +112,8 @@ def test_what_an_unknown_event_says_otherwise_is_known_to_others() -> None:
     }
     row = ROW["message/stream"]
     event = row.decode_response(tree)
-    assert marks.final_said(event.status_update) is False
-    assert marks.final_said(row.decode_response(tree | {"final": True}).status_update) is None
+    assert annotation.final_said(event.status_update) is False
+    assert annotation.final_said(row.decode_response(tree | {"final": True}).status_update) is None
     assert NEWER["message/stream"].encode_response(event)["final"] is False
     silent = {name: value for name, value in tree.items() if name != "final"}
     assert says(row.encode_response(row.decode_response(silent)), silent)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from a2a_bridge.codec import dumps, loads, loads_exact
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import ASIDE_PARAMETER
+from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import unmapped
 from a2a_bridge.dialects.dialect import HTTP_JSON, HttpAddress, Row
@@ -68,7 +68,7 @@ def row(operation: Any) -> Row[HttpAddress, Any]:
 def asked(operation: Any, tree: Any, user_agent: str = "") -> Row[HttpAddress, Any]:
     """The row that answers a request."""
     one = row(operation)
-    return one if one.spelled is None else one.spelled(tree, {"user-agent": user_agent})
+    return one if one.variant is None else one.variant(tree, {"user-agent": user_agent})
 
 
 # --- addresses ---
@@ -368,7 +368,10 @@ def test_any_json_is_refused_or_understood(tree: Any, data: st.DataObject) -> No
     one = data.draw(st.sampled_from(HTTP_JSON_FORM.rows))
     found = asked(one.operation, tree, data.draw(st.sampled_from(["", "python-httpx/0"])))
     tree = exact(tree)
-    for read, tell in ((found.decode_request, found.aside), (found.decode_response, found.aside_response)):
+    for read, tell in (
+        (found.decode_request, found.extract),
+        (found.decode_response, found.extract_response),
+    ):
         try:
             read(tree)
             if tell is not None:
@@ -460,13 +463,13 @@ def test_all_schemes_of_a_configuration_are_answered(of_rpc: bool) -> None:
     webhook = {**WEBHOOK, "authentication": {"schemes": ["Digest", "Bearer"], "credentials": "c"}}
     tree = {"taskId": "t", "pushNotificationConfig": webhook} | ({} if of_rpc else {"name": NAME})
     one = asked(ops.CREATE_PUSH_CONFIG, tree)
-    assert one.aside is not None
-    assert one.recall_response is not None
+    assert one.extract is not None
+    assert one.restore_response is not None
     message = one.decode_request(tree)
     assert message.authentication.scheme == "Bearer"
-    told = one.aside(tree)
-    assert one.recall_response(one.encode_response(message), told)["pushNotificationConfig"] == webhook
-    assert set(told) == {ASIDE_PARAMETER}
+    told = one.extract(tree)
+    assert one.restore_response(one.encode_response(message), told)["pushNotificationConfig"] == webhook
+    assert set(told) == {SIDE_CHANNEL}
 
 
 # --- nothing is lost ---

@@ -43,16 +43,16 @@ def test_params_come_back_with_what_was_told_aside(method: str, data: Any) -> No
     text = codec.dumps(tree)
 
     def told(wire: Any) -> Any:
-        return row.decode_request(wire), row.aside(wire)
+        return row.decode_request(wire), row.extract(wire)
 
     if method == "tasks/get" and not tree.get("historyLength", 1):
         # None at all, which an agent of 0.3 is not told.
         del tree["historyLength"]
         text = codec.dumps(tree)
-    message, aside = reading(told, text)
-    assert all(value.isascii() for value in aside.values())
+    message, told = reading(told, text)
+    assert all(value.isascii() for value in told.values())
     for hop in HOPS.values():
-        wire = row.recall(row.encode_request(hop(message)), aside)
+        wire = row.restore(row.encode_request(hop(message)), told)
         assert says(codec.loads_exact(codec.dumps(wire)), codec.loads_exact(text))
 
 
@@ -73,10 +73,10 @@ def test_push_configs_in_results_come_back_with_what_was_told_aside(method: str,
     text = codec.dumps(tree)
 
     def told(wire: Any) -> Any:
-        return row.decode_response(wire), row.aside_response(wire)
+        return row.decode_response(wire), row.extract_response(wire)
 
-    message, aside = reading(told, text)
-    wire = row.recall_response(row.encode_response(message), aside)
+    message, told = reading(told, text)
+    wire = row.restore_response(row.encode_response(message), told)
     assert says(codec.loads_exact(codec.dumps(wire)), codec.loads_exact(text))
 
 

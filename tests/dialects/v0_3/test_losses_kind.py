@@ -14,7 +14,7 @@ import pytest
 
 from a2a_bridge import codec
 from a2a_bridge.codec import ExactFloat
-from a2a_bridge.dialects import irregular, marks, unmapped
+from a2a_bridge.dialects import annotation, irregular, unmapped
 from a2a_bridge.dialects.v0_3.parts import decode_part, encode_part
 from a2a_bridge.dialects.v0_3.shapes import (
     decode_artifact,
@@ -47,12 +47,12 @@ def status_update(state: str, **members: Any) -> dict[str, Any]:
     return {"kind": "status-update", "taskId": "t", "contextId": "c", "status": {"state": state}, **members}
 
 
-def aside_trip(method: str, params: Any) -> tuple[Any, Any]:
+def side_channel_trip(method: str, params: Any) -> tuple[Any, Any]:
     """A request in the hub, and its params after the way through, with what was told aside."""
     row = ROW[method]
-    told = row.aside(params)
+    told = row.extract(params)
     message = row.decode_request(params)
-    return message, row.recall(row.encode_request(message), told)
+    return message, row.restore(row.encode_request(message), told)
 
 
 # L01 empty or absent
@@ -237,7 +237,7 @@ def test_L04_final_follows_from_the_state_and_is_noted_where_it_does_not(state: 
     assert not event.status_update.HasField("metadata")
     assert encode_event(event) == status_update(state, final=derived)
     other = decode_event(status_update(state, final=not derived))
-    assert marks.final_said(other.status_update) is not derived
+    assert annotation.final_said(other.status_update) is not derived
     assert not unmapped.present(other), "it is no residue: those who end streams read it"
     for metadata in ({}, {"metadata": {"k": "v"}}, {"metadata": {}}):
         check(decode_event, encode_event, status_update(state, final=not derived, **metadata))
@@ -245,9 +245,9 @@ def test_L04_final_follows_from_the_state_and_is_noted_where_it_does_not(state: 
 
 def test_L04_a_missing_final_stays_missing() -> None:
     event = decode_event(status_update("completed"))
-    assert marks.final_said(event.status_update) is None
+    assert annotation.final_said(event.status_update) is None
     check(decode_event, encode_event, status_update("completed"))
-    check(decode_event, encode_event, status_update("working", metadata={marks.FINAL: True}))
+    check(decode_event, encode_event, status_update("working", metadata={annotation.FINAL: True}))
 
 
 # L05 booleans

@@ -14,9 +14,9 @@ import pytest
 
 from a2a_bridge import codec
 from a2a_bridge.codec import ExactFloat
-from a2a_bridge.core.call import ASIDE_PARAMETER
+from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects import V0_2_5, V0_3, V1_0, irregular, marks, unmapped
+from a2a_bridge.dialects import V0_2_5, V0_3, V1_0, annotation, irregular, unmapped
 from a2a_bridge.dialects.dialect import JSONRPC, ErrorReply
 from a2a_bridge.dialects.v0_3 import names
 from a2a_bridge.dialects.v0_3.losses import LOSSES
@@ -50,12 +50,12 @@ def status_update(state: str, **members: Any) -> dict[str, Any]:
     return {"kind": "status-update", "taskId": "t", "contextId": "c", "status": {"state": state}, **members}
 
 
-def aside_trip(method: str, params: Any) -> tuple[Any, Any]:
+def side_channel_trip(method: str, params: Any) -> tuple[Any, Any]:
     """A request in the hub, and its params after the way through, with what was told aside."""
     row = ROW[method]
-    told = row.aside(params)
+    told = row.extract(params)
     message = row.decode_request(params)
-    return message, row.recall(row.encode_request(message), told)
+    return message, row.restore(row.encode_request(message), told)
 
 
 # L12, L13 configuration
@@ -103,7 +103,7 @@ def test_L13_lengths_of_any_size_come_back(length: Any, found: int) -> None:
     check(decode_send, encode_send, params)
     if not length:
         return  # in tasks/get it is as if it were absent: see tests/profiles
-    request, again = aside_trip("tasks/get", {"id": "t", "historyLength": length})
+    request, again = side_channel_trip("tasks/get", {"id": "t", "historyLength": length})
     assert request.history_length == found
     assert says(again, {"id": "t", "historyLength": length})
 
@@ -133,7 +133,7 @@ def test_L13_what_is_no_integer_is_refused_by_name(length: Any) -> None:
 )  # fmt: skip
 def test_L14_the_first_usable_scheme_is_the_hubs_and_all_come_back(schemes: list[str], scheme: str) -> None:
     config = {"url": "u", "authentication": {"schemes": schemes, "credentials": "s"}}
-    request, again = aside_trip(
+    request, again = side_channel_trip(
         "tasks/pushNotificationConfig/set", {"taskId": "t", "pushNotificationConfig": config}
     )
     assert (request.authentication.scheme, request.authentication.credentials) == (scheme, "s")
@@ -147,7 +147,7 @@ def test_L14_the_first_usable_scheme_is_the_hubs_and_all_come_back(schemes: list
 )
 def test_L14_no_scheme_is_no_authentication_for_1_0_and_comes_back(authentication: Any) -> None:
     config = {"url": "u", "authentication": authentication}
-    request, again = aside_trip(
+    request, again = side_channel_trip(
         "tasks/pushNotificationConfig/set", {"taskId": "t", "pushNotificationConfig": config}
     )
     assert not request.HasField("authentication")
@@ -162,7 +162,7 @@ def test_L14_ids_that_a_server_assigns_and_credentials_it_hides_are_its_answer()
     }
     answer = hub.TaskPushNotificationConfig(task_id="t", id="new", url="u")
     answer.authentication.scheme = "Bearer"
-    tree = row.recall_response(row.encode_response(answer), row.aside(asked))
+    tree = row.restore_response(row.encode_response(answer), row.extract(asked))
     assert tree == {
         "taskId": "t",
         "pushNotificationConfig": {"url": "u", "id": "new", "authentication": {"schemes": ["a", "Bearer"]}},
@@ -183,30 +183,30 @@ def test_L14_ids_that_a_server_assigns_and_credentials_it_hides_are_its_answer()
 )
 def test_L15_metadata_of_requests_without_any_is_told_aside(method: str) -> None:
     params = {"id": "t", "metadata": {"k": ["é", ExactFloat("1.0")]}, "x": 1}
-    told = ROW[method].aside(params)
-    assert list(told) == [ASIDE_PARAMETER]
-    assert told[ASIDE_PARAMETER].isascii()
-    assert says(aside_trip(method, params)[1], params)
-    assert ROW[method].aside({"id": "t"}) == {}
+    told = ROW[method].extract(params)
+    assert list(told) == [SIDE_CHANNEL]
+    assert told[SIDE_CHANNEL].isascii()
+    assert says(side_channel_trip(method, params)[1], params)
+    assert ROW[method].extract({"id": "t"}) == {}
 
 
 def test_L15_metadata_of_a_cancellation_has_a_place() -> None:
     row = ROW["tasks/cancel"]
-    assert row.aside is None
+    assert row.extract is None
     assert row.decode_request({"id": "t", "metadata": {"k": "v"}}).metadata["k"] == "v"
 
 
 def test_L15_more_than_a_header_holds_is_refused() -> None:
     with pytest.raises(A2AError) as raised:
-        ROW["tasks/get"].aside({"id": "t", "metadata": {"k": "v" * 5000}})
+        ROW["tasks/get"].extract({"id": "t", "metadata": {"k": "v" * 5000}})
     assert raised.value.reason is Reason.INVALID_PARAMS
 
 
 def test_L15_what_is_told_aside_about_another_request_changes_nothing() -> None:
     row = ROW["tasks/get"]
     for told in (unmapped.write(unmapped.KIND, [["/id", "other"]]), "junk", ""):
-        assert row.recall({"id": "t"}, {ASIDE_PARAMETER: told}) == {"id": "t"}
-    assert row.recall({"id": "t"}, {}) == {"id": "t"}
+        assert row.restore({"id": "t"}, {SIDE_CHANNEL: told}) == {"id": "t"}
+    assert row.restore({"id": "t"}, {}) == {"id": "t"}
 
 
 # L16 tenants
@@ -286,9 +286,9 @@ def test_L22_any_event_may_come_first_and_marks_of_the_bridge_pass() -> None:
     for tree in (status_update("working", final=False), MESSAGE, TASK):
         check(decode_event, encode_event, tree)
     task = decode_task(TASK)
-    marks.synthesise(task, marks.SNAPSHOT)
+    annotation.synthesise(task, annotation.SNAPSHOT)
     again = decode_task(codec.loads(codec.dumps(encode_task(task))))
-    assert marks.synthesised(again) == marks.SNAPSHOT
+    assert annotation.synthesised(again) == annotation.SNAPSHOT
 
 
 # L23 data of errors

@@ -88,9 +88,9 @@ def answered(agent: str, declared: str | None = None) -> bytes:
     """What a caller gets in the bytes of a file that an agent answered with."""
     row = GRPC_FORM.row(ops.GET_TASK)
     assert row is not None
-    assert row.spelled is not None
+    assert row.variant is not None
     parameters = {"user-agent": agent} | ({} if declared is None else {"a2a-version": declared})
-    row = row.spelled(b"", parameters)
+    row = row.variant(b"", parameters)
     task = hub.Task(id="t", artifacts=[hub.Artifact(parts=[hub.Part(raw=PNG, media_type="image/png")])])
     wire = v0.Task.FromString(row.encode_response(task))
     return wire.artifacts[0].parts[0].file.file_with_bytes
@@ -117,10 +117,10 @@ def test_callers_get_files_as_their_profile_says(agent: str, declared: str | Non
 def test_an_unknown_caller_gets_the_spelling_that_it_used(octets: bytes) -> None:
     row = GRPC_FORM.row(ops.SEND_MESSAGE)
     assert row is not None
-    assert row.spelled is not None
+    assert row.variant is not None
     part = v0.Part(file=v0.FilePart(file_with_bytes=octets, mime_type="image/png"))
     wire = v0.SendMessageRequest(request=v0.Message(content=[part])).SerializeToString()
-    row = row.spelled(wire, {})
+    row = row.variant(wire, {})
     assert row.decode_request(wire).message.parts[0].raw == PNG
     answer = hub.SendMessageResponse(message=hub.Message(parts=[hub.Part(raw=PNG)]))
     sent = v0.SendMessageResponse.FromString(row.encode_response(answer))

@@ -13,7 +13,7 @@ import pytest
 from a2a_bridge.codec import decoder, encoder
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.dialects import marks, unmapped
+from a2a_bridge.dialects import annotation, unmapped
 from a2a_bridge.dialects.dialect import Row
 from a2a_bridge.dialects.pair import Context, Pair
 from a2a_bridge.dialects.v0_3 import proto as pairs
@@ -127,7 +127,7 @@ def test_both_writings_of_0_3_agree_on_what_is_final() -> None:
 def test_final_is_derived_or_noted(state: Any, final: bool) -> None:
     event = read(pairs.STATUS_UPDATE, task_id="t", status=v0.TaskStatus(state=state), final=final)
     derived = state in pairs.FINAL_STATES
-    assert marks.final_said(event) == (None if final == derived else final)
+    assert annotation.final_said(event) == (None if final == derived else final)
     wire = written(pairs.STATUS_UPDATE, event)
     assert wire.final is final
     assert not wire.HasField("metadata")

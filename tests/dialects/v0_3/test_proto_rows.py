@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import ASIDE_PARAMETER
+from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects.dialect import GRPC, Row
 from a2a_bridge.dialects.v0_3 import proto_rows
@@ -97,22 +97,22 @@ def test_a_request_without_ids_cannot_be_sent(operation: Any, _: Any, message: A
 def test_what_the_hub_has_no_place_for_travels_beside(operation: Any, wire: Any, _: Any) -> None:
     one = row(operation)
     plain = wire.SerializeToString()
-    if one.aside is None or one.recall is None:
+    if one.extract is None or one.restore is None:
         assert operation is ops.GET_EXTENDED_AGENT_CARD
         return
-    assert one.aside(plain) == {}
+    assert one.extract(plain) == {}
     odd = plain + UNKNOWN
-    told = one.aside(odd)
-    assert told[ASIDE_PARAMETER].isascii()
-    assert one.recall(one.encode_request(one.decode_request(odd)), told) == odd
-    assert one.recall(plain, {}) == plain
+    told = one.extract(odd)
+    assert told[SIDE_CHANNEL].isascii()
+    assert one.restore(one.encode_request(one.decode_request(odd)), told) == odd
+    assert one.restore(plain, {}) == plain
 
 
 def test_what_is_told_is_bounded() -> None:
-    aside = row(ops.GET_TASK).aside
-    assert aside is not None
+    extract = row(ops.GET_TASK).extract
+    assert extract is not None
     with pytest.raises(A2AError, match="4096") as caught:
-        aside(v0.GetTaskRequest(name="tasks/t").SerializeToString() + b"\x9a\x06\x80\x20" + b"x" * 4096)
+        extract(v0.GetTaskRequest(name="tasks/t").SerializeToString() + b"\x9a\x06\x80\x20" + b"x" * 4096)
     assert caught.value.reason is Reason.INVALID_PARAMS
 
 
@@ -120,22 +120,22 @@ def test_what_is_told_is_bounded() -> None:
     "told", ["", "x", "[]", '{"v":1,"proto":[["/name",null,"tasks/evil"]]}', '{"v":1,"proto":7}']
 )
 def test_what_was_told_cannot_change_a_request(told: str) -> None:
-    recall = row(ops.GET_TASK).recall
-    assert recall is not None
+    restore = row(ops.GET_TASK).restore
+    assert restore is not None
     wire = v0.GetTaskRequest(name="tasks/t").SerializeToString()
-    assert recall(wire, {ASIDE_PARAMETER: told}) == wire
+    assert restore(wire, {SIDE_CHANNEL: told}) == wire
 
 
 def test_what_was_told_cannot_rename_a_task() -> None:
     one = row(ops.GET_TASK)
-    assert one.aside is not None
-    assert one.recall is not None
+    assert one.extract is not None
+    assert one.restore is not None
     wire = v0.GetTaskRequest(name="tasks/t").SerializeToString()
-    told = one.aside(wire + UNKNOWN)[ASIDE_PARAMETER]
+    told = one.extract(wire + UNKNOWN)[SIDE_CHANNEL]
     # the same residue, with a field of the request where the unknown one was
     forged = told.replace("mgYCaGk=", "CgZ0YXNrcy94")
     assert forged != told
-    assert one.recall(wire, {ASIDE_PARAMETER: forged}) == wire
+    assert one.restore(wire, {SIDE_CHANNEL: forged}) == wire
 
 
 # --- configurations ---
@@ -208,22 +208,24 @@ def test_a_configuration_of_no_task_is_refused_by_field(members: Any, field: str
 )
 def test_one_of_several_schemes_is_taken_and_all_are_answered(schemes: list[str], scheme: str) -> None:
     one = row(ops.CREATE_PUSH_CONFIG)
-    assert one.aside is not None
-    assert one.recall_response is not None
+    assert one.extract is not None
+    assert one.restore_response is not None
     authentication = v0.AuthenticationInfo(schemes=schemes, credentials="c")
     octets = create(parent="tasks/t", config_id="c", config=config(authentication=authentication))
     message = one.decode_request(octets)
     assert message.authentication.scheme == scheme
-    told = one.aside(octets)
-    answer = v0.TaskPushNotificationConfig.FromString(one.recall_response(one.encode_response(message), told))
+    told = one.extract(octets)
+    answer = v0.TaskPushNotificationConfig.FromString(
+        one.restore_response(one.encode_response(message), told)
+    )
     assert answer.push_notification_config.authentication == authentication
     assert (answer.name, answer.push_notification_config.id) == (NAME + "c", "c")
 
 
 def test_a_list_says_beside_it_what_each_configuration_says() -> None:
     one = row(ops.LIST_PUSH_CONFIGS)
-    assert one.aside_response is not None
-    assert one.recall_response is not None
+    assert one.extract_response is not None
+    assert one.restore_response is not None
     several = v0.AuthenticationInfo(schemes=["a", "b"], credentials="c")
     wire = v0.ListTaskPushNotificationConfigResponse(
         configs=[config(NAME + "1", id="1"), config(NAME + "2", id="2", authentication=several)],
@@ -232,8 +234,8 @@ def test_a_list_says_beside_it_what_each_configuration_says() -> None:
     message = one.decode_response(wire)
     assert [(each.task_id, each.id) for each in message.configs] == [("t", "1"), ("t", "2")]
     assert message.next_page_token == "n"  # noqa: S105
-    told = one.aside_response(wire)
-    assert one.recall_response(one.encode_response(message), told) == wire
+    told = one.extract_response(wire)
+    assert one.restore_response(one.encode_response(message), told) == wire
 
 
 def test_an_answer_with_an_unreadable_name_is_the_agents_fault() -> None:
@@ -258,7 +260,7 @@ def test_any_bytes_are_refused_or_understood(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(0, 4))):
         if octets:
             octets[data.draw(st.integers(0, len(octets) - 1))] = data.draw(st.integers(0, 255))
-    for read, tell in ((one.decode_request, one.aside), (one.decode_response, one.aside_response)):
+    for read, tell in ((one.decode_request, one.extract), (one.decode_response, one.extract_response)):
         try:
             read(bytes(octets))
             if tell is not None:
@@ -293,14 +295,14 @@ def test_any_request_is_understood_or_refused_by_field_and_comes_back(pair: Any,
     setattr(wire, field, data.draw(st.sampled_from([name, getattr(wire, field)])))
     octets = wire.SerializeToString()
     one = next(each for each in GRPC_FORM.rows if each.operation.request is pair.hub and _reads(each, pair))
-    assert one.aside is not None
-    assert one.recall is not None
+    assert one.extract is not None
+    assert one.restore is not None
     try:
         message = one.decode_request(octets)
     except A2AError as error:
         refused = error
     else:
-        again = one.recall(one.encode_request(message), one.aside(octets))
+        again = one.restore(one.encode_request(message), one.extract(octets))
         if pair is proto_rows.CREATE_CONFIG:  # whose ids are written in all three places
             assert one.decode_request(again) == message
             assert (UNKNOWN in again) == (UNKNOWN in octets)

@@ -56,17 +56,17 @@ def written(holder: dict[str, Any], member: str) -> None:
 @pytest.mark.parametrize("dialect", [V0_3, V0_2_5])
 def test_callers_that_parse_strictly_get_no_younger_member(dialect: Any) -> None:
     row = dialect.form(HTTP_JSON).row(ops.GET_TASK)
-    tree = row.spelled({}, JAVA).encode_response(TASK)
+    tree = row.variant({}, JAVA).encode_response(TASK)
     written(tree["history"][0], "content")
     written(tree["artifacts"][0], "parts")
     status = tree["status"]
     written(status["update" if "update" in status else "message"], "content")
     # Others get the members in their place.
-    tree = row.spelled({}, {"user-agent": "python-httpx/0.28"}).encode_response(TASK)
+    tree = row.variant({}, {"user-agent": "python-httpx/0.28"}).encode_response(TASK)
     assert tree["history"][0]["content"][3]["file"]["name"] == "d.txt"
     assert "metadata" not in tree["history"][0]
     row = dialect.form(HTTP_JSON).row(ops.SEND_MESSAGE)
-    tree = row.spelled({}, JAVA).encode_response(hub.SendMessageResponse(message=MESSAGE))
+    tree = row.variant({}, JAVA).encode_response(hub.SendMessageResponse(message=MESSAGE))
     written(tree.get("message") or tree["msg"], "content")
 
 

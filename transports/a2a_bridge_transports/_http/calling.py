@@ -9,11 +9,18 @@ from typing import Any, TypeVar
 
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import ASIDE_PARAMETER, Call, CallContext, relayable, take_aside, with_aside
+from a2a_bridge.core.call import (
+    SIDE_CHANNEL,
+    Call,
+    CallContext,
+    relayable,
+    take_side_channel,
+    with_side_channel,
+)
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import LAST_EVENT_ID, asked_after
 from a2a_bridge.dialects import Dialect, Form, Kind, Row, is_older
-from a2a_bridge.dialects.carrying import opened_aside, sealed_aside
+from a2a_bridge.dialects.carrying import opened_side_channel, sealed_side_channel
 from a2a_bridge.dialects.mixed import other_rows, with_older_names
 from a2a_bridge.memory import in_work
 from a2a_bridge.offload import admitted_answer, in_thread
@@ -108,8 +115,8 @@ class ClientSide:
         headers = request_headers(self.dialect, call.context, self.options, time.monotonic())
         if call.operation is ops.SUBSCRIBE_TO_TASK and (after := asked_after(call.context)):
             headers[LAST_EVENT_ID] = after
-        if call.context.aside and self.dialect.declares:
-            headers[ASIDE_PARAMETER] = sealed_aside(call.context.aside, call.request)
+        if call.context.side_channel and self.dialect.declares:
+            headers[SIDE_CHANNEL] = sealed_side_channel(call.context.side_channel, call.request)
         return headers
 
     def encoded(self, row: Row[Any, Any], call: Call[Any, Any]) -> Any:
@@ -117,8 +124,10 @@ class ClientSide:
         wire = row.encode_request(self.addressed(call.request))
         if row.explicit is not None:
             wire = row.explicit(wire, is_older(call.context.origin.version))
-        if row.recall is not None and (given := with_aside(call.context.parameters, call.context.aside)):
-            wire = row.recall(wire, given)
+        if row.restore is not None and (
+            given := with_side_channel(call.context.parameters, call.context.side_channel)
+        ):
+            wire = row.restore(wire, given)
         return row.strict(wire) if self._strict and row.strict is not None else wire
 
     def decoded(self, row: Row[Any, Any], wire: Any, context: CallContext) -> Any:
@@ -138,8 +147,8 @@ class ClientSide:
             if listed is None:
                 raise
             return without(listed, error, context.reply)
-        if row.aside_response is not None:
-            take_aside(context.reply, row.aside_response(wire))
+        if row.extract_response is not None:
+            take_side_channel(context.reply, row.extract_response(wire))
         return answer
 
     def _other(self, row: Row[Any, Any], wire: Any) -> Any:
@@ -189,6 +198,8 @@ class ClientSide:
             found, lossy = relayable(found)
             for name in lossy:
                 _log.warning("the agent's header %s is no printable ASCII; it is not passed on whole", name)
-            if (given := found.pop(ASIDE_PARAMETER, None)) and (text := opened_aside(given, call.request)):
-                call.context.reply.aside = text
+            if (given := found.pop(SIDE_CHANNEL, None)) and (
+                text := opened_side_channel(given, call.request)
+            ):
+                call.context.reply.side_channel = text
             call.context.reply.update(found)

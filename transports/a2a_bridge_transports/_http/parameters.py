@@ -15,10 +15,10 @@ from urllib.parse import parse_qsl
 
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.core.call import (
-    ASIDE_PARAMETER,
     EXTENSIONS_PARAMETER,
     LEFT_OUT_PARAMETER,
     RESUME_PARAMETER,
+    SIDE_CHANNEL,
     VERSION_PARAMETER,
     CallContext,
     Joined,
@@ -252,7 +252,7 @@ def _as_older(headers: dict[str, str], dialect: Dialect) -> None:
     """Removes headers that only 1.0 peers know, and renames the extensions header for this
     version's peers.
     """
-    headers.pop(ASIDE_PARAMETER, None)
+    headers.pop(SIDE_CHANNEL, None)
     declared = headers.get(EXTENSIONS_PARAMETER)
     if declared:
         for name in dialect.extensions:
@@ -269,8 +269,8 @@ def response_parameters(headers: Mapping[str, str], dialect: Dialect) -> dict[st
         found[EXTENSIONS_PARAMETER] = merged(extensions) if len(extensions) > 1 else extensions[0]
     if said := headers.get(LEFT_OUT_PARAMETER):
         found[LEFT_OUT_PARAMETER] = said
-    if dialect.declares and (beside := headers.get(ASIDE_PARAMETER)):
-        found[ASIDE_PARAMETER] = beside
+    if dialect.declares and (beside := headers.get(SIDE_CHANNEL)):
+        found[SIDE_CHANNEL] = beside
     return found
 
 

@@ -21,8 +21,8 @@ from typing import Any, Generic, TypeVar
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
-    ASIDE_PARAMETER,
     RESUME_PARAMETER,
+    SIDE_CHANNEL,
     Call,
     CallContext,
     Origin,
@@ -32,7 +32,7 @@ from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.resume import GAP, asked_after
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect, Form, Kind, newest_first
-from a2a_bridge.dialects.carrying import opened_aside, sealed_aside
+from a2a_bridge.dialects.carrying import opened_side_channel, sealed_side_channel
 from a2a_bridge.dialects.detect import detect, presumed
 from a2a_bridge.dialects.extensions import extension_names
 from a2a_bridge.peers import caller
@@ -118,24 +118,24 @@ class ServerSide(Generic[Index]):
         """The context of a call. Raises INVALID_REQUEST for an invalid deadline.
 
         message: the decoded request. beside: content of the request that its message does not hold
-        (Row.aside).
+        (Row.extract).
         """
         parameters = request.parameters()
-        given = request.headers.get(ASIDE_PARAMETER)
-        aside = ""
+        given = request.headers.get(SIDE_CHANNEL)
+        side_channel = ""
         if beside or given is not None:
             more = dict(beside or {})
-            aside = more.pop(ASIDE_PARAMETER, "")
+            side_channel = more.pop(SIDE_CHANNEL, "")
             if given and not table.older:
-                aside = opened_aside(given, message) or aside
-            parameters = Overlaid(parameters, more, without=ASIDE_PARAMETER)
+                side_channel = opened_side_channel(given, message) or side_channel
+            parameters = Overlaid(parameters, more, without=SIDE_CHANNEL)
         return CallContext(
             message.tenant,
             parameters,
             None,
             deadline_of(request.headers, time.monotonic()),
             _origin(self._kind, table.dialect.version, request.peer, request.base_url()),
-            aside=aside,
+            side_channel=side_channel,
         )
 
     def begun(self, call: Call[Any, Any]) -> Events:
@@ -178,11 +178,11 @@ class ServerSide(Generic[Index]):
         about: the request that this answers, if there may be content beside the answer. gap: the answer is a
         stream that begins with a gap.
         """
-        if context is None or not (context.reply or context.reply.aside or gap):
+        if context is None or not (context.reply or context.reply.side_channel or gap):
             return ()
         reply = dict(context.reply)
-        if context.reply.aside and not table.older and about is not None:
-            reply[ASIDE_PARAMETER] = sealed_aside(context.reply.aside, about)
+        if context.reply.side_channel and not table.older and about is not None:
+            reply[SIDE_CHANNEL] = sealed_side_channel(context.reply.side_channel, about)
         if gap:
             reply[RESUME_PARAMETER] = GAP
         try:

@@ -19,15 +19,15 @@ import grpc.aio
 from a2a_bridge.bindings import DialOptions, TlsFiles
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
-    ASIDE_PARAMETER,
     EXTENSIONS_PARAMETER,
     LAST_EVENT_PARAMETER,
+    SIDE_CHANNEL,
     VERSION_PARAMETER,
     Call,
     CallContext,
     relayable,
-    take_aside,
-    with_aside,
+    take_side_channel,
+    with_side_channel,
 )
 from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason
 from a2a_bridge.core.event import Event, Events
@@ -35,7 +35,12 @@ from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.resume import asked_after, counted_on, gap_of
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row
-from a2a_bridge.dialects.carrying import opened_aside, opened_response, sealed_aside, sealed_request
+from a2a_bridge.dialects.carrying import (
+    opened_response,
+    opened_side_channel,
+    sealed_request,
+    sealed_side_channel,
+)
 from a2a_bridge.memory import in_work
 from a2a_bridge.offload import SMALL, admitted_answer, in_thread, run
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -144,7 +149,7 @@ class _Client:
         self._options = options
         own = {name for name, _ in constant} - {EXTENSIONS_PARAMETER}
         if not dialect.declares:
-            own.add(ASIDE_PARAMETER)  # peers of this version do not know it
+            own.add(SIDE_CHANNEL)  # peers of this version do not know it
         #: the caller's parameters that are forwarded
         self._forward = tuple(
             name for name in dict.fromkeys((*options.forward, EXTENSIONS_PARAMETER)) if name not in own
@@ -250,7 +255,9 @@ class _Client:
         row = method.row
         if row.relayed is not None:
             row = row.relayed(call.context)
-        wire = await run(_written, row, request, with_aside(call.context.parameters, call.context.aside))
+        wire = await run(
+            _written, row, request, with_side_channel(call.context.parameters, call.context.side_channel)
+        )
         metadata = self._metadata(call)
         if row.says is not None:
             metadata = (*metadata, *row.says.items())
@@ -261,12 +268,12 @@ class _Client:
 
     def _metadata(self, call: Call[Any, Any]) -> Pairs:
         parameters = call.context.parameters
-        aside = call.context.aside if self._dialect.declares else ""
-        if not parameters and not aside:
+        side_channel = call.context.side_channel if self._dialect.declares else ""
+        if not parameters and not side_channel:
             return self._constant
         wanted = {name: value for name in self._forward if (value := parameters.get(name))}
-        if aside:
-            wanted[ASIDE_PARAMETER] = sealed_aside(aside, call.request)
+        if side_channel:
+            wanted[SIDE_CHANNEL] = sealed_side_channel(side_channel, call.request)
         if not wanted:
             return self._constant
         if (declared := wanted.get(EXTENSIONS_PARAMETER)) is not None:
@@ -283,8 +290,10 @@ class _Client:
             found, lossy = relayable(found)
             for name in lossy:
                 log.warning("the agent's metadata %s is no printable ASCII; it is not passed on whole", name)
-            if (given := found.pop(ASIDE_PARAMETER, None)) and (text := opened_aside(given, call.request)):
-                call.context.reply.aside = text
+            if (given := found.pop(SIDE_CHANNEL, None)) and (
+                text := opened_side_channel(given, call.request)
+            ):
+                call.context.reply.side_channel = text
             call.context.reply.update(found)
 
     def _fail(self, error: Any, call: Call[Any, Any]) -> NoReturn:
@@ -316,15 +325,15 @@ class _Client:
 
 def _written(row: Row[str, bytes], request: Any, parameters: Mapping[str, str]) -> bytes:
     wire = row.encode_request(request)
-    if row.recall is not None and parameters:
-        wire = row.recall(wire, parameters)
+    if row.restore is not None and parameters:
+        wire = row.restore(wire, parameters)
     return sealed_request(wire, row.address)
 
 
 def _read(row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
     answer = opened_response(answer, row.address)
-    if row.aside_response is not None:
-        take_aside(call.context.reply, row.aside_response(answer))
+    if row.extract_response is not None:
+        take_side_channel(call.context.reply, row.extract_response(answer))
     try:
         return row.decode_response(answer)
     except A2AError as error:

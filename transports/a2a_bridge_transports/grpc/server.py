@@ -21,23 +21,28 @@ from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.codec.meter import LengthyError, briefly
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
-    ASIDE_PARAMETER,
     EVENT_PARAMETER,
     NO_PARAMETERS,
     RESUME_PARAMETER,
+    SIDE_CHANNEL,
     VERSION_PARAMETER,
     Call,
     CallContext,
     Origin,
     ResponseParameters,
-    with_aside,
+    with_side_channel,
 )
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error, request_too_large
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.resume import GAP, RESUME_URI, asked_after, counted_on, gap_of
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row, newest_first
-from a2a_bridge.dialects.carrying import opened_aside, opened_request, sealed_aside, sealed_response
+from a2a_bridge.dialects.carrying import (
+    opened_request,
+    opened_side_channel,
+    sealed_response,
+    sealed_side_channel,
+)
 from a2a_bridge.dialects.detect import detect_among, version_not_supported
 from a2a_bridge.memory import in_work
 from a2a_bridge.offload import SMALL, admitted, in_thread, written_apart
@@ -177,17 +182,17 @@ class _Side:
 
     def guarded(self, row: Row[str, bytes]) -> Handler:
         """A handler of a row's calls that handles all errors."""
-        return self._guarded(self._answer(row) if row.spelled is None else self._spelled(row))
+        return self._guarded(self._answer(row) if row.variant is None else self._by_variant(row))
 
     def _answer(self, row: Row[str, bytes]) -> Answer:
         return self._stream(row) if row.streaming else self._unary(row)
 
-    def _spelled(self, row: Row[str, bytes]) -> Answer:
+    def _by_variant(self, row: Row[str, bytes]) -> Answer:
         """Answers each call in its own spelling."""
-        spelled = row.spelled
+        variant = row.variant
 
         async def handle(wire: bytes, context: Any, call_context: CallContext) -> Any:
-            found = row if spelled is None else spelled(wire, call_context.parameters)
+            found = row if variant is None else variant(wire, call_context.parameters)
             return await self._answer(found)(wire, context, call_context)
 
         return handle
@@ -203,7 +208,7 @@ class _Side:
                 data = briefly(write, response)
             except LengthyError:
                 data = await written_apart(write, response)
-            if call_context.reply or call_context.reply.aside:
+            if call_context.reply or call_context.reply.side_channel:
                 await context.send_initial_metadata(self._metadata(context, call_context.reply, request))
             return data
 
@@ -216,12 +221,12 @@ class _Side:
         else:
             request, beside = _read(row, wire)
         context.tenant = request.tenant
-        given = context.parameters.get(ASIDE_PARAMETER) if context.parameters else None
+        given = context.parameters.get(SIDE_CHANNEL) if context.parameters else None
         if given is not None or beside:
             parameters = {**context.parameters, **(beside or {})}
-            own = parameters.pop(ASIDE_PARAMETER, "") if beside and ASIDE_PARAMETER in beside else ""
-            parameters.pop(ASIDE_PARAMETER, None)
-            context.aside = own or (opened_aside(given, request) if given else "")
+            own = parameters.pop(SIDE_CHANNEL, "") if beside and SIDE_CHANNEL in beside else ""
+            parameters.pop(SIDE_CHANNEL, None)
+            context.side_channel = own or (opened_side_channel(given, request) if given else "")
             context.parameters = parameters
         return request
 
@@ -291,7 +296,7 @@ class _Side:
             if len(self.spellings) < _SPELLINGS:
                 self.spellings.add(declared)
         if not self.dialect.declares:
-            parameters.pop(ASIDE_PARAMETER, None)  # for use between bridges only; here the row sets it
+            parameters.pop(SIDE_CHANNEL, None)  # for use between bridges only; here the row sets it
         remaining = context.time_remaining()
         return CallContext(
             parameters=parameters,
@@ -343,10 +348,10 @@ class _Side:
         if (
             about is not None
             and isinstance(reply, ResponseParameters)
-            and reply.aside
+            and reply.side_channel
             and self.dialect.declares
         ):
-            reply = {**reply, ASIDE_PARAMETER: sealed_aside(reply.aside, about)}
+            reply = {**reply, SIDE_CHANNEL: sealed_side_channel(reply.side_channel, about)}
         return reply_metadata(reply, context.invocation_metadata(), self.dialect)
 
     async def _refuse(self, error: A2AError, reply: Mapping[str, str], context: Any) -> None:
@@ -365,13 +370,13 @@ class _Side:
 
 def _read(row: Row[str, bytes], wire: bytes) -> tuple[Any, Mapping[str, str] | None]:
     wire = opened_request(wire, row.address)
-    return row.decode_request(wire), None if row.aside is None else row.aside(wire)
+    return row.decode_request(wire), None if row.extract is None else row.extract(wire)
 
 
 def _written(row: Row[str, bytes], reply: ResponseParameters, answer: Any) -> bytes:
     wire: bytes = encoded(row, answer, reply)
-    if row.recall_response is not None:
-        wire = row.recall_response(wire, with_aside(reply, reply.aside))
+    if row.restore_response is not None:
+        wire = row.restore_response(wire, with_side_channel(reply, reply.side_channel))
     return sealed_response(wire, row.address)
 
 

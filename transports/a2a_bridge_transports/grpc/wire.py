@@ -17,11 +17,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from a2a_bridge.core.call import (
-    ASIDE_PARAMETER,
     EVENT_PARAMETER,
     EXTENSIONS_PARAMETER,
     LEFT_OUT_PARAMETER,
     RESUME_PARAMETER,
+    SIDE_CHANNEL,
     Joined,
     entries_of,
 )
@@ -50,7 +50,7 @@ _SCHEMES = {"http": (False, 80), "grpc": (False, 80), "https": (True, 443), "grp
 _TLS_PORT = 443
 
 _SAID_BY_OLDER = (EXTENSIONS_PARAMETER, LEFT_OUT_PARAMETER)
-_SAID = (*_SAID_BY_OLDER, ASIDE_PARAMETER)
+_SAID = (*_SAID_BY_OLDER, SIDE_CHANNEL)
 
 Pairs = tuple[tuple[str, str], ...]
 Metadata = Iterable[tuple[str, str | bytes]] | None
@@ -101,7 +101,7 @@ def reply_metadata(reply: Mapping[str, str], asked: Metadata, dialect: Dialect) 
     """
     parameters = dict(reply)
     if not dialect.declares:
-        parameters.pop(ASIDE_PARAMETER, None)
+        parameters.pop(SIDE_CHANNEL, None)
     active = parameters.pop(EXTENSIONS_PARAMETER, None)
     if active is not None:
         names = extension_names({name for name, _ in asked or ()}, dialect.extensions)

@@ -9,7 +9,7 @@ from typing import Any
 from a2a_bridge.codec import Json, JsonSyntaxError
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.codec.meter import LengthyError, briefly
-from a2a_bridge.core.call import Call, CallContext, ResponseParameters, with_aside
+from a2a_bridge.core.call import Call, CallContext, ResponseParameters, with_side_channel
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import Service
@@ -92,8 +92,8 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             row = match.route.row
             name = row.operation.name
             tree = wire.explode(match, request.query, tree)
-            if row.spelled is not None:
-                row = row.spelled(tree, request.headers)
+            if row.variant is not None:
+                row = row.variant(tree, request.headers)
             message, beside = await in_thread(_read, row, tree) if apart else _read(row, tree)
             context = self.context(request, table, message, beside)
             call = Call(row.operation, message, context)
@@ -106,7 +106,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             except LengthyError:
                 data = await written_apart(write, answer)
             media = _media(request, table)
-            if context.reply or context.reply.aside:
+            if context.reply or context.reply.side_channel:
                 return Reply(200, media + self.reply_headers(request, table, context, name, message), data)
             return Reply(200, media, data)
         except JsonSyntaxError as problem:
@@ -158,13 +158,15 @@ class HttpJsonServer(ServerSide[wire.Routes]):
 
 def _read(row: Row[Any, Any], tree: Json) -> tuple[Any, Mapping[str, str] | None]:
     """The request in a tree, and the content beside its message."""
-    return row.decode_request(tree), None if row.aside is None else row.aside(tree)
+    return row.decode_request(tree), None if row.extract is None else row.extract(tree)
 
 
 def _written(row: Row[Any, Any], reply: ResponseParameters, answer: Any) -> bytes:
     tree = encoded(row, answer, reply)
     return dumps(
-        tree if row.recall_response is None else row.recall_response(tree, with_aside(reply, reply.aside))
+        tree
+        if row.restore_response is None
+        else row.restore_response(tree, with_side_channel(reply, reply.side_channel))
     )
 
 

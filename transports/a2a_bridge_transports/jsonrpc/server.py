@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from a2a_bridge.codec import Json, missing_required
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.codec.meter import LengthyError, briefly
-from a2a_bridge.core.call import Call, CallContext, ResponseParameters, with_aside
+from a2a_bridge.core.call import Call, CallContext, ResponseParameters, with_side_channel
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params, missing_members
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import Service
@@ -51,13 +51,13 @@ def _existing(row: Row[str, Any] | None) -> Row[str, Any]:
 
 def _read(row: Row[str, Any], params: Json) -> tuple[Any, Mapping[str, str] | None]:
     """The request in a frame, and the content beside its message."""
-    return row.decode_request(params), None if row.aside is None else row.aside(params)
+    return row.decode_request(params), None if row.extract is None else row.extract(params)
 
 
 def _result(token: bytes, row: Row[str, Any], reply: ResponseParameters, answer: Any) -> bytes:
     tree = encoded(row, answer, reply)
-    if row.recall_response is not None:
-        tree = row.recall_response(tree, with_aside(reply, reply.aside))
+    if row.restore_response is not None:
+        tree = row.restore_response(tree, with_side_channel(reply, reply.side_channel))
     return wire.result(token, tree)
 
 
@@ -150,8 +150,8 @@ class JsonRpcServer(ServerSide[Rows]):
             table = spoken
             row = _existing(row)
             _check_structure(params)
-            if row.spelled is not None:
-                row = row.spelled(params, request.headers)
+            if row.variant is not None:
+                row = row.variant(params, request.headers)
             message, beside = await in_thread(_read, row, params) if apart else _read(row, params)
             if not identified:
                 _refuse_notification(message)
@@ -170,7 +170,7 @@ class JsonRpcServer(ServerSide[Rows]):
                 data = briefly(write, answer)
             except LengthyError:
                 data = await written_apart(write, answer)
-            if reply or reply.aside:
+            if reply or reply.side_channel:
                 return Reply(200, JSON + self.reply_headers(request, table, context, name, message), data)
             return Reply(200, JSON, data)
         except wire.MalformedRequestError as malformed:
@@ -232,8 +232,10 @@ class JsonRpcServer(ServerSide[Rows]):
                 message = row.decode_request(None)
                 context = self.context(request, table, message)
                 answer = row.encode_response(await self.service.unary(Call(row.operation, message, context)))
-                if row.recall_response is not None:
-                    answer = row.recall_response(answer, with_aside(context.reply, context.reply.aside))
+                if row.restore_response is not None:
+                    answer = row.restore_response(
+                        answer, with_side_channel(context.reply, context.reply.side_channel)
+                    )
                 headers = JSON + self.reply_headers(request, table, context, name, message)
                 return Reply(200, headers, dumps(answer))
             except BaseException as error:  # noqa: BLE001  failure() re-raises those not for the caller

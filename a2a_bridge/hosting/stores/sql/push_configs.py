@@ -117,7 +117,7 @@ def row_of(scope: Scope, registered: Registered, vault: Vault) -> dict[str, Any]
     """A config as a row, without its position among the others of its task."""
     config = registered.config
     data = vault.encrypt(config.SerializeToString())
-    aside = vault.encrypt(registered.aside.encode()) if registered.aside else b""
+    aside = vault.encrypt(registered.side_channel.encode()) if registered.side_channel else b""
     return {
         "task": storable(config.task_id),
         "id": storable(config.id),

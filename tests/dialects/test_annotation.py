@@ -8,7 +8,7 @@ import pytest
 
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.dialects import KNOWN, Dialect
-from a2a_bridge.dialects.marks import (
+from a2a_bridge.dialects.annotation import (
     CLOSING,
     FINAL,
     SNAPSHOT,

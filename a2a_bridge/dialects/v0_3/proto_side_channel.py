@@ -1,7 +1,7 @@
-"""Unmapped content of messages of a2a.v1 without metadata: it travels beside the message (see Row.aside).
+"""Unmapped content of messages of a2a.v1 without metadata: it travels beside the message (see Row.extract).
 
 Rules:
-1. The text is a list of entries of source PROTO, at most LARGEST_ASIDE characters long.
+1. The text is a list of entries of source PROTO, at most LARGEST_SIDE_CHANNEL characters long.
 2. The entries of a configuration to register also fit the configuration in answers: entries about the
    surrounding request are stored separately, under WRAPPER.
 3. The text for a list is a JSON array: one text for each configuration, or null.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from a2a_bridge.codec import DecodeError, JsonObject, JsonSyntaxError, decoder, dumps_ascii, encoder, loads
-from a2a_bridge.core.call import ASIDE_PARAMETER
+from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects.pair import Pair
 from a2a_bridge.dialects.unmapped import KIND, PROTO, Entry, read, restore, write
@@ -27,7 +27,7 @@ from a2a_bridge.dialects.unmapped_fields import (
 from a2a_bridge.dialects.v0_3.proto import usable_scheme
 from a2a_bridge.dialects.v0_3.push_configs import schemes_told
 
-LARGEST_ASIDE = 4096
+LARGEST_SIDE_CHANNEL = 4096
 Told = Mapping[str, str]
 
 NOTHING: Told = {}
@@ -35,7 +35,7 @@ NOTHING: Told = {}
 _AUTHENTICATION = "/pushNotificationConfig/authentication"
 
 
-def tell(pair: Pair, tree: JsonObject) -> Told:
+def extract(pair: Pair, tree: JsonObject) -> Told:
     """The unmapped content of a tree of a2a.v1. Raises INVALID_PARAMS if the tree is unreadable or the
     content is too large.
     """
@@ -43,47 +43,47 @@ def tell(pair: Pair, tree: JsonObject) -> Told:
     return _told(_text(pair, message, collect_members(message, tree)))
 
 
-def tell_list(pair: Pair, tree: JsonObject, items: str) -> Told:
+def extract_list(pair: Pair, tree: JsonObject, items: str) -> Told:
     """The same for each item of a list."""
     texts = [_item_text(pair, item) for item in tree.get(items) or () if type(item) is dict]
     return _told(dumps_ascii(texts)) if any(texts) else NOTHING
 
 
-def recall(pair: Pair, tree: JsonObject, told: Told) -> JsonObject:
+def restore_tree(pair: Pair, tree: JsonObject, told: Told) -> JsonObject:
     """The tree with the extracted content restored. Changes it in place."""
-    return _with(pair, tree, told.get(ASIDE_PARAMETER))
+    return _with(pair, tree, told.get(SIDE_CHANNEL))
 
 
-def recall_list(pair: Pair, tree: JsonObject, told: Told, items: str) -> JsonObject:
+def restore_list(pair: Pair, tree: JsonObject, told: Told, items: str) -> JsonObject:
     """The same for each item of a list."""
     for item, text in _told_of_items(tree.get(items), told):
         _with(pair, item, text)
     return tree
 
 
-def tell_bytes(pair: Pair, wire: bytes) -> Told:
-    """`aside` of a row whose wire is bytes."""
+def extract_bytes(pair: Pair, wire: bytes) -> Told:
+    """`extract` of a row whose wire is bytes."""
     message = pair.wire.FromString(wire)
     return _told(_text(pair, message, collect_unknown(message)))
 
 
-def recall_bytes(pair: Pair, wire: bytes, told: Told) -> bytes:
-    """`recall` of a row whose wire is bytes."""
-    text = told.get(ASIDE_PARAMETER)
+def restore_bytes(pair: Pair, wire: bytes, told: Told) -> bytes:
+    """`restore` of a row whose wire is bytes."""
+    text = told.get(SIDE_CHANNEL)
     return _bytes_with(pair, pair.wire.FromString(wire), text).SerializeToString() if text else wire
 
 
-def tell_list_bytes(list_pair: Pair, pair: Pair, wire: bytes) -> Told:
-    """`aside` of a row whose wire is bytes of a list of configs."""
+def extract_list_bytes(list_pair: Pair, pair: Pair, wire: bytes) -> Told:
+    """`extract` of a row whose wire is bytes of a list of configs."""
     texts = [
         _text(pair, one, collect_unknown(one)) or None for one in list_pair.wire.FromString(wire).configs
     ]
     return _told(dumps_ascii(texts)) if any(texts) else NOTHING
 
 
-def recall_list_bytes(list_pair: Pair, pair: Pair, wire: bytes, told: Told) -> bytes:
-    """`recall` of a row whose wire is bytes of a list of configs."""
-    if not told.get(ASIDE_PARAMETER):
+def restore_list_bytes(list_pair: Pair, pair: Pair, wire: bytes, told: Told) -> bytes:
+    """`restore` of a row whose wire is bytes of a list of configs."""
+    if not told.get(SIDE_CHANNEL):
         return wire
     message = list_pair.wire.FromString(wire)
     for one, text in _told_of_items(list(message.configs), told):
@@ -106,7 +106,7 @@ def _item_text(pair: Pair, item: JsonObject) -> str | None:
 
 def _told_of_items(items: Any, told: Told) -> list[tuple[Any, Any]]:
     try:
-        texts = loads(told.get(ASIDE_PARAMETER) or "null")
+        texts = loads(told.get(SIDE_CHANNEL) or "null")
     except JsonSyntaxError:
         return []
     if type(texts) is not list or type(items) is not list or len(texts) != len(items):
@@ -173,14 +173,16 @@ def _registers(pair: Pair) -> bool:
 
 
 def _told(text: str) -> Told:
-    if len(text) > LARGEST_ASIDE:
-        raise invalid_params("", f"holds more than {LARGEST_ASIDE} bytes that A2A 1.0 has no place for")
-    return {ASIDE_PARAMETER: text} if text else NOTHING
+    if len(text) > LARGEST_SIDE_CHANNEL:
+        raise invalid_params(
+            "", f"holds more than {LARGEST_SIDE_CHANNEL} bytes that A2A 1.0 has no place for"
+        )
+    return {SIDE_CHANNEL: text} if text else NOTHING
 
 
 def of_bytes(pair: Pair) -> dict[str, Callable[..., Any]]:
-    """`aside` and `recall` of a row whose wire is bytes."""
+    """`extract` and `restore` of a row whose wire is bytes."""
     return {
-        "aside": lambda wire: tell_bytes(pair, wire),
-        "recall": lambda wire, told: recall_bytes(pair, wire, told),
+        "extract": lambda wire: extract_bytes(pair, wire),
+        "restore": lambda wire, told: restore_bytes(pair, wire, told),
     }

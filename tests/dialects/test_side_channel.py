@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from a2a_bridge.codec import dumps, dumps_ascii, loads
-from a2a_bridge.core.call import ASIDE_PARAMETER
+from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge.testing.samples import samples
@@ -22,8 +22,8 @@ ROWS = [
     for row in form.rows
 ]
 every_row = pytest.mark.parametrize("row", ROWS)
-ASKING = [one for one in ROWS if one.values[0].recall is not None]
-ANSWERING = [one for one in ROWS if one.values[0].recall_response is not None]
+ASKING = [one for one in ROWS if one.values[0].restore is not None]
+ANSWERING = [one for one in ROWS if one.values[0].restore_response is not None]
 JUNK = [
     "",
     "x",
@@ -59,7 +59,7 @@ def wires(row: Any, which: str) -> list[Any]:
 @given(text=texts)
 def test_junk_beside_a_request(row: Any, text: str) -> None:
     for wire in wires(row, "request"):
-        recalled = row.recall(wire, {ASIDE_PARAMETER: text})
+        recalled = row.restore(wire, {SIDE_CHANNEL: text})
         assert isinstance(recalled, bytes) or dumps(recalled)
 
 
@@ -68,23 +68,23 @@ def test_junk_beside_a_request(row: Any, text: str) -> None:
 @given(text=texts)
 def test_junk_beside_a_response(row: Any, text: str) -> None:
     for wire in wires(row, "response"):
-        recalled = row.recall_response(wire, {ASIDE_PARAMETER: text})
+        recalled = row.restore_response(wire, {SIDE_CHANNEL: text})
         assert isinstance(recalled, bytes) or dumps(recalled)
 
 
 @every_row
 def test_nothing_beside_a_message_leaves_it_as_it_is(row: Any) -> None:
-    for which, name in (("request", "recall"), ("response", "recall_response")):
-        recall = getattr(row, name)
-        if recall is not None:
+    for which, name in (("request", "restore"), ("response", "restore_response")):
+        restore = getattr(row, name)
+        if restore is not None:
             for wire in wires(row, which):
-                assert recall(wire, {}) == wire
+                assert restore(wire, {}) == wire
 
 
 @every_row
 def test_samples_say_nothing_beside_themselves(row: Any) -> None:
-    for which, name in (("request", "aside"), ("response", "aside_response")):
-        aside = getattr(row, name)
-        if aside is not None:
+    for which, name in (("request", "extract"), ("response", "extract_response")):
+        extract = getattr(row, name)
+        if extract is not None:
             for wire in wires(row, which):
-                assert not aside(wire)
+                assert not extract(wire)
