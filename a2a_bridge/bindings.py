@@ -324,20 +324,27 @@ def names() -> list[str]:
     return own + sorted(point.name for point in entry_points(group=GROUP))
 
 
+class ApplicationHost(DocumentHost, Protocol):
+    """A host that is an ASGI application instead of a listener."""
+
+    #: whether the server below sends HTTP trailers, as gRPC needs; None before the first request
+    trailers: bool | None
+
+
 def asgi_host(
     options: HostOptions,
     *,
     startup: Callable[[], Awaitable[None]] | None = None,
     close: Callable[[float], Awaitable[None]] | None = None,
     grace: float = 10.0,
-) -> DocumentHost:
-    """A host that is an ASGI application instead of a listener.
+) -> ApplicationHost:
+    """A host that is an ASGI application.
 
     startup: called once before the first request, or at the lifespan's startup. close: called with `grace`
     (seconds) at the end of the lifespan.
     """
     module = importlib.import_module(f"{PACKAGE}._http.asgi")
-    return cast("DocumentHost", module.AsgiHost(options, startup=startup, close=close, grace=grace))
+    return cast("ApplicationHost", module.AsgiHost(options, startup=startup, close=close, grace=grace))
 
 
 def grpc_attach(

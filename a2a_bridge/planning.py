@@ -85,8 +85,6 @@ EVERYTHING = tuple(
     for version in VERSIONS
     for binding in ("JSONRPC", "HTTP+JSON", "GRPC")
 )
-#: the same without gRPC, for hosts with HTTP only
-EVERYTHING_HTTP = tuple(one for one in EVERYTHING if one.protocol_binding != "GRPC")
 
 
 def placed(declared: hub.AgentInterface, options: ServeOptions) -> Mounted:

@@ -19,6 +19,7 @@ from typing import Any, cast
 from a2a_bridge.agent_app import agent_app, build_agent_app, start_lazily
 from a2a_bridge.asgi_lifetime import Lifetime
 from a2a_bridge.bindings import (
+    ApplicationHost,
     DialOptions,
     Document,
     DocumentHost,
@@ -62,7 +63,6 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
 from a2a_bridge.planning import (
     EVERYTHING,
-    EVERYTHING_HTTP,
     ServeOptions,
     declared_dialects,
     dialects_of,
@@ -192,7 +192,7 @@ async def serve_agent(
     interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
     options: ServeOptions | None = None,
     *,
-    host: DocumentHost | None = None,
+    host: ApplicationHost | None = None,
 ) -> AsyncIterator[Server]:
     """Serves a hosted agent on the declared interfaces while the context is open.
 
@@ -226,7 +226,7 @@ async def serve_gateway(
     options: ServeOptions | None = None,
     dial_options: DialOptions | None = None,
     *,
-    host: DocumentHost | None = None,
+    host: ApplicationHost | None = None,
 ) -> AsyncIterator[Server]:
     """Serves a remote agent. candidates: its interfaces to dial, best first. host: see `serve_service`."""
     options = options or ServeOptions()
@@ -276,7 +276,7 @@ async def serve_service(
     remembered: Remembered | None = None,
     receivers: Mapping[str, Receive] | None = None,
     documents: Mapping[str, Document] | None = None,
-    host: DocumentHost | None = None,
+    host: ApplicationHost | None = None,
 ) -> AsyncIterator[Server]:
     """Serves any service on the declared interfaces; see `serve_agent`.
 
@@ -315,6 +315,7 @@ async def serve_service(
         versions=options.card_versions,
         grpc_secure=options.host_of("grpc").tls is not None,
         carries=rewrites_card,
+        grpc_here=None if host is None else lambda: bool(host.trailers),
     )
     service = compose(service, _addressed(advertisement, only_missing=not rewrites_card))
     service = guarded(service, card, options, dialects_of(plan), remembered, elsewhere=rewrites_card)
@@ -356,15 +357,17 @@ async def serve_service(
 
 def asgi(
     agent: Agent,
-    interfaces: Sequence[hub.AgentInterface] = EVERYTHING_HTTP,
+    interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
     options: ServeOptions | None = None,
 ) -> Any:
-    """An agent as an ASGI 3 application: the HTTP bindings and the card, to be mounted anywhere.
+    """An agent as an ASGI 3 application: all bindings and the card, to be mounted anywhere.
 
-    It starts at the lifespan's startup, or before the first request if there is no lifespan. Addresses in the
-    card follow the mount path and trusted forwarded headers, also in an extended card without addresses. Only
-    the paths of `interfaces` count. Raises ValueError or LookupError for a declaration that cannot be served;
-    further errors of `serve_agent` fail the start.
+    gRPC needs a server that sends HTTP trailers, and no mount path; without them it is refused, and the card
+    does not list it. gRPC-Web needs neither. The application starts at the lifespan's startup, or before the
+    first request if there is no lifespan. Addresses in the card follow the mount path and trusted forwarded
+    headers, also in an extended card without addresses. Only the paths of `interfaces` count. Raises
+    ValueError or LookupError for a declaration that cannot be served; further errors of `serve_agent` fail
+    the start.
     """
     options = options or ServeOptions()
     return _application(interfaces, options, lambda host: serve_agent(agent, interfaces, options, host=host))
@@ -373,7 +376,7 @@ def asgi(
 def asgi_gateway(
     card: hub.AgentCard,
     candidates: Sequence[Candidate],
-    interfaces: Sequence[hub.AgentInterface] = EVERYTHING_HTTP,
+    interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
     options: ServeOptions | None = None,
     dial_options: DialOptions | None = None,
 ) -> Any:
@@ -389,11 +392,11 @@ def asgi_gateway(
 def _application(
     interfaces: Sequence[hub.AgentInterface],
     options: ServeOptions,
-    serve: Callable[[DocumentHost], AbstractAsyncContextManager[Server]],
-) -> DocumentHost:
+    serve: Callable[[ApplicationHost], AbstractAsyncContextManager[Server]],
+) -> ApplicationHost:
     for one in interfaces:
-        if placed(one, options).family != "http":
-            raise ValueError("an ASGI application speaks HTTP bindings only; see add_to_server for gRPC")
+        if placed(one, options).family not in ("http", "grpc"):
+            raise ValueError(f"{one.protocol_binding} cannot be served by an ASGI application")
     lifetime = Lifetime(lambda: serve(host))
     host = asgi_host(options.host, startup=lifetime.start, close=lifetime.close, grace=options.grace)
     return host

@@ -22,7 +22,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
@@ -97,6 +97,8 @@ class _Wanted(NamedTuple):
     bindings: frozenset[str] = frozenset()
     #: the only version; empty for all in one document
     version: str = ""
+    #: no wish of the reader: the server of the request can carry gRPC; see `Advertisement.grpc_here`
+    grpc: bool = False
 
 
 _ALL = _Wanted()
@@ -112,7 +114,9 @@ class Advertisement:
     listeners of this process use TLS. grpc_urls: see `GrpcUrls`. grpc_secure: whether gRPC URLs have the
     scheme https. bindings, versions: those that the card lists; empty for all that are mounted. carries:
     whether the card is that of a remote agent: then content that only an older version has stays in it for
-    further bridges. Agents of this process never have any.
+    further bridges. Agents of this process never have any. grpc_here: for gRPC without a listener of its own:
+    whether the server below can carry it. The card lists it then, at the host and port of the request, unless
+    the application is mounted below a path, which gRPC does not have.
     """
 
     def __init__(
@@ -129,12 +133,14 @@ class Advertisement:
         bindings: Collection[str] = (),
         versions: Collection[str] = (),
         carries: bool = False,
+        grpc_here: Callable[[], bool] | None = None,
     ) -> None:
         note_inexpressible(card)
         self._card = card
         self._bindings = frozenset(map(module_name, bindings))
         self._versions = frozenset(versions)
         self._carries = carries
+        self._grpc_here = grpc_here
         self._grpc_urls = grpc_urls
         self.mounted = tuple(mounted)
         self._card_address = card_address
@@ -154,7 +160,8 @@ class Advertisement:
 
     def card(self, base_url: str = "") -> hub.AgentCard:
         """The card for a request to `base_url` (scheme, host, mount prefix)."""
-        return self._made(base_url, _ALL)
+        here = self._grpc_here is not None and self._grpc_here()
+        return self._made(base_url.rstrip("/"), _ALL._replace(grpc=here))
 
     def _made(self, base_url: str, wanted: _Wanted) -> hub.AgentCard:
         made = hub.AgentCard()
@@ -180,19 +187,20 @@ class Advertisement:
         reader = FOR_0_2 if path == OLD_WELL_KNOWN_PATH else WHOLE
 
         def document(base_url: str, query: str, version: str) -> bytes:
-            wanted = self._asked_for(query, version)
+            wanted = self._asked_for(query, version, base_url)
             old = wanted.version == "0.2.5"
             return self._remembered(base_url, FOR_0_2 if old else reader, wanted)
 
         return document
 
-    def _asked_for(self, query: str, declared: str) -> _Wanted:
+    def _asked_for(self, query: str, declared: str, base_url: str) -> _Wanted:
         """The selection of a query and a version header. Raises INVALID_PARAMS if the card has none of it."""
         given = parse_qsl(query)
         # A plus sign in a query is a space: HTTP+JSON arrives as "HTTP JSON".
         texts = [value for name, value in given if name == "bindings"]
         bindings = {module_name(one) for text in texts for one in text.split(",") if one.strip()}
-        all_listed = self._listed()
+        here = self._grpc_here is not None and self._grpc_here()
+        all_listed = self._listed(_ALL._replace(grpc=here), base_url)
         listed = {module_name(one.interface.protocol_binding): one for one in all_listed}
         if bindings and bindings.isdisjoint(listed):
             kinds = ", ".join(dict.fromkeys(one.interface.protocol_binding for one in listed.values()))
@@ -207,11 +215,13 @@ class Advertisement:
                 )
         return _Wanted(frozenset(bindings & listed.keys()), version if version in versions else "")
 
-    def _listed(self, wanted: _Wanted = _ALL) -> list[Mounted]:
+    def _listed(self, wanted: _Wanted, base_url: str) -> list[Mounted]:
         """The interfaces that the card lists for a selection."""
+        grpc = self._grpc_here is None or bool(self._public_grpc) or (wanted.grpc and not _path(base_url))
         return [
             one
             for one in self.mounted
+            if grpc or one.family != "grpc"
             for name in (module_name(one.interface.protocol_binding),)
             if (not self._bindings or name in self._bindings)
             and (not self._versions or one.version in self._versions)
@@ -225,11 +235,14 @@ class Advertisement:
         """
         dialects = [one.dialect for one in self.mounted]
         found = [path for dialect in dialects if dialect is not None for path in dialect.card.paths]
-        if self._old():
+        if self._old(self.mounted):
             found = [*V1_0.card.paths, *found, OLD_WELL_KNOWN_PATH]
         return tuple(dict.fromkeys(found or V1_0.card.paths))
 
     def _remembered(self, base_url: str, reader: str, wanted: _Wanted = _ALL) -> bytes:
+        base_url = base_url.rstrip("/")
+        if self._grpc_here is not None and self._grpc_here():
+            wanted = wanted._replace(grpc=True)
         known = self._documents.get((base_url, reader, wanted))
         if known is None:
             if len(self._documents) >= _REMEMBERED:
@@ -240,7 +253,7 @@ class Advertisement:
         return known
 
     def _tree(self, base_url: str, wanted: _Wanted) -> JsonObject:
-        old = self._old(wanted)
+        old = self._old(self._listed(wanted, base_url))
         if wanted.version and old:
             tree = old[0].card.encode(without_carrier(self._shown(base_url, wanted)))
             # A member of 1.0 that holds interfaces which the members of 0.x cannot express.
@@ -253,9 +266,9 @@ class Advertisement:
             return V1_0.card.encode(expressible(card))
         return dual(card, self._shown(base_url, wanted), old)
 
-    def _old(self, wanted: _Wanted = _ALL) -> list[Dialect]:
+    def _old(self, listed: Iterable[Mounted]) -> list[Dialect]:
         """The declared dialects of 0.x, newest first."""
-        declared = [one.dialect for one in self._listed(wanted) if is_old(one.interface)]
+        declared = [one.dialect for one in listed if is_old(one.interface)]
         return [dialect for dialect in KNOWN if dialect in declared]
 
     def _shown(self, base_url: str, wanted: _Wanted) -> hub.AgentCard:
@@ -279,13 +292,15 @@ class Advertisement:
 
     def _interfaces(self, base_url: str, wanted: _Wanted, *, http: bool) -> list[hub.AgentInterface]:
         made = []
-        for one in self._listed(wanted):
+        for one in self._listed(wanted, base_url):
             added = hub.AgentInterface()
             added.CopyFrom(one.interface)
             added.protocol_version = one.version
-            added.url = self._url(one, base_url.rstrip("/"))
+            added.url = self._url(one, base_url)
             if http and one.family == "grpc":
-                added.url = f"{self._grpc_scheme}://{added.url}"
+                here = self._grpc_here is not None and not self._public_grpc
+                scheme = base_url.partition("://")[0] if here and base_url else self._grpc_scheme
+                added.url = f"{scheme}://{added.url}"
             made.append(added)
         return made
 
@@ -306,6 +321,9 @@ class Advertisement:
     def _authority(self, one: Mounted, base_url: str) -> str:
         if self._public_grpc and one.interface.protocol_binding == GRPC.name:
             return self._public_grpc
+        here = self._public_url or base_url
+        if self._grpc_here is not None and one.family == "grpc" and here:
+            return _authority_of(here)
         host = one.address.host
         if self._public_url:
             host = _host(self._public_url) or host
@@ -328,3 +346,20 @@ def _host(url: str) -> str:
         return urlsplit(url).hostname or ""
     except ValueError:  # callers choose the Host header, and not every [...] is an address
         return ""
+
+
+def _path(url: str) -> str:
+    try:
+        return urlsplit(url).path.strip("/")
+    except ValueError:
+        return ""
+
+
+def _authority_of(url: str) -> str:
+    """Host and port of a URL, with the port of its scheme if it has none."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        return ""
+    return str(ListenAddress(parts.hostname or "", port))

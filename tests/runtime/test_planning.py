@@ -116,9 +116,33 @@ async def test_extended_cards_follow_the_caller_too() -> None:
         assert listed(extended)[:2] == listed(card)
 
 
-async def test_grpc_is_no_asgi() -> None:
-    with pytest.raises(ValueError, match="add_to_server"):
-        asgi(agent(), [interface("GRPC")])
+async def test_the_card_of_an_application_lists_grpc_where_the_server_sends_trailers() -> None:
+    """And not below a mount path, which gRPC does not have, unless there is a public address."""
+    for trailers, outer, options, expected in (
+        (True, None, ServeOptions(), ["host.example:443"]),
+        (True, None, ServeOptions(public_url="https://pub.example:8443"), ["pub.example:8443"]),
+        (True, "FastAPI", ServeOptions(), []),
+        (False, None, ServeOptions(), []),
+        (False, "FastAPI", ServeOptions(public_grpc="pub.example:443"), ["pub.example:443"]),
+    ):
+        app = asgi(agent(), options=options)
+
+        async def sending(scope: Any, receive: Any, send: Any, app: Any = app, has: bool = trailers) -> None:
+            if has:
+                scope["extensions"] = {"http.response.trailers": {}}
+            await app(scope, receive, send)
+
+        async with browser(within(outer, sending) if outer else sending) as http:
+            base = "/agents/shows" if outer else ""
+            for path in (WELL_KNOWN, "/extendedAgentCard"):
+                card = (await http.get(base + path)).json()
+                assert [url for kind, url in listed(card) if kind == "GRPC"][:1] == expected
+            older = (await http.get(base + WELL_KNOWN, params={"version": "0.3"})).json()
+            found = [one["url"] for one in older["additionalInterfaces"] if one["transport"] == "GRPC"]
+            assert bool(found) == bool(expected)
+
+
+async def test_an_unknown_binding_is_no_part_of_an_application() -> None:
     with pytest.raises(LookupError):
         asgi(agent(), [interface("PIGEON")])
 

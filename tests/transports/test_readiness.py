@@ -20,7 +20,7 @@ from a2a_bridge.pb import google_rpc
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from a2a_bridge_transports._http.asgi import AsgiHost
-from a2a_bridge_transports.grpc import host as grpc_host
+from a2a_bridge_transports.grpc import services
 from tests.resume.scene import BINDINGS, dialling, listening
 from tests.transports.grpc_scene import SERVICE, channel
 from tests.transports.grpc_scene import hosting as grpc_hosting
@@ -83,7 +83,7 @@ async def test_the_health_of_grpc(name: str) -> None:
 
 
 async def test_who_watches_the_health_learns_of_both_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grpc_host, "_LOOK", 0.01)
+    monkeypatch.setattr(services, "LOOK", 0.01)
     state = State()
     async with (
         asyncio.timeout(PATIENCE),

@@ -9,31 +9,55 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Protocol
 from urllib.parse import quote, unquote
 
+from multidict import CIMultiDict
+
 from a2a_bridge.bindings import HostOptions, ListenAddress
-from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Joined, entries_of
 from a2a_bridge.core.errors import A2AError, request_too_large
-from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, merged
-from a2a_bridge.memory import in_work
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import Dialect
+from a2a_bridge.offload import SMALL
+from a2a_bridge_transports._http.asgi_request import AsgiRequest, Receive, Scope, Send, Watches, flushing
 from a2a_bridge_transports._http.exchange import ClientLeftError, Headers, Reply, StreamReply
 from a2a_bridge_transports._http.mounts import Mounts, without_empty_start
 from a2a_bridge_transports._http.origin import Trust, base_url, is_host
-from a2a_bridge_transports._http.parameters import Overlaid, check_encoding
+from a2a_bridge_transports._http.parameters import HeaderParameters, check_encoding
 from a2a_bridge_transports._http.sse import KEEP_ALIVE
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _log = logging.getLogger("a2a_bridge.http")
 
-#: events sent before other tasks get a turn, if the server never makes the writer wait
-TURN = 8
+#: base URLs that one application remembers; callers choose the Host header
+_REMEMBERED = 256
+#: what the ASGI extension for trailers is called
+TRAILERS = "http.response.trailers"
+
+
+class Calls(Protocol):
+    """A binding that answers requests by their content type, beside the HTTP bindings."""
+
+    def add(self, service: Service, dialects: Sequence[Dialect]) -> None:
+        """Serves these dialects. Raises ValueError if an address is taken already."""
+        ...
+
+    @property
+    def paths(self) -> Collection[str]:
+        """The paths of its operations."""
+        ...
+
+    def begin(
+        self, host: AsgiHost, scope: Scope, receive: Receive, send: Send, path: str
+    ) -> AsgiRequest | None:
+        """The request, if it is one of this binding."""
+        ...
+
+    def retire(self) -> None:
+        """Tells readers of the health service that the host drains."""
+        ...
 
 
 class AsgiHost(Mounts):
@@ -53,6 +77,13 @@ class AsgiHost(Mounts):
     ) -> None:
         super().__init__(options)
         self.trust = Trust(options.trust_forwarded)
+        self.watches = Watches()
+        #: gRPC, if it is mounted
+        self.calls: Calls | None = None
+        #: whether the server can send trailers, which gRPC needs; None before the first request
+        self.trailers: bool | None = None
+        #: (scheme, Host header, mount path) → base URL, while no forwarded headers count
+        self.bases: dict[tuple[str, str | None, str], str] = {}
         self._startup = startup
         self._close = close
         self._grace = grace
@@ -77,16 +108,72 @@ class AsgiHost(Mounts):
     async def drain(self, grace: float) -> None:
         """Fails the readiness probe and runs `close`; the ASGI server ends the connections."""
         self.draining = True
+        if self.calls is not None:
+            self.calls.retire()
         close, self._close = self._close, None
         if close is not None:
             await close(grace)
 
+    def base_url(self, scope: Scope, named: str | None, root: str, headers: Mapping[str, str]) -> str:
+        """The URL of the application as the client of a request used it. named: the Host header. root: the
+        mount path, percent-encoded.
+        """
+        scheme = scope.get("scheme", "http")
+        name, port = scope.get("server") or ("localhost", None)
+        client = scope.get("client")
+        usable = named is not None and is_host(named)
+        shown = str(named) if usable else f"{name}:{port}" if port else str(name)
+        peer = str(client[0]) if client else ""
+        made = base_url(scheme, shown, root, headers, trusted=peer in self.trust)
+        if usable and not self.options.trust_forwarded:
+            if len(self.bases) >= _REMEMBERED:
+                self.bases.clear()
+            self.bases[scheme, named, root] = made
+        return made
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kind = scope["type"]
-        if kind == "http":
+        if scope["type"] != "http":
+            await self._other(scope, receive, send)
+            return
+        if self._startup is not None:
             await self.start()
-            await _Served(self, scope, receive, send).run()
-        elif kind == "lifespan":
+        if self.trailers is None:
+            self.trailers = TRAILERS in (scope.get("extensions") or ())
+        raw = scope.get("raw_path")
+        if raw and not scope.get("root_path"):
+            root, path = "", raw.decode("latin-1")
+            if "?" in path:
+                path = path.partition("?")[0]
+        else:
+            root, path = split(scope)
+        if path.startswith("//"):
+            path = without_empty_start(path)
+        request: AsgiRequest | None = None
+        calls = self.calls
+        if calls is not None and path in calls.paths:
+            request = calls.begin(self, scope, receive, send, path)
+        if request is None:
+            request = served = _Served(self, scope, receive, send, root, path)
+            if calls is not None and served.headers.get("Content-Type", "").startswith("application/grpc"):
+                request = calls.begin(self, scope, receive, send, path) or served
+        try:
+            await request.answer()
+        except asyncio.CancelledError:
+            if not request.forgive():
+                raise
+            _log.debug("a client left before its answer was complete")
+        except ClientLeftError:
+            _log.debug("a client left before its request was complete")
+        except OSError:
+            if not request.left:
+                raise
+            _log.debug("a client left before its answer was complete")
+        finally:
+            request.end()
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if kind == "lifespan":
             await self._lifespan(receive, send)
         elif kind == "websocket":
             await send({"type": "websocket.close", "code": 1000})
@@ -108,122 +195,97 @@ class AsgiHost(Mounts):
                 return
 
 
-class _Served:
-    """One request; implements Request and answers it."""
+class _Served(AsgiRequest):
+    """One HTTP request; implements Request and answers it."""
+
+    __slots__ = (
+        "_beat",
+        "_head",
+        "_host",
+        "_last",
+        "_root",
+        "_sending",
+        "_timer",
+        "headers",
+        "method",
+        "path",
+        "peer",
+        "query",
+    )
 
     #: an ASGI server does not announce its shutdown to requests
     stopping = False
 
-    def __init__(self, host: AsgiHost, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(
+        self, host: AsgiHost, scope: Scope, receive: Receive, send: Send, root: str, path: str
+    ) -> None:
+        super().__init__(host.watches, scope, receive, send)
         self._host = host
-        self._scope = scope
-        self._receive = receive
-        self._send = send
+        self._root = root
+        self.path = path
         self.method: str = scope["method"]
-        self.headers: Mapping[str, str] = CaseInsensitive(scope["headers"])
+        self.query: str = scope["query_string"].decode("latin-1")
+        headers: CIMultiDict[str] = CIMultiDict()
+        for name, value in scope["headers"]:
+            headers.add(name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
+        self.headers: CIMultiDict[str] = headers
         client = scope.get("client")
         self.peer = str(client[0]) if client else ""
-        self._root, path = split(scope)
-        self.path = without_empty_start(path)
-        self.query: str = scope["query_string"].decode("latin-1")
-        self._gone = False
-        #: bytes that are counted as in work
-        self._held = 0
-        self._watch: asyncio.Task[None] | None = None
+        self._head: list[tuple[bytes, bytes]] | None = None
+        self._beat: asyncio.Task[None] | None = None
 
     def parameters(self) -> Mapping[str, str]:
-        headers = self.headers
-        if OLDER_EXTENSIONS not in headers:
-            return headers
-        both = merged(headers.get(name, "") for name in (EXTENSIONS_PARAMETER, OLDER_EXTENSIONS))
-        return Overlaid(headers, {EXTENSIONS_PARAMETER: both})
+        return HeaderParameters(self.headers)
 
     def base_url(self) -> str:
-        host, port = self._scope.get("server") or ("localhost", None)
-        named = self.headers.get("host", "")
-        return base_url(
-            self._scope.get("scheme", "http"),
-            named if is_host(named) else f"{host}:{port}" if port else str(host),
-            self._root,
-            self.headers,
-            trusted=self.peer in self._host.trust,
-        )
+        named = self.headers.get("host")
+        known = self._host.bases.get((self.scope.get("scheme", "http"), named, self._root))
+        return known or self._host.base_url(self.scope, named, self._root, self.headers)
 
     async def read(self) -> bytes:
         check_encoding(self.headers)
+        message = await self.next_part()
+        body: bytes = message.get("body", b"")
         limit = self._host.options.max_body
+        if message.get("more_body", False):
+            body = await self._whole(body, limit)
+        elif len(body) > limit:
+            raise request_too_large(limit)
+        elif len(body) > SMALL:
+            self.hold(len(body))
+        self._watches.add(self)
+        return body
+
+    async def _whole(self, body: bytes, limit: int) -> bytes:
         declared = self.headers.get("content-length", "")
         size = int(declared) if declared.isdigit() and len(declared) < 20 else 0
-        parts: list[bytes] = []
-        received = 0
+        parts = [body]
+        received = len(body)
+        self.hold(received)
         more = True
-        while more and size <= limit:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                self._gone = True
-                raise ClientLeftError
+        while more and max(size, received) <= limit:
+            message = await self.next_part()
             part: bytes = message.get("body", b"")
             received += len(part)
-            self._hold(len(part))
-            size = max(size, received)
+            self.hold(len(part))
             parts.append(part)
             more = message.get("more_body", False)
-        if size > limit:
+        if max(size, received) > limit:
             raise request_too_large(limit)
-        self._start_watch()
         return b"".join(parts)
 
-    async def run(self) -> None:
-        """Answers the request, or stops when the client leaves."""
-        try:
-            if self.method in ("GET", "HEAD"):
-                self._start_watch()
-            reply = await self._host.find(self.method, self.path)(self)
-            if isinstance(reply, StreamReply):
-                self._release()
-                await self._stream(reply)
-            elif not self._gone:
-                self._hold(len(reply.body))
-                await self._reply(reply)
-        except asyncio.CancelledError:
-            if not self._gone:
-                raise
-            task = asyncio.current_task()
-            if task is not None:
-                task.uncancel()
-        except ClientLeftError:
-            _log.debug("a client left before its request was complete")
-        except OSError:
-            if not self._gone:
-                raise
-        finally:
-            self._release()
-            if self._watch is not None:
-                self._watch.cancel()
-                await asyncio.wait([self._watch])
-
-    def _hold(self, size: int) -> None:
-        """Counts these bytes as in work."""
-        self._held += size
-        in_work.add(size)
-
-    def _release(self) -> None:
-        in_work.add(-self._held)
-        self._held = 0
-
-    def _start_watch(self) -> None:
-        """Cancels this task when the client leaves; from here on only the watch calls `receive`."""
-        task = asyncio.current_task()
-
-        async def watch() -> None:
-            while (await self._receive())["type"] != "http.disconnect":
-                pass
-            self._gone = True
-            if task is not None:
-                task.cancel()
-
-        if self._watch is None:
-            self._watch = asyncio.create_task(watch())
+    async def answer(self) -> None:
+        method = self.method
+        if method in ("GET", "HEAD"):
+            self._watches.add(self)
+        reply = await self._host.find(method, self.path)(self)
+        if isinstance(reply, StreamReply):
+            self.release()
+            await self._stream(reply)
+        elif not self.left:
+            if len(reply.body) > SMALL:
+                self.hold(len(reply.body))
+            await self._reply(reply)
 
     async def _reply(self, reply: Reply) -> None:
         headers = list(_encoded(reply.headers))
@@ -231,103 +293,104 @@ class _Served:
         if reply.status not in (204, 304):
             headers.append((b"content-length", b"%d" % len(body)))
             body = b"" if self.method == "HEAD" else body
-        await self._put({"type": "http.response.start", "status": reply.status, "headers": headers})
-        await self._put({"type": "http.response.body", "body": body})
-
-    async def _stream(self, reply: StreamReply) -> None:
-        out = _Events(self._put, reply)
-        beat = asyncio.create_task(out.keep_alive(self._host.options.keep_alive))
         try:
-            sent = 0
-            try:
-                async for event in reply.source:
-                    data = reply.encode(event)
-                    await out.write(data if isinstance(data, bytes) else await data, event.gap)
-                    sent += 1
-                    if sent % TURN == 0:
-                        await asyncio.sleep(0)
-                await out.write(b"")
-            except BaseException as error:
-                if self._gone:
-                    raise
-                failure = reply.fail(error)
-                if not out.started:
-                    await self._reply(failure.reply)
-                    return
-                await out.write(failure.event)
-            await out.end()
-        finally:
-            beat.cancel()
-            await asyncio.wait([beat])
-            await reply.source.aclose()
-
-    async def _put(self, message: MutableMapping[str, Any]) -> None:
-        try:
-            await self._send(message)
-        except OSError:
-            self._gone = True  # the servers' way to tell a writer that the client has left
+            await self.send({"type": "http.response.start", "status": reply.status, "headers": headers})
+            await self.send({"type": "http.response.body", "body": body})
+        except OSError:  # how servers tell a writer that the client has left
+            self.left = True
             raise
 
+    async def _stream(self, reply: StreamReply) -> None:
+        loop = asyncio.get_running_loop()
+        self._last = loop.time()
+        self._sending = False
+        self._timer = loop.call_later(self._host.options.keep_alive, self._tick, reply)
+        try:
+            try:
+                await flushing(self._events(reply), self)
+            except BaseException as error:
+                if self.left:
+                    raise
+                failure = reply.fail(error)
+                await self._after_beat()
+                if self._head is None:
+                    await self._reply(failure.reply)
+                    return
+                self.parts.append(failure.event)
+            await self._after_beat()
+            await self._put(more=False)
+        finally:
+            self._timer.cancel()
+            if self._beat is not None:
+                self._beat.cancel()
+                await asyncio.wait([self._beat])
+            await reply.source.aclose()
 
-class _Events:
-    """The response of a stream; keep-alives come from another task."""
+    async def _events(self, reply: StreamReply) -> None:
+        encode, parts = reply.encode, self.parts
+        now = asyncio.get_running_loop().time
+        async for event in reply.source:
+            data = encode(event)
+            if not isinstance(data, bytes):
+                data = await data
+            if self._head is None:
+                self._begin(reply, gap=event.gap)
+            if not parts:
+                self._began = now()
+            parts.append(data)
+            self._size += len(data)
+            if len(parts) > 1 and self.is_full():
+                await self.flush()
+                await asyncio.sleep(0)
+        if self._head is None:
+            self._begin(reply, gap=False)
 
-    def __init__(self, put: Send, reply: StreamReply) -> None:
-        self._put = put
-        self._reply = reply
-        self._lock = asyncio.Lock()
-        self._loop = asyncio.get_running_loop()
-        self._last = self._loop.time()
-        self.started = False
+    def _begin(self, reply: StreamReply, *, gap: bool) -> None:
+        """Makes the head. Raises A2AError for an invalid one."""
+        self._head = list(_encoded(reply.headers(gap)))
 
-    async def write(self, data: bytes, gap: bool = False) -> None:
-        """Sends bytes, preceded by the head if they are the first. gap: they begin with a gap. Raises
-        A2AError for an invalid head.
-        """
-        async with self._lock:
+    async def flush(self) -> None:
+        await self._after_beat()
+        if self.parts:
+            await self._put()
+
+    async def _put(self, *, more: bool = True) -> None:
+        """Sends what has been written, and the head before it."""
+        self._sending = True
+        try:
             if not self.started:
-                headers = list(_encoded(self._reply.headers(gap)))
                 self.started = True
-                await self._put({"type": "http.response.start", "status": 200, "headers": headers})
-            if data:
-                await self._put({"type": "http.response.body", "body": data, "more_body": True})
-            self._last = self._loop.time()
+                await self.send({"type": "http.response.start", "status": 200, "headers": self._head})
+            await self.send({"type": "http.response.body", "body": self.taken(), "more_body": more})
+        except OSError:
+            self.left = True
+            raise
+        finally:
+            self._sending = False
+            self._last = asyncio.get_running_loop().time()
 
-    async def end(self) -> None:
-        """Ends the response."""
-        async with self._lock:
-            await self._put({"type": "http.response.body", "body": b"", "more_body": False})
+    def _tick(self, reply: StreamReply) -> None:
+        """Sends a comment after `keep_alive` seconds without other data."""
+        loop = asyncio.get_running_loop()
+        interval = self._host.options.keep_alive
+        silence = loop.time() - self._last
+        if silence >= interval * 0.99:  # a timer may fire a little early
+            silence = 0.0
+            if not self._sending and not self.parts and (self._beat is None or self._beat.done()):
+                self._beat = loop.create_task(self._keep_alive(reply))
+        self._timer = loop.call_later(interval - silence, self._tick, reply)
 
-    async def keep_alive(self, interval: float) -> None:
-        """Sends a comment after each `interval` seconds without other data; runs until cancelled."""
-        with suppress(OSError, A2AError):  # the next write reports it
-            while True:
-                await asyncio.sleep(max(interval - (self._loop.time() - self._last), interval / 100))
-                if self._loop.time() - self._last >= interval * 0.99:
-                    await self.write(KEEP_ALIVE)
+    async def _keep_alive(self, reply: StreamReply) -> None:
+        with suppress(OSError, A2AError):  # the next event reports it
+            if self._head is None:
+                self._begin(reply, gap=False)
+            self.parts.append(KEEP_ALIVE)
+            await self._put()
 
-
-class CaseInsensitive(Mapping[str, str]):
-    """ASGI headers as a mapping; repeated ones joined by commas."""
-
-    __slots__ = ("_found",)
-
-    def __init__(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
-        found: dict[str, str] = {}
-        for raw, value in pairs:
-            name = raw.decode("latin-1").lower()
-            text = value.decode("utf-8", "surrogateescape")
-            found[name] = Joined((*entries_of(found[name]), text)) if name in found else text
-        self._found = found
-
-    def __getitem__(self, name: str) -> str:
-        return self._found[name.lower()]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._found)
-
-    def __len__(self) -> int:
-        return len(self._found)
+    async def _after_beat(self) -> None:
+        """Waits until a keep-alive has been sent."""
+        if self._beat is not None and not self._beat.done():
+            await asyncio.wait([self._beat])
 
 
 def split(scope: Scope) -> tuple[str, str]:

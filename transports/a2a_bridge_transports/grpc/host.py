@@ -1,36 +1,27 @@
-"""A grpc.aio server as a host: limits, health, reflection, draining. It decodes nothing.
-
-Health and reflection come from the grpcio packages and keep their messages in protobuf's default pool, this
-project's are in a private one; reflection therefore uses both.
-"""
+"""A grpc.aio server as a host: limits, health, reflection, draining. It decodes nothing."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import socket
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, cast
 
 import grpc
 import grpc.aio
-from google.protobuf import descriptor_pool
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection as grpc_reflection
 
 from a2a_bridge.bindings import MIB, HostOptions, ListenAddress
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect
-from a2a_bridge.pb._pool import POOL
-from a2a_bridge_transports.grpc.server import Handlers, Running
+from a2a_bridge_transports.grpc.server import Handlers, Method, Refusal, Running
+from a2a_bridge_transports.grpc.services import HEALTH, REFLECTION_PATH, Health, Reflection
 
 #: seconds for ended calls to inform their callers
 _FAREWELL = 2.0
-#: seconds between two health updates for watchers while work may be refused
-_LOOK = 1.0
 #: accepted calls that wait for a handler
 _MOST_PENDING = 20_000
 
@@ -45,7 +36,7 @@ class GrpcHost:
         self._options = options
         self._running = Running()
         self._handlers: list[Handlers] = []
-        self._health = _Health((), options.refusal)
+        self._health = Health((), options.refusal)
         self._server: Any = None
 
     @property
@@ -64,7 +55,7 @@ class GrpcHost:
             max_values=self._options.max_values,
             running=self._running,
         )
-        taken = [path for other in self._handlers for path in other.addresses & handlers.addresses]
+        taken = [path for other in self._handlers for path in other.methods.keys() & handlers.methods.keys()]
         if taken:
             raise ValueError(f"{min(taken)} is served by this host already")
         self._handlers.append(handlers)
@@ -76,10 +67,11 @@ class GrpcHost:
         names = tuple(name for handlers in self._handlers for name in handlers.services)
         if self._handlers:
             self._handlers[-1].refuse_others()
-        server.add_generic_rpc_handlers(tuple(self._handlers))
+        methods = self._health.methods()
+        for handlers in self._handlers:
+            methods |= handlers.methods
         self._health.names.update(names)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        _add_reflection((*names, health.SERVICE_NAME), server)
+        server.add_generic_rpc_handlers((_Rpcs(methods, self._handlers), _Reflection((*names, HEALTH))))
         try:
             port = _listen(server, self._address, self._options.tls)
         except OSError:
@@ -129,64 +121,69 @@ def add_to_server(
         name = f"{type(server).__module__}.{type(server).__qualname__}"
         raise TypeError(f"handlers are coroutines and need a server of grpc.aio.server(), not {name}")
     handlers = Handlers(service, dialects, max_body=max_body, max_values=max_values)
-    server.add_generic_rpc_handlers((handlers,))
+    methods = dict(handlers.methods)
     if health:
-        health_pb2_grpc.add_HealthServicer_to_server(_Health(handlers.services, refusal), server)
+        methods |= Health(handlers.services, refusal).methods()
+    server.add_generic_rpc_handlers((_Rpcs(methods, (handlers,)),))
     if reflection:
-        _add_reflection(handlers.services, server)
+        server.add_generic_rpc_handlers((_Reflection(handlers.services),))
 
 
-class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # grpcio is untyped
-    """grpc.health.v1: everything is SERVING until no new work can be accepted or the host drains; draining
-    also ends watches.
-    """
-
-    def __init__(self, names: Iterable[str], refusal: Callable[[], A2AError | None] | None) -> None:
-        self.names = {"", *names}
-        self.retired = asyncio.Event()
-        self._refusal = refusal
-
-    def _status(self) -> Any:
-        serving = health_pb2.HealthCheckResponse
-        refused = self.retired.is_set() or (self._refusal is not None and self._refusal() is not None)
-        return serving.NOT_SERVING if refused else serving.SERVING
-
-    async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802  the rpc's name
-        if request.service not in self.names:
-            await context.abort(grpc.StatusCode.NOT_FOUND, "unknown service")
-        return health_pb2.HealthCheckResponse(status=self._status())
-
-    async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802  the rpc's name
-        known = request.service in self.names
-        status = self._status() if known else health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
-        await context.write(health_pb2.HealthCheckResponse(status=status))
-        while not self.retired.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.retired.wait(), None if self._refusal is None else _LOOK)
-            if known and status != self._status():
-                status = self._status()
-                await context.write(health_pb2.HealthCheckResponse(status=status))
-        # Otherwise a watcher would keep the server open for the whole grace.
-        await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
+_STATUS = {int(code.value[0]): code for code in grpc.StatusCode}
 
 
-class _Pools:
-    """The private pool first, protobuf's default pool for the services of grpcio; has the pool methods that
-    reflection uses.
-    """
+class _Rpcs(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyped
+    """Methods as handlers of grpc.aio, found by full path."""
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        def find(*arguments: Any) -> Any:
-            try:
-                return getattr(POOL, name)(*arguments)
-            except KeyError:
-                return getattr(descriptor_pool.Default(), name)(*arguments)
+    def __init__(self, methods: Mapping[str, Method], refusing: Sequence[Handlers] = ()) -> None:
+        self._known = {path: _rpc(method) for path, method in methods.items()}
+        self._refusing = refusing
 
-        return find
+    def service(self, handler_call_details: Any) -> Any:
+        """The handler of a path; None leaves the path to other handlers, and finally to grpcio."""
+        path: str = handler_call_details.method
+        found = self._known.get(path)
+        if found is not None:
+            return found
+        refused = next((one for handlers in self._refusing if (one := handlers.refusing(path))), None)
+        return None if refused is None else _rpc(refused)
 
 
-def _add_reflection(names: Sequence[str], server: Any) -> None:
-    grpc_reflection.enable_server_reflection((*names, grpc_reflection.SERVICE_NAME), server, pool=_Pools())
+def _rpc(method: Method) -> Any:
+    answer = method.answer
+
+    async def handle(wire: Any, context: Any) -> bytes | None:
+        # For a refused path the request may be a stream, which nobody reads.
+        result = await answer(wire if method.known else b"", context)
+        if type(result) is Refusal:
+            code = _STATUS.get(result.status, grpc.StatusCode.UNKNOWN)
+            await context.abort(code, result.text, result.trailers)
+        return cast("bytes | None", result)
+
+    if not method.known:
+        return grpc.stream_stream_rpc_method_handler(handle)
+    if method.streaming:
+        return grpc.unary_stream_rpc_method_handler(handle)
+    return grpc.unary_unary_rpc_method_handler(handle)
+
+
+class _Reflection(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyped
+    """Server reflection as a handler of grpc.aio."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._reflection = Reflection(names)
+        self._handler = grpc.stream_stream_rpc_method_handler(self._answer)
+
+    def service(self, handler_call_details: Any) -> Any:
+        return self._handler if handler_call_details.method == REFLECTION_PATH else None
+
+    async def _answer(self, requests: Any, context: Any) -> None:
+        try:
+            async with aclosing(self._reflection.answers(requests)) as answers:
+                async for answer in answers:
+                    await context.write(answer)
+        except ValueError:
+            await context.abort(grpc.StatusCode.INTERNAL, "the request cannot be read")
 
 
 def _options(options: HostOptions) -> list[tuple[str, int]]:

@@ -1,6 +1,6 @@
-"""The server side: rows of dialects as raw-bytes handlers of a grpc.aio server. It opens no socket.
+"""The server side: rows of dialects as methods over bytes, for any host. It has no sockets and no grpcio.
 
-All errors are handled here and none by grpcio, which would answer UNKNOWN with a class name.
+All errors are handled here and none by a host, which would answer UNKNOWN with a class name.
 """
 
 from __future__ import annotations
@@ -12,10 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
-
-import grpc
-import grpc.aio
+from typing import Any, NamedTuple, Protocol
 
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.codec.meter import LengthyError, briefly
@@ -48,18 +45,68 @@ from a2a_bridge.memory import in_work
 from a2a_bridge.offload import SMALL, admitted, in_thread, written_apart
 from a2a_bridge.pb._pool import method_classes
 from a2a_bridge_transports._http.lists import encoded
-from a2a_bridge_transports.grpc.wire import Pairs, parameters_of, reply_metadata, status_of
+from a2a_bridge_transports.grpc.wire import Metadata, Pairs, parameters_of, reply_metadata, status_of
 
 log = logging.getLogger("a2a_bridge.grpc")
 
-_STATUS = {int(code.value[0]): code for code in grpc.StatusCode}
 #: accepted spellings of its version that one dialect remembers
 _SPELLINGS = 16
 #: the service name of every version; the package tells the version
 _SERVICE = ".A2AService"
 
-Handler = Callable[[bytes, Any], Awaitable[Any]]
-Answer = Callable[[bytes, Any, CallContext], Awaitable[Any]]
+
+class Exchange(Protocol):
+    """One call as its host passes it on. It is the part of grpc.aio.ServicerContext that is used here."""
+
+    def invocation_metadata(self) -> Metadata:
+        """The metadata of the request."""
+        ...
+
+    def time_remaining(self) -> float | None:
+        """Seconds until the caller's deadline; None without one."""
+        ...
+
+    def peer(self) -> str:
+        """The address of the caller."""
+        ...
+
+    async def send_initial_metadata(self, metadata: Pairs) -> None:
+        """Sends metadata before the first message."""
+        ...
+
+    def set_trailing_metadata(self, metadata: Pairs) -> None:
+        """Keeps metadata for the end of the call."""
+        ...
+
+    async def write(self, message: bytes) -> None:
+        """Sends a message of a stream, and waits while the caller does not read."""
+        ...
+
+
+class Refusal(NamedTuple):
+    """The end of a call with an error."""
+
+    #: a number of grpc.StatusCode
+    status: int
+    text: str
+    trailers: tuple[tuple[str, str | bytes], ...] = ()
+
+
+#: (request, call) → the response; None after a stream
+Handler = Callable[[bytes, Exchange], Awaitable[bytes | Refusal | None]]
+Answer = Callable[[bytes, Exchange, CallContext], Awaitable[bytes | None]]
+
+
+class Method(NamedTuple):
+    """What answers the calls of one path."""
+
+    answer: Handler
+    #: whether the response is a stream; the request never is
+    streaming: bool
+    #: refuses a call whose request is larger than the limit and was not read
+    refuse: Callable[[A2AError, Exchange], Refusal] | None = None
+    #: False for a path that is refused, whatever the request is
+    known: bool = True
 
 
 @dataclass(slots=True)
@@ -76,7 +123,7 @@ class Running:
             task.cancel()
 
 
-class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyped
+class Handlers:
     """All rows of some dialects, found by full path; unknown operations of their services get an A2A error.
 
     Dialects may share a package: then the caller's declared version decides; without one, the newest.
@@ -91,10 +138,11 @@ class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyp
         max_values: int = REQUEST_VALUES,
         running: Running | None = None,
     ) -> None:
-        self._known: dict[str, Any] = {}
-        self._prefixes: dict[str, Any] = {}
+        #: the operations by full path, such as `/lf.a2a.v1.A2AService/SendMessage`
+        self.methods: dict[str, Method] = {}
+        self._prefixes: dict[str, Method] = {}
         self._side: _Side | None = None
-        self._other: Any = None
+        self._other: Method | None = None
         running = running or Running()
         forms = [(one, form) for one in newest_first(dialects) if (form := one.form(GRPC)) is not None]
         offered = tuple(dialect for dialect, _ in forms)
@@ -105,14 +153,9 @@ class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyp
             for row in form.rows:
                 claims.setdefault(row.address, []).append((side, row))
         for address, rows in claims.items():
-            self._known[address] = _handler(rows)
-            unknown = grpc.stream_stream_rpc_method_handler(rows[0][0].unknown)
+            self.methods[address] = _method(rows)
+            unknown = Method(rows[0][0].unknown, streaming=True, known=False)
             self._prefixes.setdefault(address.rpartition("/")[0], unknown)
-
-    @property
-    def addresses(self) -> frozenset[str]:
-        """The full paths served, such as `/lf.a2a.v1.A2AService/SendMessage`."""
-        return frozenset(self._known)
 
     @property
     def services(self) -> tuple[str, ...]:
@@ -126,37 +169,29 @@ class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyp
         may be served as well.
         """
         if self._side is not None:
-            self._other = grpc.stream_stream_rpc_method_handler(self._side.other_version)
+            self._other = Method(self._side.other_version, streaming=True, known=False)
 
-    def service(self, handler_call_details: Any) -> Any:
-        """The handler of a path; None leaves the path to other handlers, and finally to grpcio."""
-        method: str = handler_call_details.method
-        found = self._known.get(method)
-        if found is not None:
-            return found
-        service = method.rpartition("/")[0]
+    def refusing(self, path: str) -> Method | None:
+        """The method that refuses a path without an operation; None leaves the path to other handlers."""
+        service = path.rpartition("/")[0]
         return self._prefixes.get(service) or (self._other if service.endswith(_SERVICE) else None)
 
 
-def _handler(rows: Sequence[tuple[_Side, Row[str, bytes]]]) -> Any:
-    """The grpcio handler of an address of one dialect, or of several. Raises ValueError if they differ in
-    kind.
-    """
+def _method(rows: Sequence[tuple[_Side, Row[str, bytes]]]) -> Method:
+    """The method of an address of one dialect, or of several. Raises ValueError if they differ in kind."""
     streaming = {row.streaming for _, row in rows}
     if len(streaming) > 1:
         raise ValueError(f"{rows[0][1].address} is a stream in some versions only")
     guarded = {side.dialect: side.guarded(row) for side, row in rows}
     answer = next(iter(guarded.values())) if len(guarded) == 1 else _choosing(guarded, rows[0][0].offered)
-    if streaming.pop():
-        return grpc.unary_stream_rpc_method_handler(answer)
-    return grpc.unary_unary_rpc_method_handler(answer)
+    return Method(answer, streaming.pop(), rows[0][0].refusal)
 
 
 def _choosing(guarded: Mapping[Dialect, Handler], offered: Sequence[Dialect]) -> Handler:
     """A handler that calls the one of the declared version; the newest one if that is not among them."""
     dialects = tuple(guarded)
 
-    async def choose(wire: bytes, context: Any) -> Any:
+    async def choose(wire: bytes, context: Exchange) -> bytes | Refusal | None:
         declared = parameters_of(context.invocation_metadata()).get(VERSION_PARAMETER)
         try:
             dialect = detect_among(declared, dialects, offered)
@@ -191,7 +226,7 @@ class _Side:
         """Answers each call in its own spelling."""
         variant = row.variant
 
-        async def handle(wire: bytes, context: Any, call_context: CallContext) -> Any:
+        async def handle(wire: bytes, context: Exchange, call_context: CallContext) -> bytes | None:
             found = row if variant is None else variant(wire, call_context.parameters)
             return await self._answer(found)(wire, context, call_context)
 
@@ -200,7 +235,7 @@ class _Side:
     def _unary(self, row: Row[str, bytes]) -> Answer:
         operation, answer = row.operation, self.service.unary
 
-        async def handle(wire: bytes, context: Any, call_context: CallContext) -> bytes:
+        async def handle(wire: bytes, context: Exchange, call_context: CallContext) -> bytes:
             request = await self._request(row, wire, call_context)
             response = await answer(Call(operation, request, call_context))
             write = partial(_written, row, call_context.reply)
@@ -233,9 +268,9 @@ class _Side:
     def _stream(self, row: Row[str, bytes]) -> Answer:
         operation, answer, write_event = row.operation, self.service.stream, partial(_event, row)
 
-        # Writes by itself, instead of being an async generator that grpcio iterates: when grpcio cancels the
-        # call, the cancellation then arrives inside this frame and closes `events` at once.
-        async def handle(wire: bytes, context: Any, call_context: CallContext) -> None:
+        # Writes by itself, instead of being an async generator that the host iterates: when the host cancels
+        # the call, the cancellation then arrives inside this frame and closes `events` at once.
+        async def handle(wire: bytes, context: Exchange, call_context: CallContext) -> None:
             request = await self._request(row, wire, call_context)
             if operation is ops.SUBSCRIBE_TO_TASK:
                 asked_after(call_context)
@@ -269,23 +304,24 @@ class _Side:
 
         return handle
 
-    async def unknown(self, _requests: Any, context: Any) -> None:
+    async def unknown(self, _wire: bytes, context: Exchange) -> Refusal:
         """Answers an operation that this version's service does not have."""
+        return self._refusing(A2AError(Reason.METHOD_NOT_FOUND), context)
 
-        async def handle(_wire: bytes, _context: Any, _call_context: CallContext) -> None:
-            raise A2AError(Reason.METHOD_NOT_FOUND)
-
-        await self._guarded(handle)(b"", context)
-
-    async def other_version(self, _requests: Any, context: Any) -> None:
+    async def other_version(self, _wire: bytes, context: Exchange) -> Refusal:
         """Answers a call to the A2A service of a package, and so of a version, that is not served here."""
+        text = "this version of the A2A service is not served here"
+        return self._refusing(version_not_supported(text, self.offered), context)
 
-        async def handle(_wire: bytes, _context: Any, _call_context: CallContext) -> None:
-            raise version_not_supported("this version of the A2A service is not served here", self.offered)
+    def _refusing(self, error: A2AError, context: Exchange) -> Refusal:
+        """Refuses a call of this package with `error`, or with that of a version that contradicts it."""
+        try:
+            self.accept(0, context)
+        except A2AError as other:
+            error = other
+        return self.refusal(error, context)
 
-        await self._guarded(handle)(b"", context)
-
-    def accept(self, size: int, context: Any) -> CallContext:
+    def accept(self, size: int, context: Exchange) -> CallContext:
         """The context of a new call. Raises REQUEST_TOO_LARGE and VERSION_NOT_SUPPORTED, in this order."""
         if size > self.max_body:
             raise request_too_large(self.max_body)
@@ -301,14 +337,14 @@ class _Side:
         return CallContext(
             parameters=parameters,
             deadline=None if remaining is None else time.monotonic() + remaining,
-            origin=Origin(GRPC.name, self.dialect.version, context.peer()),
+            origin=Origin(GRPC.name, self.dialect.version, context.peer(), getattr(context, "base_url", "")),
         )
 
     def _guarded(self, answer: Answer) -> Handler:
         """`answer` inside the error boundary: all its exceptions become a status with details."""
         running, tasks = self.running, self.running.tasks
 
-        async def guarded(wire: bytes, context: Any) -> Any:
+        async def guarded(wire: bytes, context: Exchange) -> bytes | Refusal | None:
             reply: Mapping[str, str] = NO_PARAMETERS
             task = _this_task()
             tasks.add(task)
@@ -329,18 +365,19 @@ class _Side:
                     log.exception("a service raised CancelledError although nobody cancelled it")
                     error, reply = internal_error(), NO_PARAMETERS
             except Exception:
+                if getattr(context, "left", False):
+                    raise  # a writer learned that the caller has left
                 log.exception("a call failed unexpectedly")
                 error, reply = internal_error(), NO_PARAMETERS
             finally:
                 tasks.discard(task)
                 if len(wire) > SMALL:
                     in_work.add(-len(wire))
-            await self._refuse(error, reply, context)
-            return None
+            return self.refusal(error, context, reply)
 
         return guarded
 
-    def _metadata(self, context: Any, reply: Mapping[str, str], about: Any = None) -> Pairs:
+    def _metadata(self, context: Exchange, reply: Mapping[str, str], about: Any = None) -> Pairs:
         """Response parameters under the names of this caller's version. about: the request of a unary call.
 
         Raises ValueError.
@@ -354,7 +391,10 @@ class _Side:
             reply = {**reply, SIDE_CHANNEL: sealed_side_channel(reply.side_channel, about)}
         return reply_metadata(reply, context.invocation_metadata(), self.dialect)
 
-    async def _refuse(self, error: A2AError, reply: Mapping[str, str], context: Any) -> None:
+    def refusal(
+        self, error: A2AError, context: Exchange, reply: Mapping[str, str] = NO_PARAMETERS
+    ) -> Refusal:
+        """The end of a call with an error, in the format of this version. reply: response parameters."""
         trailers: tuple[tuple[str, str | bytes], ...]
         said = parameters_of(context.invocation_metadata()).get(VERSION_PARAMETER, "")
         encode = self.form.encoder(declared=bool(said.strip()))
@@ -365,7 +405,7 @@ class _Side:
         except Exception:
             log.exception("an error could not be encoded")
             status, text, trailers = status_of(internal_error(), encode)
-        await context.abort(_STATUS.get(status, grpc.StatusCode.UNKNOWN), text, trailers)
+        return Refusal(status, text, trailers)
 
 
 def _read(row: Row[str, bytes], wire: bytes) -> tuple[Any, Mapping[str, str] | None]:

@@ -1,0 +1,80 @@
+"""GRPC in an ASGI application keeps the contract of every binding: under Envoy, which sends HTTP trailers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from a2a_bridge.bindings import HostOptions, ListenAddress, asgi_host, find
+from a2a_bridge.core.service import Service
+from a2a_bridge.testing.binding_contract import Listening
+from a2a_bridge.testing.contracts import BindingContract
+from a2a_bridge.testing.probe import Probe
+from tests.transports.envoy_scene import envoy
+
+
+class Switch:
+    """An application that stands for the one of the test that runs: Envoy takes a second to start, so it stays."""
+
+    def __init__(self) -> None:
+        self.address = ListenAddress()
+        self.target: Any = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self.target(scope, receive, send)
+
+
+@pytest_asyncio.fixture(scope="class", loop_scope="class")
+async def switch() -> AsyncIterator[Switch]:
+    switch = Switch()
+    async with envoy(switch) as server:
+        switch.address = ListenAddress("127.0.0.1", server.listener_port)
+        yield switch
+
+
+@pytest.mark.asyncio(loop_scope="class")
+class TestGrpcAsgi(BindingContract):
+    binding = find("GRPC")
+    paths = False
+    switch: Switch
+
+    # Sockets, their draining and their keep-alives belong to the server.
+    test_a_taken_address_is_an_os_error: Any = None
+    test_draining_lets_work_finish: Any = None
+    test_draining_tells_those_who_cannot_finish: Any = None
+    test_a_silent_peer_is_noticed: Any = None
+
+    @pytest_asyncio.fixture(autouse=True, loop_scope="class")
+    async def nothing_is_left_behind(self, switch: Switch) -> AsyncIterator[None]:
+        self.switch = switch
+        before = asyncio.all_tasks()
+        yield
+        left = asyncio.all_tasks() - before - {asyncio.current_task()}
+        if left:
+            _, pending = await asyncio.wait(left, timeout=10)
+            assert not pending
+
+    @asynccontextmanager
+    async def listening(
+        self, service: Service, options: HostOptions | None = None, address: ListenAddress | None = None
+    ) -> AsyncIterator[Listening]:
+        assert address is None
+        host = asgi_host(options or HostOptions())
+        self.binding.mount(host, "", service, [self.dialect])
+        self.switch.target = host
+        where: Any = SimpleNamespace(address=self.switch.address)
+        yield Listening(where, self.interface(str(self.switch.address)))
+
+    def url(self, address: ListenAddress, path: str) -> str:
+        return str(address)
+
+    @pytest_asyncio.fixture(loop_scope="class")
+    async def near(self, probe: Probe, switch: Switch) -> AsyncIterator[Service]:
+        async with self.serve(probe) as near:
+            yield near

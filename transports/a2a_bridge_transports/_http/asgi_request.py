@@ -1,0 +1,225 @@
+"""One request of an ASGI server: what comes in, what goes out, and whether the client has left.
+
+Rules:
+1. A request that is answered at once has no task but that of the server. Only one that takes longer gets a
+   task that waits for the client to leave (`Watches`).
+2. Messages of a stream that are ready together are sent together: `flushing` sends what has been written at
+   the moment when the writer has to wait, so that no message is delayed. A writer that never waits is bounded
+   by number, size and time.
+3. A client that leaves is no error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping
+from types import coroutine
+from typing import Any, Protocol, TypeVar
+
+from a2a_bridge.memory import in_work
+from a2a_bridge_transports._http.exchange import ClientLeftError
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+T = TypeVar("T")
+
+#: seconds after which a request counts as slow; it gets its watch after one or two of them
+MOMENT = 0.05
+#: longest time until a server that does not tell by itself whether the client has left is asked again (s)
+LONGEST_PAUSE = 2.0
+
+BATCH_MESSAGES = 16
+BATCH_BYTES = 16 * 1024
+#: longest delay of messages from a writer that never waits (seconds)
+BATCH_TIME = 0.005
+
+
+class Watches:
+    """Starts a watch for each request that takes longer than a moment, with one timer for all."""
+
+    def __init__(self) -> None:
+        #: requests without a watch → the tick at which they came, oldest first
+        self.waiting: dict[AsgiRequest, int] = {}
+        self.tick = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, request: AsgiRequest) -> None:
+        """Watches a request from soon on, until it is taken out of `waiting`."""
+        self.waiting[request] = self.tick
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(MOMENT, self._sweep)
+
+    def _sweep(self) -> None:
+        for request, tick in list(self.waiting.items()):
+            if tick == self.tick:
+                break
+            del self.waiting[request]
+            request.watch()
+        self.tick += 1
+        again = bool(self.waiting)
+        self._timer = asyncio.get_running_loop().call_later(MOMENT, self._sweep) if again else None
+
+
+class AsgiRequest:
+    """What requests of all bindings have in common. The owner calls `answer`, then `end`."""
+
+    __slots__ = (
+        "_again",
+        "_began",
+        "_held",
+        "_pause",
+        "_size",
+        "_task",
+        "_watch",
+        "_watches",
+        "left",
+        "parts",
+        "receive",
+        "scope",
+        "send",
+        "started",
+    )
+
+    def __init__(self, watches: Watches, scope: Scope, receive: Receive, send: Send) -> None:
+        self._watches = watches
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        #: the client has closed its connection or reset its stream
+        self.left = False
+        #: the head of the response has been sent
+        self.started = False
+        #: messages of a stream that have been written and not yet sent
+        self.parts: list[bytes] = []
+        self._size = 0
+        self._began = 0.0
+        #: bytes that are counted as in work
+        self._held = 0
+        self._watch: asyncio.Task[None] | None = None
+        self._again: asyncio.TimerHandle | None = None
+        self._pause = MOMENT
+        self._task = asyncio.current_task()
+
+    async def answer(self) -> None:
+        """Reads the request and answers it."""
+        raise NotImplementedError
+
+    async def flush(self) -> None:
+        """Sends `parts` and empties it."""
+        raise NotImplementedError
+
+    async def next_part(self) -> Message:
+        """The next part of the body. Raises ClientLeftError."""
+        message = await self.receive()
+        if message["type"] == "http.disconnect":
+            self.left = True
+            raise ClientLeftError
+        return message
+
+    async def write(self, data: bytes) -> None:
+        """Writes a message of a stream; see the rules above."""
+        if not self.parts:
+            self._began = asyncio.get_running_loop().time()
+        self.parts.append(data)
+        self._size += len(data)
+        if self.is_full():
+            await self.flush()
+            await asyncio.sleep(0)
+
+    def is_full(self) -> bool:
+        """True if `parts` should be sent even if further messages are ready."""
+        return (
+            len(self.parts) >= BATCH_MESSAGES
+            or self._size >= BATCH_BYTES
+            or asyncio.get_running_loop().time() - self._began > BATCH_TIME
+        )
+
+    def taken(self) -> bytes:
+        """The bytes of `parts`, which is empty afterwards."""
+        parts = self.parts
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
+        self._size = 0
+        return data
+
+    def hold(self, size: int) -> None:
+        """Counts these bytes as in work, until `release`."""
+        self._held += size
+        in_work.add(size)
+
+    def release(self) -> None:
+        """Counts none of its bytes as in work any more."""
+        if self._held:
+            in_work.add(-self._held)
+            self._held = 0
+
+    def watch(self) -> None:
+        """From here on the request is cancelled when the client leaves, and nobody else calls `receive`."""
+        self._watch = asyncio.get_running_loop().create_task(self._until_left())
+
+    def end(self) -> None:
+        """Ends the watch, after the answer. A pending `receive` is not cancelled: it returns by itself now,
+        and pyvoy does not expect a cancellation.
+        """
+        self._watches.waiting.pop(self, None)
+        self._task = None
+        if self._held:
+            self.release()
+        if self._again is not None:
+            self._again.cancel()
+
+    async def _until_left(self) -> None:
+        if (await self.receive())["type"] != "http.disconnect":
+            if self._task is None:
+                return
+            # pyvoy does not wait after the end of the body, so it has to be asked again and again.
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            self._again = asyncio.get_running_loop().call_later(self._pause, self.watch)
+            return
+        self.left = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def forgive(self) -> bool:
+        """True if a cancellation came from the watch; then it is taken back."""
+        if self.left and self._task is not None:
+            self._task.uncancel()
+        return self.left
+
+
+class Flushed(Protocol):
+    """A writer of messages."""
+
+    parts: list[bytes]
+
+    async def flush(self) -> None:
+        """Sends `parts` and empties it."""
+        ...
+
+
+@coroutine
+def flushing(work: Coroutine[Any, Any, T], out: Flushed) -> Generator[Any, Any, T]:
+    """Runs `work` in this task. Before it waits for anything, what it has written to `out` is sent.
+
+    `work` is stepped by hand, because nothing else tells that it is about to wait. An error of `flush` is
+    raised inside `work`, at the place where it waits.
+    """
+    value: Any = None
+    error: BaseException | None = None
+    while True:
+        try:
+            waits_for = work.send(value) if error is None else work.throw(error)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        value = error = None
+        try:
+            if out.parts:
+                yield from out.flush().__await__()
+            value = yield waits_for
+        except BaseException as raised:  # noqa: BLE001  raised again inside `work`
+            error = raised
+            if isinstance(raised, asyncio.CancelledError) and asyncio.isfuture(waits_for):
+                waits_for.cancel()  # as the task does with the future that it waits for

@@ -1,0 +1,404 @@
+"""gRPC and gRPC-Web as part of an ASGI application. It opens no socket and has no grpcio.
+
+The methods are those of `server`; this is the second host below them, beside grpc.aio. Rules:
+1. A call is an ASGI request whose content type is one of gRPC. HTTP/2, TLS, flow control, keep-alives and
+   limits of connections belong to the ASGI server.
+2. The status is in trailers. A server that cannot send them gets a status in the headers that says so;
+   gRPC-Web has its trailers in the body, and works on every server.
+3. A caller that leaves cancels its call. The deadline of a call is kept by the middleware.
+"""
+
+from __future__ import annotations
+
+import time
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from contextlib import aclosing
+from typing import NamedTuple
+from urllib.parse import quote
+
+from multidict import CIMultiDict
+
+from a2a_bridge.bindings import HostOptions
+from a2a_bridge.core.errors import GrpcStatus, request_too_large
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import Dialect
+from a2a_bridge.offload import SMALL, in_thread
+from a2a_bridge_transports._http.asgi import TRAILERS, AsgiHost
+from a2a_bridge_transports._http.asgi_request import AsgiRequest, Receive, Scope, Send, flushing
+from a2a_bridge_transports.grpc.frames import (
+    FrameError,
+    Headers,
+    OversizeError,
+    Unframer,
+    from_web_text,
+    headers_of_metadata,
+    metadata_of_headers,
+    prefix,
+    status_headers,
+    timeout_of,
+    web_trailers,
+)
+from a2a_bridge_transports.grpc.server import Handlers, Method, Refusal, Running
+from a2a_bridge_transports.grpc.services import HEALTH, REFLECTION_PATH, Health, Reflection
+
+_NO_TRAILERS = (
+    "this server sends no HTTP trailers, which gRPC needs; use a server that sends them, gRPC-Web, or "
+    "another binding"
+)
+_ACCEPTED = (b"grpc-accept-encoding", b"identity,gzip")
+#: what scripts of other origins may read
+_EXPOSED = b"grpc-status, grpc-message, grpc-status-details-bin, a2a-extensions, a2a-event-id, a2a-resume"
+_OK = (b"grpc-status", b"0")
+_OK_FRAME = web_trailers([_OK])
+
+Trailing = Iterable[tuple[str, str | bytes]]
+
+
+class _Kind(NamedTuple):
+    """A content type of gRPC."""
+
+    head: tuple[tuple[bytes, bytes], ...]
+    #: the trailers are in the body
+    web: bool = False
+    #: the body is base64
+    text: bool = False
+
+
+def _kinds(cors: str) -> dict[bytes, _Kind]:
+    """The content types that are answered. cors: the origins whose scripts may call gRPC-Web; empty: none."""
+    allowed = [
+        (b"access-control-allow-origin", cors.encode("ascii")),
+        (b"access-control-expose-headers", _EXPOSED),
+    ]
+    made = {}
+    for start in (b"application/grpc", b"application/grpc-web", b"application/grpc-web-text"):
+        for media in (start, start + b"+proto"):
+            web = start != b"application/grpc"
+            head = ((b"content-type", media), _ACCEPTED, *(allowed if web and cors else ()))
+            made[media] = _Kind(head, web, start.endswith(b"text"))
+    return made
+
+
+class GrpcCalls:
+    """The gRPC calls of one ASGI application; implements `asgi.Calls`."""
+
+    def __init__(self, options: HostOptions) -> None:
+        self.options = options
+        self._kinds = _kinds(options.cors)
+        self._handlers: list[Handlers] = []
+        self._health = Health((), options.refusal)
+        self._methods = self._health.methods()
+        self._running = Running()
+
+    @property
+    def paths(self) -> Collection[str]:
+        """The paths of all operations, health included."""
+        return self._methods
+
+    def add(self, service: Service, dialects: Sequence[Dialect]) -> None:
+        """Serves the dialects that have a gRPC form. Raises ValueError if an address is taken already."""
+        handlers = Handlers(
+            service,
+            dialects,
+            max_body=self.options.max_body,
+            max_values=self.options.max_values,
+            running=self._running,
+        )
+        taken = self._methods.keys() & handlers.methods.keys()
+        if taken:
+            raise ValueError(f"{min(taken)} is served by this host already")
+        self._handlers.append(handlers)
+        self._methods |= handlers.methods
+        self._health.names.update(handlers.services)
+        handlers.refuse_others()
+
+    def retire(self) -> None:
+        """Health reports NOT_SERVING from here on, and its watches end."""
+        self._health.retired.set()
+
+    def begin(
+        self, host: AsgiHost, scope: Scope, receive: Receive, send: Send, path: str
+    ) -> AsgiRequest | None:
+        """The call of a request; None if the request is none."""
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        if scope["method"] == "OPTIONS":
+            asked = b"access-control-request-method" in headers and path in self._methods
+            return _Preflight(host, scope, receive, send) if asked and self.options.cors else None
+        media = headers.get(b"content-type", b"")
+        kind = self._kinds.get(media) or self._kinds.get(media.partition(b";")[0].strip().lower())
+        if kind is None or scope["method"] != "POST":
+            return None
+        call = _Call(host, scope, receive, send, kind, headers)
+        call.method = self._methods.get(path)
+        if call.method is None:
+            if path == REFLECTION_PATH:
+                names = [name for handlers in self._handlers for name in handlers.services]
+                call.reflection = Reflection((*names, HEALTH))
+            else:
+                found = (handlers.refusing(path) for handlers in self._handlers)
+                call.method = next((method for method in found if method is not None), None)
+        return call
+
+
+class _Preflight(AsgiRequest):
+    """The question of a browser whether a script of another origin may call."""
+
+    __slots__ = ("_cors",)
+
+    def __init__(self, host: AsgiHost, scope: Scope, receive: Receive, send: Send) -> None:
+        super().__init__(host.watches, scope, receive, send)
+        self._cors = host.options.cors.encode("ascii")
+
+    async def answer(self) -> None:
+        headers = [
+            (b"access-control-allow-origin", self._cors),
+            (b"access-control-allow-methods", b"POST"),
+            (b"access-control-allow-headers", b"*, authorization"),
+            (b"access-control-max-age", b"86400"),
+        ]
+        await self.send({"type": "http.response.start", "status": 204, "headers": headers})
+        await self.send({"type": "http.response.body", "body": b""})
+
+
+class _Call(AsgiRequest):
+    """One call; implements `server.Exchange` and answers it."""
+
+    __slots__ = (
+        "_deadline",
+        "_headers",
+        "_host",
+        "_initial",
+        "_kind",
+        "_metadata",
+        "_trailing",
+        "method",
+        "reflection",
+    )
+
+    def __init__(
+        self,
+        host: AsgiHost,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        kind: _Kind,
+        headers: dict[bytes, bytes],
+    ) -> None:
+        super().__init__(host.watches, scope, receive, send)
+        self._host = host
+        self._kind = kind
+        self._headers = headers
+        self._metadata: tuple[tuple[str, str], ...] | None = None
+        self._deadline: float | None = None
+        self._initial: Headers | None = None
+        self._trailing: Headers | None = None
+        self.method: Method | None = None
+        self.reflection: Reflection | None = None
+
+    # ---------------------------------------------------------------- server.Exchange
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        if self._metadata is None:
+            self._metadata = metadata_of_headers(self.scope["headers"])
+        return self._metadata
+
+    def time_remaining(self) -> float | None:
+        return None if self._deadline is None else self._deadline - time.monotonic()
+
+    def peer(self) -> str:
+        client = self.scope.get("client")
+        return "" if not client else f"{'ipv6' if ':' in client[0] else 'ipv4'}:{client[0]}:{client[1]}"
+
+    @property
+    def base_url(self) -> str:
+        """The URL of the application as the caller used it."""
+        named = self._headers.get(b"host", b"").decode("latin-1")
+        root = quote(self.scope.get("root_path", "").rstrip("/"), safe="/:@!$&'()*+,;=~")
+        known = self._host.bases.get((self.scope.get("scheme", "http"), named, root))
+        if known is not None:
+            return known
+        headers = CIMultiDict(self.invocation_metadata())
+        return self._host.base_url(self.scope, named, root, headers)
+
+    async def send_initial_metadata(self, metadata: Iterable[tuple[str, str]]) -> None:
+        """Kept until the first message, or the status, is sent."""
+        self._initial = headers_of_metadata(metadata)
+
+    def set_trailing_metadata(self, metadata: Trailing) -> None:
+        self._trailing = headers_of_metadata(metadata)
+
+    async def write(self, data: bytes) -> None:
+        await super().write(prefix.pack(0, len(data)) + data)
+
+    # ---------------------------------------------------------------- the call
+
+    async def answer(self) -> None:
+        kind, method = self._kind, self.method
+        if not kind.web and TRAILERS not in (self.scope.get("extensions") or ()):
+            await self._refuse_without_trailers()
+            return
+        self._host.trailers = self._host.trailers or not kind.web
+        try:
+            limit = self._headers.get(b"grpc-timeout")
+            if limit is not None:
+                self._deadline = time.monotonic() + timeout_of(limit)
+            coding = self._headers.get(b"grpc-encoding")
+            if coding is not None and coding not in (b"identity", b"gzip"):
+                await self._end(GrpcStatus.UNIMPLEMENTED, "grpc-encoding is neither gzip nor identity")
+            elif method is not None:
+                wire = await self._message() if method.known else b""
+                self._watches.add(self)
+                handled = method.answer(wire, self)
+                result = await (flushing(handled, self) if method.streaming else handled)  # type: ignore[arg-type]
+                if type(result) is bytes:
+                    await self._respond(result)
+                elif type(result) is Refusal:
+                    await self._end(*result)
+                else:
+                    await self._end(0, "")
+            elif self.reflection is not None:
+                await flushing(self._reflect(self.reflection), self)
+                await self._end(0, "")
+            else:
+                await self._end(GrpcStatus.UNIMPLEMENTED, "Method not found!")
+        except OversizeError:
+            error = request_too_large(self._host.options.max_body)
+            refuse = None if method is None else method.refuse
+            await self._end(
+                *(
+                    Refusal(GrpcStatus.RESOURCE_EXHAUSTED, error.message)
+                    if refuse is None
+                    else refuse(error, self)
+                )
+            )
+        except FrameError as error:
+            await self._end(GrpcStatus.INTERNAL, f"not a gRPC request: {error}")
+
+    async def _message(self) -> bytes:
+        """The one message of the request. Raises FrameError, ClientLeftError."""
+        event = await self.next_part()
+        body: bytes = event.get("body", b"")
+        limit = self._host.options.max_body
+        if event.get("more_body", False):
+            body = await self._whole(body, limit)
+        elif len(body) > SMALL:
+            self.hold(len(body))
+        if self._kind.text:
+            body = from_web_text(body)
+        # The usual body is one message that is not compressed.
+        if len(body) >= prefix.size:
+            flags, size = prefix.unpack_from(body)
+            if flags == 0 and size == len(body) - prefix.size:
+                if size > limit:
+                    raise OversizeError("a message that is too large")
+                return body[prefix.size :]
+        frames = Unframer(limit, gzip=self._headers.get(b"grpc-encoding") == b"gzip")
+        # In a thread, because a few compressed bytes can hold a large message.
+        found = await in_thread(_all, frames, body)
+        if len(found) != 1:
+            raise FrameError(f"{len(found)} messages in place of one")
+        return found[0]
+
+    async def _whole(self, body: bytes, limit: int) -> bytes:
+        most = (limit + prefix.size) * (2 if self._kind.text else 1)
+        parts, size, more = [body], len(body), True
+        self.hold(size)
+        while more:
+            if size > most:
+                raise OversizeError("a body that is too large")
+            event = await self.next_part()
+            part: bytes = event.get("body", b"")
+            size += len(part)
+            self.hold(len(part))
+            parts.append(part)
+            more = event.get("more_body", False)
+        return b"".join(parts)
+
+    async def _reflect(self, reflection: Reflection) -> None:
+        try:
+            async with aclosing(reflection.answers(self._messages())) as answers:
+                async for answer in answers:
+                    await self.write(answer)
+        except ValueError as error:
+            raise error if isinstance(error, FrameError) else FrameError("it cannot be read") from None
+
+    async def _messages(self) -> AsyncGenerator[bytes, None]:
+        """The messages of a request that is a stream. Raises FrameError, ClientLeftError."""
+        frames = Unframer(self._host.options.max_header, gzip=self._headers.get(b"grpc-encoding") == b"gzip")
+        more = True
+        while more:
+            event = await self.next_part()
+            more = event.get("more_body", False)
+            data: bytes = event.get("body", b"")
+            for message in frames.feed(from_web_text(data) if self._kind.text else data):
+                yield message
+        frames.end()
+
+    # ---------------------------------------------------------------- the response
+
+    def _start(self) -> dict[str, object]:
+        """The head of the response."""
+        self.started = True
+        kind = self._kind
+        headers = [*kind.head, *self._initial] if self._initial else list(kind.head)
+        if kind.web:
+            return {"type": "http.response.start", "status": 200, "headers": headers}
+        return {"type": "http.response.start", "status": 200, "headers": headers, "trailers": True}
+
+    async def _respond(self, message: bytes) -> None:
+        """Sends the response of a unary call."""
+        kind = self._kind
+        data = prefix.pack(0, len(message)) + message
+        try:
+            await self.send(self._start())
+            if kind.web:
+                data += _OK_FRAME
+                data = b64encode(data) if kind.text else data
+                await self.send({"type": "http.response.body", "body": data})
+                return
+            await self.send({"type": "http.response.body", "body": data, "more_body": False})
+            await self.send({"type": TRAILERS, "headers": [_OK], "more_trailers": False})
+        except OSError:
+            self.left = True
+            raise
+
+    async def flush(self) -> None:
+        data = self.taken()
+        try:
+            if not self.started:
+                await self.send(self._start())
+            data = b64encode(data) if self._kind.text else data
+            await self.send({"type": "http.response.body", "body": data, "more_body": True})
+        except OSError:
+            self.left = True
+            raise
+
+    async def _end(self, status: int, text: str, trailing: Trailing = ()) -> None:
+        """Sends the status, after what has been written."""
+        trailers = status_headers(status, text) + (self._trailing or []) + headers_of_metadata(trailing)
+        data = self.taken() if self.parts else b""
+        try:
+            if not self.started:
+                await self.send(self._start())
+            if self._kind.web:
+                data += web_trailers(trailers)
+                data = b64encode(data) if self._kind.text else data
+                await self.send({"type": "http.response.body", "body": data})
+                return
+            await self.send({"type": "http.response.body", "body": data, "more_body": False})
+            await self.send({"type": TRAILERS, "headers": trailers, "more_trailers": False})
+        except OSError:
+            self.left = True
+            raise
+
+    async def _refuse_without_trailers(self) -> None:
+        headers = [*self._kind.head, *status_headers(GrpcStatus.UNIMPLEMENTED, _NO_TRAILERS)]
+        await self.send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self.send({"type": "http.response.body", "body": b""})
+
+
+def _all(frames: Unframer, body: bytes) -> list[bytes]:
+    found = list(frames.feed(body))
+    frames.end()
+    return found

@@ -1,0 +1,158 @@
+"""The services beside A2A on a gRPC host, over bytes: grpc.health.v1 and server reflection. No sockets.
+
+Their messages come from the grpcio packages and are in protobuf's default pool, those of this project in a
+private one; reflection therefore uses both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
+
+from a2a_bridge.core.errors import A2AError, GrpcStatus
+from a2a_bridge.pb._pool import POOL
+from a2a_bridge_transports.grpc.server import Exchange, Method, Refusal
+
+HEALTH = "grpc.health.v1.Health"
+REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
+REFLECTION_PATH = f"/{REFLECTION}/ServerReflectionInfo"
+
+#: seconds between two health updates for watchers while work may be refused
+LOOK = 1.0
+
+_UNREADABLE = Refusal(GrpcStatus.INTERNAL, "the request cannot be read")
+
+
+class Health:
+    """grpc.health.v1: everything is SERVING until no new work can be accepted or the host drains; draining
+    also ends watches.
+    """
+
+    def __init__(self, names: Iterable[str], refusal: Callable[[], A2AError | None] | None) -> None:
+        self.names = {"", *names}
+        self.retired = asyncio.Event()
+        self.refusal = refusal
+
+    def methods(self) -> dict[str, Method]:
+        """The methods by full path."""
+        return {
+            f"/{HEALTH}/Check": Method(self._check, streaming=False),
+            f"/{HEALTH}/Watch": Method(self._watch, streaming=True),
+        }
+
+    def _status(self) -> Any:
+        serving = health_pb2.HealthCheckResponse
+        refused = self.retired.is_set() or (self.refusal is not None and self.refusal() is not None)
+        return serving.NOT_SERVING if refused else serving.SERVING
+
+    async def _check(self, wire: bytes, _call: Exchange) -> bytes | Refusal:
+        name = _service_in(wire)
+        if name is None:
+            return _UNREADABLE
+        if name not in self.names:
+            return Refusal(GrpcStatus.NOT_FOUND, "unknown service")
+        return _said(self._status())
+
+    async def _watch(self, wire: bytes, call: Exchange) -> Refusal:
+        name = _service_in(wire)
+        if name is None:
+            return _UNREADABLE
+        known = name in self.names
+        status = self._status() if known else health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+        await call.write(_said(status))
+        while not self.retired.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.retired.wait(), None if self.refusal is None else LOOK)
+            if known and status != self._status():
+                status = self._status()
+                await call.write(_said(status))
+        # Otherwise a watcher would keep the server open for the whole grace.
+        return Refusal(GrpcStatus.UNAVAILABLE, "the server is shutting down")
+
+
+def _service_in(wire: bytes) -> str | None:
+    try:
+        name: str = health_pb2.HealthCheckRequest.FromString(wire).service
+    except ValueError:  # protobuf's DecodeError is one
+        return None
+    return name
+
+
+def _said(status: Any) -> bytes:
+    data: bytes = health_pb2.HealthCheckResponse(status=status).SerializeToString()
+    return data
+
+
+class Reflection:
+    """Server reflection: the descriptors of the services of a host."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = sorted({*names, REFLECTION})
+
+    async def answers(self, requests: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
+        """The answers to a stream of requests. Raises ValueError for bytes that are no request."""
+        async for wire in requests:
+            request = reflection_pb2.ServerReflectionRequest.FromString(wire)
+            answer = reflection_pb2.ServerReflectionResponse(
+                valid_host=request.host, original_request=request
+            )
+            try:
+                self._fill(request, answer)
+            except KeyError:
+                answer.error_response.error_code = int(GrpcStatus.NOT_FOUND)
+                answer.error_response.error_message = "not found"
+            yield answer.SerializeToString()
+
+    def _fill(self, request: Any, answer: Any) -> None:
+        kind = request.WhichOneof("message_request")
+        if kind == "list_services":
+            answer.list_services_response.SetInParent()
+            for name in self._names:
+                answer.list_services_response.service.add(name=name)
+        elif kind == "file_by_filename":
+            _add_files(_found("FindFileByName", request.file_by_filename), answer)
+        elif kind == "file_containing_symbol":
+            _add_files(_found("FindFileContainingSymbol", request.file_containing_symbol), answer)
+        elif kind == "file_containing_extension":
+            asked = request.file_containing_extension
+            extended = _found("FindMessageTypeByName", asked.containing_type)
+            _add_files(_found("FindExtensionByNumber", extended, asked.extension_number).file, answer)
+        elif kind == "all_extension_numbers_of_type":
+            name = request.all_extension_numbers_of_type
+            extended = _found("FindMessageTypeByName", name)
+            answer.all_extension_numbers_response.base_type_name = name
+            numbers = [one.number for one in _found("FindAllExtensions", extended)]
+            answer.all_extension_numbers_response.extension_number.extend(sorted(numbers))
+        else:
+            answer.error_response.error_code = int(GrpcStatus.INVALID_ARGUMENT)
+            answer.error_response.error_message = "the request asks for nothing"
+
+
+def _found(method: str, *arguments: Any) -> Any:
+    """What a method of the pools finds: of the private pool, else of protobuf's default pool. Raises
+    KeyError.
+    """
+    try:
+        return getattr(POOL, method)(*arguments)
+    except (KeyError, TypeError):  # TypeError: a descriptor of the other pool
+        return getattr(descriptor_pool.Default(), method)(*arguments)
+
+
+def _add_files(first: Any, answer: Any) -> None:
+    """Adds a file and everything that it imports."""
+    waiting, seen = [first], {first.name}
+    while waiting:
+        file = waiting.pop()
+        proto = descriptor_pb2.FileDescriptorProto()
+        file.CopyToProto(proto)
+        answer.file_descriptor_response.file_descriptor_proto.append(proto.SerializeToString())
+        for imported in file.dependencies:
+            if imported.name not in seen:
+                seen.add(imported.name)
+                waiting.append(imported)
