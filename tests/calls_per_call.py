@@ -15,20 +15,30 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import grpc
+
 from a2a_bridge import Agent, agent, interface, serve
+from a2a_bridge.cards import Candidate
+from a2a_bridge.dialects import V1_0
 from a2a_bridge.hosting import Run
-from a2a_bridge.runtime import ServeOptions
+from a2a_bridge.hosting.task_run import _spawn
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.runtime import ServeOptions, serve_gateway
 
 ROOT = Path(__file__).parents[1]
+_OURS = ("a2a_bridge/", "transports/", "<a2a_bridge.")
 #: calls before counting begins, and calls that are counted
 WARM_UP, COUNTED = 20, 20
 #: events of a stream that are counted as a whole
 EVENTS = 103
+SEND = "/lf.a2a.v1.A2AService/SendMessage"
 
 
 @dataclass
@@ -43,6 +53,11 @@ class Frames:
     tasks: float = 0.0
     #: the frames by function
     by_function: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def ours(self) -> float:
+        """The frames of this project, generated functions included: they depend on no other library."""
+        return sum(count for name, count in self.by_function.items() if name.startswith(_OURS))
 
 
 class _Profile:
@@ -167,6 +182,35 @@ class _Client:
         self._socket.close()
 
 
+@asynccontextmanager
+async def _gateway() -> AsyncIterator[Any]:
+    """A gateway to an agent of 1.0 over gRPC, which works in other threads."""
+
+    def answer(_: bytes, __: Any) -> bytes:
+        message = hub.Message(message_id="a", role=hub.ROLE_AGENT, parts=[hub.Part(text="hello")])
+        return bytes(hub.SendMessageResponse(message=message).SerializeToString())
+
+    class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyped
+        def service(self, details: Any) -> Any:
+            return grpc.unary_unary_rpc_method_handler(answer) if details.method == SEND else None
+
+    agent_server = grpc.server(ThreadPoolExecutor(1))
+    agent_server.add_generic_rpc_handlers((Handlers(),))
+    port = agent_server.add_insecure_port("127.0.0.1:0")
+    agent_server.start()
+    card = hub.AgentCard(name="raw", version="1", capabilities=hub.AgentCapabilities(streaming=True))
+    candidates = [Candidate(interface("GRPC", f"127.0.0.1:{port}"), V1_0)]
+    try:
+        async with serve_gateway(card, candidates, _interfaces(), options=ServeOptions(grace=0)) as server:
+            yield server
+    finally:
+        agent_server.stop(None)
+
+
+def _interfaces() -> list[hub.AgentInterface]:
+    return [interface("JSONRPC"), interface("JSONRPC", version="0.3")]
+
+
 async def measure(
     served: Any,
     request: dict[str, Any],
@@ -176,15 +220,17 @@ async def measure(
     check: Callable[[dict[str, Any]], bool] = lambda answer: "result" in answer,
     calls: int = COUNTED,
 ) -> Frames:
-    """The frames of one call. first: a call whose task is named by the counted ones.
+    """The frames of one call. served: an agent; None for a gateway. first: a call whose task is named by the
+    counted ones.
 
     Raises RuntimeError for an answer that `check` refuses.
     """
     loop = asyncio.get_running_loop()
     profile = _Profile()
     idle = asyncio.Semaphore(0)
-    interfaces = [interface("JSONRPC"), interface("JSONRPC", version="0.3")]
-    async with serve(served, interfaces, options=ServeOptions(grace=0, store="memory://")) as server:
+    options = ServeOptions(grace=0, store="memory://")
+    serving = _gateway() if served is None else serve(served, _interfaces(), options=options)
+    async with serving as server:
         address = str(server.http)
         failures: list[BaseException] = []
 
@@ -230,10 +276,10 @@ async def measure(
     if failures:
         raise failures[0]
     result = profile.result(calls)
-    # The task factory is one frame of each task that the loop makes.
+    # The task factory is one frame of each task that the loop makes. Task runs make theirs themselves.
     factory = result.by_function.pop(_name(_Made.__call__.__code__), 0.0)
     result.frames -= factory
-    result.tasks = factory
+    result.tasks = factory + result.by_function.get(_name(_spawn.__code__), 0.0)
     return result
 
 
@@ -244,7 +290,8 @@ class _Made:
         return asyncio.Task(work, loop=loop, **options)
 
 
-def _rows() -> dict[str, Callable[[], Any]]:
+def rows() -> dict[str, Callable[[], Any]]:
+    """The measurements by title."""
     task = Agent(Executor(), name="task")
     get = {"jsonrpc": "2.0", "id": 1, "method": "GetTask"}
     plain = ""
@@ -255,6 +302,7 @@ def _rows() -> dict[str, Callable[[], Any]]:
         "task": lambda: measure(task, send()),
         "task, 0.3, blocking": lambda: measure(task, older(blocking=True), plain),
         "GetTask": lambda: measure(task, get, first=send()),
+        "gateway to gRPC": lambda: measure(None, send()),
         f"SSE, {EVENTS} events": lambda: measure(
             Agent(Chunks(), name="chunks"), send("SendStreamingMessage"), calls=5
         ),
@@ -263,7 +311,7 @@ def _rows() -> dict[str, Callable[[], Any]]:
 
 async def counts() -> dict[str, Frames]:
     """All rows."""
-    return {title: await row() for title, row in _rows().items()}
+    return {title: await row() for title, row in rows().items()}
 
 
 def main() -> None:
@@ -272,7 +320,7 @@ def main() -> None:
     parser.add_argument("--functions", metavar="ROW", help="list the frames of this row by function")
     chosen = parser.parse_args().functions
     if chosen:
-        found = asyncio.run(_rows()[chosen]())
+        found = asyncio.run(rows()[chosen]())
         for name, count in found.by_function.items():
             print(f"{count:8.2f}  {name}")
         print(f"{found.frames:8.2f}  frames, {found.native:.1f} calls of C, {found.tasks:.1f} tasks")
@@ -282,9 +330,9 @@ def main() -> None:
 
 def show() -> None:
     """Prints all rows."""
-    print("per call, whole server:          frames  calls of C  tasks")
+    print("per call, whole server:          frames    ours  calls of C  tasks")
     for title, count in asyncio.run(counts()).items():
-        print(f"  {title:30} {count.frames:7.1f} {count.native:9.1f} {count.tasks:7.1f}")
+        print(f"  {title:30} {count.frames:7.1f} {count.ours:7.1f} {count.native:9.1f} {count.tasks:7.1f}")
 
 
 if __name__ == "__main__":

@@ -55,7 +55,8 @@ class Contexts:
             if call.operation is ops.LIST_TASKS:
                 _settle(call.request, answer)
             return answer
-        completed = await self._completed(call)
+        request: Any = call.request
+        completed = await self._completed(call) if request.message.task_id else call
         response: Any = await self._service.unary(completed)
         task: hub.Task = response.task
         if task.id and task.status.state not in TERMINAL:

@@ -10,14 +10,14 @@ Rules for tenants (spec 3.2.3, 4.4.6):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, invalid_params
 from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Service, refused_stream
+from a2a_bridge.core.service import Service, refused, refused_stream
 
 
 class Route:
@@ -43,9 +43,12 @@ class Router:
         if default is None and not self._tenants:
             raise ValueError("a router without routes")
 
-    async def unary(self, call: Call[Req, Res], /) -> Res:
-        service, routed = self._route(call)
-        return await service.unary(routed)
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        try:
+            service, routed = self._route(call)
+        except A2AError as error:
+            return refused(error)
+        return service.unary(routed)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
         try:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -39,7 +39,7 @@ from a2a_bridge.core.messages import RUNNING, TERMINAL, task_id_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import RESUME_URI, asked_after, counted_on, gap_of, mark_gap
 from a2a_bridge.core.scope import Scope
-from a2a_bridge.core.service import Service, refused_stream
+from a2a_bridge.core.service import Service, refused, refused_stream
 from a2a_bridge.dialects import is_older
 from a2a_bridge.dialects.annotation import (
     BEGINNING,
@@ -119,11 +119,14 @@ class StreamSharing:
         """Approximate bytes of all stored streams."""
         return self._streams.held
 
-    async def unary(self, call: Call[Req, Res], /) -> Res:
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
         if call.operation is ops.SEND_MESSAGE and (full := self._memory.refusal()) is not None:
-            raise full
+            return refused(full)
+        return self._canceled(call) if call.operation is ops.CANCEL_TASK else self._service.unary(call)
+
+    async def _canceled(self, call: Call[Req, Res]) -> Res:
         response = await self._service.unary(call)
-        if call.operation is ops.CANCEL_TASK and isinstance(response, hub.Task):
+        if isinstance(response, hub.Task):
             self._streams.over(response)
         return response
 

@@ -14,6 +14,7 @@ is shown says that it streams).
 from __future__ import annotations
 
 import logging
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
@@ -35,8 +36,8 @@ class Unstreamed:
         self._service = service
         self._streams = True
 
-    async def unary(self, call: Call[Req, Res], /) -> Res:
-        return await self._service.unary(call)
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        return self._service.unary(call)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
         if call.operation is not ops.SEND_STREAMING_MESSAGE:

@@ -17,8 +17,8 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any
 
 from a2a_bridge.codec import dumps_ascii
 from a2a_bridge.core import operations as ops
@@ -158,12 +158,14 @@ class _PushMemory:
         self._known = registrations
         self._older = older
 
-    async def unary(self, call: Call[Req, Res], /) -> Res:
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        request: Any = call.request
         if call.operation is ops.SEND_MESSAGE:
-            self._note_inline(call)
+            if request.HasField("configuration"):
+                self._note_inline(call)
         elif call.operation in _PUSH:
-            return cast("Res", await self._configs(call))
-        return await self._service.unary(call)
+            return self._configs(call)
+        return self._service.unary(call)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
         if call.operation is ops.SEND_STREAMING_MESSAGE:

@@ -20,7 +20,7 @@ def check(count: Count, calls: int, resumptions: int) -> None:
 
 @pytest.mark.parametrize(
     ("version", "resumes", "calls", "resumptions"),
-    [("1.0", True, 23, 12), ("0.3", True, 27, 14), ("0.3", False, 33, 17)],
+    [("1.0", True, 18, 9), ("0.3", True, 22, 11), ("0.3", False, 27, 13)],
 )
 async def test_through_a_gateway(version: str, resumes: bool, calls: int, resumptions: int) -> None:
     async with asyncio.timeout(PATIENCE):
@@ -29,4 +29,4 @@ async def test_through_a_gateway(version: str, resumes: bool, calls: int, resump
 
 async def test_on_an_engine() -> None:
     async with asyncio.timeout(PATIENCE):
-        check(await engine("memory://"), 42, 9)
+        check(await engine("memory://"), 25, 6)

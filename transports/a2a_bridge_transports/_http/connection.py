@@ -184,7 +184,7 @@ class Exchange:
     def base_url(self) -> str:
         scheme = "https" if self.connection.ssl_context else "http"
         host = self.headers.get("Host") or str(self._host.address)
-        return base_url(scheme, host, "", self.headers, trusted=self.peer in self._host.trust)
+        return base_url(scheme, host, "", self.headers, trusted=self.connection.peer in self._host.trust)
 
     async def read(self) -> bytes:
         check_encoding(self.headers)

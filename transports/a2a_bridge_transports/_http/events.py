@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import monotonic
 
 from aiohttp import web
 
@@ -41,7 +42,9 @@ class EventWriter:
         self._interval = keep_alive
         self._parts: list[bytes] = []
         self._size = 0
-        self._begun = self._last = self._loop.time()
+        self._last = self._loop.time()
+        #: when the events that are not sent yet began to come
+        self._begun = monotonic()
         self._corked = False
         self._timer = self._loop.call_later(keep_alive, self._tick)
 
@@ -64,7 +67,7 @@ class EventWriter:
                 self._size += len(data)
                 if not self._corked:
                     self._corked = True
-                    self._begun = loop.time()
+                    self._begun = monotonic()
                     loop.call_soon(self._uncork)
                     transport = self._request.transport
                     if transport is not None and transport.get_write_buffer_size() > MOST_WAITING:
@@ -74,7 +77,7 @@ class EventWriter:
                 elif (
                     len(parts) >= BATCH_EVENTS
                     or self._size >= BATCH_BYTES
-                    or loop.time() - self._begun > BATCH_TIME
+                    or monotonic() - self._begun > BATCH_TIME
                 ):
                     self._flush()
                     await self._request.writer.drain()

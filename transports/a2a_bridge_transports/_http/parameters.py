@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 from a2a_bridge.bindings import DialOptions
@@ -83,12 +83,22 @@ class HeaderParameters(Mapping[str, str]):
         self._headers = headers
 
     def __getitem__(self, name: str) -> str:
+        found: str | None = self.get(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    # The one of Mapping raises and catches KeyError, which is what most calls for a parameter would do.
+    def get(self, name: str, default: Any = None) -> Any:
         values = self._headers.getall(name, [])
         if name == EXTENSIONS_PARAMETER and OLDER_EXTENSIONS in self._headers:
             values = [merged([*values, *self._headers.getall(OLDER_EXTENSIONS, [])])]
         if not values:
-            raise KeyError(name)
+            return default
         return values[0] if len(values) == 1 else Joined(values)
+
+    def __bool__(self) -> bool:
+        return next(iter(self._headers), None) is not None
 
     def __contains__(self, name: object) -> bool:
         return name in self._headers or (name == EXTENSIONS_PARAMETER and OLDER_EXTENSIONS in self._headers)

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
+from math import inf
 from typing import Any
 from urllib.parse import unquote
 
 from a2a_bridge.codec import Json, missing_required
 from a2a_bridge.codec.budget import REQUEST_VALUES
-from a2a_bridge.codec.meter import LengthyError, briefly
+from a2a_bridge.codec.meter import ALLOWANCE, METER, LengthyError, briefly
+from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, ResponseParameters, with_side_channel
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params, missing_members
 from a2a_bridge.core.event import Event
@@ -43,9 +45,14 @@ def _by_method(form: Form[Any, Any]) -> Rows:
     return {row.address: row for row in form.rows if wire.document(row.address) is None}
 
 
-def _existing(row: Row[str, Any] | None) -> Row[str, Any]:
+def _existing(row: Row[str, Any] | None, params: Json) -> Row[str, Any]:
+    """The row of a method. Raises METHOD_NOT_FOUND, and INVALID_PARAMS if params is no object: separate from
+    the frame, because other checks come before it.
+    """
     if row is None:
         raise A2AError(Reason.METHOD_NOT_FOUND)
+    if params is not None and type(params) is not dict:
+        raise invalid_params("", "params has to be an object")
     return row
 
 
@@ -55,7 +62,8 @@ def _read(row: Row[str, Any], params: Json) -> tuple[Any, Mapping[str, str] | No
 
 
 def _result(token: bytes, row: Row[str, Any], reply: ResponseParameters, answer: Any) -> bytes:
-    tree = encoded(row, answer, reply)
+    # A list may leave out tasks.
+    tree = encoded(row, answer, reply) if row.operation is ops.LIST_TASKS else row.encode_response(answer)
     if row.restore_response is not None:
         tree = row.restore_response(tree, with_side_channel(reply, reply.side_channel))
     return wire.result(token, tree)
@@ -76,14 +84,6 @@ def _wants_an_event(parameters: Mapping[str, str], older: bool) -> bool:
     if "text/event-stream" not in accepts or "application/json" in accepts:
         return False
     return (older and "*/*" not in accepts) or caller(parameters).quirks.events_only
-
-
-def _check_structure(params: Json) -> None:
-    """Raises INVALID_PARAMS if params is no object. Separate from the frame, because other checks come before
-    it.
-    """
-    if params is not None and type(params) is not dict:
-        raise invalid_params("", "params has to be an object")
 
 
 def _refuse_notification(message: Any) -> None:
@@ -148,28 +148,30 @@ class JsonRpcServer(ServerSide[Rows]):
                 spoken = self.table(request, having)
                 row = spoken.index.get(name)
             table = spoken
-            row = _existing(row)
-            _check_structure(params)
+            row = _existing(row, params)
             if row.variant is not None:
                 row = row.variant(params, request.headers)
-            message, beside = await in_thread(_read, row, params) if apart else _read(row, params)
+            if apart:
+                message, beside = await in_thread(_read, row, params)
+            else:
+                message = row.decode_request(params)
+                beside = None if row.extract is None else row.extract(params)
             if not identified:
                 _refuse_notification(message)
             if tenant:
                 _place(message, tenant)
             context = self.context(request, table, message, beside)
             call = Call(row.operation, message, context)
-            if row.streaming:
+            if isinstance(row.operation, ops.Streaming):
                 return self._stream(request, table, row, call, token)
             answer = await self.service.unary(call)
             reply = context.reply
             if reply.version:
                 table, row = self._in_version(table, row, reply)
-            write = partial(_result, token, row, reply)
             try:
-                data = briefly(write, answer)
+                data = briefly(_result, token, row, reply, answer)
             except LengthyError:
-                data = await written_apart(write, answer)
+                data = await written_apart(partial(_result, token, row, reply), answer)
             if reply or reply.side_channel:
                 return Reply(200, JSON + self.reply_headers(request, table, context, name, message), data)
             return Reply(200, JSON, data)
@@ -189,11 +191,13 @@ class JsonRpcServer(ServerSide[Rows]):
             nonlocal table, row
             if reply.version:
                 table, row = self._in_version(table, row, reply)
-            write = partial(_event, token, row, event.id)
+            METER.left = ALLOWANCE  # as `briefly`, without two more calls for each event
             try:
-                return briefly(write, event.message)
+                return sse.encode(wire.result(token, row.encode_response(event.message)), b"", event.id)
             except LengthyError:
-                return written_apart(write, event.message)
+                return written_apart(partial(_event, token, row, event.id), event.message)
+            finally:
+                METER.left = inf
 
         def fail(error: BaseException) -> Failure:
             failed = self.failure(request, error, name)

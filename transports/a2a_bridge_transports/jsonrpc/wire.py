@@ -62,13 +62,14 @@ def parse(body: bytes) -> Frame:
     if type(tree) is not dict:
         text = "batches are not part of A2A" if type(tree) is list else "a request is a JSON object"
         raise MalformedRequestError(A2AError(Reason.INVALID_REQUEST, text))
-    token = _token(tree.get("id"), body)
+    value = tree.get("id")
+    token = b"%d" % value if type(value) is int else _token(value, body)
     if tree.get("jsonrpc") != "2.0":
         raise MalformedRequestError(A2AError(Reason.INVALID_REQUEST, 'jsonrpc has to be "2.0"'), token)
     method = tree.get("method")
-    if type(method) is not str or not method or not _is_unicode(method):
+    if type(method) is not str or not method or not (method.isascii() or _is_unicode(method)):
         raise MalformedRequestError(A2AError(Reason.INVALID_REQUEST, "method has to be a string"), token)
-    return Frame(token, method, tree.get("params"), "id" in tree)
+    return tuple.__new__(Frame, (token, method, tree.get("params"), "id" in tree))
 
 
 def not_a_request() -> A2AError:
@@ -131,7 +132,7 @@ def not_a_response(problem: str) -> A2AError:
 
 def _is_unicode(text: str) -> bool:
     try:
-        return text.isascii() or bool(text.encode())
+        return bool(text.encode())
     except UnicodeEncodeError:
         return False
 
@@ -139,7 +140,7 @@ def _is_unicode(text: str) -> bool:
 def _token(value: object, body: bytes) -> bytes:
     if isinstance(value, float):  # a fraction, or an integer beyond 64 bits
         value = cast("JsonObject", loads_exact(body))["id"]
-    if isinstance(value, str) and _is_unicode(value):
+    if isinstance(value, str) and (value.isascii() or _is_unicode(value)):
         token = dumps(value)
         if len(token) <= MAX_ID:
             return token
