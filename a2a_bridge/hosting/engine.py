@@ -28,7 +28,7 @@ from a2a_bridge.hosting.decorator import Agent
 from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.event_checks import ExecutorError, direct_answer
 from a2a_bridge.hosting.idempotency import AlreadySentError, Idempotency
-from a2a_bridge.hosting.identifiers import new_id
+from a2a_bridge.hosting.identifiers import two_ids
 from a2a_bridge.hosting.options import DEFAULT, EngineOptions
 from a2a_bridge.hosting.pending_send import Wants
 from a2a_bridge.hosting.ports import PushSender, Scope, Store, TaskQuery, scope_of
@@ -256,7 +256,8 @@ class Engine:
     async def _direct(
         self, reply: Any, request: hub.SendMessageRequest, context: CallContext
     ) -> hub.SendMessageResponse:
-        task_id, context_id = new_id(), request.message.context_id or new_id()
+        task_id, context_id = two_ids()
+        context_id = request.message.context_id or context_id
         run = Run(for_agent(request), context, task_id, context_id)
         seconds = self._options.run_timeout or self._options.silence_timeout
         limit: asyncio.Timeout | None = None

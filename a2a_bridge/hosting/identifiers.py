@@ -35,6 +35,15 @@ def new_id() -> str:
             _ready.extend(_endings())
 
 
+def two_ids() -> tuple[str, str]:
+    """Two new ids, at the cost of little more than one."""
+    first = new_id()
+    try:
+        return first, _lately[0][1] + _ready.pop()
+    except IndexError:
+        return first, new_id()
+
+
 def _endings() -> list[str]:
     digits = os.urandom(10 * _BATCH).hex()
     return [

@@ -9,7 +9,8 @@ Rules:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.event import Event, Events
@@ -22,6 +23,9 @@ from a2a_bridge.hosting.run_registry import NotOwnerError
 from a2a_bridge.hosting.views import AT_REST, QueuePosition, state_of
 from a2a_bridge.hosting.working_copy import Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
+
+T = TypeVar("T")
+_Streaming = tuple[Shown, QueuePosition | None, Streamed | None]
 
 #: lookups of a task whose owner changes during the call
 _LOOKS = 3
@@ -54,20 +58,21 @@ class RemoteTasks:
         self, other: NotOwnerError, request: hub.SendMessageRequest, context: CallContext
     ) -> hub.SendMessageResponse:
         """Sends a message to the replica that holds its task."""
-        for _ in range(_LOOKS):
-            try:
-                return await self._replica_calls.send(other.holder, request, context)
-            except OwnerLostError:
-                taken = await self._taken(other, request, context)
-            if taken is not None:
-                if not request.configuration.return_immediately:
-                    taken = await self._readers.outcome(scope_of(request, context), taken)
-                return hub.SendMessageResponse(task=taken.task)
-            try:
-                return await self._local.send_here(request, context)
-            except NotOwnerError as again:
-                other = again
-        raise changed_hands()
+
+        async def accepted(holder: NotOwnerError) -> hub.SendMessageResponse | None:
+            taken = await self._taken(holder, request, context)
+            if taken is None:
+                return None
+            if not request.configuration.return_immediately:
+                taken = await self._readers.outcome(scope_of(request, context), taken)
+            return hub.SendMessageResponse(task=taken.task)
+
+        return await _at_owner(
+            other,
+            lambda holder: self._replica_calls.send(holder, request, context),
+            lambda: self._local.send_here(request, context),
+            accepted,
+        )
 
     async def stream(
         self, other: NotOwnerError, request: hub.SendMessageRequest, context: CallContext
@@ -96,37 +101,31 @@ class RemoteTasks:
         self, other: NotOwnerError, request: hub.CancelTaskRequest, context: CallContext
     ) -> hub.Task:
         """Cancels a task at the replica that holds it."""
-        for _ in range(_LOOKS):
-            try:
-                return await self._replica_calls.cancel(other.holder, request, context)
-            except OwnerLostError:
-                pass
-            try:
-                return await self._local.cancel_here(request, context)
-            except NotOwnerError as again:
-                other = again
-        raise changed_hands()
+        return await _at_owner(
+            other,
+            lambda holder: self._replica_calls.cancel(holder, request, context),
+            lambda: self._local.cancel_here(request, context),
+        )
 
     async def _streamed(
         self, other: NotOwnerError, request: hub.SendMessageRequest, context: CallContext
-    ) -> tuple[Shown, QueuePosition | None, Streamed | None]:
+    ) -> _Streaming:
         """The task as the message found it; its queue position; and the key to ask for that, if the task is
         at another replica.
         """
-        for _ in range(_LOOKS):
-            try:
-                streamed = await self._replica_calls.stream(other.holder, request, context)
-            except OwnerLostError:
-                taken = await self._taken(other, request, context)
-            else:
-                return streamed.shown, _WAITS, streamed
-            if taken is not None:
-                return taken, None, None
-            try:
-                return *await self._local.stream_here(request, context), None
-            except NotOwnerError as again:
-                other = again
-        raise changed_hands()
+
+        async def remote(holder: str) -> _Streaming:
+            streamed = await self._replica_calls.stream(holder, request, context)
+            return streamed.shown, _WAITS, streamed
+
+        async def local() -> _Streaming:
+            return *await self._local.stream_here(request, context), None
+
+        async def accepted(holder: NotOwnerError) -> _Streaming | None:
+            taken = await self._taken(holder, request, context)
+            return None if taken is None else (taken, None, None)
+
+        return await _at_owner(other, remote, local, accepted)
 
     async def _taken(
         self, other: NotOwnerError, request: hub.SendMessageRequest, context: CallContext
@@ -142,3 +141,27 @@ class RemoteTasks:
             if sum(one.message_id == message.message_id for one in shown.task.history) > before
             else None
         )
+
+
+async def _at_owner(
+    other: NotOwnerError,
+    remote: Callable[[str], Awaitable[T]],
+    local: Callable[[], Awaitable[T]],
+    accepted: Callable[[NotOwnerError], Awaitable[T | None]] | None = None,
+) -> T:
+    """Calls the holder of a task, or this replica once the holder is dead, until one of them owns the task.
+
+    accepted: the answer if the dead holder had accepted the message, else None. Raises UNAVAILABLE.
+    """
+    for _ in range(_LOOKS):
+        try:
+            return await remote(other.holder)
+        except OwnerLostError:
+            answer = None if accepted is None else await accepted(other)
+        if answer is not None:
+            return answer
+        try:
+            return await local()
+        except NotOwnerError as again:
+            other = again
+    raise changed_hands()

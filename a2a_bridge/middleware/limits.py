@@ -56,7 +56,7 @@ class _Limits:
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         request: Any = call.request
-        if type(request) is hub.SendMessageRequest:
+        if type(request) is hub.SendMessageRequest and len(request.message.parts) > self._parts > 0:
             self._check(request)
         calls = self._calls
         name = calls.take(call)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from a2a_bridge.codec import missing_required
+from a2a_bridge.codec import required
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import missing_members
 from a2a_bridge.core.event import Events
-from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.service import Middleware, Service, refused, refused_stream
 from a2a_bridge.dialects import KNOWN, Dialect, older_versions
 
@@ -36,18 +36,26 @@ class _Validate:
     def __init__(self, service: Service, older: frozenset[str]) -> None:
         self._service = service
         self._older = older
+        #: compiled with the first request of an operation
+        self._checks: dict[Operation[Any, Any], Callable[[Any], list[str]]] = {}
 
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
-        missing = missing_required(call.request)
+        check = self._checks.get(call.operation) or self._compiled(call)
+        missing = check(call.request)
         if missing and (missing := self._demanded(call, missing)):
             return refused(missing_members(missing))
         return self._service.unary(call)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
-        missing = missing_required(call.request)
+        check = self._checks.get(call.operation) or self._compiled(call)
+        missing = check(call.request)
         if missing and (missing := self._demanded(call, missing)):
             return refused_stream(missing_members(missing))
         return self._service.stream(call)
+
+    def _compiled(self, call: Call[Any, Any]) -> Callable[[Any], list[str]]:
+        check = self._checks[call.operation] = required(type(call.request))
+        return check
 
     def _demanded(self, call: Call[Any, Any], missing: list[str]) -> list[str]:
         """Those of the absent members that the caller's version has to give."""

@@ -152,6 +152,7 @@ class Exchange:
         "headers",
         "method",
         "path",
+        "peer",
         "query",
         "stopping",
         "task",
@@ -161,6 +162,7 @@ class Exchange:
         self._host = host
         self._request = request
         self.connection = connection
+        self.peer = connection.peer
         self.method: str = request.method
         self.headers: Mapping[str, str] = request.headers
         target = request.raw_path
@@ -173,10 +175,6 @@ class Exchange:
         self._held = 0
         self.close = host.draining or not request.keep_alive
         self.task: Task[Any] | None = asyncio.current_task()
-
-    @property
-    def peer(self) -> str:
-        return self.connection.peer
 
     def parameters(self) -> Mapping[str, str]:
         return HeaderParameters(self._request.headers)

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from a2a_bridge.codec import Json, missing_required
 from a2a_bridge.codec.budget import REQUEST_VALUES
-from a2a_bridge.codec.meter import ALLOWANCE, METER, LengthyError, briefly
+from a2a_bridge.codec.meter import ALLOWANCE, METER, LengthyError
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, ResponseParameters, with_side_channel
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params, missing_members
@@ -168,9 +168,15 @@ class JsonRpcServer(ServerSide[Rows]):
             reply = context.reply
             if reply.version:
                 table, row = self._in_version(table, row, reply)
+            METER.left = ALLOWANCE  # as `briefly`, without a call
+            data: bytes | None = None
             try:
-                data = briefly(_result, token, row, reply, answer)
+                data = _result(token, row, reply, answer)
             except LengthyError:
+                pass
+            finally:
+                METER.left = inf
+            if data is None:
                 data = await written_apart(partial(_result, token, row, reply), answer)
             if reply or reply.side_channel:
                 return Reply(200, JSON + self.reply_headers(request, table, context, name, message), data)
