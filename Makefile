@@ -33,8 +33,23 @@ help: ## list the targets
 install: $(VENV)/.project ## make .venv from requirements.lock, with this project in it
 	@:
 
+# A .venv of another Python than the one that is named is made anew.
+ifneq ($(origin PYTHON),file)
+VERSION_OF = $(shell $(1) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+ifneq ($(wildcard $(BIN)/python),)
+NAMED := $(call VERSION_OF,$(PYTHON))
+ifneq ($(filter-out $(call VERSION_OF,$(BIN)/python),$(NAMED)),)
+OTHER_PYTHON := otherpython
+endif
+endif
+endif
+.PHONY: otherpython
+otherpython:
+	@echo "$(VENV) has another Python than $(PYTHON): it is made anew"
+	@rm -rf $(VENV)
+
 # The locked packages; again when the lock changes.
-$(VENV)/.locked: requirements.lock
+$(VENV)/.locked: requirements.lock $(OTHER_PYTHON)
 	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "make: $(PYTHON) is missing or older than 3.11; name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

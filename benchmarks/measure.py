@@ -9,21 +9,18 @@ import contextlib
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
 from benchmarks import agent, codec, values
 from benchmarks.databases import Databases, with_tables
+from benchmarks.hosts import installed
 from benchmarks.probe import ask, framed_size, grpc_messages, http_answer
-from benchmarks.processes import BenchmarkError, Child, Cores, Server
+from benchmarks.processes import BenchmarkError, Child, Cores, Server, cpu_seconds
 from benchmarks.tools import Load, Target, h2load, wrk
 from benchmarks.work import SEND, Work, is_response_task
-
-SIDES = ("ours", "sdk", "bare")
-#: of rows with a database
-STORE_SIDES = ("ours", "sdk", "memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +34,8 @@ class Plan:
     held: idle streams that the memory of one is measured with. repeats: how often that is done.
     """
 
-    rounds: int = 5
-    bare_rounds: int = 3
+    rounds: int = 3
+    bare_rounds: int = 2
     seconds: int = 2
     store_rounds: int = 3
     store_seconds: int = 6
@@ -58,56 +55,72 @@ Steps = Callable[[str], None]
 
 @dataclass(slots=True)
 class Side:
-    """A server in a row: what is asked of it and how long its answer is."""
+    """A server in a row: what is asked of it, how long its answer is, and what was measured in each round."""
 
     name: str
     target: Target
     octets: int
-    rates: list[float]
+    rates: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
 
 
 def load_row(work: Work, plan: Plan, cores: Cores, databases: Databases, on_step: Steps) -> dict[str, Any]:
     """Measures one row of load. Raises BenchmarkError when an answer is wrong, before or under load."""
-    names = STORE_SIDES if work.store else SIDES
-    third = names[2]
+    third = "memory" if work.store else "bare"
     with contextlib.ExitStack() as stack:
         upstream = ""
         if work.gateway:
             upstream = stack.enter_context(Server("upstream", cores.other)).address("grpc")
         servers = {
-            name: stack.enter_context(_server(work, name, cores, databases, upstream)) for name in names
+            name: stack.enter_context(server)
+            for name, server in _servers(work, cores, databases, upstream).items()
         }
         sides = [prepare(work, name, server) for name, server in servers.items()]
         for side in sides:
             if side.name == "bare":
                 continue  # has nothing that gets warm
             on_step(f"{work.title}: {side.name} warms up")
-            _rate(work, side, plan, cores, plan.warm_up, cold=True)
+            load(work, side, plan, cores, plan.warm_up, cold=True)
         rounds, seconds = plan.rounds, plan.seconds
         if work.store:
             rounds, seconds = plan.store_rounds, plan.store_seconds
         for number in range(rounds):
-            # Another order each round: whoever follows a hungry one would always find a warm or a throttled
-            # core.
-            for side in sides[number % 3 :] + sides[: number % 3]:
+            # Another order each round: a server that follows a hungry one would always find a warm or a
+            # throttled core.
+            first = number % len(sides)
+            for side in sides[first:] + sides[:first]:
                 if side.name == "bare" and len(side.rates) >= plan.bare_rounds:
                     continue
                 on_step(f"{work.title}: {side.name}, round {number + 1} of {rounds}")
-                side.rates.append(_rate(work, side, plan, cores, seconds))
+                _measure(work, side, servers[side.name], plan, cores, seconds)
         for name, server in servers.items():
             if errors := server.errors().strip():
                 on_step(f"{work.title}: {name} wrote to standard error: {errors[-300:]}")
-    rates = {side.name: statistics.median(side.rates) for side in sides}
-    ratio = rates["ours"] / rates["sdk"]
+    rates = {side.name: round(statistics.median(side.rates), 1) for side in sides}
+    cpu = {side.name: round(statistics.median(side.cpu), 1) for side in sides}
+    ours = [name for name in rates if name not in ("sdk", third)]
+    best = max(ours, key=rates.__getitem__)
+    ratio = rates[best] / rates["sdk"]
+    builtin = rates.get("uvloop", rates[ours[0]]) / rates["sdk"]
+    reached = None
+    if work.goal is not None:
+        reached = ratio >= work.goal and builtin >= (work.builtin_goal or 0.0)
     return {
         "suite": "store" if work.store else "load",
         "title": work.title,
         "unit": work.unit,
-        **{name: round(rate, 1) for name, rate in rates.items()},
+        "hosts": {name: {"rate": rates[name], "cpu_us": cpu[name]} for name in (*ours, "sdk")},
+        "best": best,
+        "ours": rates[best],
+        "sdk": rates["sdk"],
+        third: rates[third],
         "ratio": round(ratio, 2),
-        f"{third}_ratio": round(rates["ours"] / rates[third], 2),
+        "cpu_ratio": round(cpu["sdk"] / min(cpu[name] for name in ours), 2),
+        "builtin_ratio": round(builtin, 2),
+        f"{third}_ratio": round(rates[best] / rates[third], 2),
         "target": work.goal,
-        "reached": None if work.goal is None else ratio >= work.goal,
+        "builtin_target": work.builtin_goal,
+        "reached": reached,
         "rounds": {side.name: [round(rate, 1) for rate in side.rates] for side in sides},
         "answer_octets": {side.name: side.octets for side in sides},
     }
@@ -125,13 +138,20 @@ def share_row(work: Work, row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _server(work: Work, name: str, cores: Cores, databases: Databases, upstream: str) -> Server:
-    if name == "memory":
-        return Server("ours", cores.server)
-    store = databases.url(work.store) if work.store else ""
-    if name == "ours" and store:
-        with_tables(store)
-    return Server(name, cores.server, upstream, legacy=work.legacy, store=store)
+def _servers(work: Work, cores: Cores, databases: Databases, upstream: str) -> dict[str, Server]:
+    """The servers of a row, by name; not all of them have been started."""
+    if work.store:
+        # Each side has a database of its own.
+        urls = {name: databases.url(work.store) for name in ("ours", "sdk")}
+        with_tables(urls["ours"])
+        servers = {name: Server(name, cores.server, store=url) for name, url in urls.items()}
+        return {**servers, "memory": Server("ours", cores.server)}
+    servers = {
+        host.name: host.start(cores.server, upstream, legacy=work.legacy) for host in installed(work.family)
+    }
+    for name in ("sdk", "bare"):
+        servers[name] = Server(name, cores.server, upstream, legacy=work.legacy)
+    return servers
 
 
 def prepare(work: Work, name: str, server: Server) -> Side:
@@ -139,7 +159,7 @@ def prepare(work: Work, name: str, server: Server) -> Side:
     if name == "bare":
         target = work.bare_target(address)
         size = framed_size(grpc_messages(target)) if work.kind == "GRPC" else http_answer(target)[1]
-        return Side(name, target, size, [])
+        return Side(name, target, size)
     task_id = ""
     if work.operation == "GetTask":
         before = Work("a task", work.kind, SEND, agent.TASK, None, is_response_task)
@@ -152,17 +172,19 @@ def prepare(work: Work, name: str, server: Server) -> Side:
         work.check(answer)
     except (BenchmarkError, KeyError, IndexError) as error:
         raise BenchmarkError(f"{work.title}, {name}: {error!r}\n{server.errors()}") from error
-    return Side(name, target, size, [])
+    return Side(name, target, size)
 
 
-def _rate(work: Work, side: Side, plan: Plan, cores: Cores, seconds: int, *, cold: bool = False) -> float:
-    """Units per second. A stream that was cut off by the end counts as far as it came. cold: none is fine,
-    too.
+def _measure(work: Work, side: Side, server: Server, plan: Plan, cores: Cores, seconds: int) -> None:
+    """One round: units per second, and microseconds of CPU per unit. A stream that was cut off by the end
+    counts as far as it came.
     """
-    done = load(work, side, plan, cores, seconds, cold=cold)
-    if work.per_answer > 1:
-        return done.octets / side.octets * work.per_answer / done.seconds
-    return done.requests / done.seconds
+    before = cpu_seconds(server.pid)
+    done = load(work, side, plan, cores, seconds)
+    spent = cpu_seconds(server.pid) - before
+    units = done.requests if work.per_answer == 1 else done.octets / side.octets * work.per_answer
+    side.rates.append(units / done.seconds)
+    side.cpu.append(1e6 * spent / units)
 
 
 def load(work: Work, side: Side, plan: Plan, cores: Cores, seconds: int, *, cold: bool = False) -> Load:

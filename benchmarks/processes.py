@@ -8,15 +8,16 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import psutil  # type: ignore[import-untyped]
 
@@ -24,6 +25,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 #: The fair setting for the official SDK; it does nothing to the others.
 ENVIRONMENT = {"OTEL_INSTRUMENTATION_A2A_SDK_ENABLED": "false", "PYTHONHASHSEED": "0"}
+
+#: seconds in which a server opens its port
+PATIENCE = 30.0
 
 
 class BenchmarkError(Exception):
@@ -65,11 +69,23 @@ def on_core(core: int | None) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
+def tree(pid: int) -> list[Any]:
+    """A process and its descendants."""
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
+
+
 def cpu_seconds(pid: int) -> float:
     """Seconds of CPU that a process and its descendants have taken, in user and system mode."""
-    process = psutil.Process(pid)
-    times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
+    times = [one.cpu_times() for one in tree(pid)]
     return float(sum(one.user + one.system for one in times))
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
 
 
 class Child:
@@ -78,9 +94,15 @@ class Child:
     """
 
     def __init__(
-        self, module: str, arguments: Sequence[str], core: int | None, command: Sequence[str] = ()
+        self,
+        module: str,
+        arguments: Sequence[str],
+        core: int | None,
+        command: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """command: a program that is run instead; `module` is its name then."""
+        """command: a program that is run instead; `module` is its name then, and it ends on SIGTERM."""
+        self._is_program = bool(command)
         self.name = module.rpartition(".")[2]
         # A file and not a pipe: nobody reads it while the process runs, and a full pipe would stop the
         # process.
@@ -92,7 +114,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
                 cwd=ROOT,
-                env={**os.environ, **ENVIRONMENT},
+                env={**os.environ, **ENVIRONMENT, **(environment or {})},
                 text=True,
                 bufsize=1,
                 # Ctrl-C is for the harness alone; it ends its children itself.
@@ -137,10 +159,14 @@ class Child:
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
+        if self._is_program:
+            self._process.terminate()
         try:
             self._process.wait(3)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            for process in tree(self.pid):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
             self._process.wait()
         self._errors.close()
 
@@ -169,13 +195,14 @@ class Server(Child):
         store: str = "",
         command: Sequence[str] = (),
         words: dict[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         arguments = ["--upstream", upstream] if upstream and not command else []
         if store:
             arguments += ["--store", store]
         if legacy and side != "bare":
             arguments.append("--legacy")
-        super().__init__(f"benchmarks.servers.{side}", arguments, None, command)
+        super().__init__(f"benchmarks.servers.{side}", arguments, None, command, environment)
         self._core = core
         self._told = words
         self._words: dict[str, str] | None = None
@@ -183,8 +210,21 @@ class Server(Child):
     def address(self, family: str) -> str:
         """`host:port` of the listener for "http" or "grpc". Waits until the server is up, and pins it."""
         if self._words is None:
+            if self._told is not None:
+                self._wait_for(self._told["http"])
             self._words = self._told or dict(word.split("=", 1) for word in self.hear("ready"))
             if self._core is not None:
-                for thread in psutil.Process(self.pid).threads():
-                    os.sched_setaffinity(thread.id, {self._core})
+                for process in tree(self.pid):
+                    for thread in process.threads():
+                        os.sched_setaffinity(thread.id, {self._core})
         return self._words[family].removeprefix("http://")
+
+    def _wait_for(self, address: str) -> None:
+        """Waits until an address accepts connections. Raises BenchmarkError."""
+        host, _, port = address.rpartition(":")
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and self._process.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1.0):
+                return
+            time.sleep(0.05)
+        raise BenchmarkError(f"{self.name} did not open its port\n{self.errors()}")

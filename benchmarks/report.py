@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.hosts import HOSTS
 from benchmarks.measure import Plan
 
 LATEST = Path(__file__).parent / "results" / "latest.json"
@@ -29,6 +30,9 @@ PACKAGES = (
     "sse-starlette",
     "uvicorn",
     "httptools",
+    "uvloop",
+    "granian",
+    "pyvoy",
     "sqlalchemy",
     "aiosqlite",
     "asyncpg",
@@ -37,6 +41,10 @@ PACKAGES = (
 )
 
 HEADINGS = ("", "unit", "ours", "SDK", "ratio", "target", "reached", "floor", "ours/floor")
+#: of rows of load, for rates and for CPU
+HOST_NAMES = tuple(host.name for host in HOSTS)
+RATE_HEADINGS = ("", "unit", *HOST_NAMES, "SDK", "best", "target", "builtin", "target", "floor")
+CPU_HEADINGS = ("", *HOST_NAMES, "SDK", "best")
 
 
 def document(rows: list[dict[str, Any]], plan: Plan, busy: float) -> dict[str, Any]:
@@ -49,7 +57,6 @@ def document(rows: list[dict[str, Any]], plan: Plan, busy: float) -> dict[str, A
         "cpus": os.cpu_count(),
         "cpu": _cpu(),
         "busy_before": round(busy, 2),
-        "event_loop": "asyncio",
         "versions": {name: _version(name) for name in PACKAGES},
         "plan": asdict(plan),
         "rows": rows,
@@ -98,24 +105,72 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def tables(found: dict[str, Any]) -> list[tuple[str, tuple[str, ...], list[list[str]]]]:
+    """The tables of a run: name, headings and rows. Rows that could not be measured are in the last one."""
+    by_host = [row for row in found["rows"] if row["suite"] == "load" and "hosts" in row]
+    against = [row for row in found["rows"] if row["suite"] == "cpu" and "hosts" in row]
+    others = [row for row in found["rows"] if row not in by_host and row not in against]
+    peers = ("", *HOST_NAMES, "peer", "best", "target")
+    made = [
+        ("Rates", RATE_HEADINGS, [_rates(row) for row in by_host]),
+        ("CPU of the server, µs per call or event", CPU_HEADINGS, [_cpu_times(row) for row in by_host]),
+        ("CPU of the server, µs per call, beside compiled peers", peers, [_beside(row) for row in against]),
+        ("Everything else", HEADINGS, [cells(row) for row in others]),
+    ]
+    return [one for one in made if one[2]]
+
+
+def _rates(row: dict[str, Any]) -> list[str]:
+    hosts = row["hosts"]
+    return [
+        row["title"],
+        row["unit"],
+        *(_number(hosts[name]["rate"]) if name in hosts else "" for name in (*HOST_NAMES, "sdk")),
+        f"{row['ratio']:.2f}",
+        _goal(row["target"], row["ratio"]),
+        f"{row['builtin_ratio']:.2f}",
+        _goal(row["builtin_target"], row["builtin_ratio"]),
+        _number(row["bare"]),
+    ]
+
+
+def _cpu_times(row: dict[str, Any]) -> list[str]:
+    hosts = row["hosts"]
+    times = (_number(hosts[name]["cpu_us"]) if name in hosts else "" for name in (*HOST_NAMES, "sdk"))
+    return [row["title"], *times, f"{row['cpu_ratio']:.2f}"]
+
+
+def _beside(row: dict[str, Any]) -> list[str]:
+    hosts = row["hosts"]
+    times = (_number(1000 * hosts[name]) if name in hosts else "" for name in HOST_NAMES)
+    goal = _goal(row["target"], row["ratio"], at_most=True)
+    return [row["title"], *times, f"{row['peer']}: {_number(1000 * row['sdk'])}", f"{row['ratio']:.2f}", goal]
+
+
+def _goal(target: float | None, value: float, *, at_most: bool = False) -> str:
+    if target is None:
+        return ""
+    reached = value <= target if at_most else value >= target
+    return f"{'≤' if at_most else '≥'} {target:g}{'' if reached else ', no'}"
+
+
 def show(found: dict[str, Any], console: Console) -> None:
-    """Prints the table."""
-    table = Table(title=heading(found), title_justify="left", caption=CAPTION, caption_justify="left")
-    for name in HEADINGS:
-        table.add_column(name, justify="left" if name in ("", "unit") else "right", no_wrap=True)
-    suite = ""
-    for row in found["rows"]:
-        if suite and row["suite"] != suite:
-            table.add_section()
-        suite = row["suite"]
-        table.add_row(*cells(row), style="bold red" if row.get("reached") is False or "error" in row else "")
-    console.print(table)
+    """Prints the tables."""
+    console.print(heading(found))
+    for title, headings, rows in tables(found):
+        table = Table(title=title, title_justify="left")
+        for name in headings:
+            table.add_column(name, justify="left" if name in ("", "unit") else "right", no_wrap=True)
+        for row in rows:
+            table.add_row(*row, style="bold red" if "no" in row or ", no" in " ".join(row) else "")
+        console.print(table)
+    console.print(CAPTION)
 
 
 CAPTION = (
-    "ratio: ours / SDK (times: SDK / ours). floor: aiohttp or grpc.aio alone, no A2A, no JSON; with a"
-    " database, ours in "
-    "memory."
+    "ratio: ours / SDK (times: SDK / ours); best: that of our best host; builtin: that with uvloop."
+    " floor: aiohttp or grpc.aio alone, no A2A, no JSON; with a database, ours in memory. CPU counts all processes and"
+    " threads of a server."
 )
 
 
@@ -127,11 +182,12 @@ def heading(found: dict[str, Any]) -> str:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """The same table for a document."""
-    names = ["what", *HEADINGS[1:]]
-    lines = [
-        "| " + " | ".join(names) + " |",
-        "|" + "|".join(":--" if name in ("what", "unit") else "--:" for name in names) + "|",
-    ]
-    lines += ["| " + " | ".join(cells(row)) + " |" for row in found["rows"]]
-    return "\n".join(lines)
+    """The same tables for a document."""
+    lines: list[str] = []
+    for title, headings, rows in tables(found):
+        lines += [f"**{title}**", ""]
+        lines.append("| " + " | ".join(name or "what" for name in headings) + " |")
+        lines.append("|" + "|".join(":--" if name in ("", "unit") else "--:" for name in headings) + "|")
+        lines += ["| " + " | ".join(row) + " |" for row in rows]
+        lines.append("")
+    return "\n".join(lines).rstrip()

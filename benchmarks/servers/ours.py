@@ -15,9 +15,9 @@ from contextlib import AbstractAsyncContextManager
 
 from a2a_bridge.cards import interface, select
 from a2a_bridge.hosting import Agent, AgentExecutor, Event, Run
-from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions, Server, serve_agent, serve_gateway
 from benchmarks import agent
+from benchmarks.hosts import upstream_card
 from benchmarks.servers.listening import ready
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
@@ -53,21 +53,17 @@ class Executor(AgentExecutor):
         yield run.status("completed")
 
 
+measured_agent = Agent(Executor(), name="Measured", description="Answers as fast as it can.")
+
+
 def measured(upstream: str, store: str, *, legacy: bool) -> AbstractAsyncContextManager[Server]:
     interfaces = [
         *(interface(binding) for binding in BINDINGS),
         *(interface(binding, version="0.3") for binding in BINDINGS if legacy),
     ]
     if not upstream:
-        agent_ = Agent(Executor(), name="Measured", description="Answers as fast as it can.")
-        return serve_agent(agent_, interfaces, ServeOptions(store=store or None))
-    card = hub.AgentCard(
-        name="Measured",
-        description="Answers as fast as it can.",
-        version="1",
-        capabilities=hub.AgentCapabilities(streaming=True),
-        supported_interfaces=[interface("GRPC", upstream)],
-    )
+        return serve_agent(measured_agent, interfaces, ServeOptions(store=store or None))
+    card = upstream_card(upstream)
     return serve_gateway(card, select(card, known=["GRPC"]), interfaces)
 
 

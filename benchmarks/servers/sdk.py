@@ -1,9 +1,10 @@
 """The measured agent on the official SDK, served as its documentation says. It uses nothing of ours but
 constants.
 
-Telemetry is off by the environment that the harness sets; uvicorn writes no access log and has httptools, its
-C parser. With `--upstream` the agent is a gateway instead: an executor that forwards through the SDK's own
-client. With `--store` tasks are in a database, over the asynchronous drivers that the SDK names for each.
+Telemetry is off by the environment that the harness sets; uvicorn writes no access log, and has uvloop and
+httptools, its C parser. With `--upstream` the agent is a gateway instead: an executor that forwards through
+the SDK's own client. With `--store` tasks are in a database, over the asynchronous drivers that the SDK names
+for each.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import grpc
 import uvicorn
+import uvloop
 from a2a.client import ClientConfig, ClientFactory
 from a2a.helpers.proto_helpers import new_text_message, new_text_part
 from a2a.server.agent_execution import AgentExecutor, RequestContext
@@ -173,7 +175,7 @@ async def main() -> None:
     )
     server = uvicorn.Server(
         uvicorn.Config(
-            app, loop="asyncio", http="httptools", lifespan="off", access_log=False, log_level="warning"
+            app, loop="uvloop", http="httptools", lifespan="off", access_log=False, log_level="warning"
         )
     )
     await grpc_server.start()
@@ -183,4 +185,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
