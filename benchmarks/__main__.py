@@ -25,6 +25,7 @@ from benchmarks.measure import (
     memory_row,
     share_row,
     values_rows,
+    workers_row,
 )
 from benchmarks.processes import BenchmarkError, cores
 from benchmarks.tools import MISSING, missing
@@ -34,6 +35,7 @@ from tests import calls_per_call, calls_per_event
 # title, binding, our share of the SDK's memory that we mean to stay under
 MEMORY = (("open SSE stream", "JSONRPC", 0.4), ("open gRPC stream", "GRPC", None))
 CODEC = "codec"
+WORKERS = "gateway with two workers"
 RESUME, LIST = "SQLite resume", "ListTasks"
 VALUES = "values"
 #: cores in use by others that a measurement bears
@@ -45,7 +47,7 @@ def arguments() -> argparse.Namespace:
         [work.title for work in WORK]
         + [one.title for one in COMPARISONS]
         + [title for title, _, _ in MEMORY]
-        + [RESUME, LIST, CODEC, VALUES]
+        + [WORKERS, RESUME, LIST, CODEC, VALUES]
     )
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, epilog="rows: " + ", ".join(titles)
@@ -132,6 +134,11 @@ def measure(only: list[str], plan: Plan, progress: Console) -> list[dict[str, An
                     rows.append(cpu_row(comparison, plan, where, status.update))
                 except BenchmarkError as error:
                     rows.append({"suite": "cpu", "title": comparison.title, "error": str(error)})
+        if wanted(WORKERS):
+            try:
+                rows.append(workers_row(WORKERS, plan, where, status.update))
+            except BenchmarkError as error:
+                rows.append({"suite": "workers", "title": WORKERS, "error": str(error)})
         if wanted(RESUME):
             try:
                 rows.append(resume_row(plan.seconds, where, databases, status.update))

@@ -74,6 +74,11 @@ HOSTS = (
 _TWO_PORTS = ("--http", ANY_PORT, "--grpc", ANY_PORT)
 
 
+def gateway_workers(count: int, upstream: str) -> Server:
+    """A gateway of several processes, on any core."""
+    return _command(None, upstream, False, *_TWO_PORTS, "--loop", "uvloop", "--workers", str(count))
+
+
 def installed(family: str) -> list[Host]:
     """The hosts of this machine that serve "http" or "grpc"."""
     return [host for host in HOSTS if host.is_installed and (host.grpc or family == "http")]

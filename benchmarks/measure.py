@@ -16,11 +16,11 @@ import psutil  # type: ignore[import-untyped]
 
 from benchmarks import agent, codec, values
 from benchmarks.databases import Databases, with_tables
-from benchmarks.hosts import installed
+from benchmarks.hosts import gateway_workers, installed
 from benchmarks.probe import ask, framed_size, grpc_messages, http_answer
 from benchmarks.processes import BenchmarkError, Child, Cores, Server, cpu_seconds
 from benchmarks.tools import Load, Target, h2load, wrk
-from benchmarks.work import SEND, Work, is_response_task
+from benchmarks.work import SEND, WORK, Work, is_response_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,41 @@ def load_row(work: Work, plan: Plan, cores: Cores, databases: Databases, on_step
         "reached": reached,
         "rounds": {side.name: [round(rate, 1) for rate in side.rates] for side in sides},
         "answer_octets": {side.name: side.octets for side in sides},
+    }
+
+
+def workers_row(title: str, plan: Plan, cores: Cores, on_step: Steps) -> dict[str, Any]:
+    """The rate of a gateway with two workers over that with one, and the cores that each of them took.
+
+    Neither is pinned. The ratio says something where two cores are free beside the load and the agent.
+    """
+    work = next(work for work in WORK if work.gateway and not work.legacy)
+    free = Cores(None, cores.load, cores.other)
+    rates: dict[int, list[float]] = {1: [], 2: []}
+    shares: dict[int, list[float]] = {1: [], 2: []}
+    with contextlib.ExitStack() as stack:
+        upstream = stack.enter_context(Server("upstream", cores.other)).address("grpc")
+        servers = {count: stack.enter_context(gateway_workers(count, upstream)) for count in rates}
+        sides = {count: prepare(work, f"{count} workers", server) for count, server in servers.items()}
+        for number in range(plan.rounds + 1):
+            for count, side in sides.items():
+                on_step(f"{title}: {side.name}, round {number} of {plan.rounds}")
+                before = cpu_seconds(servers[count].pid)
+                done = load(work, side, plan, free, plan.seconds, cold=not number)
+                if number:  # the first one warms up
+                    rates[count].append(done.requests / done.seconds)
+                    shares[count].append((cpu_seconds(servers[count].pid) - before) / done.seconds)
+    rate = {count: statistics.median(found) for count, found in rates.items()}
+    ratio = rate[2] / rate[1]
+    return {
+        "suite": "workers",
+        "title": title,
+        "unit": "two / one",
+        "ours": round(ratio, 2),
+        "rates": {str(count): round(value, 1) for count, value in rate.items()},
+        "cores": {str(count): round(statistics.median(found), 2) for count, found in shares.items()},
+        "target": 1.8,
+        "reached": ratio >= 1.8,
     }
 
 

@@ -88,8 +88,11 @@ def cells(row: dict[str, Any]) -> list[str]:
     target = row["target"]
     reached = row["reached"]
     floor = "memory" if row["suite"] == "store" else "bare"
+    title = row["title"]
+    if "cores" in row:
+        title += f" (cores taken: {row['cores']['1']:g} and {row['cores']['2']:g})"
     return [
-        row["title"],
+        title,
         row["unit"],
         _number(row["ours"]),
         _number(row["sdk"]) if "sdk" in row else "",
@@ -168,9 +171,9 @@ def show(found: dict[str, Any], console: Console) -> None:
 
 
 CAPTION = (
-    "ratio: ours / SDK (times: SDK / ours); best: that of our best host; builtin: that with uvloop."
-    " floor: aiohttp or grpc.aio alone, no A2A, no JSON; with a database, ours in memory. CPU counts all processes and"
-    " threads of a server."
+    "ratio: ours / SDK (times: SDK / ours); best: that of our best host; builtin: that with uvloop. CPU"
+    " counts all processes and threads of a server. floor: aiohttp or grpc.aio alone, no A2A, no JSON; with a"
+    " database, ours in memory."
 )
 
 
