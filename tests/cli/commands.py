@@ -16,7 +16,10 @@ from a2a_bridge.cards import interface
 from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import Server, serve_service
+from tests.cli import prefork
 from tests.patience import PATIENCE
+
+Process = asyncio.subprocess.Process | prefork.Process
 
 #: for tests that serve from a folder of their own: tasks are kept in files there, as they are for users
 FILES = {"A2A_BRIDGE_STORE": ""}
@@ -42,8 +45,11 @@ class Done:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-async def spawn(*arguments: str, env: Mapping[str, str] | None = None) -> asyncio.subprocess.Process:
+async def spawn(*arguments: str, env: Mapping[str, str] | None = None) -> Process:
     """The command. What it serves is kept in memory, unless a flag or `env` says otherwise: see FILES."""
+    whole = {"A2A_BRIDGE_STORE": "memory://", **os.environ, **(env or {})}
+    if not any(name.startswith("PYTHON") for name in env or ()):
+        return await prefork.spawn(arguments, whole)
     return await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "a2a_bridge"),
@@ -51,11 +57,11 @@ async def spawn(*arguments: str, env: Mapping[str, str] | None = None) -> asynci
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={"A2A_BRIDGE_STORE": "memory://", **os.environ, **(env or {})},
+        env=whole,
     )
 
 
-async def ended(process: asyncio.subprocess.Process) -> Done:
+async def ended(process: Process) -> Done:
     """Waits until a process has ended; kills it when it does not."""
     try:
         out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
@@ -75,7 +81,7 @@ async def command(*arguments: str, env: Mapping[str, str] | None = None) -> Done
 class Running:
     """A serving command that is ready. addresses: by name, from its ready line."""
 
-    process: asyncio.subprocess.Process
+    process: Process
     ready: str
     done: Done | None = None
 

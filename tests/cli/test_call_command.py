@@ -18,7 +18,8 @@ from a2a_bridge.core.resume import RESUME_URI
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import Server
 from a2a_bridge.testing.probe import Probe, answering, waiting, yielding
-from tests.cli.commands import PATIENCE, agent, command, ended, spawn
+from tests.cli.commands import agent, command, ended, spawn
+from tests.patience import PATIENCE
 from tests.resume.cutting import cutting
 from tests.resume.scripted import Log, whole
 

@@ -20,7 +20,8 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import Server, connect
 from a2a_bridge.testing.probe import Probe, answering, yielding
-from tests.cli.commands import ANY_PORT, PATIENCE, agent, card, command, serving
+from tests.cli.commands import ANY_PORT, agent, card, command, serving
+from tests.patience import PATIENCE
 
 MESSAGE = hub.Message(message_id="m", role=hub.ROLE_AGENT, parts=[hub.Part(text="hello")])
 ANSWER = hub.SendMessageResponse(message=MESSAGE)
