@@ -262,13 +262,18 @@ async def test_a_chunked_body() -> None:
         assert (await connection.answer()).status == 200
 
 
-async def test_broken_chunks_are_the_clients_fault() -> None:
-    async with hosting(Scripted()) as host, wire(host) as connection:
+@pytest.mark.parametrize("first", ["", "3\r\n{  \r\n"])
+async def test_broken_chunks_are_the_clients_fault_and_nobody_waits_for_more(first: str) -> None:
+    # Longer than the test waits: only what is read can end the call.
+    options = HostOptions(header_timeout=10 * PATIENCE)
+    async with hosting(Scripted(), options=options) as host, wire(host) as connection:
         connection.send(
             "POST /message:send HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\nTransfer-Encoding: chunked\r\n\r\n"
         )
+        connection.send(first)
         connection.send("zz\r\nabc\r\n0\r\n\r\n")
-        assert (await connection.answer()).status == 400
+        answer = await connection.answer()
+        assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")
 
 
 async def test_continue_is_sent_to_those_who_wait_for_it() -> None:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
+from aiohttp.web_protocol import _ErrInfo
 
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, request_too_large
@@ -91,6 +92,15 @@ class Connection(web.RequestHandler):
                 data = data[cut:]
         self.received += len(data)
         super().data_received(data)
+        if self.exchange is not None and self.is_malformed:
+            self.exchange.cut_off()
+
+    @property
+    def is_malformed(self) -> bool:
+        """Whether the last data could not be parsed. aiohttp queues an error as if it were a request, also if
+        the data belongs to the body of the current one.
+        """
+        return bool(self._messages) and isinstance(self._messages[-1][0], _ErrInfo)
 
     def handle_error(
         self,
@@ -146,6 +156,7 @@ class Exchange:
     __slots__ = (
         "_held",
         "_host",
+        "_is_cut_off",
         "_request",
         "close",
         "connection",
@@ -173,6 +184,7 @@ class Exchange:
         self.stopping = False
         #: bytes that are counted as in work
         self._held = 0
+        self._is_cut_off = False
         self.close = host.draining or not request.keep_alive
         self.task: Task[Any] | None = asyncio.current_task()
 
@@ -199,6 +211,8 @@ class Exchange:
             raise self._too_large()
         if self.headers.get("Expect", "").lower() == "100-continue" and self.connection.transport is not None:
             self.connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if self.connection.is_malformed:
+            self.cut_off()
         parts: list[bytes] = []
         size = chunks = 0
         loop = asyncio.get_running_loop()
@@ -220,9 +234,19 @@ class Exchange:
             self.close = True
             raise A2AError(Reason.INVALID_REQUEST, "the body came too slowly") from None
         except web.RequestPayloadError:
+            self._is_cut_off = True
+        if self._is_cut_off:
             self.close = True
-            raise A2AError(Reason.INVALID_REQUEST, "the body is not framed correctly") from None
+            raise A2AError(Reason.INVALID_REQUEST, "the body is not framed correctly")
         return b"".join(parts)
+
+    def cut_off(self) -> None:
+        """Ends the wait for the rest of the body: it is not framed correctly."""
+        content = self._request.content
+        if not content.is_eof():
+            self._is_cut_off = True
+            # An exception would be logged by aiohttp, which reads on after the answer.
+            content.feed_eof()
 
     def _check_extensions(self, size: int, chunks: int) -> None:
         """Raises INVALID_REQUEST if the chunk extensions of a body of this size are too long."""
