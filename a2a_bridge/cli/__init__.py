@@ -1,46 +1,35 @@
-"""The command tree of `a2a-bridge`. Each command is in the module of its name."""
+"""The command `a2a-bridge`. Each of its commands is in the module of its name."""
 
 from __future__ import annotations
 
 import os
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
-from a2a_bridge.cli.call import call
-from a2a_bridge.cli.card import card
-from a2a_bridge.cli.db import app as db
-from a2a_bridge.cli.gateway import gateway
+from a2a_bridge.cli.commands import Commands
 from a2a_bridge.cli.options import EXIT_CODES, read_secrets
-from a2a_bridge.cli.peers import peers
-from a2a_bridge.cli.push import app as push
-from a2a_bridge.cli.serve import serve
-from a2a_bridge.cli.usage import usage
 
 DISTRIBUTION = "a2a-transport-bridge"
 
 app = typer.Typer(
     name="a2a-bridge",
+    cls=Commands,
     help="Serve, bridge and call A2A agents over JSON-RPC, gRPC and HTTP+JSON, in every protocol version.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    # Without rich, whose import takes as long as everything else of `--help`.
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(serve)
-app.command()(gateway)
-app.command()(call)
-app.command()(card)
-app.command()(usage)
-app.command()(peers)
-app.add_typer(db, name="db")
-app.add_typer(push, name="push")
 
 
 def _print_version(asked: bool) -> None:
     if asked:
+        from importlib.metadata import version  # loads the parser of email
+
         typer.echo(f"a2a-bridge {version(DISTRIBUTION)}")
         raise typer.Exit
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
     name="db",
     help="Upgrade or check the tables of a store.",
     no_args_is_help=True,

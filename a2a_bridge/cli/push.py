@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from a2a_bridge.push.ports import OutboxEntry
 
 app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
     name="push",
     help="List push notifications and dead letters, and send dead letters again.",
     no_args_is_help=True,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from typer.testing import CliRunner
 
 from a2a_bridge.bindings import Frame
 from a2a_bridge.cli import app
+from a2a_bridge.cli.commands import SUMMARIES
 from a2a_bridge.cli.frames import lines_of, masked
 from a2a_bridge.cli.options import listen_address, parameters, read_secrets
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -37,7 +40,12 @@ def test_help_says_what_a_command_is_for(name: str) -> None:
 @pytest.mark.parametrize("name", ["serve", "gateway"])
 def test_every_flag_of_a_server_has_an_environment_variable(name: str) -> None:
     options = [param for param in COMMANDS[name].params if param.opts[0].startswith("-")]
-    without = {param.name for param in options if not param.envvar} - {"help", "header", "forward"}
+    without = {param.name for param in options if not param.envvar} - {
+        "help",
+        "header",
+        "forward",
+        "print_envoy_config",
+    }
     assert without == set()
     for param in options:
         if param.envvar:
@@ -46,6 +54,20 @@ def test_every_flag_of_a_server_has_an_environment_variable(name: str) -> None:
                 assert param.envvar == "A2A_BRIDGE_KEY"
                 continue
             assert param.envvar == "A2A_BRIDGE_" + long.removeprefix("--").upper().replace("-", "_")
+
+
+def test_the_list_of_commands_loads_none_and_says_what_they_do() -> None:
+    code = (
+        "import sys, a2a_bridge.cli as cli\n"
+        "try: cli.main()\n"
+        "finally: print(sorted(name for name in ('asyncio', 'rich', 'pydantic', 'google') if name in sys.modules))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True)
+    assert shown.stdout.splitlines()[-1] == "[]"
+    for name, command in COMMANDS.items():
+        assert f"\n  {name} " in shown.stdout
+        full = command.get_short_help_str(200)
+        assert full.startswith(SUMMARIES[name].split(",")[0].rstrip("."))
 
 
 def test_no_command_is_usage() -> None:

@@ -1,0 +1,73 @@
+"""The commands by name. `--help` and `--version` import no command; each is imported when it is used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+#: name of a command, which is that of its module and its function (or of `app`) → its help in the list
+SUMMARIES = {
+    "serve": "Serve an agent over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.",
+    "gateway": "Serve the agent at UPSTREAM over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.",
+    "call": "Send TEXT to the agent at TARGET and print its answer.",
+    "card": "Show the agent card of TARGET.",
+    "usage": "Show the callers of a gateway or an agent, with the time of their last call.",
+    "peers": "List the peer profiles: the recognised implementations of A2A, and their quirks.",
+    "db": "Upgrade or check the tables of a store.",
+    "push": "List push notifications and dead letters, and send dead letters again.",
+}
+
+
+class Commands(TyperGroup):
+    """The group of all commands."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = _Loaded()
+
+    def list_commands(self, _context: Any) -> list[str]:
+        return list(SUMMARIES)
+
+    def format_commands(self, _context: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(SUMMARIES.items()))
+
+
+class _Loaded(dict[str, Any]):
+    """The commands; each is imported when it is read."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(SUMMARIES))
+
+    def __getitem__(self, name: str) -> Any:
+        command = super().__getitem__(name)
+        if command is None:
+            command = self[name] = _load(name)
+        return command
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default  # noqa: SIM401  dict.get does not load
+
+    def values(self) -> Any:
+        return self._complete().values()
+
+    def items(self) -> Any:
+        return self._complete().items()
+
+    def _complete(self) -> dict[str, Any]:
+        return {name: self[name] for name in self}
+
+
+def _load(name: str) -> Any:
+    module = importlib.import_module(f"a2a_bridge.cli.{name}")
+    group: typer.Typer | None = getattr(module, "app", None)
+    if group is None:
+        group = typer.Typer(add_completion=False, rich_markup_mode=None)
+        group.command(name)(getattr(module, name))
+    command = get_command(group)
+    command.name = name
+    return command
