@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import ssl
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from a2a_bridge.bindings import TlsFiles
 from a2a_bridge.core.errors import A2AError, Reason
@@ -22,44 +16,15 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering
 from a2a_bridge_transports.grpc import GrpcHost
 from a2a_bridge_transports.grpc.wire import target_of
+from tests.certificates import Identity, new_identity
 from tests.transports.grpc_scene import dialling, hosting
 
 REQUEST = hub.GetTaskRequest(id="t")
 
 
-@dataclass(frozen=True)
-class Identity:
-    """A certificate of 127.0.0.1 that is its own authority, and its key, both PEM."""
-
-    certificate: bytes
-    key: bytes
-
-
 @pytest.fixture(scope="module")
 def identity() -> Identity:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a2a-bridge test")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
-        )
-        .sign(key, hashes.SHA256())
-    )
-    return Identity(
-        certificate.public_bytes(serialization.Encoding.PEM),
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        ),
-    )
+    return new_identity()
 
 
 @pytest.fixture
