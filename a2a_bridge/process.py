@@ -9,14 +9,14 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from a2a_bridge.bindings import ListenAddress
 from a2a_bridge.core.extras import load
 from a2a_bridge.hosting import Agent
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import EVERYTHING, ServeOptions
-from a2a_bridge.runtime import Server, serve_agent
+from a2a_bridge.runtime import serve_agent
 
 logger = logging.getLogger(__name__)
 
@@ -71,11 +71,30 @@ def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
     return made
 
 
-def ready_line(server: Server) -> str:
+class Listening(Protocol):
+    """The addresses of a running server; None for a family that is not served."""
+
+    @property
+    def http(self) -> ListenAddress | None:
+        """The first HTTP listener."""
+        ...
+
+    @property
+    def grpc(self) -> ListenAddress | None:
+        """The first gRPC listener."""
+        ...
+
+    @property
+    def secure(self) -> bool:
+        """Whether the HTTP listener speaks TLS."""
+        ...
+
+
+def ready_line(server: Listening) -> str:
     """`ready http=http://HOST:PORT grpc=HOST:PORT`, with the served families only."""
     parts = ["ready"]
     if server.http is not None:
-        parts.append(f"http=http://{server.http}")
+        parts.append(f"http={'https' if server.secure else 'http'}://{server.http}")
     if server.grpc is not None:
         parts.append(f"grpc={server.grpc}")
     return " ".join(parts)

@@ -114,8 +114,11 @@ class Server:
         hosts: dict[tuple[str, ListenAddress], Host],
         advertisement: Advertisement,
         close: Callable[[float], Awaitable[None]],
+        *,
+        secure: bool = False,
     ) -> None:
         self._hosts = hosts
+        self._secure = secure
         self._advertisement = advertisement
         self._close = close
         self._drained = False
@@ -129,6 +132,11 @@ class Server:
     def grpc(self) -> ListenAddress | None:
         """The first gRPC listener."""
         return next((host.address for (family, _), host in self._hosts.items() if family == "grpc"), None)
+
+    @property
+    def secure(self) -> bool:
+        """Whether the HTTP listeners speak TLS."""
+        return self._secure
 
     @property
     def card(self) -> hub.AgentCard:
@@ -348,7 +356,7 @@ async def serve_service(
             [replace(one, address=hosts[one.family, one.address].address) for one in plan],
             http.address if http is not None else None,
         )
-    server = Server(hosts, advertisement, close or _nothing)
+    server = Server(hosts, advertisement, close or _nothing, secure=options.host.tls is not None)
     try:
         yield server
     finally:

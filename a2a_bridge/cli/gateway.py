@@ -9,6 +9,17 @@ from typing import Annotated
 
 import typer
 
+from a2a_bridge.cli.envoy.flags import (
+    Certificate,
+    CertificateKey,
+    ClientAuthorities,
+    EnvoyFlags,
+    Http3,
+    Listen,
+    PrintConfig,
+    Server,
+    ServerKind,
+)
 from a2a_bridge.cli.limits import (
     MAX_BODY,
     MAX_CALLS,
@@ -85,6 +96,7 @@ from a2a_bridge.cli.options import (
 
 
 def gateway(
+    context: typer.Context,
     target: Annotated[
         str, typer.Argument(help="The agent: URL, :PORT, host:port (gRPC) or card file.", metavar="UPSTREAM")
     ],
@@ -126,6 +138,13 @@ def gateway(
     max_memory: MaxMemory = MAX_MEMORY,
     http: Http = "127.0.0.1:8080",
     grpc: Grpc = "127.0.0.1:50051",
+    server: Server = ServerKind.BUILTIN,
+    listen: Listen = "",
+    ssl_certfile: Certificate = None,
+    ssl_keyfile: CertificateKey = None,
+    ssl_ca_certs: ClientAuthorities = None,
+    http3: Http3 = False,
+    print_envoy_config: PrintConfig = False,
     no_http: NoHttp = False,
     no_grpc: NoGrpc = False,
     versions: Versions = ALL_VERSIONS,
@@ -175,6 +194,24 @@ def gateway(
 
       a2a-bridge gateway agent.internal:50051 --card card.json --public-url https://agent.example
     """
+    envoy = EnvoyFlags(
+        server,
+        listen,
+        ssl_certfile,
+        ssl_keyfile,
+        ssl_ca_certs,
+        http3=http3,
+        print_envoy_config=print_envoy_config,
+        max_body=max_body,
+        max_connections=max_connections,
+        max_connection_streams=max_connection_streams,
+        trusts_proxies=bool(forwarded_allow_ips),
+        workers=workers,
+        loop=loop,
+        log_level=log_level,
+        grace=timeout_graceful_shutdown,
+    )
+    envoy.run_if_asked(context)
     from a2a_bridge.cli.running import configure_logging, run_on
     from a2a_bridge.cli.workers import Worker, check_usage, supervise
 
@@ -198,8 +235,8 @@ def gateway(
     from a2a_bridge.middleware import Limits
 
     listening = ListenOptions.of(
-        http,
-        grpc,
+        envoy.address or http,
+        envoy.address or grpc,
         no_http=no_http,
         no_grpc=no_grpc,
         public_url=public_url,

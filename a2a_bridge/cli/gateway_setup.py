@@ -14,7 +14,7 @@ from a2a_bridge.cli.connect import card_file, found_at, grpc_interface, named
 from a2a_bridge.cli.listen_options import ListenOptions
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import fail, talk
-from a2a_bridge.cli.running import run
+from a2a_bridge.cli.running import run, serving
 from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.gateway.destinations import Destinations
@@ -54,11 +54,14 @@ async def bridge(
     if file is None:
         options = named(target, options)
     candidates = await _settled(candidates, options)
-    await run(
-        runtime.serve_gateway(card, candidates, listening.interfaces, listening.options, options),
-        grace,
-        listening.counting,
+    given = (card, candidates, listening.interfaces, listening.options, options)
+    opening = serving(
+        lambda: runtime.serve_gateway(*given),
+        lambda: runtime.asgi_gateway(*given),
+        listening.interfaces,
+        listening.options.host.drain_window,
     )
+    await run(opening, grace, listening.counting)
 
 
 async def _settled(candidates: Sequence[Candidate], options: DialOptions) -> list[Candidate]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
+from a2a_bridge.cli.envoy import inside
 from a2a_bridge.cli.options import Exit, LogLevel, LoopKind
 from a2a_bridge.cli.output import data, fail, not_opened, talk
 from a2a_bridge.cli.workers import Worker
@@ -16,6 +17,7 @@ from a2a_bridge.core.extras import MissingExtraError
 
 if TYPE_CHECKING:
     from a2a_bridge.cli.usage_recorder import UsageRecorder
+    from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +32,10 @@ def configure_logging(level: LogLevel) -> None:
 
 def run_on(kind: LoopKind, main: Coroutine[Any, Any, None]) -> None:
     """Runs a command on an event loop to its end. Raises typer.Exit for a loop that is not installed."""
+    envoy = inside()
+    if envoy is not None:
+        envoy.run(main)
+        return
     from a2a_bridge.process import loop_factory  # loads protobuf
 
     try:
@@ -39,6 +45,19 @@ def run_on(kind: LoopKind, main: Coroutine[Any, Any, None]) -> None:
         raise fail(Exit.USAGE, f"--loop {kind.value}: {error.text}", error.remedy) from None
     with asyncio.Runner(loop_factory=make) as runner:
         runner.run(main)
+
+
+def serving(
+    builtin: Callable[[], AbstractAsyncContextManager[Any]],
+    application: Callable[[], Any],
+    interfaces: Sequence[hub.AgentInterface],
+    drain_window: float | None,
+) -> AbstractAsyncContextManager[Any]:
+    """The server to run: `builtin` with its own listeners or, in the process of Envoy, an application."""
+    envoy = inside()
+    if envoy is None:
+        return builtin()
+    return envoy.serving(application(), interfaces, drain_window)
 
 
 async def run(
@@ -54,7 +73,9 @@ async def run(
 
     worker = Worker.of_environment()
     async with AsyncExitStack() as stack:
-        stop = stack.enter_context(stop_signals(grace))
+        envoy = inside()
+        signals = stop_signals if envoy is None else envoy.stop_signals
+        stop = stack.enter_context(signals(grace))
         usage = None
         try:
             if counting is not None:

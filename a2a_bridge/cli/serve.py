@@ -7,6 +7,17 @@ from typing import Annotated
 
 import typer
 
+from a2a_bridge.cli.envoy.flags import (
+    Certificate,
+    CertificateKey,
+    ClientAuthorities,
+    EnvoyFlags,
+    Http3,
+    Listen,
+    PrintConfig,
+    Server,
+    ServerKind,
+)
 from a2a_bridge.cli.limits import (
     MAX_BODY,
     MAX_CALLS,
@@ -68,12 +79,20 @@ from a2a_bridge.cli.options import (
 
 
 def serve(
+    context: typer.Context,
     target: Annotated[
         str, typer.Argument(help="file.py, file.py:agent or package.module:agent.", metavar="AGENT")
     ],
     *,
     http: Http = "127.0.0.1:8080",
     grpc: Grpc = "127.0.0.1:50051",
+    server: Server = ServerKind.BUILTIN,
+    listen: Listen = "",
+    ssl_certfile: Certificate = None,
+    ssl_keyfile: CertificateKey = None,
+    ssl_ca_certs: ClientAuthorities = None,
+    http3: Http3 = False,
+    print_envoy_config: PrintConfig = False,
     no_http: NoHttp = False,
     no_grpc: NoGrpc = False,
     versions: Versions = ALL_VERSIONS,
@@ -125,7 +144,25 @@ def serve(
 
       a2a-bridge serve my.package:agent --http 0.0.0.0:8080 --public-url https://agent.example
     """
-    from a2a_bridge.cli.running import configure_logging, run, run_on
+    envoy = EnvoyFlags(
+        server,
+        listen,
+        ssl_certfile,
+        ssl_keyfile,
+        ssl_ca_certs,
+        http3=http3,
+        print_envoy_config=print_envoy_config,
+        max_body=max_body,
+        max_connections=max_connections,
+        max_connection_streams=max_connection_streams,
+        trusts_proxies=bool(forwarded_allow_ips),
+        workers=workers,
+        loop=loop,
+        log_level=log_level,
+        grace=timeout_graceful_shutdown,
+    )
+    envoy.run_if_asked(context)
+    from a2a_bridge.cli.running import configure_logging, run, run_on, serving
     from a2a_bridge.cli.workers import Worker, check_store, check_usage, supervise
 
     configure_logging(log_level)
@@ -145,8 +182,8 @@ def serve(
     from a2a_bridge.middleware import Limits
 
     listening = ListenOptions.of(
-        http,
-        grpc,
+        envoy.address or http,
+        envoy.address or grpc,
         no_http=no_http,
         no_grpc=no_grpc,
         public_url=public_url,
@@ -192,5 +229,11 @@ def serve(
             push=push,
             push_options=posted,
         )
-        opening = runtime.serve_agent(agent, listening.interfaces, options)
+        interfaces = listening.interfaces
+        opening = serving(
+            lambda: runtime.serve_agent(agent, interfaces, options),
+            lambda: runtime.asgi(agent, interfaces, options),
+            interfaces,
+            drain_window,
+        )
         run_on(loop, run(opening, timeout_graceful_shutdown, listening.counting))

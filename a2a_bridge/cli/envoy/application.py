@@ -1,0 +1,207 @@
+"""The ASGI application that Envoy loads: runs the command line again, in the process of Envoy.
+
+Rules:
+1. The command runs in a thread of its own, as it does elsewhere in the main thread: same checks, messages
+   and exit codes.
+2. Its event loop is that of Envoy's Python module, which calls the application in it.
+3. Envoy starts to listen when the application is ready, and ends when the command has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from a2a_bridge.cli import envoy, main
+from a2a_bridge.cli.envoy.bootstrap import FORWARDED_SCHEME
+from a2a_bridge.cli.envoy.handover import Handover
+
+#: seconds that the listener stays open after the signal while connections are open, without --drain-window
+_WINDOW = 0.5
+#: seconds for the last responses to reach their callers
+_FLUSH, _FAREWELL = 2.0, 0.25
+
+if TYPE_CHECKING:
+    from a2a_bridge.pb import lf_a2a_v1 as hub
+
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class Inside:
+    """The command in the process of Envoy."""
+
+    def __init__(self, given: Handover) -> None:
+        self._given = given
+        self._loop: Future[asyncio.AbstractEventLoop] = Future()
+        self._stop = asyncio.Event()
+        #: resolved when requests can be answered
+        self._ready = asyncio.Event()
+        self._ended = asyncio.Event()
+        #: answers requests, once it is ready
+        self.application: Application = _not_ready
+
+    def start(self) -> None:
+        """Runs the command in a thread."""
+        threading.Thread(target=self._command, name="a2a-bridge", daemon=True).start()
+
+    def run(self, main: Coroutine[Any, Any, None]) -> None:
+        """Runs a coroutine of the command to its end; called in the command's thread."""
+        asyncio.run_coroutine_threadsafe(main, self._loop.result()).result()
+
+    @contextmanager
+    def stop_signals(self, _grace: float) -> Iterator[asyncio.Event]:
+        """The event that the supervisor sets. The supervisor also limits the time of the end."""
+        loop = asyncio.get_running_loop()
+
+        def on_readable() -> None:
+            loop.remove_reader(self._given.stop)
+            self._stop.set()
+
+        loop.add_reader(self._given.stop, on_readable)
+        try:
+            yield self._stop
+        finally:
+            loop.remove_reader(self._given.stop)
+
+    @asynccontextmanager
+    async def serving(
+        self, application: Any, interfaces: Sequence[hub.AgentInterface], window: float | None
+    ) -> AsyncIterator[Listening]:
+        """Lets Envoy send requests to an application, and ends it with the context.
+
+        Raises the errors of its start.
+        """
+        from a2a_bridge.cli.envoy.admin import Admin  # loads protobuf
+
+        await application.start()
+        self.application = forwarding(application) if self._given.trusts_proxies else application
+        self._ready.set()
+        admin = Admin(self._given.admin)
+        families = {"grpc" if one.protocol_binding == "GRPC" else "http" for one in interfaces}
+        address = await admin.listening()
+        server = Listening(application, admin, address, families, self._given.secure, window)
+        try:
+            yield server
+        finally:
+            await server.drain(0)
+
+    async def lifespan(self, receive: Any, send: Any) -> None:
+        """Answers the lifespan protocol of the Python module of Envoy."""
+        self._loop.set_result(asyncio.get_running_loop())
+        await receive()
+        await self._ready.wait()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        # Envoy was told to end by somebody else: its listeners are closed already.
+        self._stop.set()
+        await self._ended.wait()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def _command(self) -> None:
+        code: Any = 1
+        try:
+            main()
+            code = 0
+        except SystemExit as exit_:
+            code = exit_.code
+            if isinstance(code, str):
+                sys.stderr.write(f"{code}\n")
+                code = 1
+        except BaseException:  # noqa: BLE001  as the interpreter does it
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if code or not self._ready.is_set():
+            atexit._run_exitfuncs()  # noqa: SLF001  what an interpreter does at its end
+            os._exit(code or 0)
+        self._loop.result().call_soon_threadsafe(self._ended.set)
+        os.kill(os.getpid(), signal.SIGTERM)  # Envoy's handler
+
+
+class Listening:
+    """A running server in Envoy, in the manner of `runtime.Server`."""
+
+    def __init__(
+        self,
+        application: Any,
+        admin: Any,
+        address: Any,
+        families: set[str],
+        secure: bool,
+        window: float | None,
+    ) -> None:
+        self._application = application
+        self._admin = admin
+        self._address = address
+        self._window = window
+        self._drained = False
+        self.http = address if "http" in families else None
+        self.grpc = address if "grpc" in families else None
+        self.secure = secure
+
+    @property
+    def card(self) -> Any:
+        """The card as a caller on this machine sees it."""
+        return self._application.card(f"{'https' if self.secure else 'http'}://{self._address}")
+
+    async def drain(self, grace: float) -> None:
+        """Refuses new work; running calls get `grace` seconds, the rest ends as UNAVAILABLE. May be
+        repeated.
+        """
+        if self._drained:
+            return
+        self._drained = True
+        end = monotonic() + grace
+        self._application.draining = True
+        await self._admin.close_connections()
+        window = self._window
+        if window is None:
+            window = _WINDOW if await self._admin.connections() else 0.0
+        await asyncio.sleep(min(window, grace))
+        await self._admin.close_listeners()
+        await self._application.drain(max(0.0, end - monotonic()))
+        await self._admin.finished(_FLUSH, _FAREWELL)
+
+
+async def _not_ready(_scope: Any, _receive: Any, _send: Any) -> None:
+    raise RuntimeError("a request came before the application was ready")
+
+
+def forwarding(application: Application) -> Application:
+    """An application that gets X-Forwarded-Proto back, which Envoy copied: see `bootstrap.py`."""
+    copied, original = FORWARDED_SCHEME.encode(), b"x-forwarded-proto"
+
+    def restored(scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+        scope["headers"] = [(original if name == copied else name, value) for name, value in scope["headers"]]
+        return application(scope, receive, send)
+
+    return restored
+
+
+def __getattr__(name: str) -> Any:
+    """`app` starts the command. Only Envoy's module reads it, once."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    inside = Inside(Handover.take())
+
+    def app(scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+        # No coroutine of its own: this is on the path of each request.
+        if scope["type"] == "lifespan":
+            return inside.lifespan(receive, send)
+        return inside.application(scope, receive, send)
+
+    # Envoy's module asks this of callables that are not coroutine functions.
+    app._asgi_single_callable = True  # type: ignore[attr-defined]  # noqa: SLF001
+    envoy.set_inside(inside)
+    inside.start()
+    return app

