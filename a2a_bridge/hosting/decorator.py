@@ -12,11 +12,11 @@ from typing import Any, overload
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.messages import INTERRUPTED, TERMINAL
 from a2a_bridge.hosting.executor import AgentExecutor, Event
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.threads import Threads
+from a2a_bridge.hosting.views import AT_REST
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 TEXT = ("text/plain",)
@@ -24,7 +24,7 @@ TEXT = ("text/plain",)
 #: a card for authenticated callers, or a function of the call, async or not, that returns it
 ExtendedCard = hub.AgentCard | Callable[[CallContext], hub.AgentCard | Awaitable[hub.AgentCard]]
 
-_EVENTS = (hub.Task, hub.TaskStatusUpdateEvent, hub.TaskArtifactUpdateEvent)
+_STATES = (hub.Task, hub.TaskStatusUpdateEvent)
 
 
 class Agent:
@@ -263,8 +263,11 @@ class _Yielding(AgentExecutor):
         values = self._call(run)
         try:
             async for value in values:
-                if isinstance(value, _EVENTS):
-                    at_rest = _leaves_at_rest(value, at_rest)
+                if isinstance(value, hub.TaskArtifactUpdateEvent):
+                    yield value
+                elif isinstance(value, _STATES):
+                    # The function's own event may leave the task waiting or ended.
+                    at_rest = value.status.state in AT_REST
                     yield value
                 elif isinstance(value, hub.Message):
                     yield run.status(hub.TASK_STATE_WORKING, value)
@@ -278,10 +281,3 @@ class _Yielding(AgentExecutor):
                 await close()
         if not at_rest:
             yield run.status(hub.TASK_STATE_COMPLETED)
-
-
-def _leaves_at_rest(event: Event, before: bool) -> bool:
-    """True if the function's own event left the task waiting or ended."""
-    if isinstance(event, (hub.Task, hub.TaskStatusUpdateEvent)):
-        return event.status.state in TERMINAL or event.status.state in INTERRUPTED
-    return before
