@@ -41,7 +41,7 @@ from a2a_bridge.hosting.replica_calls import ReplicaCalls
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_registry import NotOwnerError, RunRegistry
 from a2a_bridge.hosting.run_timer import TOO_LONG, too_late
-from a2a_bridge.hosting.sending import Accepted, Sending, check_names
+from a2a_bridge.hosting.sending import SHORT, Accepted, Sending, check_names
 from a2a_bridge.hosting.stores.memory import MemoryStore
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.hosting.views import AT_REST, QueuePosition, cut_history, histories_cut, history_limit
@@ -143,8 +143,10 @@ class Engine:
         limit = await self._sending.check(request) if request.HasField("configuration") else None
         if self._closing:
             raise closing()
-        check_names(request, context)
-        if self._reply is not None and not request.message.task_id:
+        message = request.message
+        if len(message.message_id) + len(message.context_id) + len(context.tenant or request.tenant) > SHORT:
+            check_names(request, context)
+        if self._reply is not None and not message.task_id:
             return await self._direct(self._reply, request, context)
         wants = Wants.TASK if request.configuration.return_immediately else Wants.OUTCOME
         answer: hub.SendMessageResponse | None
@@ -186,8 +188,10 @@ class Engine:
         limit = await self._sending.check(request) if request.HasField("configuration") else None
         if self._closing:
             raise closing()
-        check_names(request, context)
-        if self._reply is not None and not request.message.task_id:
+        message = request.message
+        if len(message.message_id) + len(message.context_id) + len(context.tenant or request.tenant) > SHORT:
+            check_names(request, context)
+        if self._reply is not None and not message.task_id:
             direct = await self._direct(self._reply, request, context)
             return Event(hub.StreamResponse(message=direct.message)), no_events()
         try:

@@ -33,6 +33,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 #: maximum length of the ids in a message, in characters
 LONGEST_ID = 512
 LONGEST_TENANT = 256
+#: names of at most so many characters together need no `check_names`
+SHORT = LONGEST_TENANT
 
 
 class Accepted(NamedTuple):
@@ -57,12 +59,9 @@ class Accepted(NamedTuple):
 def check_names(request: hub.SendMessageRequest, context: CallContext) -> None:
     """Raises INVALID_PARAMS with the name that is too long to be stored."""
     message, tenant = request.message, context.tenant or request.tenant
-    message_id, context_id = message.message_id, message.context_id
-    if len(message_id) + len(context_id) + len(tenant) <= LONGEST_TENANT:
-        return
     for name, text, most in (
-        ("message.messageId", message_id, LONGEST_ID),
-        ("message.contextId", context_id, LONGEST_ID),
+        ("message.messageId", message.message_id, LONGEST_ID),
+        ("message.contextId", message.context_id, LONGEST_ID),
         ("tenant", tenant, LONGEST_TENANT),
     ):
         if len(text) > most:

@@ -197,7 +197,8 @@ class Exchange:
         return base_url(scheme, host, "", self.headers, trusted=self.connection.peer in self._host.trust)
 
     async def read(self) -> bytes:
-        check_encoding(self.headers)
+        if "Content-Encoding" in self.headers:
+            check_encoding(self.headers)
         content = self._request.content
         limit = self._host.options.max_body
         if "Transfer-Encoding" not in self.headers and content.is_eof():

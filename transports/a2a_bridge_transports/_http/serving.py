@@ -38,6 +38,7 @@ from a2a_bridge.dialects.extensions import extension_names
 from a2a_bridge.peers import caller
 from a2a_bridge_transports._http.exchange import ClientLeftError, Headers, HttpStatusError, Request
 from a2a_bridge_transports._http.parameters import (
+    DEADLINE,
     Overlaid,
     deadline_of,
     declared_version,
@@ -133,7 +134,7 @@ class ServerSide(Generic[Index]):
             message.tenant,
             parameters,
             None,
-            deadline_of(request.headers, time.monotonic()),
+            deadline_of(request.headers, time.monotonic()) if DEADLINE in request.headers else None,
             _origin(self._kind, table.dialect.version, request.peer, request.base_url()),
             side_channel=side_channel,
         )
