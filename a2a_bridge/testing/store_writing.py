@@ -114,7 +114,9 @@ class WritingContract(OpensStores):
         async with asyncio.timeout(PATIENCE):
             for number in range(600):
                 author.chunk(str(number % 10))
-                await author.writer.room()
+                if author.writer.crowded:  # otherwise nothing may have to wait
+                    await author.writer.room()
+        assert not author.writer.crowded
         await author.synced()
         assert (await found(store, "t")).last == 601
 

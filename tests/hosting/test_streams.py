@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import Reason
-from a2a_bridge.hosting import Event, Run
+from a2a_bridge.hosting import Engine, Event, Run
 from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
@@ -30,6 +31,7 @@ from tests.hosting.scene import (
     Talk,
     agent_of,
     refused,
+    request,
     shape,
     shapes,
 )
@@ -309,3 +311,23 @@ async def test_a_producer_that_never_waits_lets_others_run() -> None:
     done.set()
     await running
     assert turns >= 100
+
+
+async def test_a_caller_that_leaves_after_the_first_event_stops_reading() -> None:
+    gate = Gate()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.start()
+        await gate.wait()
+        yield run.status("completed")
+
+    store = MemoryStore()
+    engine = Engine(agent_of(execute), store=store)
+    async with asyncio.timeout(PATIENCE):
+        events = engine.send_streaming_message(request("x"), CallContext())
+        task = (await anext(events)).message.task
+        assert store.log(task.id).read
+        await events.aclose()
+        assert not store.log(task.id).read
+        gate.open()
+        await engine.close(PATIENCE)
