@@ -329,6 +329,8 @@ class ApplicationHost(DocumentHost, Protocol):
 
     #: whether the server below sends HTTP trailers, as gRPC needs; None before the first request
     trailers: bool | None
+    #: the card that a caller at a base URL gets, once the application has started
+    card: Callable[[str], hub.AgentCard] | None
 
 
 def asgi_host(

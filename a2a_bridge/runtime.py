@@ -329,6 +329,7 @@ async def serve_service(
     service = guarded(service, card, options, dialects_of(plan), remembered, elsewhere=rewrites_card)
     if host is not None:
         host.options = replace(options.host, jsonrpc_paths=paths)
+        host.card = advertisement.card
     for (family, address, path), group in grouped(plan).items():
         mounted = host or hosts.get((family, address))
         for kind, dialects in group.items():

@@ -46,7 +46,6 @@ class TestGrpcAsgi(BindingContract):
 
     # Sockets, their draining and their keep-alives belong to the server.
     test_a_taken_address_is_an_os_error: Any = None
-    test_draining_lets_work_finish: Any = None
     test_draining_tells_those_who_cannot_finish: Any = None
     test_a_silent_peer_is_noticed: Any = None
 
@@ -68,7 +67,7 @@ class TestGrpcAsgi(BindingContract):
         host = asgi_host(options or HostOptions())
         self.binding.mount(host, "", service, [self.dialect])
         self.switch.target = host
-        where: Any = SimpleNamespace(address=self.switch.address)
+        where: Any = SimpleNamespace(address=self.switch.address, drain=host.drain)
         yield Listening(where, self.interface(str(self.switch.address)))
 
     def url(self, address: ListenAddress, path: str) -> str:

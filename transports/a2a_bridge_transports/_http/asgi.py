@@ -22,6 +22,7 @@ from a2a_bridge.core.errors import A2AError, request_too_large
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.offload import SMALL
+from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.asgi_request import AsgiRequest, Receive, Scope, Send, Watches, flushing
 from a2a_bridge_transports._http.exchange import ClientLeftError, Headers, Reply, StreamReply
 from a2a_bridge_transports._http.mounts import Mounts, without_empty_start
@@ -33,6 +34,8 @@ _log = logging.getLogger("a2a_bridge.http")
 
 #: base URLs that one application remembers; callers choose the Host header
 _REMEMBERED = 256
+#: seconds for ended requests to inform their clients
+LAST_WORDS = 1.0
 #: what the ASGI extension for trailers is called
 TRAILERS = "http.response.trailers"
 
@@ -59,6 +62,10 @@ class Calls(Protocol):
         """Tells readers of the health service that the host drains."""
         ...
 
+    def end(self) -> None:
+        """Calls that are cancelled from here on end as UNAVAILABLE."""
+        ...
+
 
 class AsgiHost(Mounts):
     """An ASGI application; implements DocumentHost without a socket.
@@ -78,6 +85,10 @@ class AsgiHost(Mounts):
         super().__init__(options)
         self.trust = Trust(options.trust_forwarded)
         self.watches = Watches()
+        #: the requests in progress
+        self.running: set[AsgiRequest] = set()
+        #: the card that a caller at a base URL gets, once the application has started
+        self.card: Callable[[str], hub.AgentCard] | None = None
         #: gRPC, if it is mounted
         self.calls: Calls | None = None
         #: whether the server can send trailers, which gRPC needs; None before the first request
@@ -106,13 +117,26 @@ class AsgiHost(Mounts):
                 self._startup = None
 
     async def drain(self, grace: float) -> None:
-        """Fails the readiness probe and runs `close`; the ASGI server ends the connections."""
+        """Fails the readiness probe, lets running requests finish for `grace` seconds, ends the rest as
+        UNAVAILABLE, and runs `close`. The listener and its connections belong to the ASGI server.
+        """
         self.draining = True
         if self.calls is not None:
             self.calls.retire()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + grace
+        while self.running and (now := loop.time()) < end:  # noqa: ASYNC110  a set has no event
+            await asyncio.sleep(min(0.05, end - now))
+        if self.calls is not None:
+            self.calls.end()
+        for request in list(self.running):
+            request.stop()
         close, self._close = self._close, None
         if close is not None:
-            await close(grace)
+            await close(max(0.0, end - loop.time()))
+        last = loop.time() + LAST_WORDS
+        while self.running and loop.time() < last:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
     def base_url(self, scope: Scope, named: str | None, root: str, headers: Mapping[str, str]) -> str:
         """The URL of the application as the client of a request used it. named: the Host header. root: the
@@ -156,6 +180,7 @@ class AsgiHost(Mounts):
             request = served = _Served(self, scope, receive, send, root, path)
             if calls is not None and served.headers.get("Content-Type", "").startswith("application/grpc"):
                 request = calls.begin(self, scope, receive, send, path) or served
+        self.running.add(request)
         try:
             await request.answer()
         except asyncio.CancelledError:
@@ -169,6 +194,7 @@ class AsgiHost(Mounts):
                 raise
             _log.debug("a client left before its answer was complete")
         finally:
+            self.running.discard(request)
             request.end()
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -211,10 +237,8 @@ class _Served(AsgiRequest):
         "path",
         "peer",
         "query",
+        "stopping",
     )
-
-    #: an ASGI server does not announce its shutdown to requests
-    stopping = False
 
     def __init__(
         self, host: AsgiHost, scope: Scope, receive: Receive, send: Send, root: str, path: str
@@ -233,6 +257,11 @@ class _Served(AsgiRequest):
         self.peer = str(client[0]) if client else ""
         self._head: list[tuple[bytes, bytes]] | None = None
         self._beat: asyncio.Task[None] | None = None
+        self.stopping = False
+
+    def stop(self) -> None:
+        self.stopping = True
+        super().stop()
 
     def parameters(self) -> Mapping[str, str]:
         return HeaderParameters(self.headers)
@@ -357,11 +386,12 @@ class _Served(AsgiRequest):
     async def _put(self, *, more: bool = True) -> None:
         """Sends what has been written, and the head before it."""
         self._sending = True
+        data = self.taken()  # at once: `flushing` must not send it too while the head waits
         try:
             if not self.started:
                 self.started = True
                 await self.send({"type": "http.response.start", "status": 200, "headers": self._head})
-            await self.send({"type": "http.response.body", "body": self.taken(), "more_body": more})
+            await self.send({"type": "http.response.body", "body": data, "more_body": more})
         except OSError:
             self.left = True
             raise

@@ -159,6 +159,11 @@ class AsgiRequest:
         """From here on the request is cancelled when the client leaves, and nobody else calls `receive`."""
         self._watch = asyncio.get_running_loop().create_task(self._until_left())
 
+    def stop(self) -> None:
+        """Ends the request because the host stops; the binding tells the caller."""
+        if self._task is not None:
+            self._task.cancel()
+
     def end(self) -> None:
         """Ends the watch, after the answer. A pending `receive` is not cancelled: it returns by itself now,
         and pyvoy does not expect a cancellation.

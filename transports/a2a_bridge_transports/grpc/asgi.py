@@ -117,6 +117,10 @@ class GrpcCalls:
         """Health reports NOT_SERVING from here on, and its watches end."""
         self._health.retired.set()
 
+    def end(self) -> None:
+        """Calls that are cancelled from here on end as UNAVAILABLE."""
+        self._running.ended = True
+
     def begin(
         self, host: AsgiHost, scope: Scope, receive: Receive, send: Send, path: str
     ) -> AsgiRequest | None:
