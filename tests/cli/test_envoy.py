@@ -274,7 +274,6 @@ async def test_the_configuration_is_printed(verb: tuple[str, str]) -> None:
         ("--server", "envoy", "--http", ":0"),
         ("--server", "envoy", "--grpc", ":0"),
         ("--server", "envoy", "--workers", "2"),
-        ("--server", "envoy", "--http3"),
         ("--server", "envoy", "--ssl-ca-certs", "x.pem"),
         ("--server", "envoy", "--ssl-certfile", "no-such-file.pem"),
     ],

@@ -31,7 +31,6 @@ _TYPE = "type.googleapis.com/"
 _HTTP = _TYPE + "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 _MODULE = _TYPE + "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter"
 _TLS = _TYPE + "envoy.extensions.transport_sockets.tls.v3."
-_QUIC = _TYPE + "envoy.extensions.transport_sockets.quic.v3.QuicDownstreamTransport"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,25 +69,18 @@ class EnvoyOptions:
     #: keep X-Forwarded-Proto for the bridge
     trusts_proxies: bool = False
     tls: Tls | None = None
-    #: also serve HTTP/3, on the UDP port of the same number
-    http3: bool = False
 
 
 def bootstrap(options: EnvoyOptions) -> dict[str, Any]:
     """The configuration as a JSON document."""
-    listeners = [_listener(options)]
-    if options.http3:
-        listeners.append(_quic_listener(options))
-    limits: dict[str, Any] = {}
+    # Not a second listener for HTTP/3: pyvoy makes an event loop for each filter, and an agent has one.
+    limits = {}
     if options.max_connections:
-        limits = {
-            f"envoy.resource_limits.listener.{one['name']}.connection_limit": options.max_connections
-            for one in listeners
-        }
+        limits[f"envoy.resource_limits.listener.{LISTENER}.connection_limit"] = options.max_connections
     return {
         "admin": {"address": {"pipe": {"path": options.admin, "mode": 0o600}}},
         "layered_runtime": {"layers": [{"name": "limits", "static_layer": limits}]},
-        "static_resources": {"listeners": listeners},
+        "static_resources": {"listeners": [_listener(options)]},
         "stats_config": {
             "use_all_default_tags": False,
             "stats_matcher": {"inclusion_list": {"patterns": [{"suffix": STREAMS}, {"suffix": CONNECTIONS}]}},
@@ -99,18 +91,18 @@ def bootstrap(options: EnvoyOptions) -> dict[str, Any]:
 
 
 def _listener(options: EnvoyOptions) -> dict[str, Any]:
-    chain: dict[str, Any] = {"filters": [_connection_manager(options, "AUTO")]}
+    chain: dict[str, Any] = {"filters": [_connection_manager(options)]}
     if options.tls is not None:
         chain["transport_socket"] = {
             "name": "envoy.transport_sockets.tls",
             "typed_config": {
                 "@type": _TLS + "DownstreamTlsContext",
-                **_tls(options.tls, ["h2", "http/1.1"]),
+                **_tls(options.tls),
             },
         }
     return {
         "name": LISTENER,
-        "address": _address(options, "TCP"),
+        "address": _address(options),
         # Two servers must not share a port by accident: a taken address is an error.
         "enable_reuse_port": False,
         "tcp_backlog_size": options.backlog,
@@ -119,29 +111,9 @@ def _listener(options: EnvoyOptions) -> dict[str, Any]:
     }
 
 
-def _quic_listener(options: EnvoyOptions) -> dict[str, Any]:
-    if options.tls is None:
-        raise ValueError("HTTP/3 needs certificate files")
-    return {
-        "name": f"{LISTENER}-http3",
-        "address": _address(options, "UDP"),
-        "udp_listener_config": {"quic_options": {}, "downstream_socket_config": {"prefer_gro": True}},
-        "filter_chains": [
-            {
-                "filters": [_connection_manager(options, "HTTP3")],
-                "transport_socket": {
-                    "name": "envoy.transport_sockets.quic",
-                    "typed_config": {"@type": _QUIC, "downstream_tls_context": _tls(options.tls, [])},
-                },
-            }
-        ],
-    }
-
-
-def _address(options: EnvoyOptions, protocol: str) -> dict[str, Any]:
+def _address(options: EnvoyOptions) -> dict[str, Any]:
     return {
         "socket_address": {
-            "protocol": protocol,
             "address": options.host,
             "port_value": options.port,
             "ipv4_compat": options.host == "::",
@@ -149,14 +121,14 @@ def _address(options: EnvoyOptions, protocol: str) -> dict[str, Any]:
     }
 
 
-def _connection_manager(options: EnvoyOptions, codec: str) -> dict[str, Any]:
+def _connection_manager(options: EnvoyOptions) -> dict[str, Any]:
     buffered = options.max_body + _SLACK
     return {
         "name": "envoy.filters.network.http_connection_manager",
         "typed_config": {
             "@type": _HTTP,
             "stat_prefix": LISTENER,
-            "codec_type": codec,
+            "codec_type": "AUTO",
             "generate_request_id": False,
             "server_header_transformation": "PASS_THROUGH",
             # The address of the connection, and no header of a proxy, is the client: see rule 2.
@@ -253,8 +225,9 @@ def _python(options: EnvoyOptions) -> dict[str, Any]:
     }
 
 
-def _tls(tls: Tls, protocols: list[str]) -> dict[str, Any]:
+def _tls(tls: Tls) -> dict[str, Any]:
     common: dict[str, Any] = {
+        "alpn_protocols": ["h2", "http/1.1"],
         "tls_params": {"tls_minimum_protocol_version": "TLSv1_2"},
         "tls_certificates": [
             {
@@ -263,8 +236,6 @@ def _tls(tls: Tls, protocols: list[str]) -> dict[str, Any]:
             }
         ],
     }
-    if protocols:
-        common["alpn_protocols"] = protocols
     if tls.clients is not None:
         common["validation_context"] = {"trusted_ca": {"filename": str(tls.clients)}}
     return {

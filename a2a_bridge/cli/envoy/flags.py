@@ -64,16 +64,12 @@ ClientAuthorities = Annotated[
         help="Envoy: refuse callers without a client certificate of these authorities (PEM).",
     ),
 ]
-Http3 = Annotated[
-    bool,
-    typer.Option("--http3", envvar=PREFIX + "HTTP3", help="Envoy: serve HTTP/3 too, on the same UDP port."),
-]
 PrintConfig = Annotated[
     bool, typer.Option("--print-envoy-config", help="Print the configuration of Envoy and exit.")
 ]
 
 #: flags of each server that the other one does not have
-_OF_ENVOY = ("listen", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs", "http3", "print_envoy_config")
+_OF_ENVOY = ("listen", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs", "print_envoy_config")
 _OF_BUILTIN = ("http", "grpc")
 _LISTEN = "127.0.0.1:8080"
 #: see HostOptions and the HTTP host: a test compares
@@ -89,7 +85,6 @@ class EnvoyFlags:
     ssl_certfile: Path | None
     ssl_keyfile: Path | None
     ssl_ca_certs: Path | None
-    http3: bool
     print_envoy_config: bool
     max_body: int
     max_connections: int
@@ -154,7 +149,6 @@ class EnvoyFlags:
                 backlog=BACKLOG,
                 trusts_proxies=self.trusts_proxies,
                 tls=tls,
-                http3=self.http3,
             )
             if self.print_envoy_config:
                 typer.echo(json.dumps(bootstrap(options), indent=2))
@@ -175,7 +169,6 @@ class EnvoyFlags:
             for value, flag in (
                 (self.ssl_keyfile, "--ssl-keyfile"),
                 (self.ssl_ca_certs, "--ssl-ca-certs"),
-                (self.http3, "--http3"),
             ):
                 if value:
                     raise typer.BadParameter("needs --ssl-certfile", param_hint=flag)
