@@ -19,7 +19,7 @@ import pytest
 
 from a2a_bridge.bindings import HostOptions
 from a2a_bridge.cards import interface
-from a2a_bridge.cli.envoy import flags
+from a2a_bridge.cli.envoy import application, flags
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -283,6 +283,14 @@ async def test_flags_that_have_no_effect_are_refused(given: tuple[str, ...], tar
     done = await command("serve", target, *given)
     assert done.code == 2
     assert "Invalid value for" in done.err
+
+
+async def test_pyvoy_resolves_cancelled_futures_without_a_log(caplog: pytest.LogCaptureFixture) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(application.on_exception)
+    for one in (asyncio.InvalidStateError("pyvoy"), ValueError("ours")):
+        loop.call_exception_handler({"message": "in a callback", "exception": one})
+    assert [record.exc_info[1].args for record in caplog.records if record.exc_info] == [("ours",)]  # type: ignore[union-attr]
 
 
 def test_the_limits_are_those_of_the_other_server() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
 import signal
 import sys
@@ -33,6 +34,8 @@ _FLUSH, _FAREWELL = 2.0, 0.25
 
 if TYPE_CHECKING:
     from a2a_bridge.pb import lf_a2a_v1 as hub
+
+_log = logging.getLogger(__name__)
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -97,7 +100,9 @@ class Inside:
 
     async def lifespan(self, receive: Any, send: Any) -> None:
         """Answers the lifespan protocol of the Python module of Envoy."""
-        self._loop.set_result(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(on_exception)
+        self._loop.set_result(loop)
         await receive()
         await self._ready.wait()
         await send({"type": "lifespan.startup.complete"})
@@ -175,6 +180,16 @@ class Listening:
 
 async def _not_ready(_scope: Any, _receive: Any, _send: Any) -> None:
     raise RuntimeError("a request came before the application was ready")
+
+
+def on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Reports errors of callbacks, as loops do. When a client leaves, pyvoy resolves futures that are
+    cancelled already: that is no error.
+    """
+    if isinstance(context.get("exception"), asyncio.InvalidStateError):
+        _log.debug("a client left: %s", context.get("message"))
+    else:
+        loop.default_exception_handler(context)
 
 
 def forwarding(application: Application) -> Application:
