@@ -18,7 +18,7 @@ from tests.patience import PATIENCE
 
 
 def test_the_headers_a_gateway_passes_on() -> None:
-    rows = {row[0]: row[1] for row in table(section(DOCS / "bridge.md", "What travels"), "", "")}
+    rows = {row[0]: row[1] for row in table(section(DOCS / "bridge.md", "What is forwarded"), "", "")}
     said = set(re.findall(r"[A-Za-z][\w-]+", rows["caller's headers"].partition(", and those")[0]))
     assert {one.lower() for one in said} == DialOptions().forward
 
