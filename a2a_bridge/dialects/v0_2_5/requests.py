@@ -14,6 +14,13 @@ from typing import Any
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.dialects import annotation
+from a2a_bridge.dialects.boundary import (
+    Conversion,
+    params_required,
+    request_decoder,
+    request_encoder,
+    response_encoder,
+)
 from a2a_bridge.dialects.dialect import Row
 from a2a_bridge.dialects.irregular import decode_with, text_with
 from a2a_bridge.dialects.v0_2_5 import card
@@ -76,8 +83,9 @@ def _turned(event: hub.StreamResponse) -> hub.StreamResponse:
 
 
 def _sending(row: Row[str, Any]) -> Row[str, Any]:
-    encode = v0_3.request_encoder(hub.SendMessageRequest, _SEND.encode)
-    return replace(row, encode_request=encode, decode_request=v0_3.request_decoder(_decode_send))
+    sent = Conversion(_SEND.encode, _decode_send, absent=params_required)
+    encode = request_encoder(hub.SendMessageRequest, sent.encode)
+    return replace(row, encode_request=encode, decode_request=request_decoder(sent))
 
 
 def _streaming(row: Row[str, Any]) -> Row[str, Any]:
@@ -90,7 +98,7 @@ def _streaming(row: Row[str, Any]) -> Row[str, Any]:
 
 
 def _showing_card(row: Row[str, Any], address: str) -> Row[str, Any]:
-    encode = v0_3.response_encoder(hub.AgentCard, card.FORM.encode)
+    encode = response_encoder(hub.AgentCard, card.FORM.encode)
     return replace(row, address=address, encode_response=encode, decode_response=card.FORM.decode)
 
 

@@ -23,8 +23,8 @@ from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
 from a2a_bridge.codec.values import base64_octets, describe
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import invalid_params
+from a2a_bridge.dialects.boundary import Coder, Conversion, row
 from a2a_bridge.dialects.dialect import HttpAddress, HttpRule, Row
-from a2a_bridge.dialects.pair import Pair
 from a2a_bridge.dialects.v0_3 import params, proto_card, push_configs, requests, shapes
 from a2a_bridge.dialects.v0_3 import proto_side_channel as side_channel
 from a2a_bridge.dialects.v0_3.file_rows import FILES_PARAMETER, chosen
@@ -46,22 +46,16 @@ from a2a_bridge.dialects.v0_3.http_bodies import (
     to_proto,
 )
 from a2a_bridge.dialects.v0_3.proto import EVENT, SEND, SENT, TASK, decode_tree, encode_tree
-from a2a_bridge.dialects.v0_3.proto_requests import CONFIG, CONFIGS, CREATE_CONFIG, EMPTY, unpaired
-from a2a_bridge.dialects.v0_3.proto_rows import (
-    request_decoder,
-    request_encoder,
-    response_decoder,
-    response_encoder,
-)
+from a2a_bridge.dialects.v0_3.proto_requests import CONFIG, CONFIGS
+from a2a_bridge.dialects.v0_3.requests import kind_row
 from a2a_bridge.dialects.v0_3.strict import without_younger_members
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge.peers import Files, caller
 
-Coder = Callable[[Any], Any]
 HttpRow = Row[HttpAddress, Any]
-
-_LISTED = unpaired(hub.ListTasksResponse)
+Coders = tuple[Coder, Coder]
+"""The encoder and the decoder of a message."""
 
 # --- addresses ---
 
@@ -213,29 +207,12 @@ def _null_or_empty(tree: Json) -> Empty:
 # --- rows ---
 
 
-def _row(
-    operation: ops.Operation[Any, Any],
-    request: tuple[Pair, Coder, Coder],
-    response: tuple[Pair, Coder, Coder],
-    **beside: Any,
-) -> HttpRow:
-    """request, response: the message name for error texts, the encoder and the decoder."""
-    return Row(
-        operation,
-        HttpAddress(_ADDRESSES[operation]),
-        encode_request=request_encoder(request[1]),
-        decode_request=request_decoder(request[0], request[2]),
-        encode_response=response_encoder(response[1]),
-        decode_response=response_decoder(response[0], response[2]),
-        **beside,
-    )
+def _row(operation: ops.Operation[Any, Any], request: Coders, response: Coders, **beside: Any) -> HttpRow:
+    address = HttpAddress(_ADDRESSES[operation])
+    return row(operation, address, Conversion(*request), Conversion(*response), **beside)
 
 
-def _request(cls: Any, encode: Coder, decode: Coder) -> tuple[Pair, Coder, Coder]:
-    return unpaired(cls), encode, decode
-
-
-def _ids(cls: Any, *members: str) -> tuple[Pair, Coder, Coder]:
+def _ids(cls: Any, *members: str) -> Coders:
     """A request that consists mainly of ids, with the names of the hub."""
     decode_hub, encode_hub = decoder(cls), encoder(cls)
 
@@ -251,15 +228,15 @@ def _ids(cls: Any, *members: str) -> tuple[Pair, Coder, Coder]:
             a_string(tree, name)
         return tree
 
-    return _request(cls, encode, decode)
+    return encode, decode
 
 
 def _proto_rows(files: Files) -> dict[Any, HttpRow]:
-    send = (SEND, lambda message: encode_tree(SEND, message, files), partial(_decode_send, files))
-    sent = (SENT, lambda message: encode_tree(SENT, message, files), partial(_decode_sent, files))
-    event = (EVENT, lambda message: encode_tree(EVENT, message, files), partial(_decode_event, files))
-    task = (TASK, lambda message: encode_tree(TASK, message, files), partial(_decode_task, files))
-    config = (CONFIG, partial(to_proto, CONFIG), decode_config)
+    send = (lambda message: encode_tree(SEND, message, files), partial(_decode_send, files))
+    sent = (lambda message: encode_tree(SENT, message, files), partial(_decode_sent, files))
+    event = (lambda message: encode_tree(EVENT, message, files), partial(_decode_event, files))
+    task = (lambda message: encode_tree(TASK, message, files), partial(_decode_task, files))
+    config = (partial(to_proto, CONFIG), decode_config)
     about_config: dict[str, Any] = {
         "extract_response": partial(side_channel.extract, CONFIG),
         "restore_response": partial(side_channel.restore_tree, CONFIG),
@@ -270,14 +247,14 @@ def _proto_rows(files: Files) -> dict[Any, HttpRow]:
         _row(ops.GET_TASK, _history(_ids(hub.GetTaskRequest, "id")), task),
         _row(
             ops.LIST_TASKS,
-            _request(hub.ListTasksRequest, encode_listing, decode_listing),
-            (_LISTED, partial(_encode_listed, files), _decode_listed),
+            (encode_listing, decode_listing),
+            (partial(_encode_listed, files), _decode_listed),
         ),
-        _row(ops.CANCEL_TASK, _request(hub.CancelTaskRequest, encode_cancel, decode_cancel), task),
+        _row(ops.CANCEL_TASK, (encode_cancel, decode_cancel), task),
         _row(ops.SUBSCRIBE_TO_TASK, _ids(hub.SubscribeToTaskRequest, "id"), event),
         _row(
             ops.CREATE_PUSH_CONFIG,
-            (CREATE_CONFIG, encode_create, decode_create),
+            (encode_create, decode_create),
             config,
             extract=extract_create,
             restore=restore_create,
@@ -292,21 +269,19 @@ def _proto_rows(files: Files) -> dict[Any, HttpRow]:
         _row(
             ops.LIST_PUSH_CONFIGS,
             _ids(hub.ListTaskPushNotificationConfigsRequest, "taskId"),
-            (CONFIGS, partial(to_proto, CONFIGS), decode_configs),
+            (partial(to_proto, CONFIGS), decode_configs),
             extract_response=extract_configs,
             restore_response=restore_configs,
         ),
         _row(
             ops.GET_EXTENDED_AGENT_CARD,
-            _request(
-                hub.GetExtendedAgentCardRequest, lambda _: {}, lambda _: hub.GetExtendedAgentCardRequest()
-            ),
-            (proto_card.PAIR, proto_card.encode_json, proto_card.decode_json),
+            (lambda _: {}, lambda _: hub.GetExtendedAgentCardRequest()),
+            (proto_card.encode_json, proto_card.decode_json),
         ),
         _row(
             ops.DELETE_PUSH_CONFIG,
             _ids(hub.DeleteTaskPushNotificationConfigRequest, "taskId", "id"),
-            (EMPTY, lambda _: {}, _null_or_empty),
+            (lambda _: {}, _null_or_empty),
         ),
     )
     return {row.operation: replace(row, strict=without_younger_members) for row in rows}
@@ -316,9 +291,9 @@ def _decode_send(files: Files, tree: Json) -> Any:
     return decode_tree(SEND, an_object(tree), files)
 
 
-def _history(request: tuple[Pair, Coder, Coder]) -> tuple[Pair, Coder, Coder]:
+def _history(request: Coders) -> Coders:
     """historyLength: 0 means absent in a2a.v1, and a negative value is refused."""
-    pair, encode, decode = request
+    encode, decode = request
 
     def decode_request(tree: Json) -> Any:
         message = decode(tree)
@@ -328,13 +303,13 @@ def _history(request: tuple[Pair, Coder, Coder]) -> tuple[Pair, Coder, Coder]:
             message.ClearField("history_length")
         return message
 
-    return pair, encode, decode_request
+    return encode, decode_request
 
 
 def _kind_row(
     proto: HttpRow,
-    request: tuple[Coder, Coder],
-    response: tuple[Coder, Coder],
+    request: Coders,
+    response: Coders,
     source: Row[str, Any] | None = None,
 ) -> HttpRow:
     """The same row in the spelling of JSON-RPC. source: the JSON-RPC row, for content beside the messages."""
@@ -345,15 +320,7 @@ def _kind_row(
         beside["extract"] = lambda _: {FILES_PARAMETER: Files.BASE64.value}
     if source is not None:
         beside = {name: getattr(source, name) for name in beside}
-    return Row(
-        operation,
-        proto.address,
-        requests.request_encoder(operation.request, request[0]),
-        requests.request_decoder(request[1]),
-        requests.response_encoder(operation.response, response[0]),
-        requests.response_decoder(operation.response, response[1]),
-        **beside,
-    )
+    return kind_row(operation, proto.address, request, response, **beside)
 
 
 def _kind_rows(proto: Mapping[Any, HttpRow]) -> dict[Any, tuple[Callable[[Any], bool], HttpRow]]:

@@ -16,11 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from a2a_bridge.codec import DecodeError, JsonObject, encoder, whole_decoder
-from a2a_bridge.codec.depth import may_be_deep, too_deep
+from a2a_bridge.codec import JsonObject, encoder, whole_decoder
 from a2a_bridge.codec.free import fill_nulls
-from a2a_bridge.codec.structs import TOO_DEEP
 from a2a_bridge.dialects import annotation
+from a2a_bridge.dialects.boundary import check_depth
 from a2a_bridge.dialects.pair import Context, Pair, paired, set_field
 from a2a_bridge.dialects.unmapped import PROTO, carry
 from a2a_bridge.dialects.unmapped_fields import (
@@ -61,8 +60,7 @@ _USUAL_SCHEMES = ("bearer", "basic")
 def decode_bytes(pair: Pair, wire: bytes, files: Files = Files.AUTO) -> Any:
     """Protobuf bytes → hub. Raises protobuf's DecodeError, codec.DecodeError and INVALID_PARAMS."""
     given = pair.wire.FromString(wire)
-    if may_be_deep(wire) and (deep := too_deep(given)):
-        raise DecodeError.of([(path, TOO_DEEP) for path in deep])
+    check_depth(wire, given)
     if has_unknown(wire, given):
         given = pair.wire.FromString(wire)
         collect_unknown(given)

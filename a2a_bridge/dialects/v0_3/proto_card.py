@@ -18,13 +18,10 @@ from a2a_bridge.dialects import unmapped
 from a2a_bridge.dialects.carrying import CARD_KEY
 from a2a_bridge.dialects.unmapped import PROTO
 from a2a_bridge.dialects.v0_3 import card
-from a2a_bridge.dialects.v0_3.proto_requests import unpaired
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 CARRIER = CARD_KEY
-
-PAIR = unpaired(hub.AgentCard)
 
 _decode_plain = decoder(v0.AgentCard)
 _encode_plain = encoder(v0.AgentCard)

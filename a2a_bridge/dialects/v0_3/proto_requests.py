@@ -101,11 +101,6 @@ def _named(identifier: str, field: str) -> str:
     return names.encode_task(identifier)
 
 
-def unpaired(cls: type[Any]) -> Pair:
-    """A pair for a message that is the same on both sides, or is converted elsewhere."""
-    return Pair(cls, cls, _nothing, _nothing)
-
-
 CONFIG = paired(
     v0.TaskPushNotificationConfig,
     hub.TaskPushNotificationConfig,
@@ -143,4 +138,4 @@ DELETE_CONFIG = Pair(
     _encode_config_name,
 )
 GET_CARD = Pair(v0.GetAgentCardRequest, hub.GetExtendedAgentCardRequest, _nothing, _nothing)
-EMPTY = unpaired(Empty)
+EMPTY = Pair(Empty, Empty, _nothing, _nothing)

@@ -6,15 +6,14 @@ their contents (file_rows).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
-from a2a_bridge.codec import DecodeError, EncodeError
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
+from a2a_bridge.dialects.boundary import Conversion, row
 from a2a_bridge.dialects.dialect import Row
 from a2a_bridge.dialects.pair import Pair
 from a2a_bridge.dialects.v0_3 import proto_card
@@ -34,107 +33,24 @@ from a2a_bridge.dialects.v0_3.proto_requests import (
     LIST_CONFIGS,
     SUBSCRIBE,
 )
-from a2a_bridge.dialects.v1_0.messages import unreadable
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.peers import Files
 
 SERVICE = "/a2a.v1.A2AService/"
 
-Coder = Callable[[Any], Any]
-
-
-# --- the boundary of errors ---
-
-
-def request_decoder(pair: Pair, decode: Coder) -> Coder:
-    """Raises PARSE_ERROR for bytes that are no such message, and INVALID_PARAMS with the members at fault."""
-
-    def decode_request(wire: Any) -> Any:
-        try:
-            return decode(wire)
-        except ProtobufDecodeError:
-            raise unreadable(pair.wire, wire) from None
-        except DecodeError as error:
-            violations = tuple(Violation(path, problem) for path, problem in error.violations)
-            raise A2AError(Reason.INVALID_PARAMS, str(error), violations=violations) from None
-
-    return decode_request
-
-
-def request_encoder(encode: Coder) -> Coder:
-    """Raises INVALID_PARAMS for content that can be neither expressed nor carried."""
-
-    def encode_request(message: Any) -> Any:
-        try:
-            return encode(message)
-        except (DecodeError, EncodeError) as error:
-            raise invalid_params(error.path, error.problem) from None
-
-    return encode_request
-
-
-def response_decoder(pair: Pair, decode: Coder) -> Coder:
-    """Raises INVALID_AGENT_RESPONSE, blaming the peer, for every error in an answer."""
-    name = pair.hub.DESCRIPTOR.name
-    checked = "payload" in pair.hub.DESCRIPTOR.oneofs_by_name
-
-    def decode_response(wire: Any) -> Any:
-        try:
-            message = decode(wire)
-        except ProtobufDecodeError:
-            raise _bad_answer(f"is not a {pair.wire.DESCRIPTOR.full_name}") from None
-        except DecodeError as error:
-            raise _bad_answer(f"is not a {name}: {error}") from None
-        except A2AError as error:
-            if error.reason is not Reason.INVALID_PARAMS:
-                raise
-            raise _bad_answer(f"is not a {name}: {error.message}") from None
-        if checked and message.WhichOneof("payload") is None:
-            raise _bad_answer(f"is a {name} that holds none of its members")
-        return message
-
-    return decode_response
-
-
-def response_encoder(encode: Coder) -> Coder:
-    """Raises INVALID_AGENT_RESPONSE for content that can be neither expressed nor carried."""
-
-    def encode_response(message: Any) -> Any:
-        try:
-            return encode(message)
-        except (DecodeError, EncodeError) as error:
-            raise A2AError(Reason.INVALID_AGENT_RESPONSE, str(error), blame=Blame.PEER) from None
-
-    return encode_response
-
-
-def _bad_answer(text: str) -> A2AError:
-    return A2AError(Reason.INVALID_AGENT_RESPONSE, f"the agent's answer {text}", blame=Blame.PEER)
-
-
-# --- rows ---
-
 
 def _row(
     operation: ops.Operation[Any, Any], name: str, request: Pair, response: Pair, files: Files, **beside: Any
 ) -> Row[str, bytes]:
-    return Row(
-        operation,
-        SERVICE + name,
-        encode_request=request_encoder(partial(_encode, request, files)),
-        decode_request=request_decoder(request, partial(_decode, request, files)),
-        encode_response=response_encoder(partial(_encode, response, files)),
-        decode_response=response_decoder(response, partial(_decode, response, files)),
-        **beside,
+    return row(operation, SERVICE + name, _conversion(request, files), _conversion(response, files), **beside)
+
+
+def _conversion(pair: Pair, files: Files) -> Conversion:
+    return Conversion(
+        lambda message: encode_bytes(pair, message, files),
+        lambda wire: decode_bytes(pair, wire, files),
+        pair.wire,
     )
-
-
-def _decode(pair: Pair, files: Files, wire: bytes) -> Any:
-    return decode_bytes(pair, wire, files)
-
-
-def _encode(pair: Pair, files: Files, message: Any) -> bytes:
-    return encode_bytes(pair, message, files)
 
 
 _ABOUT_CONFIG: dict[str, Any] = {
@@ -148,14 +64,9 @@ _ABOUT_CONFIGS: dict[str, Any] = {
 
 
 def _card_row() -> Row[str, bytes]:
-    return Row(
-        ops.GET_EXTENDED_AGENT_CARD,
-        f"{SERVICE}GetAgentCard",
-        encode_request=partial(_encode, GET_CARD, Files.RAW),
-        decode_request=request_decoder(GET_CARD, partial(_decode, GET_CARD, Files.RAW)),
-        encode_response=response_encoder(proto_card.encode_bytes),
-        decode_response=response_decoder(proto_card.PAIR, proto_card.decode_bytes),
-    )
+    answer = Conversion(proto_card.encode_bytes, proto_card.decode_bytes, v0.AgentCard)
+    request = _conversion(GET_CARD, Files.RAW)
+    return row(ops.GET_EXTENDED_AGENT_CARD, f"{SERVICE}GetAgentCard", request, answer)
 
 
 def _rows(files: Files) -> tuple[Row[str, bytes], ...]:

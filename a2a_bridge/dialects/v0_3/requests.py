@@ -4,16 +4,15 @@ errors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
-from google.protobuf.message import Message
-
-from a2a_bridge.codec import DecodeError, EncodeError, Json, JsonSyntaxError, encoder, loads
+from a2a_bridge.codec import DecodeError, Json, JsonSyntaxError, loads
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import SIDE_CHANNEL
-from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
+from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import unmapped
+from a2a_bridge.dialects.boundary import Coder, Conversion, params_required, response_encoder, row
 from a2a_bridge.dialects.dialect import Row
 from a2a_bridge.dialects.v0_3 import card, params
 from a2a_bridge.dialects.v0_3.push_configs import (
@@ -35,72 +34,6 @@ from a2a_bridge.dialects.v0_3.shapes import (
 )
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
-
-Coder = Callable[[Any], Any]
-"""A conversion between a JSON tree and a message, in one direction."""
-
-
-def request_decoder(decode: Coder) -> Coder:
-    """Raises INVALID_PARAMS with the members at fault."""
-
-    def decode_request(wire: Any) -> Any:
-        if wire is None:
-            raise invalid_params("", "params are required")
-        try:
-            return decode(wire)
-        except DecodeError as error:
-            violations = tuple(Violation(path, problem) for path, problem in error.violations)
-            raise A2AError(Reason.INVALID_PARAMS, str(error), violations=violations) from None
-
-    return decode_request
-
-
-def request_encoder(cls: type[Message], encode: Coder) -> Coder:
-    """Raises INVALID_PARAMS for content that JSON cannot express."""
-
-    def encode_request(message: Any) -> Any:
-        try:
-            return encode(message)
-        except ValueError as error:
-            found = unsayable(cls, message, error)
-        raise invalid_params(found.path, found.problem)
-
-    return encode_request
-
-
-def response_decoder(cls: type[Message], decode: Coder) -> Coder:
-    """Raises INVALID_AGENT_RESPONSE, blaming the peer."""
-
-    def decode_response(wire: Any) -> Any:
-        try:
-            return decode(wire)
-        except DecodeError as error:
-            text = f"the agent's answer is not a {cls.DESCRIPTOR.name}: {error}"
-            raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
-
-    return decode_response
-
-
-def response_encoder(cls: type[Message], encode: Coder) -> Coder:
-    """Raises INVALID_AGENT_RESPONSE for content that JSON cannot express."""
-
-    def encode_response(message: Any) -> Any:
-        try:
-            return encode(message)
-        except ValueError as error:
-            found = unsayable(cls, message, error)
-        raise A2AError(Reason.INVALID_AGENT_RESPONSE, str(found), blame=Blame.PEER)
-
-    return encode_response
-
-
-def unsayable(cls: type[Message], message: Any, error: ValueError) -> EncodeError:
-    """The places in a message that JSON cannot express, found by the encoder of 1.0."""
-    try:
-        encoder(cls)(message)
-    except EncodeError as found:
-        return found
-    return EncodeError("", str(error))
 
 
 def decode_push_configs(tree: Json) -> hub.ListTaskPushNotificationConfigsResponse:
@@ -177,22 +110,16 @@ def _extended_card_request(_: Any) -> hub.GetExtendedAgentCardRequest:
     return hub.GetExtendedAgentCardRequest()
 
 
-def _row(
+def kind_row(
     operation: ops.Operation[Any, Any],
-    method: str,
+    address: Any,
     request: tuple[Coder, Coder],
     response: tuple[Coder, Coder],
     **beside: Any,
-) -> Row[str, Any]:
-    """request, response: the encoder and decoder of each."""
-    return Row(
-        operation,
-        method,
-        request_encoder(operation.request, request[0]),
-        request_decoder(request[1]),
-        response_encoder(operation.response, response[0]),
-        response_decoder(operation.response, response[1]),
-        **beside,
+) -> Row[Any, Any]:
+    """A row of the `kind` shape. request, response: the encoder and decoder of each."""
+    return row(
+        operation, address, Conversion(*request, absent=params_required), Conversion(*response), **beside
     )
 
 
@@ -207,7 +134,7 @@ _PUSH_CONFIG = (encode_push_config, decode_push_config)
 _ABOUT_CONFIG = {"extract_response": extract_push_config, "restore_response": restore_push_config}
 
 #: tasks/get in which a historyLength of 0 means no history
-GET_TASK_LITERALLY = _row(
+GET_TASK_LITERALLY = kind_row(
     ops.GET_TASK,
     "tasks/get",
     (params.GET_TASK.encode, params.GET_TASK.decode),
@@ -216,44 +143,44 @@ GET_TASK_LITERALLY = _row(
 )
 
 ROWS: tuple[Row[str, Any], ...] = (
-    _row(
+    kind_row(
         ops.SEND_MESSAGE,
         "message/send",
         _SEND,
         (encode_result, decode_result),
         explicit=params.explicit_send,
     ),
-    _row(ops.SEND_STREAMING_MESSAGE, "message/stream", _SEND, _EVENT, explicit=params.explicit_send),
-    _row(
+    kind_row(ops.SEND_STREAMING_MESSAGE, "message/stream", _SEND, _EVENT, explicit=params.explicit_send),
+    kind_row(
         ops.GET_TASK,
         "tasks/get",
         (params.GET_TASK.encode, params.decode_get_task),
         _TASK,
         **_beside(params.GET_TASK),
     ),
-    _row(ops.CANCEL_TASK, "tasks/cancel", (params.encode_cancel, params.decode_cancel), _TASK),
-    _row(
+    kind_row(ops.CANCEL_TASK, "tasks/cancel", (params.encode_cancel, params.decode_cancel), _TASK),
+    kind_row(
         ops.SUBSCRIBE_TO_TASK,
         "tasks/resubscribe",
         (params.SUBSCRIBE.encode, params.SUBSCRIBE.decode),
         _EVENT,
         **_beside(params.SUBSCRIBE),
     ),
-    _row(
+    kind_row(
         ops.CREATE_PUSH_CONFIG,
         "tasks/pushNotificationConfig/set",
         _PUSH_CONFIG,
         _PUSH_CONFIG,
         **_beside(params.SET_PUSH_CONFIG, **_ABOUT_CONFIG),
     ),
-    _row(
+    kind_row(
         ops.GET_PUSH_CONFIG,
         "tasks/pushNotificationConfig/get",
         (params.GET_PUSH_CONFIG.encode, params.GET_PUSH_CONFIG.decode),
         _PUSH_CONFIG,
         **_beside(params.GET_PUSH_CONFIG, **_ABOUT_CONFIG),
     ),
-    _row(
+    kind_row(
         ops.LIST_PUSH_CONFIGS,
         "tasks/pushNotificationConfig/list",
         (params.LIST_PUSH_CONFIGS.encode, params.LIST_PUSH_CONFIGS.decode),
@@ -264,7 +191,7 @@ ROWS: tuple[Row[str, Any], ...] = (
             restore_response=restore_push_configs,
         ),
     ),
-    _row(
+    kind_row(
         ops.DELETE_PUSH_CONFIG,
         "tasks/pushNotificationConfig/delete",
         (params.DELETE_PUSH_CONFIG.encode, params.DELETE_PUSH_CONFIG.decode),

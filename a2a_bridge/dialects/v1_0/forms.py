@@ -10,22 +10,23 @@ from typing import Any
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
+from a2a_bridge.codec import decoder, encoder
 from a2a_bridge.codec.plan import FieldPlan, Kind, plan_of
 from a2a_bridge.core import operations as ops
+from a2a_bridge.dialects.boundary import (
+    Conversion,
+    params_required,
+    parser,
+    request_decoder,
+    response_decoder,
+    row,
+)
 from a2a_bridge.dialects.dialect import Form, HttpAddress, HttpRule, Row
 from a2a_bridge.dialects.v1_0 import errors
 from a2a_bridge.dialects.v1_0.draft import draft_list, with_draft
-from a2a_bridge.dialects.v1_0.messages import (
-    bytes_request_decoder,
-    bytes_response_decoder,
-    request_decoder,
-    request_encoder,
-    response_decoder,
-    response_encoder,
-)
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb._pool import POOL
-from a2a_bridge.pb.google_protobuf import MethodOptions
+from a2a_bridge.pb.google_protobuf import Empty, MethodOptions
 
 SERVICE = hub.DESCRIPTOR.services_by_name["A2AService"]
 
@@ -85,25 +86,25 @@ def _query_kind(field: FieldPlan) -> str:
     return f"[]{kind}" if field.repeated else kind
 
 
+def conversion(cls: type[Message]) -> Conversion:
+    """ProtoJSON. null counts as `{}` where every member is optional (spec 9.4)."""
+    required = any(field.required for field in plan_of(cls).fields)
+    return Conversion(encoder(cls), decoder(cls), absent=params_required if required else cls)
+
+
 def _json_row(operation: ops.Operation[Message, Message], address: Any) -> Row[Any, Any]:
-    return with_draft(
-        Row(
-            operation,
-            address,
-            encode_request=request_encoder(operation.request),
-            decode_request=request_decoder(operation.request),
-            encode_response=response_encoder(operation.response),
-            decode_response=response_decoder(operation.response),
-        )
+    answer = Conversion(
+        encoder(operation.response),
+        decoder(operation.response),
+        absent=Empty if operation.response is Empty else None,
     )
+    return with_draft(row(operation, address, conversion(operation.request), answer))
 
 
 def _jsonrpc_row(operation: ops.Operation[Message, Message]) -> Row[str, Any]:
-    row = _json_row(operation, operation.name)
-    if operation is not ops.DELETE_PUSH_CONFIG:
-        return row
+    made = _json_row(operation, operation.name)
     # The specification shows no result for delete; peers in the field send and expect null.
-    return Row(operation, row.address, row.encode_request, row.decode_request, _null, row.decode_response)
+    return replace(made, encode_response=_null) if operation is ops.DELETE_PUSH_CONFIG else made
 
 
 def _jsonrpc_rows() -> tuple[Row[str, Any], ...]:
@@ -114,12 +115,12 @@ def _jsonrpc_rows() -> tuple[Row[str, Any], ...]:
 
 
 def _http_row(operation: ops.Operation[Message, Message]) -> Row[HttpAddress, Any]:
-    row = _json_row(operation, http_address(operation))
+    made = _json_row(operation, http_address(operation))
     if operation is not ops.LIST_TASKS:
-        return row
+        return made
     # A2A .NET (1.0.0-preview3, A2AHttpProcessor.cs) reads the states in its query as C# names or numbers.
-    encode = row.encode_request
-    return replace(row, instead=replace(row, encode_request=lambda message: _numbered(encode(message))))
+    encode = made.encode_request
+    return replace(made, instead=replace(made, encode_request=lambda message: _numbered(encode(message))))
 
 
 def _numbered(tree: Any) -> Any:
@@ -133,14 +134,17 @@ def _null(_: Any) -> None:
 
 
 def _grpc_row(operation: ops.Operation[Message, Message]) -> Row[str, bytes]:
-    decode = bytes_request_decoder(operation.request)
+    request, response = (
+        Conversion(cls.SerializeToString, parser(cls), cls) for cls in (operation.request, operation.response)
+    )
+    decode = request_decoder(request)
     return Row(
         operation,
         f"/{SERVICE.full_name}/{operation.name}",
-        encode_request=operation.request.SerializeToString,
+        encode_request=request.encode,
         decode_request=_without_empty_page(decode) if operation is ops.LIST_TASKS else decode,
-        encode_response=operation.response.SerializeToString,
-        decode_response=bytes_response_decoder(operation.response),
+        encode_response=response.encode,
+        decode_response=response_decoder(operation.response, response),
     )
 
 

@@ -8,11 +8,13 @@ from typing import Any
 
 from a2a_bridge.codec import JsonObject
 from a2a_bridge.core.errors import invalid_params
+from a2a_bridge.dialects.boundary import request_decoder, response_encoder
 from a2a_bridge.dialects.dialect import PushForm
-from a2a_bridge.dialects.v1_0.messages import request_decoder, response_encoder
+from a2a_bridge.dialects.v1_0.forms import conversion
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-_decode = request_decoder(hub.StreamResponse)
+_EVENT = conversion(hub.StreamResponse)
+_decode = request_decoder(_EVENT)
 
 
 def _decode_event(tree: JsonObject) -> hub.StreamResponse:
@@ -22,6 +24,6 @@ def _decode_event(tree: JsonObject) -> hub.StreamResponse:
     return event
 
 
-_encode: Any = response_encoder(hub.StreamResponse)
+_encode: Any = response_encoder(hub.StreamResponse, _EVENT.encode)
 
 FORM = PushForm("application/a2a+json", _encode, _decode_event)

@@ -1,0 +1,168 @@
+"""The boundary of rows: conversions of all versions, with the errors of the protocol.
+
+Conversions raise DecodeError, EncodeError and the errors of protobuf. At the boundary these become
+INVALID_PARAMS for requests, and INVALID_AGENT_RESPONSE for answers, which blames the peer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
+
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+from google.protobuf.message import Message
+
+from a2a_bridge.codec import DecodeError, EncodeError, encoder
+from a2a_bridge.codec.depth import may_be_deep, path_of_depth, too_deep
+from a2a_bridge.codec.free import fill_nulls
+from a2a_bridge.codec.structs import TOO_DEEP
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
+from a2a_bridge.dialects.dialect import Row
+
+Coder = Callable[[Any], Any]
+
+
+class Conversion(NamedTuple):
+    """The two directions between a wire value and a message of the hub."""
+
+    #: message → wire
+    encode: Coder
+    #: wire → message
+    decode: Coder
+    #: the message class of the wire, if its values are bytes
+    wire: type[Message] | None = None
+    #: the message for null; None if `decode` reads null
+    absent: Callable[[], Any] | None = None
+
+
+def row(
+    operation: ops.Operation[Any, Any], address: Any, request: Conversion, response: Conversion, **beside: Any
+) -> Row[Any, Any]:
+    """A row whose conversions raise errors of the protocol. beside: further fields of the row."""
+    return Row(
+        operation,
+        address,
+        encode_request=request_encoder(operation.request, request.encode),
+        decode_request=request_decoder(request),
+        encode_response=response_encoder(operation.response, response.encode),
+        decode_response=response_decoder(operation.response, response),
+        **beside,
+    )
+
+
+def params_required() -> NoReturn:
+    """The `absent` of requests with required members."""
+    raise invalid_params("", "params are required")
+
+
+def request_decoder(conversion: Conversion) -> Coder:
+    """Raises INVALID_PARAMS with the members at fault, and PARSE_ERROR for bytes that are no such message."""
+    _, decode, wire_class, absent = conversion
+
+    def decode_request(wire: Any) -> Any:
+        if wire is None and absent is not None:
+            return absent()
+        try:
+            return decode(wire)
+        except DecodeError as error:
+            violations = tuple(Violation(path, problem) for path, problem in error.violations)
+            raise A2AError(Reason.INVALID_PARAMS, str(error), violations=violations) from None
+        except ProtobufDecodeError:
+            raise _unreadable(wire_class, wire) from None
+
+    return decode_request
+
+
+def request_encoder(cls: type[Message], encode: Coder) -> Coder:
+    """Raises INVALID_PARAMS for content that the wire cannot express."""
+
+    def encode_request(message: Any) -> Any:
+        try:
+            return encode(message)
+        except ValueError as error:
+            found = _unencodable(cls, message, error)
+        raise invalid_params(found.path, found.problem)
+
+    return encode_request
+
+
+def response_decoder(cls: type[Message], conversion: Conversion) -> Coder:
+    """Raises INVALID_AGENT_RESPONSE for every error, and for an empty oneof `payload` (spec 3.2.1)."""
+    _, decode, wire_class, absent = conversion
+    name = cls.DESCRIPTOR.name
+    checked = "payload" in cls.DESCRIPTOR.oneofs_by_name
+
+    def decode_response(wire: Any) -> Any:
+        if wire is None and absent is not None:
+            return absent()
+        try:
+            message = decode(wire)
+        except DecodeError as error:
+            raise _bad_answer(f"is not a {name}: {error}") from None
+        except ProtobufDecodeError:
+            raise _bad_answer(f"is not a {(wire_class or cls).DESCRIPTOR.full_name}") from None
+        except A2AError as error:
+            if error.reason is not Reason.INVALID_PARAMS:
+                raise
+            raise _bad_answer(f"is not a {name}: {error.message}") from None
+        if checked and message.WhichOneof("payload") is None:
+            raise _bad_answer(f"is a {name} that holds none of its members")
+        return message
+
+    return decode_response
+
+
+def response_encoder(cls: type[Message], encode: Coder) -> Coder:
+    """Raises INVALID_AGENT_RESPONSE for content that the wire cannot express."""
+
+    def encode_response(message: Any) -> Any:
+        try:
+            return encode(message)
+        except ValueError as error:
+            found = _unencodable(cls, message, error)
+        raise A2AError(Reason.INVALID_AGENT_RESPONSE, str(found), blame=Blame.PEER)
+
+    return encode_response
+
+
+def parser(cls: type[Message]) -> Coder:
+    """Protobuf bytes → message. Raises DecodeError for free JSON that is nested too deeply."""
+    parse = cls.FromString
+
+    def decode(wire: bytes) -> Any:
+        message = parse(wire)
+        check_depth(wire, message)
+        fill_nulls(wire, message)
+        return message
+
+    return decode
+
+
+def check_depth(wire: bytes, message: Message) -> None:
+    """Raises DecodeError for free JSON that is nested too deeply, in a message parsed from bytes."""
+    if may_be_deep(wire) and (deep := too_deep(message)):
+        raise DecodeError.of([(path, TOO_DEEP) for path in deep])
+
+
+def _unencodable(cls: type[Message], message: Any, error: ValueError) -> EncodeError | DecodeError:
+    """The error with its place; the encoder of 1.0 finds the place if the conversion does not name it."""
+    if isinstance(error, EncodeError | DecodeError):
+        return error
+    try:
+        encoder(cls)(message)
+    except EncodeError as found:
+        return found
+    return EncodeError("", str(error))
+
+
+def _unreadable(cls: type[Message] | None, wire: Any) -> A2AError:
+    assert cls is not None  # noqa: S101 - only conversions of bytes raise errors of protobuf
+    path = path_of_depth(cls, wire)
+    if path is not None:
+        return invalid_params(path, TOO_DEEP)
+    return A2AError(Reason.PARSE_ERROR, f"the bytes are not a {cls.DESCRIPTOR.full_name}")
+
+
+def _bad_answer(text: str) -> A2AError:
+    return A2AError(Reason.INVALID_AGENT_RESPONSE, f"the agent's answer {text}", blame=Blame.PEER)
