@@ -13,7 +13,6 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from a2a_bridge.codec import JsonObject, encoder, whole_decoder
@@ -32,6 +31,7 @@ from a2a_bridge.dialects.unmapped_fields import (
     restore_unknown,
 )
 from a2a_bridge.dialects.v0_3.proto_files import decode_octets, encode_octets, usual
+from a2a_bridge.dialects.v0_3.push_configs import usable_scheme
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import NULL_VALUE
@@ -51,7 +51,6 @@ FINAL_STATES = frozenset(
 _WRITTEN = "/file/urn:a2a-bridge:written"
 """The encoding of file bytes, if it differs from the usual one of the peer: a value of Files."""
 _SCHEMES = "/configuration/pushNotification/authentication/schemes"
-_USUAL_SCHEMES = ("bearer", "basic")
 
 
 # --- bytes and ProtoJSON ---
@@ -215,15 +214,6 @@ def _drop_final(event: Any) -> None:
 
 
 # --- sending, and push notification configurations ---
-
-
-def usable_scheme(schemes: Sequence[str]) -> str:
-    """The scheme to which credentials most likely belong; empty if there is none."""
-    for usual_one in _USUAL_SCHEMES:
-        for scheme in schemes:
-            if scheme.lower() == usual_one:
-                return scheme
-    return schemes[0] if schemes else ""
 
 
 def _decode_webhook(

@@ -24,8 +24,7 @@ from a2a_bridge.dialects.unmapped_fields import (
     collect_unknown,
     merge_unknown,
 )
-from a2a_bridge.dialects.v0_3.proto import usable_scheme
-from a2a_bridge.dialects.v0_3.push_configs import schemes_told
+from a2a_bridge.dialects.v0_3.push_configs import schemes_told, usable_scheme
 
 LARGEST_SIDE_CHANNEL = 4096
 Told = Mapping[str, str]

@@ -12,7 +12,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from a2a_bridge.codec import Json, JsonObject
@@ -32,15 +32,16 @@ class TooLargeError(ValueError):
     """The text beside a message would exceed the size of a header."""
 
 
-_PREFERRED = ("bearer", "basic")
+_USUAL_SCHEMES = ("bearer", "basic")
 
 
-def _preferred(schemes: list[str]) -> str:
-    for wanted in _PREFERRED:
+def usable_scheme(schemes: Sequence[str]) -> str:
+    """The scheme to which credentials most likely belong; empty if there is none."""
+    for usual in _USUAL_SCHEMES:
         for scheme in schemes:
-            if scheme.lower() == wanted:
+            if scheme.lower() == usual:
                 return scheme
-    return schemes[0]
+    return next(filter(None, schemes), "")
 
 
 _MEMBERS = (
@@ -51,7 +52,7 @@ _MEMBERS = (
         "authentication",
         inline(
             hub.AuthenticationInfo,
-            Member("schemes", of="scheme", always=True, chosen=_preferred),
+            Member("schemes", of="scheme", always=True, chosen=usable_scheme),
             Member("credentials"),
         ),
     ),

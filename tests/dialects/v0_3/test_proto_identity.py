@@ -5,6 +5,7 @@ elsewhere.
 from __future__ import annotations
 
 from base64 import b64encode
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -216,3 +217,19 @@ def test_carried_octets_that_are_no_unknown_fields_are_not_merged() -> None:
     part = hub.Part(text="text")
     unmapped.carry(part, unmapped.PROTO, [["/urn:a2a-bridge:unknown-fields", "CgNiYWQ="]])
     assert v0.Part.FromString(encode_bytes(pairs.PART, part)).text == "text"
+
+
+@pytest.mark.parametrize("schemes", [["", "0"], ["0", ""], ["Other", "", "basic"]])
+@pytest.mark.parametrize("more", [{}, STRANGER], ids=["known", "unknown"])
+def test_several_schemes_come_back_although_one_is_empty(schemes: list[str], more: dict[str, Any]) -> None:
+    message = v0.SendMessageRequest()
+    message.request.content.add(text="x")
+    message.configuration.push_notification.url = "http://u"
+    message.configuration.push_notification.authentication.schemes.extend(schemes)
+    tree = {**encoder(v0.SendMessageRequest)(message), **more}
+    request = decode_tree(pairs.SEND, deepcopy(tree))
+    assert request.configuration.task_push_notification_config.authentication.scheme in schemes[-2:]
+    assert request.configuration.task_push_notification_config.authentication.scheme
+    assert encode_tree(pairs.SEND, request)["configuration"]["pushNotification"]["authentication"] == {
+        "schemes": schemes
+    }
