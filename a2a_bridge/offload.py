@@ -38,7 +38,7 @@ THREADS = 2
 _threads = ThreadPoolExecutor(THREADS, "a2a-bridge-codec")
 
 
-_COLLECTED = 200_000
+_COLLECTED = 100_000
 """Objects that are made between two collections, while large documents are in work."""
 _QUIET = 1.0
 """Seconds after the last large document until the collector runs as usual: its values live longer than their

@@ -180,7 +180,10 @@ def _number_items(items: list[float], to_double: Callable[[int], float]) -> str:
     except OverflowError:
         return ""
     if not (least >= -EXACT_INTEGER and most <= EXACT_INTEGER):
-        items = [to_double(item) if type(item) is int else item for item in items]
+        doubles = list(map(float, items))
+        if doubles != items:
+            doubles = [to_double(item) if type(item) is int else item for item in items]
+        items = doubles
     octets = _doubles(f"<{len(items)}d", *items)
     wire = bytearray(_NUMBER + bytes(8)) * len(items)
     for place in range(8):

@@ -10,6 +10,7 @@ from a2a_bridge.codec import Json, Violation, structs
 from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.inspect import free_findings
 from a2a_bridge.codec.structs import EXACT_INTEGER, number
+from a2a_bridge.codec.text import ABOVE_64_BITS, BELOW_64_BITS
 from a2a_bridge.codec.wire import VARINT
 
 SHORTEST, LONGEST = -(2**31), 2**31 - 1
@@ -74,10 +75,15 @@ def rounded(value: Any) -> Any:
         return value
     items = value.values() if kind is dict else value
     kinds = set(map(type, items))
-    if kinds <= _UNCHANGED or (
-        kinds == _INTEGERS and min(items) >= -EXACT_INTEGER and max(items) <= EXACT_INTEGER
-    ):
+    if kinds <= _UNCHANGED:
         return value
+    if kinds == _INTEGERS:
+        least, most = min(items), max(items)
+        if least >= -EXACT_INTEGER and most <= EXACT_INTEGER:
+            return value
+        if kind is list and least >= BELOW_64_BITS and float(most) < ABOVE_64_BITS:
+            doubles = list(map(int, map(float, value)))  # as below, for all of them at once
+            return value if doubles == value else doubles
     changes = {
         at: near
         for at, item in (value.items() if kind is dict else enumerate(value))
