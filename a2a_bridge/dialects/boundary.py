@@ -34,6 +34,8 @@ class Conversion(NamedTuple):
     wire: type[Message] | None = None
     #: the message for null; None if `decode` reads null
     absent: Callable[[], Any] | None = None
+    #: whether `decode` is protobuf's own parser, so that free JSON is checked and completed after it
+    parsed: bool = False
 
 
 def row(
@@ -58,18 +60,23 @@ def params_required() -> NoReturn:
 
 def request_decoder(conversion: Conversion) -> Coder:
     """Raises INVALID_PARAMS with the members at fault, and PARSE_ERROR for bytes that are no such message."""
-    _, decode, wire_class, absent = conversion
+    _, decode, wire_class, absent, parsed = conversion
 
     def decode_request(wire: Any) -> Any:
         if wire is None and absent is not None:
             return absent()
         try:
-            return decode(wire)
+            message = decode(wire)
+            if parsed:
+                if may_be_deep(wire):
+                    check_depth(message)
+                fill_nulls(wire, message)
         except DecodeError as error:
             violations = tuple(Violation(path, problem) for path, problem in error.violations)
             raise A2AError(Reason.INVALID_PARAMS, str(error), violations=violations) from None
         except ProtobufDecodeError:
             raise _unreadable(wire_class, wire) from None
+        return message
 
     return decode_request
 
@@ -89,7 +96,7 @@ def request_encoder(cls: type[Message], encode: Coder) -> Coder:
 
 def response_decoder(cls: type[Message], conversion: Conversion) -> Coder:
     """Raises INVALID_AGENT_RESPONSE for every error, and for an empty oneof `payload` (spec 3.2.1)."""
-    _, decode, wire_class, absent = conversion
+    _, decode, wire_class, absent, parsed = conversion
     name = cls.DESCRIPTOR.name
     checked = "payload" in cls.DESCRIPTOR.oneofs_by_name
 
@@ -98,6 +105,10 @@ def response_decoder(cls: type[Message], conversion: Conversion) -> Coder:
             return absent()
         try:
             message = decode(wire)
+            if parsed:
+                if may_be_deep(wire):
+                    check_depth(message)
+                fill_nulls(wire, message)
         except DecodeError as error:
             raise _bad_answer(f"is not a {name}: {error}") from None
         except ProtobufDecodeError:
@@ -126,22 +137,15 @@ def response_encoder(cls: type[Message], encode: Coder) -> Coder:
     return encode_response
 
 
-def parser(cls: type[Message]) -> Coder:
-    """Protobuf bytes → message. Raises DecodeError for free JSON that is nested too deeply."""
-    parse = cls.FromString
-
-    def decode(wire: bytes) -> Any:
-        message = parse(wire)
-        check_depth(wire, message)
-        fill_nulls(wire, message)
-        return message
-
-    return decode
+def parser(cls: type[Message]) -> Conversion:
+    """Protobuf bytes of a message of the hub."""
+    return Conversion(cls.SerializeToString, cls.FromString, cls, parsed=True)
 
 
-def check_depth(wire: bytes, message: Message) -> None:
+def check_depth(message: Message) -> None:
     """Raises DecodeError for free JSON that is nested too deeply, in a message parsed from bytes."""
-    if may_be_deep(wire) and (deep := too_deep(message)):
+    deep = too_deep(message)
+    if deep:
         raise DecodeError.of([(path, TOO_DEEP) for path in deep])
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from a2a_bridge.codec import JsonObject, encoder, whole_decoder
+from a2a_bridge.codec.depth import may_be_deep
 from a2a_bridge.codec.free import fill_nulls
 from a2a_bridge.dialects import annotation
 from a2a_bridge.dialects.boundary import check_depth
@@ -59,7 +60,8 @@ _SCHEMES = "/configuration/pushNotification/authentication/schemes"
 def decode_bytes(pair: Pair, wire: bytes, files: Files = Files.AUTO) -> Any:
     """Protobuf bytes → hub. Raises protobuf's DecodeError, codec.DecodeError and INVALID_PARAMS."""
     given = pair.wire.FromString(wire)
-    check_depth(wire, given)
+    if may_be_deep(wire):
+        check_depth(given)
     if has_unknown(wire, given):
         given = pair.wire.FromString(wire)
         collect_unknown(given)

@@ -134,9 +134,7 @@ def _null(_: Any) -> None:
 
 
 def _grpc_row(operation: ops.Operation[Message, Message]) -> Row[str, bytes]:
-    request, response = (
-        Conversion(cls.SerializeToString, parser(cls), cls) for cls in (operation.request, operation.response)
-    )
+    request, response = parser(operation.request), parser(operation.response)
     decode = request_decoder(request)
     return Row(
         operation,
