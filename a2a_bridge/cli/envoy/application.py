@@ -86,6 +86,7 @@ class Inside:
         """
         from a2a_bridge.cli.envoy.admin import Admin  # loads protobuf
 
+        application.trailers = True  # the card lists gRPC
         await application.start()
         self.application = forwarding(application) if self._given.trusts_proxies else application
         self._ready.set()
