@@ -47,10 +47,8 @@ class Calls(Protocol):
         """Serves these dialects. Raises ValueError if an address is taken already."""
         ...
 
-    @property
-    def paths(self) -> Collection[str]:
-        """The paths of its operations."""
-        ...
+    #: the paths of its operations
+    paths: Collection[str]
 
     def begin(
         self, host: AsgiHost, scope: Scope, receive: Receive, send: Send, path: str
@@ -356,21 +354,14 @@ class _Served(AsgiRequest):
             await reply.source.aclose()
 
     async def _events(self, reply: StreamReply) -> None:
-        encode, parts = reply.encode, self.parts
-        now = asyncio.get_running_loop().time
+        encode, write = reply.encode, self.write
         async for event in reply.source:
             data = encode(event)
             if not isinstance(data, bytes):
                 data = await data
             if self._head is None:
                 self._begin(reply, gap=event.gap)
-            if not parts:
-                self._began = now()
-            parts.append(data)
-            self._size += len(data)
-            if len(parts) > 1 and self.is_full():
-                await self.flush()
-                await asyncio.sleep(0)
+            await write(data)
         if self._head is None:
             self._begin(reply, gap=False)
 

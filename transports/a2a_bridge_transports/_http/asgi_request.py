@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping
+from time import monotonic
 from types import coroutine
 from typing import Any, Protocol, TypeVar
 
@@ -120,21 +121,18 @@ class AsgiRequest:
 
     async def write(self, data: bytes) -> None:
         """Writes a message of a stream; see the rules above."""
-        if not self.parts:
-            self._began = asyncio.get_running_loop().time()
-        self.parts.append(data)
+        parts = self.parts
+        if not parts:
+            self._began = monotonic()
+        parts.append(data)
         self._size += len(data)
-        if self.is_full():
+        if (
+            len(parts) >= BATCH_MESSAGES
+            or self._size >= BATCH_BYTES
+            or (len(parts) > 1 and monotonic() - self._began > BATCH_TIME)
+        ):
             await self.flush()
             await asyncio.sleep(0)
-
-    def is_full(self) -> bool:
-        """True if `parts` should be sent even if further messages are ready."""
-        return (
-            len(self.parts) >= BATCH_MESSAGES
-            or self._size >= BATCH_BYTES
-            or asyncio.get_running_loop().time() - self._began > BATCH_TIME
-        )
 
     def taken(self) -> bytes:
         """The bytes of `parts`, which is empty afterwards."""

@@ -89,12 +89,9 @@ class GrpcCalls:
         self._handlers: list[Handlers] = []
         self._health = Health((), options.refusal)
         self._methods = self._health.methods()
+        #: the paths of all operations, health included
+        self.paths: Collection[str] = self._methods
         self._running = Running()
-
-    @property
-    def paths(self) -> Collection[str]:
-        """The paths of all operations, health included."""
-        return self._methods
 
     def add(self, service: Service, dialects: Sequence[Dialect]) -> None:
         """Serves the dialects that have a gRPC form. Raises ValueError if an address is taken already."""
@@ -218,7 +215,8 @@ class _Call(AsgiRequest):
     def base_url(self) -> str:
         """The URL of the application as the caller used it."""
         named = self._headers.get(b"host", b"").decode("latin-1")
-        root = quote(self.scope.get("root_path", "").rstrip("/"), safe="/:@!$&'()*+,;=~")
+        root = self.scope.get("root_path", "").rstrip("/")
+        root = quote(root, safe="/:@!$&'()*+,;=~") if root else ""
         known = self._host.bases.get((self.scope.get("scheme", "http"), named, root))
         if known is not None:
             return known
@@ -231,9 +229,6 @@ class _Call(AsgiRequest):
 
     def set_trailing_metadata(self, metadata: Trailing) -> None:
         self._trailing = headers_of_metadata(metadata)
-
-    async def write(self, data: bytes) -> None:
-        await super().write(prefix.pack(0, len(data)) + data)
 
     # ---------------------------------------------------------------- the call
 
@@ -366,6 +361,13 @@ class _Call(AsgiRequest):
         except OSError:
             self.left = True
             raise
+
+    def taken(self) -> bytes:
+        parts, pack = self.parts, prefix.pack
+        data = b"".join([piece for message in parts for piece in (pack(0, len(message)), message)])
+        parts.clear()
+        self._size = 0
+        return data
 
     async def flush(self) -> None:
         data = self.taken()
