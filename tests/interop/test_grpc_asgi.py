@@ -32,9 +32,11 @@ MESSAGE = {"messageId": "m", "role": "user", "kind": "message", "parts": [{"kind
 
 @agent(name="words", task=True)
 async def words(text: str) -> AsyncIterator[str]:
-    """Says the words one by one."""
+    """Says the words one by one; after "wait" nothing more comes."""
     for word in text.split():
         yield word
+        if word == "wait":
+            await asyncio.Event().wait()
 
 
 @pytest.mark.sdk
@@ -125,6 +127,7 @@ async def test_grpclib() -> None:
             assert caught.value.status is Status.NOT_FOUND
 
             # A call that is reset, and the next one on the same connection.
+            request.message.parts[0].text = "wait"  # so that there is something to reset
             async with call(name, many, hub.SendMessageRequest, hub.StreamResponse) as stream:
                 await stream.send_message(request, end=True)
                 await stream.recv_message()
