@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc.aio
 import pytest
-from httpx import ASGITransport, AsyncClient
+from httpx import ASGITransport, AsyncClient, Response
 
 from a2a_bridge import add_to_server, agent, asgi, connect, interface, serve
 from a2a_bridge import agent_app as under_test
@@ -149,6 +149,10 @@ async def test_ports_are_open_while_tasks_are_taken_over(
                 pass
 
 
+def _state(response: Response) -> Any:
+    return response.json()["status"]["state"]
+
+
 async def test_an_application_takes_over_with_its_first_call(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'tasks.db'}"
     task_id = await left_behind(url)
@@ -157,7 +161,7 @@ async def test_an_application_takes_over_with_its_first_call(tmp_path: Path) -> 
         headers = {"A2A-Version": "1.0"}
         async with AsyncClient(transport=ASGITransport(app), base_url="http://host", headers=headers) as http:
             async with asyncio.timeout(PATIENCE):
-                while (await http.get(f"/tasks/{task_id}")).json()["status"]["state"] != "TASK_STATE_FAILED":
+                while _state(await http.get(f"/tasks/{task_id}")) != "TASK_STATE_FAILED":  # noqa: ASYNC110
                     # A call without a socket may end without a turn of the loop, which the takeover needs.
                     await asyncio.sleep(0)
 
