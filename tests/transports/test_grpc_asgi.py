@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import struct
+import tracemalloc
 from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -155,6 +156,21 @@ async def test_bodies(body: bytes, headers: dict[str, str], status: str) -> None
     async with browser(application(Scripted(), max_body=1000)) as http:
         answer = await http.post(GET, content=body, headers={"content-type": WEB, **headers})
         assert trailers(frames(answer.content)[-1][1])["grpc-status"] == status
+
+
+async def test_a_body_of_many_compressed_messages_costs_the_memory_of_one() -> None:
+    size = 4 << 20
+    bomb = framed(gzip.compress(bytes(size)), 1) * 50
+    async with browser(application(Scripted(), max_body=size)) as http:
+        tracemalloc.start()
+        try:
+            headers = {"content-type": WEB, "grpc-encoding": "gzip"}
+            answer = await http.post(GET, content=bomb, headers=headers)
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert trailers(frames(answer.content)[-1][1])["grpc-status"] == "13"
+    assert most < 5 * size
 
 
 async def test_a_server_without_trailers_says_so_to_grpc() -> None:

@@ -294,10 +294,7 @@ class _Call(AsgiRequest):
                 return body[prefix.size :]
         frames = Unframer(limit, gzip=self._headers.get(b"grpc-encoding") == b"gzip")
         # In a thread, because a few compressed bytes can hold a large message.
-        found = await in_thread(_all, frames, body)
-        if len(found) != 1:
-            raise FrameError(f"{len(found)} messages in place of one")
-        return found[0]
+        return await in_thread(_only, frames, body)
 
     async def _whole(self, body: bytes, limit: int) -> bytes:
         most = (limit + prefix.size) * (2 if self._kind.text else 1)
@@ -404,7 +401,14 @@ class _Call(AsgiRequest):
         await self.send({"type": "http.response.body", "body": b""})
 
 
-def _all(frames: Unframer, body: bytes) -> list[bytes]:
-    found = list(frames.feed(body))
-    frames.end()
-    return found
+def _only(frames: Unframer, body: bytes) -> bytes:
+    """The one message in a body. Raises FrameError."""
+    # Never all of them: a few compressed bytes can hold many large messages.
+    found = frames.feed(body)
+    message = next(found, None)
+    if message is None:
+        frames.end()
+        raise FrameError("no message")
+    if frames.holds_more:
+        raise FrameError("more than one message")
+    return message

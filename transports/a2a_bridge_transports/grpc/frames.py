@@ -79,6 +79,11 @@ class Unframer:
             del self._held[:end]
             yield self._inflated(message) if flags else message
 
+    @property
+    def holds_more(self) -> bool:
+        """Whether bytes wait behind the last message."""
+        return bool(self._held)
+
     def end(self) -> None:
         """Raises FrameError if a message is incomplete."""
         if self._held:
