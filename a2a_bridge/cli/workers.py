@@ -24,6 +24,7 @@ import time
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 
 import typer
 
@@ -56,9 +57,12 @@ class Worker:
     grpc: str
 
     @classmethod
+    @cache
     def of_environment(cls) -> Worker | None:
-        """What the supervisor gave this process; None if it has no supervisor."""
-        given = os.environ.get(_VARIABLE)
+        """What the supervisor gave this process; None if it has no supervisor. It leaves the environment, so
+        that a command which the agent starts is no worker.
+        """
+        given = os.environ.pop(_VARIABLE, None)
         if given is None:
             return None
         channel, listener, http, grpc = given.split(" ")
@@ -153,11 +157,14 @@ class _Slot:
 
 
 class _NotReadyError(Exception):
-    """A worker ended before it was ready. code: its exit code."""
+    """A worker ended before it was ready, or could not be started. code: its exit code. reason: of the
+    system, if it could not be started.
+    """
 
-    def __init__(self, code: int) -> None:
-        super().__init__(f"exit code {code}")
+    def __init__(self, code: int, reason: str = "") -> None:
+        super().__init__(reason or f"exit code {code}")
         self.code = code
+        self.reason = reason
 
 
 class _Supervisor:
@@ -198,6 +205,8 @@ class _Supervisor:
                 data(starting.result())
                 await stop
         except _NotReadyError as error:
+            if error.reason:
+                logger.error("no worker can be started: %s", error)  # noqa: TRY400  a trace adds nothing
             self._on_stop(signal.SIGTERM)
             return await self._ended(error.code)
         finally:
@@ -232,17 +241,26 @@ class _Supervisor:
             listener = slot.listener.fileno()
             descriptors.append(listener)
         given = f"{theirs.fileno()} {listener} {self._http or '-'} {self._grpc or '-'}"
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *sys.orig_argv[1:],
-            stdin=asyncio.subprocess.DEVNULL,
-            env={**os.environ, _VARIABLE: given, PREFIX + "KEY": self._key},
-            pass_fds=descriptors,
-            process_group=0,  # Ctrl-C is for the supervisor, which passes it on
-        )
-        theirs.close()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *sys.orig_argv[1:],
+                stdin=asyncio.subprocess.DEVNULL,
+                env={**os.environ, _VARIABLE: given, PREFIX + "KEY": self._key},
+                pass_fds=descriptors,
+                process_group=0,  # Ctrl-C is for the supervisor, which passes it on
+            )
+        except BaseException as error:
+            ours.close()
+            if isinstance(error, OSError):  # no memory or no process left, or the interpreter is replaced
+                raise _NotReadyError(1, str(error)) from None
+            raise
+        finally:
+            theirs.close()
         worker = _Process(process, ours)
         self._alive.add(worker)
+        if self._stopped is not None:
+            worker.signal(signal.SIGTERM)
         line = b""
         while not line.endswith(b"\n"):
             part = await asyncio.get_running_loop().sock_recv(ours, 4096)

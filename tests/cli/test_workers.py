@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -26,6 +27,18 @@ from a2a_bridge import agent
 async def worker(text: str) -> str:
     """Says which process answers."""
     return str(os.getpid())
+'''
+#: an agent that runs the command, too
+STARTING = '''
+import subprocess, sys
+
+from a2a_bridge import agent
+
+@agent
+def starting(text: str) -> str:
+    """Starts workers with a store that cannot be shared."""
+    command = [sys.executable, "-m", "a2a_bridge", "serve", __file__, "--workers", "2"]
+    return subprocess.run([*command, "--store", "sqlite:///x.db"], capture_output=True, text=True).stderr
 '''
 MESSAGE = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "?"}]}
 SEND = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": MESSAGE}}
@@ -108,6 +121,51 @@ async def test_a_killed_worker_is_replaced(target: str) -> None:
         done = await running.ended()
     assert done.code == 0
     assert f"(pid {killed}) ended with exit code -9" in done.err
+
+
+async def test_a_worker_is_replaced_although_its_process_could_not_be_started_once(
+    target: str, tmp_path: Path
+) -> None:
+    python = tmp_path / "python"
+    python.symlink_to(sys.executable)
+    process = await asyncio.create_subprocess_exec(
+        *(str(python), "-m", "a2a_bridge", "serve", target, *ANY_PORT, "--workers", "2"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "A2A_BRIDGE_STORE": "memory://", "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(PATIENCE):
+            running = Running(process, (await process.stdout.readline()).decode())
+            pids = await until(lambda found: len(found) == 2, running.http)
+            python.unlink()
+            killed = pids.pop()
+            os.kill(killed, signal.SIGKILL)
+            while b"does not start" not in await process.stderr.readline():
+                pass
+            python.symlink_to(sys.executable)
+            # Connections to the listener that the supervisor has replaced may be reset.
+            found: set[int] = set()
+            while len(found - {killed}) < 2:
+                with suppress(httpx.TransportError):
+                    found.add(await over_http(running.http))
+            process.terminate()
+            assert (await process.communicate())[0] == b""
+        assert process.returncode == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+
+async def test_a_command_that_the_agent_starts_is_no_worker(tmp_path: Path) -> None:
+    target = tmp_path / "starting.py"
+    target.write_text(STARTING)
+    async with two_workers(str(target)) as running, httpx.AsyncClient(timeout=PATIENCE) as client:
+        response = await client.post(running.http, json=SEND, headers=HEADERS)
+        (part,) = response.json()["result"]["message"]["parts"]
+    assert "a SQLite file belongs to one process" in " ".join(part["text"].split())
 
 
 async def test_sighup_replaces_all_workers_without_a_failed_http_request(target: str) -> None:
