@@ -22,6 +22,7 @@ from a2a_bridge.bindings import HostOptions, find
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import KNOWN
+from a2a_bridge.memory import in_work
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.asgi import AsgiHost
 from tests.patience import PATIENCE
@@ -98,6 +99,21 @@ def _parts(data: bytes) -> list[bytes]:
             found.append(held)
             held = b""
     return [*found, held] if held else found
+
+
+async def test_a_large_request_of_a_stream_is_counted_once() -> None:
+    counted = []
+
+    async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
+        counted.append(in_work.held)
+        yield update("one")
+
+    large = hub.SubscribeToTaskRequest(id="7", tenant="x" * 1_000_000).SerializeToString()
+    async with browser(application(Scripted(on_stream=script))) as http:
+        *_, (_, end) = await posted(http, WATCH, large)
+    assert end == b"grpc-status: 0\r\n"
+    assert 1_000_000 <= counted[0] < 2_000_000
+    assert in_work.held == 0
 
 
 async def test_errors_over_grpc_web() -> None:
@@ -338,3 +354,18 @@ async def test_draining_ends_what_cannot_finish(kind: str) -> None:
         else:
             assert b"shutting down" in rest
         assert (await http.get("/readyz")).status_code == 503
+
+
+async def test_draining_ends_a_request_that_is_still_sent() -> None:
+    app = application(Scripted())
+    async with running(app) as url, asyncio.timeout(PATIENCE):
+        reader, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
+        head = f"POST {GET} HTTP/1.1\r\nhost: x\r\ncontent-type: {WEB}\r\ncontent-length: 100\r\n\r\n"
+        writer.write(head.encode() + framed(ASKED))
+        while not app.running:  # noqa: ASYNC110  a set has no event
+            await asyncio.sleep(0.01)
+        await app.drain(0)
+        answer = await reader.readuntil(b"\x80")
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"grpc-status: 14\r\n" in await reader.readuntil(b"grpc-message")
+        writer.close()

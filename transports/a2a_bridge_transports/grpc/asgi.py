@@ -10,6 +10,7 @@ The methods are those of `server`; this is the second host below them, beside gr
 
 from __future__ import annotations
 
+import asyncio
 import time
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
@@ -39,7 +40,7 @@ from a2a_bridge_transports.grpc.frames import (
     timeout_of,
     web_trailers,
 )
-from a2a_bridge_transports.grpc.server import Handlers, Method, Refusal, Running
+from a2a_bridge_transports.grpc.server import GOING_AWAY, Handlers, Method, Refusal, Running
 from a2a_bridge_transports.grpc.services import HEALTH, REFLECTION_PATH, Health, Reflection
 
 _NO_TRAILERS = (
@@ -175,6 +176,7 @@ class _Call(AsgiRequest):
         "_trailing",
         "method",
         "reflection",
+        "stopping",
     )
 
     def __init__(
@@ -196,6 +198,11 @@ class _Call(AsgiRequest):
         self._trailing: Headers | None = None
         self.method: Method | None = None
         self.reflection: Reflection | None = None
+        self.stopping = False
+
+    def stop(self) -> None:
+        self.stopping = True
+        super().stop()
 
     # ---------------------------------------------------------------- server.Exchange
 
@@ -247,6 +254,8 @@ class _Call(AsgiRequest):
                 await self._end(GrpcStatus.UNIMPLEMENTED, "grpc-encoding is neither gzip nor identity")
             elif method is not None:
                 wire = await self._message() if method.known else b""
+                if self._held:
+                    self.release()  # the handler counts the message itself
                 self._watches.add(self)
                 handled = method.answer(wire, self)
                 result = await (flushing(handled, self) if method.streaming else handled)  # type: ignore[arg-type]
@@ -273,6 +282,12 @@ class _Call(AsgiRequest):
             )
         except FrameError as error:
             await self._end(GrpcStatus.INTERNAL, f"not a gRPC request: {error}")
+        except asyncio.CancelledError:
+            # The handlers tell it by themselves; here the request was still being read.
+            if self.started or self.left or not self.stopping or self._task is None:
+                raise
+            self._task.uncancel()
+            await self._end(GrpcStatus.UNAVAILABLE, GOING_AWAY)
 
     async def _message(self) -> bytes:
         """The one message of the request. Raises FrameError, ClientLeftError."""

@@ -51,6 +51,8 @@ log = logging.getLogger("a2a_bridge.grpc")
 
 #: accepted spellings of its version that one dialect remembers
 _SPELLINGS = 16
+#: the text for calls that the end of the server ends
+GOING_AWAY = "The server is shutting down"
 #: the service name of every version; the package tells the version
 _SERVICE = ".A2AService"
 
@@ -471,4 +473,4 @@ def _this_task() -> asyncio.Task[Any]:
 
 
 def _going_away() -> A2AError:
-    return A2AError(Reason.UNAVAILABLE, "The server is shutting down", blame=Blame.SELF)
+    return A2AError(Reason.UNAVAILABLE, GOING_AWAY, blame=Blame.SELF)
