@@ -19,7 +19,7 @@ import pytest
 
 from a2a_bridge.bindings import HostOptions
 from a2a_bridge.cards import interface
-from a2a_bridge.cli.envoy import application, flags
+from a2a_bridge.cli.envoy import application, flags, supervisor
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -152,7 +152,8 @@ async def test_a_gateway_in_envoy(server: str) -> None:
 async def test_sigterm_lets_calls_end(target: str, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    async with serving("serve", target, *ENVOY) as running:
+    by_name = ("--server", "envoy", "--listen", "localhost:0")  # Envoy itself takes addresses only
+    async with serving("serve", target, *by_name) as running:
         async with connect(running.http, binding="JSONRPC") as peer:
             events = peer.stream(f"hold {fifo}")
             states = [_state(await anext(events)) for _ in range(2)]
@@ -263,6 +264,15 @@ async def test_the_configuration_is_printed(verb: tuple[str, str]) -> None:
     assert 77 in shown["layered_runtime"]["layers"][0]["static_layer"].values()
     (manager,) = listener["filter_chains"][0]["filters"]
     assert manager["typed_config"]["http2_protocol_options"]["max_concurrent_streams"] == 55
+
+
+def test_a_name_stands_for_all_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(_host: str, port: int, **_: Any) -> list[Any]:
+        return [(0, 0, 0, "", (address, port)) for address in ("192.0.2.1", "127.0.0.2", "127.0.0.1")]
+
+    monkeypatch.setattr("socket.getaddrinfo", found)
+    assert supervisor.addresses("localhost", 8080) == ["127.0.0.2", "127.0.0.1"]  # 192.0.2.1 is not here
+    assert supervisor.addresses("localhost", 0) == ["127.0.0.2"]
 
 
 @pytest.mark.parametrize(

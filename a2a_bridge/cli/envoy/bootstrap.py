@@ -49,7 +49,8 @@ class Tls:
 class EnvoyOptions:
     """What Envoy is told. Sizes in octets, times in seconds."""
 
-    host: str
+    #: IP addresses to listen on, at least one
+    hosts: tuple[str, ...]
     #: 0: the system chooses a free one
     port: int
     #: the native module of pyvoy
@@ -100,9 +101,11 @@ def _listener(options: EnvoyOptions) -> dict[str, Any]:
                 **_tls(options.tls),
             },
         }
+    first, *more = (_address(host, options.port) for host in options.hosts)
     return {
         "name": LISTENER,
-        "address": _address(options),
+        "address": first,
+        "additional_addresses": [{"address": one} for one in more],
         # Two servers must not share a port by accident: a taken address is an error.
         "enable_reuse_port": False,
         "tcp_backlog_size": options.backlog,
@@ -111,14 +114,8 @@ def _listener(options: EnvoyOptions) -> dict[str, Any]:
     }
 
 
-def _address(options: EnvoyOptions) -> dict[str, Any]:
-    return {
-        "socket_address": {
-            "address": options.host,
-            "port_value": options.port,
-            "ipv4_compat": options.host == "::",
-        }
-    }
+def _address(host: str, port: int) -> dict[str, Any]:
+    return {"socket_address": {"address": host, "port_value": port, "ipv4_compat": host == "::"}}
 
 
 def _connection_manager(options: EnvoyOptions) -> dict[str, Any]:

@@ -134,8 +134,9 @@ class EnvoyFlags:
         host, port = listen_address(self.address, "--listen")
         tls = self._tls()
         try:
+            hosts = supervisor.addresses(host, port)
             options = EnvoyOptions(
-                host=host,
+                hosts=tuple(hosts),
                 port=port,
                 module=supervisor.module(),
                 admin=supervisor.ADMIN,
@@ -153,7 +154,8 @@ class EnvoyFlags:
             if self.print_envoy_config:
                 typer.echo(json.dumps(bootstrap(options), indent=2))
                 return Exit.OK
-            supervisor.check_free(host, port)
+            for one in hosts:
+                supervisor.check_free(one, port)
             return supervisor.run(options, self.log_level, self.grace)
         except MissingExtraError as error:
             raise fail(Exit.USAGE, f"--server envoy: {error.text}", error.remedy) from None

@@ -51,15 +51,37 @@ def module() -> str:
     raise MissingExtraError("pyvoy", "envoy")
 
 
+def addresses(host: str, port: int) -> list[str]:
+    """The IP addresses of a host, because Envoy resolves no names: all that the other server would listen on.
+
+    With port 0 only the first one, because each would have a port of its own. Raises OSError.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    distinct = list(dict.fromkeys(str(where[0]) for *_, where in found))
+    # A name may have an address of a family that is switched off.
+    own = [address for address in distinct if _is_own(address)] or distinct
+    return own if port else own[:1]
+
+
+def _is_own(address: str) -> bool:
+    try:
+        with socket.socket(_family(address), socket.SOCK_STREAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
 def check_free(host: str, port: int) -> None:
-    """Raises OSError if the address cannot be listened on. Envoy would say so in its own words."""
-    family, kind, number, _, where = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    with socket.socket(family, kind, number) as probe:
+    """Raises OSError if the IP address cannot be listened on. Envoy would say so in its own words."""
+    with socket.socket(_family(host), socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(where)
+            probe.bind((host, port))
             probe.listen(1)
         except OSError as error:
             raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from None
