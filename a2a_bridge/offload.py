@@ -17,6 +17,7 @@ import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
@@ -47,12 +48,17 @@ decoding.
 
 
 class _RareCollections:
-    """A higher threshold of Python's collector, while large documents are in work."""
+    """A higher threshold of Python's collector, while large documents are in work.
+
+    The collector itself asks whether the time is over: a timer would be lost with its event loop.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._documents = 0
+        self._until = 0.0
         self._usual: tuple[int, int, int] | None = None
+        self._asked = False
 
     def begin(self) -> None:
         """A document begins."""
@@ -60,17 +66,31 @@ class _RareCollections:
             self._documents += 1
             usual = gc.get_threshold()
             if 0 < usual[0] < _COLLECTED:  # 0: the application has switched the collector off
+                if not self._asked:
+                    self._asked = True
+                    gc.callbacks.append(self._on_collection)  # never removed: others are asked meanwhile
                 self._usual = usual
                 gc.set_threshold(_COLLECTED, *usual[1:])
 
     def end(self) -> None:
-        """A document has ended, some time ago."""
+        """A document has ended."""
         with self._lock:
             self._documents -= 1
-            if not self._documents and self._usual is not None:
+            self._until = monotonic() + _QUIET
+
+    def _on_collection(self, _phase: str, _info: dict[str, int]) -> None:
+        if self._usual is None or self._documents or monotonic() < self._until:
+            return
+        # Never waits for the lock: the collector may run in the thread that holds it.
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            if self._usual is not None and not self._documents:
                 if gc.get_threshold()[0] == _COLLECTED:  # else the application has changed it meanwhile
                     gc.set_threshold(*self._usual)
                 self._usual = None
+        finally:
+            self._lock.release()
 
 
 _rare_collections = _RareCollections()
@@ -78,12 +98,11 @@ _rare_collections = _RareCollections()
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """Calls a long-running function in a thread."""
-    loop = asyncio.get_running_loop()
     _rare_collections.begin()
     try:
-        return await loop.run_in_executor(_threads, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(_threads, function, *arguments)
     finally:
-        loop.call_later(_QUIET, _rare_collections.end)
+        _rare_collections.end()
 
 
 async def admitted(body: bytes, most: int, cls: type[Message] | None = None) -> bool:
