@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.postgres import database, own_postgres, postgres
@@ -14,3 +17,13 @@ __all__ = ["database", "own_postgres", "postgres"]
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, max_examples=50)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """Commands set the level of the bridge's log for their process, which here is that of all other tests."""
+    log, root = logging.getLogger("a2a_bridge"), logging.getLogger()
+    level, handlers = log.level, list(root.handlers)
+    yield
+    log.setLevel(level)
+    root.handlers[:] = handlers
