@@ -320,8 +320,9 @@ class _Supervisor:
             await asyncio.wait(waiting, timeout=self._grace + _LAST)
         for worker in workers:
             worker.signal(signal.SIGKILL)
-        codes = [abs(code), *(abs(one) for one in await asyncio.gather(*waiting))]
-        return next(filter(None, codes), 0)
+        codes = [code, *await asyncio.gather(*waiting)]
+        # As a shell gives it for a process that was ended by a signal.
+        return next((one if one > 0 else 128 - one for one in codes if one), 0)
 
     def _on_stop(self, number: int) -> None:
         if self._stopped is None:

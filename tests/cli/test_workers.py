@@ -15,7 +15,7 @@ import pytest
 
 from a2a_bridge import connect
 from a2a_bridge.peer import Peer
-from tests.cli.commands import ANY_PORT, Running, command, serving
+from tests.cli.commands import ANY_PORT, Running, command, ended, serving, spawn
 from tests.patience import PATIENCE
 
 AGENT = '''
@@ -210,6 +210,18 @@ async def test_a_worker_that_cannot_start_ends_the_command_with_its_code(tmp_pat
     several = await command("serve", str(target), *ANY_PORT, "--workers", "3")
     assert several.code == alone.code != 0
     assert several.err.count("broken.py") == alone.err.count("broken.py")
+
+
+async def test_a_signal_during_the_start_ends_the_command_with_its_code(tmp_path: Path) -> None:
+    fifo, target = tmp_path / "fifo", tmp_path / "slow.py"
+    os.mkfifo(fifo)
+    target.write_text(f"open({str(fifo)!r}).read()\n")
+    process = await spawn("serve", str(target), *ANY_PORT, "--workers", "2")
+    async with asyncio.timeout(PATIENCE):
+        with await asyncio.to_thread(fifo.open, "w"):  # until a worker imports the agent
+            process.terminate()
+            done = await ended(process)
+    assert (done.code, done.out) == (128 + signal.SIGTERM, "")
 
 
 async def test_a_gateway_has_workers_too(target: str) -> None:
