@@ -61,9 +61,8 @@ def decode_event(wire: Any, decode: Callable[[Any], hub.StreamResponse]) -> hub.
 
 
 def _is_unknown(event: hub.StreamResponse) -> bool:
-    if event.WhichOneof("payload") != "status_update":
-        return False
-    return event.status_update.HasField("status") and not event.status_update.status.state
+    # An event without a status is written with the state `unknown`.
+    return event.WhichOneof("payload") == "status_update" and not event.status_update.status.state
 
 
 def _flipped(tree: Any) -> Any:

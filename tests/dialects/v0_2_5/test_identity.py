@@ -84,6 +84,17 @@ def test_notes_on_events_of_unknown_tasks_come_back(note: Any, more: dict[str, A
     assert annotation.final_said(event.status_update) == (None if note == "odd" else note)  # it is as it was
 
 
+@pytest.mark.parametrize("said", [None, True, False])
+def test_an_event_without_a_status_is_one_of_an_unknown_task(said: bool | None) -> None:
+    event = hub.StreamResponse(status_update=hub.TaskStatusUpdateEvent(task_id="t", context_id="c"))
+    if said is not None:
+        annotation.say_final(event.status_update, said)
+    row = ROW["message/stream"]
+    tree = row.encode_response(event)
+    assert (tree["status"], tree["final"]) == ({"state": "unknown"}, said is not False)
+    assert annotation.final_said(row.decode_response(tree).status_update) == said
+
+
 @pytest.mark.parametrize("method", STREAMING)
 def test_unknown_ends_a_stream_here_and_nowhere_else(method: str) -> None:
     for state, final in (
