@@ -404,6 +404,12 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             "equivalence/test_scenarios.py::test_a_conversation_reads_the_same_everywhere",
             "equivalence/test_properties.py::test_any_request_has_the_same_outcome",
         ),
+        (
+            "identity-through-gateways",
+            "Requests, answers and events mean the same behind two gateways, with any versions and bindings.",
+            "gateway/test_identity_combinations.py::test_agents_hear_what_callers_say",
+            "gateway/test_identity_combinations.py::test_callers_hear_what_agents_say",
+        ),
     ),
     *_rows(
         "5.5",

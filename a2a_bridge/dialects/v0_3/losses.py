@@ -48,6 +48,7 @@ BETWEEN_SHAPES: tuple[Loss, ...] = (
     Loss("kind: TaskIdParams.metadata", _BESIDE),
     Loss("kind: unknown members of params without metadata", _BESIDE),
     Loss("kind: several schemes of a PushNotificationConfig inside of MessageSendConfiguration", _BESIDE),
+    Loss("a2a.v1: several schemes of a push configuration inside of SendMessageConfiguration", _SHAPE),
     Loss("PushNotificationConfig: unknown members, empty texts", _BESIDE),
     Loss("a2a.v1: unknown fields, and numbers that no double equals", _SHAPE),
     Loss(
