@@ -43,10 +43,12 @@ class Lifetime:
         task, ready, end = self._task, self._ready, self._end
         if task is None or ready is None or end is None:
             return
-        if ready.done() and not ready.cancelled() and ready.exception() is None:
-            await ready.result().drain(grace)
-        end.set()
-        await asyncio.wait([task])
+        try:
+            if ready.done() and not ready.cancelled() and ready.exception() is None:
+                await ready.result().drain(grace)
+        finally:  # also what is left open by a failed drain
+            end.set()
+            await asyncio.wait([task])
 
     async def _run(self, ready: asyncio.Future[Drained], end: asyncio.Event) -> None:
         try:
