@@ -40,6 +40,26 @@ class InWork:
 in_work = InWork()
 
 
+class HoldsInWork:
+    """A request whose bytes are counted as in work until they are released; `__init__` sets `_held` to 0."""
+
+    __slots__ = ("_held",)
+
+    #: bytes that are counted as in work
+    _held: int
+
+    def hold(self, size: int) -> None:
+        """Counts these bytes as in work, until `release`."""
+        self._held += size
+        in_work.add(size)
+
+    def release(self) -> None:
+        """Counts none of its bytes as in work any more."""
+        if self._held:
+            in_work.add(-self._held)
+            self._held = 0
+
+
 class Idle(Protocol):
     """A holder of data that is not in use."""
 

@@ -17,7 +17,7 @@ from time import monotonic
 from types import coroutine
 from typing import Any, Protocol, TypeVar
 
-from a2a_bridge.memory import in_work
+from a2a_bridge.memory import HoldsInWork
 from a2a_bridge_transports._http.exchange import ClientLeftError
 
 Scope = MutableMapping[str, Any]
@@ -63,13 +63,12 @@ class Watches:
         self._timer = asyncio.get_running_loop().call_later(MOMENT, self._sweep) if again else None
 
 
-class AsgiRequest:
+class AsgiRequest(HoldsInWork):
     """What requests of all bindings have in common. The owner calls `answer`, then `end`."""
 
     __slots__ = (
         "_again",
         "_began",
-        "_held",
         "_pause",
         "_size",
         "_task",
@@ -96,7 +95,6 @@ class AsgiRequest:
         self.parts: list[bytes] = []
         self._size = 0
         self._began = 0.0
-        #: bytes that are counted as in work
         self._held = 0
         self._watch: asyncio.Task[None] | None = None
         self._again: asyncio.TimerHandle | None = None
@@ -141,17 +139,6 @@ class AsgiRequest:
         parts.clear()
         self._size = 0
         return data
-
-    def hold(self, size: int) -> None:
-        """Counts these bytes as in work, until `release`."""
-        self._held += size
-        in_work.add(size)
-
-    def release(self) -> None:
-        """Counts none of its bytes as in work any more."""
-        if self._held:
-            in_work.add(-self._held)
-            self._held = 0
 
     def watch(self) -> None:
         """From here on the request is cancelled when the client leaves, and nobody else calls `receive`."""

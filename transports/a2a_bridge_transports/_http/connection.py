@@ -20,7 +20,7 @@ from aiohttp.web_protocol import _ErrInfo
 
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, request_too_large
-from a2a_bridge.memory import in_work
+from a2a_bridge.memory import HoldsInWork
 from a2a_bridge.offload import SMALL
 from a2a_bridge_transports._http.exchange import HttpStatusError, refuse
 from a2a_bridge_transports._http.mounts import without_empty_start
@@ -150,11 +150,10 @@ class Server(web.Server):
         return cast("list[Connection]", self.connections)
 
 
-class Exchange:
+class Exchange(HoldsInWork):
     """One request on a connection; implements Request."""
 
     __slots__ = (
-        "_held",
         "_host",
         "_is_cut_off",
         "_request",
@@ -182,7 +181,6 @@ class Exchange:
         path, _, self.query = target.partition("?")
         self.path = without_empty_start(path)
         self.stopping = False
-        #: bytes that are counted as in work
         self._held = 0
         self._is_cut_off = False
         self.close = host.draining or not request.keep_alive
@@ -260,17 +258,6 @@ class Exchange:
         if framing > MOST_EXTENSIONS + _CHUNK_FRAME * (chunks + 2) + _CHUNK_FRAME * len(self.headers):
             self.close = True
             raise A2AError(Reason.INVALID_REQUEST, "the extensions of the body's chunks are too long")
-
-    def hold(self, size: int) -> None:
-        """Counts these bytes as in work, until `release`."""
-        self._held += size
-        in_work.add(size)
-
-    def release(self) -> None:
-        """Counts none of its bytes as in work any more."""
-        if self._held:
-            in_work.add(-self._held)
-            self._held = 0
 
     def stop(self) -> None:
         """Ends the call because the host stops; the handler tells the caller."""
