@@ -46,7 +46,7 @@ class Lifetime:
         try:
             if ready.done() and not ready.cancelled() and ready.exception() is None:
                 await ready.result().drain(grace)
-        finally:  # also what is left open by a failed drain
+        finally:  # also after a failed drain
             end.set()
             await asyncio.wait([task])
 

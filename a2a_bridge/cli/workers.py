@@ -117,7 +117,7 @@ def check_store(store: str) -> None:
 
 
 def supervise(count: int, http: str, grpc: str, grace: float) -> typer.Exit:
-    """Runs this command `count` times until SIGINT or SIGTERM. Raise what it returns.
+    """Runs this command `count` times until SIGINT or SIGTERM. The caller raises the returned exit.
 
     http, grpc: HOST:PORT, or empty if it is not served. grace: seconds that workers have to drain.
     """
@@ -215,7 +215,7 @@ class _Supervisor:
         return await self._ended(0)
 
     async def _start_all(self) -> str:
-        """Starts every worker; the ready line. The first one goes ahead: what is wrong is said once."""
+        """Starts every worker; returns the ready line. The first starts alone: an error is reported once."""
         first, *others = self._slots
         await self._start(first)
         for outcome in await asyncio.gather(*map(self._start, others), return_exceptions=True):
@@ -272,7 +272,7 @@ class _Supervisor:
         return worker
 
     async def _keep(self, slot: _Slot, worker: _Process) -> None:
-        """Waits for the end of a worker, and replaces it if nobody asked for its end."""
+        """Waits for the end of a worker, and replaces it unless the end was requested."""
         code = await self._reaped(worker)
         if self._stopped is not None or slot.current is not worker:
             return

@@ -108,7 +108,7 @@ def _decoder(cls: type[M], *, strict_numbers: bool) -> Callable[[Json], M]:
 
     def slowly(tree: Json) -> M:
         if not strict_numbers and (rounded.count or rounded.on_first is None):
-            # Nobody asks for the path of the first rounded number: most trees need no inspection then.
+            # The path of the first rounded number is not needed: most trees need no inspection then.
             with BUILDING:
                 lenient = compile_body(plan, _rounding)
             _roundings.count = 0

@@ -1,4 +1,4 @@
-"""The flags of `--server envoy`, and what they mean for Envoy."""
+"""The flags of `--server envoy`, and the options of Envoy that follow from them."""
 
 from __future__ import annotations
 
