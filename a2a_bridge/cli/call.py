@@ -4,34 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 
-from a2a_bridge.cli.options import (
-    PREFIX,
-    A2aVersion,
-    Base64Files,
-    BridgeKey,
-    Cacert,
-    Cert,
-    ConnectTimeout,
-    CredentialsFor,
-    Exact,
-    FileSpelling,
-    GrpcTls,
-    Header,
-    Insecure,
-    Key,
-    Output,
-    OutputFormat,
-    PeerName,
-    TrustCardUrls,
-    known_peer,
-    parameters,
-    tls_files,
-    use_bridge_key,
-)
+from a2a_bridge.cli.flags import AgentFlags, OutputFlags, flag, with_flags
+from a2a_bridge.cli.options import use_bridge_key
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallFlags(AgentFlags, OutputFlags):
+    """The flags of `call`."""
+
+    stream: bool = flag(False, "Print events as they arrive.", variable="")
+    follow: bool = flag(False, "Like --stream, and resume after a broken connection.", variable="")
+    binding: str = flag(
+        "",
+        "Binding to use; all: call every interface of the card and compare the answers.",
+        "JSONRPC|GRPC|HTTP+JSON|all",
+    )
+    task: str = flag("", "Task to continue.", "ID", variable="")
+    context: str = flag("", "Context to continue.", "ID", variable="")
+    immediate: bool = flag(False, "Return before the task is done.", variable="")
+    timeout: float | None = flag(None, "Time limit of the call.", "SECONDS", least=0.001)
+    verbose: bool = flag(
+        False, "Print the frames on stderr, with credentials redacted.", None, "-v", "--verbose", variable=""
+    )
 
 
 def _from_stdin() -> str:
@@ -46,50 +45,14 @@ def _from_stdin() -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
+@with_flags
 def call(
     target: Annotated[
         str, typer.Argument(help="URL, :PORT, host:port (gRPC), card file, file.py[:agent] or module:agent.")
     ],
     text: Annotated[str, typer.Argument(help="Text of the message; - reads standard input.")],
     *,
-    stream: Annotated[bool, typer.Option("--stream", help="Print events as they arrive.")] = False,
-    follow: Annotated[
-        bool,
-        typer.Option("--follow", help="Like --stream, and resume after a broken connection."),
-    ] = False,
-    binding: Annotated[
-        str,
-        typer.Option(
-            metavar="JSONRPC|GRPC|HTTP+JSON|all",
-            envvar=PREFIX + "BINDING",
-            help="Binding to use; all: call every interface of the card and compare the answers.",
-        ),
-    ] = "",
-    a2a_version: A2aVersion = "",
-    peer: PeerName = "",
-    base64_files: Base64Files = FileSpelling.AUTO,
-    exact: Exact = False,
-    task: Annotated[str, typer.Option(metavar="ID", help="Task to continue.")] = "",
-    context: Annotated[str, typer.Option(metavar="ID", help="Context to continue.")] = "",
-    immediate: Annotated[bool, typer.Option("--immediate", help="Return before the task is done.")] = False,
-    bridge_key: BridgeKey = "",
-    timeout: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", min=0.001, envvar=PREFIX + "TIMEOUT", help="Time limit of the call."),
-    ] = None,
-    credentials_for: CredentialsFor = None,
-    trust_card_urls: TrustCardUrls = False,
-    cacert: Cacert = None,
-    insecure: Insecure = False,
-    cert: Cert = None,
-    cert_key: Key = None,
-    grpc_tls: GrpcTls = None,
-    connect_timeout: ConnectTimeout = 10.0,
-    header: Header = None,
-    verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Print the frames on stderr, with credentials redacted.")
-    ] = False,
-    output: OutputFormat = Output.TEXT,
+    flags: CallFlags,
 ) -> None:
     """Send TEXT to the agent at TARGET and print its answer.
 
@@ -103,12 +66,13 @@ def call(
     """
     # These imports load protobuf and the transports, which --help and --version do not need.
     from a2a_bridge.bindings import names
-    from a2a_bridge.cli.connect import version_of
+    from a2a_bridge.cli.connect import dial_options, version_of
+    from a2a_bridge.cli.frames import show
     from a2a_bridge.cli.message import CallOptions, Outgoing
     from a2a_bridge.cli.output import guarded
     from a2a_bridge.cli.session import converse
 
-    use_bridge_key(bridge_key)
+    use_bridge_key(flags.bridge_key)
     if text == "cancel" or target == "cancel":
         # The user means the operation of the protocol; an agent would treat the word as a new message.
         raise typer.BadParameter(
@@ -116,29 +80,25 @@ def call(
             "echo cancel | a2a-bridge call TARGET -",
             param_hint="TEXT",
         )
-    known = (*names(), "all")
+    binding, known = flags.binding, (*names(), "all")
     if binding and binding not in known:
         raise typer.BadParameter(f"{binding!r} is not one of {', '.join(known)}", param_hint="--binding")
     said = Outgoing(
-        text=_from_stdin() if text == "-" else text, task=task, context=context, immediate=immediate
+        text=_from_stdin() if text == "-" else text,
+        task=flags.task,
+        context=flags.context,
+        immediate=flags.immediate,
     )
     how = CallOptions(
-        stream=stream or follow,
-        follow=follow,
+        dial=replace(
+            dial_options(flags), timeout=flags.timeout, frame_observer=show if flags.verbose else None
+        ),
         binding=binding,
-        timeout=timeout,
-        connect_timeout=connect_timeout,
-        parameters=parameters(header),
-        version=version_of(a2a_version),
-        peer=known_peer(peer),
-        base64_files=base64_files.base64,
-        exact=exact,
-        credentials_for=frozenset(credentials_for or ()),
-        trust_card_urls=trust_card_urls,
-        tls=tls_files(cacert, cert, cert_key, insecure=insecure),
-        grpc_tls=grpc_tls,
-        verbose=verbose,
-        output=output,
+        version=version_of(flags.a2a_version),
+        stream=flags.stream or flags.follow,
+        follow=flags.follow,
+        timeout=flags.timeout,
+        output=flags.output,
     )
-    with guarded(target, output):
+    with guarded(target, flags.output):
         raise typer.Exit(asyncio.run(converse(target, said, how)))

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from a2a_bridge.cli.options import (
-    Cacert,
-    Cert,
-    ConnectTimeout,
-    CredentialsFor,
-    Exact,
-    GrpcTls,
-    Header,
-    Insecure,
-    Key,
-    Output,
-    OutputFormat,
-    TrustCardUrls,
-    parameters,
-    tls_files,
-)
+from a2a_bridge.cli.flags import DialFlags, Output, OutputFlags, flag, with_flags
 
 if TYPE_CHECKING:
     from a2a_bridge.bindings import DialOptions
@@ -30,24 +16,19 @@ if TYPE_CHECKING:
     from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
+@dataclass(frozen=True, kw_only=True)
+class CardFlags(DialFlags, OutputFlags):
+    """The flags of `card`."""
+
+    extended: bool = flag(False, "Show the extended card, with your credentials.", variable="")
+    binding: str = flag("", "Binding for --extended.", "BINDING", variable="")
+
+
+@with_flags
 def card(
     target: Annotated[str, typer.Argument(help="URL, :PORT, host:port (gRPC) or card file.")],
     *,
-    extended: Annotated[
-        bool, typer.Option("--extended", help="Show the extended card, with your credentials.")
-    ] = False,
-    binding: Annotated[str, typer.Option(metavar="BINDING", help="Binding for --extended.")] = "",
-    exact: Exact = False,
-    credentials_for: CredentialsFor = None,
-    trust_card_urls: TrustCardUrls = False,
-    cacert: Cacert = None,
-    insecure: Insecure = False,
-    cert: Cert = None,
-    cert_key: Key = None,
-    grpc_tls: GrpcTls = None,
-    connect_timeout: ConnectTimeout = 10.0,
-    header: Header = None,
-    output: OutputFormat = Output.TEXT,
+    flags: CardFlags,
 ) -> None:
     """Show the agent card of TARGET.
 
@@ -57,23 +38,15 @@ def card(
 
       a2a-bridge card :8080 -o json
     """
-    from a2a_bridge.bindings import DialOptions
+    from a2a_bridge.cli.connect import dial_options
     from a2a_bridge.cli.output import data, document, guarded
     from a2a_bridge.cli.target import parse
     from a2a_bridge.dialects import V1_0
 
-    options = DialOptions(
-        connect_timeout=connect_timeout,
-        exact=exact,
-        parameters=parameters(header),
-        credentials_for=frozenset(credentials_for or ()),
-        trust_card_urls=trust_card_urls,
-        tls=tls_files(cacert, cert, cert_key, insecure=insecure),
-        grpc_tls=grpc_tls,
-    )
-    with guarded(target, output):
-        found = asyncio.run(_fetch(parse(target), extended, binding, options))
-        if output is Output.JSON:
+    options = dial_options(flags)
+    with guarded(target, flags.output):
+        found = asyncio.run(_fetch(parse(target), flags.extended, flags.binding, options))
+        if flags.output is Output.JSON:
             document(V1_0.card.encode(found))
         else:
             data("\n".join(_lines(found)))

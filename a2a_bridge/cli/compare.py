@@ -13,8 +13,9 @@ from a2a_bridge.bindings import DialOptions, names
 from a2a_bridge.cards import select
 from a2a_bridge.cli.canonical import canonical, differences, without_generated
 from a2a_bridge.cli.connect import addressed, named
+from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.message import CallOptions, Outgoing, events_of
-from a2a_bridge.cli.options import Exit, Output
+from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import data, document, error_document, exit_code, explain, talk
 from a2a_bridge.cli.target import Target
 from a2a_bridge.core.errors import A2AError
@@ -51,7 +52,7 @@ class Answer:
 
 async def compare(target: Target, said: Outgoing, how: CallOptions) -> Exit:
     """Calls them all, one after the other, and prints how they compare."""
-    async with addressed(target, how.options()) as (card, options):
+    async with addressed(target, how.dial) as (card, options):
         return await _compare(card, said, how, named(target, options))
 
 
@@ -79,7 +80,7 @@ async def _ask(
     card: hub.AgentCard, interface: hub.AgentInterface, said: Outgoing, how: CallOptions, options: DialOptions
 ) -> Answer:
     answer = Answer(interface)
-    if how.verbose:
+    if options.frame_observer is not None:
         talk(f"— {_cell(interface)} {interface.url}", "bold")
     async with runtime.connect(rewrite(card, [interface]), options=options) as peer:
         started = time.monotonic()

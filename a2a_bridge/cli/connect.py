@@ -8,12 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from a2a_bridge import runtime
-from a2a_bridge.bindings import DialOptions, http_fetch
+from a2a_bridge.bindings import DialOptions, TlsFiles, http_fetch
 from a2a_bridge.cards import interface
 from a2a_bridge.cards.resolve import locate, parse_bytes
+from a2a_bridge.cli.flags import AgentFlags, DialFlags
 from a2a_bridge.cli.loading import load
-from a2a_bridge.cli.options import known_dialect
+from a2a_bridge.cli.options import known_dialect, known_peer, parameters
 from a2a_bridge.cli.output import talk
 from a2a_bridge.cli.target import BadTargetError, Target, TargetKind
 from a2a_bridge.core.errors import A2AError, Reason
@@ -26,6 +29,37 @@ from a2a_bridge.peer import Peer
 _NO_CARD = frozenset(
     {Reason.UNSUPPORTED_OPERATION, Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED, Reason.METHOD_NOT_FOUND}
 )
+
+
+def dial_options(flags: DialFlags) -> DialOptions:
+    """The options of a client, from the flags. Raises typer.BadParameter."""
+    options = DialOptions(
+        connect_timeout=flags.connect_timeout,
+        exact=flags.exact,
+        credentials_for=frozenset(flags.credentials_for or ()),
+        trust_card_urls=flags.trust_card_urls,
+        tls=_tls_files(flags),
+        grpc_tls=flags.grpc_tls,
+        parameters=parameters(flags.header),
+    )
+    if isinstance(flags, AgentFlags):
+        options = replace(options, peer=known_peer(flags.peer), base64_files=flags.base64_files.base64)
+    return options
+
+
+def _tls_files(flags: DialFlags) -> TlsFiles | None:
+    cacert, cert, key = flags.cacert, flags.cert, flags.cert_key
+    if cacert is None and cert is None and key is None and not flags.insecure:
+        return None
+    if key is not None and cert is None:
+        raise typer.BadParameter("needs --cert", param_hint="--key")
+    files = TlsFiles(str(cacert or ""), str(cert or ""), str(key or ""), verify=not flags.insecure)
+    try:
+        files.context()
+    except OSError as error:
+        flag = "--cacert" if cert is None else "--cert"
+        raise typer.BadParameter(f"cannot be used: {error}", param_hint=flag) from None
+    return files
 
 
 def version_of(text: str) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from a2a_bridge.cli.options import PREFIX, Exit, Output, OutputFormat
+from a2a_bridge.cli.flags import Output, OutputFlags, with_flags
+from a2a_bridge.cli.options import PREFIX, Exit
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -34,7 +35,8 @@ StoreUrl = Annotated[
 
 
 @app.command()
-def upgrade(store: StoreUrl, *, output: OutputFormat = Output.TEXT) -> None:
+@with_flags
+def upgrade(store: StoreUrl, *, flags: OutputFlags) -> None:
     """Upgrade the tables of a store. A missing SQLite file is created.
 
     For example:
@@ -52,11 +54,12 @@ def upgrade(store: StoreUrl, *, output: OutputFormat = Output.TEXT) -> None:
         if before != HEAD:
             upgrade(connection)
     text = f"the tables are those of this version ({HEAD}) already" if before == HEAD else f"now at {HEAD}"
-    _say({"before": before, "now": HEAD}, text, output)
+    _say({"before": before, "now": HEAD}, text, flags.output)
 
 
 @app.command()
-def check(store: StoreUrl, *, output: OutputFormat = Output.TEXT) -> None:
+@with_flags
+def check(store: StoreUrl, *, flags: OutputFlags) -> None:
     """Check that a store has the tables of this version, and that its content is undamaged.
 
     It reads the whole database, and may be used while a process works with it. The exit code is 1 when
@@ -80,7 +83,7 @@ def check(store: StoreUrl, *, output: OutputFormat = Output.TEXT) -> None:
         text += f"; this version needs {HEAD}"
     for row in broken:
         text += f"\ndamaged: {row.table} {row.key}, of task {row.task}"
-    _say({"found": found, "needed": HEAD, "damaged": [row._asdict() for row in broken]}, text, output)
+    _say({"found": found, "needed": HEAD, "damaged": [row._asdict() for row in broken]}, text, flags.output)
     if found != HEAD or broken:
         raise typer.Exit(Exit.TASK_FAILED)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from a2a_bridge.bindings import DialOptions, TlsFiles
-from a2a_bridge.cli.options import Output
+from a2a_bridge.bindings import DialOptions
+from a2a_bridge.cli.flags import Output
 from a2a_bridge.codec import encoder
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -37,46 +37,19 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """How to call and how to print. Times in seconds. version: of the protocol; empty for the card's choice.
+    """How to call and how to print."""
 
-    peer, base64_files, exact, credentials_for, trust_card_urls, tls, grpc_tls: see DialOptions. follow:
-    whether a stream that breaks is taken up again.
-    """
-
-    stream: bool
+    #: how the agent is connected to
+    dial: DialOptions
     binding: str
+    #: of the protocol; empty for the card's choice
+    version: str
+    stream: bool
+    #: whether a stream that breaks is resumed
+    follow: bool
+    #: in seconds; None for none: the user can interrupt
     timeout: float | None
-    connect_timeout: float
-    parameters: Mapping[str, str]
-    verbose: bool
     output: Output
-    version: str = ""
-    peer: str = ""
-    base64_files: bool | None = None
-    exact: bool = False
-    credentials_for: frozenset[str] = frozenset()
-    trust_card_urls: bool = False
-    tls: TlsFiles | None = None
-    grpc_tls: bool | None = None
-    follow: bool = False
-
-    def options(self) -> DialOptions:
-        """What the client side needs to know of it. No timeout means none: the user can interrupt."""
-        from a2a_bridge.cli.frames import show
-
-        return DialOptions(
-            timeout=self.timeout,
-            connect_timeout=self.connect_timeout,
-            parameters=self.parameters,
-            peer=self.peer,
-            base64_files=self.base64_files,
-            exact=self.exact,
-            credentials_for=self.credentials_for,
-            trust_card_urls=self.trust_card_urls,
-            tls=self.tls,
-            grpc_tls=self.grpc_tls,
-            frame_observer=show if self.verbose else None,
-        )
 
     def context(self) -> CallContext:
         """The context of a call, whose deadline the agent hears of too."""

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from a2a_bridge.cli.options import Exit, Output
+from a2a_bridge.cli.flags import Output
+from a2a_bridge.cli.options import Exit
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 
 if TYPE_CHECKING:

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from a2a_bridge.cli.options import Output, OutputFormat
+from a2a_bridge.cli.flags import Output, OutputFlags, with_flags
 
 if TYPE_CHECKING:
     from a2a_bridge.peers import Profile
 
 
+@with_flags
 def peers(
     name: Annotated[str, typer.Argument(help="Only this profile.", metavar="NAME")] = "",
     *,
     as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
-    output: OutputFormat = Output.TEXT,
+    flags: OutputFlags,
 ) -> None:
     """List the peer profiles: the recognised implementations of A2A, and their quirks with the evidence.
 
@@ -32,7 +33,7 @@ def peers(
     from a2a_bridge.peers import named, profiles
 
     found = [named(known_peer(name, "NAME"))] if name else profiles().all
-    if as_json or output is Output.JSON:
+    if as_json or flags.output is Output.JSON:
         document({"format": 1, "peers": [_tree(one) for one in found]})
     else:
         data("\n".join(line for one in found for line in _lines(one)))

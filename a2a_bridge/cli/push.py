@@ -9,12 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from a2a_bridge.cli.options import PREFIX, Exit, Output, OutputFormat, StoreKey
+from a2a_bridge.cli.flags import Output, OutputFlags, StoreKeyFlags, flag, with_flags
+from a2a_bridge.cli.options import PREFIX, Exit
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -40,18 +42,20 @@ StoreUrl = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ListFlags(StoreKeyFlags, OutputFlags):
+    """The flags of `push list`."""
+
+    dead: bool = flag(False, "Only dead letters.", variable="")
+    waiting: bool = flag(False, "Only pending notifications.", variable="")
+    task: str = flag("", "Only of this task.", "ID", variable="")
+    limit: int = flag(100, "Largest number of rows.", "COUNT", least=1, variable="")
+    after: int = flag(0, "Only after this number.", "NUMBER", least=0, variable="")
+
+
 @app.command("list")
-def list_(
-    *,
-    store: StoreUrl,
-    store_key: StoreKey = "",
-    dead: Annotated[bool, typer.Option("--dead", help="Only dead letters.")] = False,
-    waiting: Annotated[bool, typer.Option("--waiting", help="Only pending notifications.")] = False,
-    task: Annotated[str, typer.Option(metavar="ID", help="Only of this task.")] = "",
-    limit: Annotated[int, typer.Option(min=1, metavar="COUNT", help="Largest number of rows.")] = 100,
-    after: Annotated[int, typer.Option(min=0, metavar="NUMBER", help="Only after this number.")] = 0,
-    output: OutputFormat = Output.TEXT,
-) -> None:
+@with_flags
+def list_(*, store: StoreUrl, flags: ListFlags) -> None:
     """Show pending notifications and dead letters (notifications whose delivery failed for good).
 
     For example:
@@ -63,17 +67,20 @@ def list_(
     from a2a_bridge.hosting.stores.sql.push import entries
     from a2a_bridge.push.vault import Vault
 
-    wanted = None if dead == waiting else dead
-    vault = Vault(keys_of(store_key))
+    wanted = None if flags.dead == flags.waiting else flags.dead
+    vault = Vault(keys_of(flags.store_key))
     with _connected(store, writes=False) as connection:
-        found = entries(connection, vault, dead=wanted, limit=limit, after=after, task_id=task)
-    if output is Output.JSON:
+        found = entries(
+            connection, vault, dead=wanted, limit=flags.limit, after=flags.after, task_id=flags.task
+        )
+    if flags.output is Output.JSON:
         document({"notifications": [_tree(one) for one in found]})
     else:
         data("\n".join(_table(found)))
 
 
 @app.command()
+@with_flags
 def retry(
     numbers: Annotated[
         list[int] | None, typer.Argument(metavar="[NUMBER]…", help="Dead letters, as `push list` shows them.")
@@ -81,7 +88,7 @@ def retry(
     *,
     store: StoreUrl,
     every: Annotated[bool, typer.Option("--all", help="All dead letters.")] = False,
-    output: OutputFormat = Output.TEXT,
+    flags: OutputFlags,
 ) -> None:
     """Queue dead letters again, in their original order, with a fresh number of attempts.
 
@@ -100,7 +107,7 @@ def retry(
         raise typer.BadParameter("name some, or say --all", param_hint="NUMBER")
     with _connected(store, writes=True) as connection:
         count = retry(connection, None if every else numbers)
-    if output is Output.JSON:
+    if flags.output is Output.JSON:
         document({"retried": count})
     else:
         data(f"{count} to be sent again")

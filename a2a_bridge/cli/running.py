@@ -10,7 +10,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from a2a_bridge.cli.envoy import inside
-from a2a_bridge.cli.options import Exit, LogLevel, LoopKind
+from a2a_bridge.cli.flags import LogLevel, LoopKind
+from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import data, fail, not_opened, talk
 from a2a_bridge.cli.workers import Worker
 from a2a_bridge.core.extras import MissingExtraError

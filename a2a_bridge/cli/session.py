@@ -10,8 +10,9 @@ from contextlib import aclosing
 from a2a_bridge.cli import printing
 from a2a_bridge.cli.compare import compare
 from a2a_bridge.cli.connect import reached
+from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.message import CallOptions, Outgoing, encode_event, encode_response
-from a2a_bridge.cli.options import Exit, Output
+from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import document, talk
 from a2a_bridge.cli.target import parse
 from a2a_bridge.core.messages import TERMINAL
@@ -30,7 +31,7 @@ async def converse(target: str, said: Outgoing, how: CallOptions) -> Exit:
 
 
 async def _one(target: str, said: Outgoing, how: CallOptions) -> Exit:
-    async with reached(parse(target), how.binding, how.options(), how.version) as peer:
+    async with reached(parse(target), how.binding, how.dial, how.version) as peer:
         started = time.monotonic()
         if how.stream:
             task = await _stream(peer, said, how)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import typer
 
+from a2a_bridge.cli.flags import ServerFlags
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import fail
 from a2a_bridge.hosting import Agent
@@ -42,17 +43,15 @@ def store_url(given: str, agent: Agent) -> str:
     return f"sqlite:///{FOLDER / file_name(agent.card.name)}"
 
 
-def store_options(
-    keys: str, keep_tasks: float, keep_events: float, lease: float, max_memory: int
-) -> StoreOptions:
-    """How the store is opened. Raises typer.BadParameter."""
+def store_options(flags: ServerFlags, keep_tasks: float = 0.0, keep_events: float = 1.0) -> StoreOptions:
+    """How the store is opened. Times in days; `keep_tasks` 0 keeps tasks. Raises typer.BadParameter."""
     days = 24 * 3600.0
     return StoreOptions(
-        keys=tuple(keys_of(keys)),
+        keys=tuple(keys_of(flags.store_key)),
         tasks_kept=keep_tasks * days or None,
         events_kept=keep_events * days,
-        lease=lease,
-        max_memory=max_memory,
+        lease=flags.lease,
+        max_memory=flags.max_memory,
     )
 
 
@@ -68,10 +67,10 @@ def keys_of(text: str) -> list[str]:
     return keys
 
 
-def push_options(allow: list[str] | None, signing_keys: list[Path] | None) -> PushOptions:
+def push_options(flags: ServerFlags) -> PushOptions:
     """Where notifications may go, and what they are signed with. Raises typer.BadParameter."""
-    keys = tuple(read(path, "--push-signing-key") for path in signing_keys or ())
-    options = PushOptions(allow=tuple(allow or ()), signing_keys=keys)
+    keys = tuple(read(path, "--push-signing-key") for path in flags.push_signing_key or ())
+    options = PushOptions(allow=tuple(flags.push_allow or ()), signing_keys=keys)
     try:
         options.policy()
     except ValueError as error:

@@ -7,12 +7,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from a2a_bridge.cli.options import ConnectTimeout, Header, Output, OutputFormat, parameters
+from a2a_bridge.cli.flags import HttpFlags, Output, OutputFlags, flag, with_flags
+from a2a_bridge.cli.options import parameters
 
 if TYPE_CHECKING:
     from a2a_bridge.bindings import DialOptions
@@ -22,6 +24,18 @@ _AGE = re.compile(r"([0-9]{1,6})([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
+@dataclass(frozen=True, kw_only=True)
+class UsageFlags(HttpFlags, OutputFlags):
+    """The flags of `usage`."""
+
+    a2a_version: str = flag("", "Only callers of this version.", "VERSION", variable="")
+    binding: str = flag("", "Only callers over this binding.", "BINDING", variable="")
+    since: str = flag("", "Only calls within this time: 90s, 15m, 12h, 30d, 8w.", "AGE", variable="")
+    peer: str = flag("", "Only callers with this peer profile.", "NAME", variable="")
+    by_operation: bool = flag(False, "One line per operation instead of per caller.", variable="")
+
+
+@with_flags
 def usage(
     source: Annotated[
         str,
@@ -31,23 +45,7 @@ def usage(
         ),
     ],
     *,
-    a2a_version: Annotated[
-        str, typer.Option("--a2a-version", metavar="VERSION", help="Only callers of this version.")
-    ] = "",
-    binding: Annotated[str, typer.Option(metavar="BINDING", help="Only callers over this binding.")] = "",
-    since: Annotated[
-        str,
-        typer.Option(metavar="AGE", help="Only calls within this time: 90s, 15m, 12h, 30d, 8w."),
-    ] = "",
-    peer: Annotated[
-        str, typer.Option("--peer", metavar="NAME", help="Only callers with this peer profile.")
-    ] = "",
-    by_operation: Annotated[
-        bool, typer.Option("--by-operation", help="One line per operation instead of per caller.")
-    ] = False,
-    connect_timeout: ConnectTimeout = 10.0,
-    header: Header = None,
-    output: OutputFormat = Output.TEXT,
+    flags: UsageFlags,
 ) -> None:
     """Show the callers of a gateway or an agent by version and binding, with the time of their last call.
 
@@ -61,25 +59,25 @@ def usage(
     from a2a_bridge.cli.output import data, document, guarded
     from a2a_bridge.middleware.usage import FORMAT
 
-    window = _window(since)
-    options = DialOptions(connect_timeout=connect_timeout, parameters=parameters(header))
-    with guarded(source, output):
+    window = _window(flags.since)
+    options = DialOptions(connect_timeout=flags.connect_timeout, parameters=parameters(flags.header))
+    with guarded(source, flags.output):
         counts, now = _read(source, options)
         oldest = now - window if window is not None else float("-inf")
         chosen = [
             one
             for one in counts
-            if a2a_version in ("", one.version)
-            and binding in ("", one.binding)
-            and peer in ("", one.profile)
+            if flags.a2a_version in ("", one.version)
+            and flags.binding in ("", one.binding)
+            and flags.peer in ("", one.profile)
             and one.last >= oldest
         ]
-        if output is Output.JSON:
+        if flags.output is Output.JSON:
             from dataclasses import asdict
 
             document({"format": FORMAT, "now": now, "usage": [asdict(one) for one in chosen]})
         else:
-            data("\n".join(_table(chosen, now, by_operation)))
+            data("\n".join(_table(chosen, now, flags.by_operation)))
 
 
 def _window(since: str) -> int | None:

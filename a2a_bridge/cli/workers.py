@@ -28,6 +28,7 @@ from functools import cache
 
 import typer
 
+from a2a_bridge.cli.flags import ServerFlags
 from a2a_bridge.cli.options import PREFIX, Exit, listen_address
 from a2a_bridge.cli.output import data, fail, talk
 
@@ -94,11 +95,9 @@ class Worker:
             loop.remove_reader(self.channel)
 
 
-def check_usage(file: object, listen: str) -> None:
-    """Refuses to count calls: each worker would count its own. Raises typer.BadParameter."""
-    for given, flag in ((file, "--usage-file"), (listen, "--usage-listen")):
-        if given:
-            raise typer.BadParameter("each of several --workers would count its own calls", param_hint=flag)
+def asked(flags: ServerFlags) -> bool:
+    """Whether this process is to be the supervisor of several workers."""
+    return flags.workers > 1 and Worker.of_environment() is None
 
 
 def check_store(store: str) -> None:
@@ -116,15 +115,19 @@ def check_store(store: str) -> None:
         )
 
 
-def supervise(count: int, http: str, grpc: str, grace: float) -> typer.Exit:
-    """Runs this command `count` times until SIGINT or SIGTERM. The caller raises the returned exit.
+def supervise(flags: ServerFlags) -> typer.Exit:
+    """Runs this command in several workers until SIGINT or SIGTERM. The caller raises the returned exit.
 
-    http, grpc: HOST:PORT, or empty if it is not served. grace: seconds that workers have to drain.
+    Raises typer.BadParameter if calls are to be counted: each worker would count its own.
     """
+    for given, flag in ((flags.usage_file, "--usage-file"), (flags.usage_listen, "--usage-listen")):
+        if given:
+            raise typer.BadParameter("each of several --workers would count its own calls", param_hint=flag)
     if not hasattr(socket, "SO_REUSEPORT"):
         return fail(Exit.USAGE, "--workers needs SO_REUSEPORT, which this system lacks")
+    http, grpc = "" if flags.no_http else flags.http, "" if flags.no_grpc else flags.grpc
     try:
-        supervisor = _Supervisor(count, http, grpc, grace)
+        supervisor = _Supervisor(flags.workers, http, grpc, flags.timeout_graceful_shutdown)
     except OSError as error:
         return fail(Exit.USAGE, f"cannot listen: {error}", "another port, or port 0 for any")
     with asyncio.Runner() as runner:
@@ -168,7 +171,10 @@ class _NotReadyError(Exception):
 
 
 class _Supervisor:
-    """Starts, replaces and ends the workers. Raises OSError for an address that cannot be listened on."""
+    """Starts, replaces and ends the workers. Raises OSError for an address that cannot be listened on.
+
+    http, grpc: HOST:PORT, or empty if it is not served. grace: seconds that workers have to drain.
+    """
 
     def __init__(self, count: int, http: str, grpc: str, grace: float) -> None:
         self._grace = grace

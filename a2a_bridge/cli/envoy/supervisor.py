@@ -16,7 +16,7 @@ from types import FrameType
 
 from a2a_bridge.cli.envoy.bootstrap import EnvoyOptions, bootstrap
 from a2a_bridge.cli.envoy.handover import VARIABLE, Handover
-from a2a_bridge.cli.options import LogLevel
+from a2a_bridge.cli.flags import LogLevel
 from a2a_bridge.core.extras import MissingExtraError, load
 
 #: name of the folder with the configuration and the socket of Envoy
