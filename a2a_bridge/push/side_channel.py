@@ -3,8 +3,7 @@ answers.
 
 Rules:
 1. Content that an older caller sent beside a config goes back, in `ResponseParameters.side_channel`, to older
-   callers that get, list or create it: one text for one config; for a list, in the form of its binding: a
-   text about the array, or an array of texts.
+   callers that get, list or create it: one text for one config, an array of texts for a list.
 2. Content of a config inside a message counts as if that config had been registered by itself. Such a config
    has no id yet, so it is remembered by its receiver (URL and token).
 3. Hosted agents store it with the configs. For all other agents `push_memory` remembers it in this process:
@@ -27,7 +26,7 @@ from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Middleware, Service
-from a2a_bridge.dialects import JSONRPC, KNOWN, Dialect, older_versions, unmapped
+from a2a_bridge.dialects import KNOWN, Dialect, older_versions, unmapped
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger("a2a_bridge.push")
@@ -37,8 +36,6 @@ MOST = 10_000
 #: characters that are kept for one config
 LONGEST = 4096
 
-#: the binding in which a list is a bare array
-_BARE_LISTS = JSONRPC.name
 _INLINE = "/configuration/pushNotificationConfig"
 _OF_CONFIG = "/pushNotificationConfig"
 
@@ -67,25 +64,10 @@ def restore(context: CallContext, texts: str | Sequence[str]) -> None:
     if isinstance(texts, str):
         text = texts
     else:
-        text = _together(texts) if context.origin.binding == _BARE_LISTS else _each(texts)
+        text = dumps_ascii([one or None for one in texts]) if any(texts) else ""
     if text:
         # The caller's own content replaces the agent's.
         context.reply.side_channel = text
-
-
-def _each(texts: Sequence[str]) -> str:
-    """The contents of the configs of a list, one by one."""
-    return dumps_ascii([text or None for text in texts]) if any(texts) else ""
-
-
-def _together(texts: Sequence[str]) -> str:
-    """The contents of the configs of a list that is an array, as content of the array."""
-    entries = [
-        [f"/{place}{entry[0]}", *entry[1:]]
-        for place, text in enumerate(texts)
-        for entry in unmapped.read(text, unmapped.KIND) or ()
-    ]
-    return unmapped.write(unmapped.KIND, entries) if entries else ""
 
 
 def _key(scope: Scope, *words: str) -> bytes:

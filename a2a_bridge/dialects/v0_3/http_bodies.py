@@ -8,7 +8,6 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
@@ -17,8 +16,8 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.dialects.pair import Context, Pair
 from a2a_bridge.dialects.v0_3 import names, params, push_configs
-from a2a_bridge.dialects.v0_3 import proto_side_channel as side_channel
 from a2a_bridge.dialects.v0_3.proto_requests import CONFIG, CONFIGS, CREATE_CONFIG
+from a2a_bridge.dialects.v0_3.side_channel import Channel, of_list, of_tree
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 PAGE = 100
@@ -95,17 +94,20 @@ def create_request(tree: Json) -> JsonObject:
     return {**rest, "config": tree}
 
 
-def extract_create(tree: Any) -> Mapping[str, str]:
-    """The content of a configuration to register that the hub cannot hold."""
-    return side_channel.extract(CREATE_CONFIG, create_request(tree))
+def _configs(tree: Any) -> list[Any]:
+    configs = tree.get("configs") if type(tree) is dict else None
+    return configs if type(configs) is list else []
 
 
-def restore_create(tree: Any, told: Mapping[str, str]) -> Any:
-    """Restores that content."""
-    return {
-        "taskId": tree.get("taskId"),
-        **side_channel.restore_tree(CREATE_CONFIG, create_request(tree), told),
-    }
+def _restored_create(tree: Any, text: str) -> Any:
+    return {"taskId": tree.get("taskId"), **_CREATE.restored(create_request(tree), text)}
+
+
+_CREATE = of_tree(CREATE_CONFIG)
+#: the content of requests and answers that the hub cannot hold
+CREATE_CHANNEL = Channel(lambda tree: _CREATE.text(create_request(tree)), _restored_create)
+CONFIG_CHANNEL = of_tree(CONFIG)
+CONFIGS_CHANNEL = of_list(CONFIG_CHANNEL, _configs, lambda tree, configs: {**tree, "configs": configs})
 
 
 def decode_config(tree: Json) -> hub.TaskPushNotificationConfig:
@@ -154,13 +156,3 @@ def encode_listing(_: Any) -> Any:
     """Raises UNSUPPORTED_OPERATION, as without a row: agents do not list tasks."""
     text = "version 0.3 has no ListTasks"
     raise A2AError(Reason.UNSUPPORTED_OPERATION, text, metadata={"operation": ops.LIST_TASKS.name})
-
-
-def extract_configs(tree: Any) -> Mapping[str, str]:
-    """The content of the configurations of a list that the hub cannot hold."""
-    return side_channel.extract_list(CONFIG, tree, "configs") if type(tree) is dict else {}
-
-
-def restore_configs(tree: Any, told: Mapping[str, str]) -> Any:
-    """Restores that content."""
-    return side_channel.restore_list(CONFIG, tree, told, "configs")

@@ -26,9 +26,11 @@ from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects.boundary import Coder, Conversion, row
 from a2a_bridge.dialects.dialect import HttpAddress, HttpRule, Row
 from a2a_bridge.dialects.v0_3 import params, proto_card, push_configs, requests, shapes
-from a2a_bridge.dialects.v0_3 import proto_side_channel as side_channel
 from a2a_bridge.dialects.v0_3.file_rows import FILES_PARAMETER, chosen
 from a2a_bridge.dialects.v0_3.http_bodies import (
+    CONFIG_CHANNEL,
+    CONFIGS_CHANNEL,
+    CREATE_CHANNEL,
     a_string,
     an_object,
     decode_cancel,
@@ -39,10 +41,6 @@ from a2a_bridge.dialects.v0_3.http_bodies import (
     encode_cancel,
     encode_create,
     encode_listing,
-    extract_configs,
-    extract_create,
-    restore_configs,
-    restore_create,
     to_proto,
 )
 from a2a_bridge.dialects.v0_3.proto import EVENT, SEND, SENT, TASK, decode_tree, encode_tree
@@ -237,10 +235,6 @@ def _proto_rows(files: Files) -> dict[Any, HttpRow]:
     event = (lambda message: encode_tree(EVENT, message, files), partial(_decode_event, files))
     task = (lambda message: encode_tree(TASK, message, files), partial(_decode_task, files))
     config = (partial(to_proto, CONFIG), decode_config)
-    about_config: dict[str, Any] = {
-        "extract_response": partial(side_channel.extract, CONFIG),
-        "restore_response": partial(side_channel.restore_tree, CONFIG),
-    }
     rows = (
         _row(ops.SEND_MESSAGE, send, sent),
         _row(ops.SEND_STREAMING_MESSAGE, send, event),
@@ -256,22 +250,20 @@ def _proto_rows(files: Files) -> dict[Any, HttpRow]:
             ops.CREATE_PUSH_CONFIG,
             (encode_create, decode_create),
             config,
-            extract=extract_create,
-            restore=restore_create,
-            **about_config,
+            **CREATE_CHANNEL.request(),
+            **CONFIG_CHANNEL.response(),
         ),
         _row(
             ops.GET_PUSH_CONFIG,
             _ids(hub.GetTaskPushNotificationConfigRequest, "taskId", "id"),
             config,
-            **about_config,
+            **CONFIG_CHANNEL.response(),
         ),
         _row(
             ops.LIST_PUSH_CONFIGS,
             _ids(hub.ListTaskPushNotificationConfigsRequest, "taskId"),
             (partial(to_proto, CONFIGS), decode_configs),
-            extract_response=extract_configs,
-            restore_response=restore_configs,
+            **CONFIGS_CHANNEL.response(),
         ),
         _row(
             ops.GET_EXTENDED_AGENT_CARD,

@@ -9,27 +9,19 @@ Rules:
    is left for the agent to refuse: the schema allows it. 0 in tasks/get is read as absent, as the servers of
    the Python and Java SDKs do: the Java client sends it with every request (a2a-java 0.3.3.Final,
    TaskQueryParams.java:20).
-3. Requests with metadata in the hub are units. Unmapped content of other requests travels beside them.
+3. Requests with metadata in the hub are units. Unmapped content of other requests travels beside them (see
+   `side_channel`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from a2a_bridge.codec import Json
-from a2a_bridge.core.call import SIDE_CHANNEL
-from a2a_bridge.dialects import unmapped
 from a2a_bridge.dialects.irregular import Shape, decode_with, text_with
-from a2a_bridge.dialects.members import Inline, Member
-from a2a_bridge.dialects.shape import decode_inline, inline, read_inline, unit
-from a2a_bridge.dialects.unmapped import KIND, PROTO
-from a2a_bridge.dialects.v0_3.push_configs import (
-    NESTED_CONFIG,
-    TASK_CONFIG,
-    checked_side_channel,
-    schemes_told,
-)
+from a2a_bridge.dialects.members import Member
+from a2a_bridge.dialects.shape import decode_inline, inline, unit
+from a2a_bridge.dialects.v0_3.push_configs import NESTED_CONFIG
 from a2a_bridge.dialects.v0_3.shapes import CALLERS_MESSAGE
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -73,54 +65,28 @@ def explicit_send(tree: Any, older: bool) -> Any:
     return {**tree, "configuration": {"acceptedOutputModes": [], **said}}
 
 
-class Params:
-    """Params whose hub message has no metadata: unmapped content travels beside the message."""
-
-    def __init__(self, shape: Inline) -> None:
-        self.shape = shape
-        self.encode = shape.encode
-
-    def decode(self, tree: Json) -> Any:
-        """JSON tree → message. Raises DecodeError."""
-        return decode_inline(self.shape, tree)
-
-    def extract(self, tree: Json) -> Mapping[str, str]:
-        """The content of these params that the message lacks. Raises INVALID_PARAMS if it is too large."""
-        reader = read_inline(self.shape, tree)
-        return {} if reader.problems else checked_side_channel(tree, reader.tree)
-
-    def restore(self, tree: Json, parameters: Mapping[str, str]) -> Json:
-        """Canonical params with the carried content restored. Changes them in place."""
-        text = parameters.get(SIDE_CHANNEL)
-        made: Json = unmapped.restore(tree, unmapped.read(text, KIND) or schemes_told(text, PROTO))
-        return made
-
-
 _ID = Member("id", always=True)
 _TASK_ID = Member("id", of="taskId", always=True)
 
 #: TaskQueryParams
-GET_TASK = Params(inline(hub.GetTaskRequest, _ID, Member("historyLength")))
+GET_TASK = inline(hub.GetTaskRequest, _ID, Member("historyLength"))
 #: TaskIdParams
-SUBSCRIBE = Params(inline(hub.SubscribeToTaskRequest, _ID))
-SET_PUSH_CONFIG = Params(TASK_CONFIG)
+SUBSCRIBE = inline(hub.SubscribeToTaskRequest, _ID)
 #: GetTaskPushNotificationConfigParams, or TaskIdParams without a config id
-GET_PUSH_CONFIG = Params(
-    inline(hub.GetTaskPushNotificationConfigRequest, _TASK_ID, Member("pushNotificationConfigId", of="id"))
+GET_PUSH_CONFIG = inline(
+    hub.GetTaskPushNotificationConfigRequest, _TASK_ID, Member("pushNotificationConfigId", of="id")
 )
-LIST_PUSH_CONFIGS = Params(inline(hub.ListTaskPushNotificationConfigsRequest, _TASK_ID))
-DELETE_PUSH_CONFIG = Params(
-    inline(
-        hub.DeleteTaskPushNotificationConfigRequest,
-        _TASK_ID,
-        Member("pushNotificationConfigId", of="id", always=True),
-    )
+LIST_PUSH_CONFIGS = inline(hub.ListTaskPushNotificationConfigsRequest, _TASK_ID)
+DELETE_PUSH_CONFIG = inline(
+    hub.DeleteTaskPushNotificationConfigRequest,
+    _TASK_ID,
+    Member("pushNotificationConfigId", of="id", always=True),
 )
 
 
 def decode_get_task(tree: Json) -> hub.GetTaskRequest:
     """TaskQueryParams, in which a historyLength of 0 counts as absent. Raises DecodeError."""
-    request: hub.GetTaskRequest = GET_TASK.decode(tree)
+    request: hub.GetTaskRequest = decode_inline(GET_TASK, tree)
     if not request.history_length:
         request.ClearField("history_length")
     return request

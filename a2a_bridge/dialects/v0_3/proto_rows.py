@@ -7,7 +7,6 @@ their contents (file_rows).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
@@ -17,7 +16,6 @@ from a2a_bridge.dialects.boundary import Conversion, row
 from a2a_bridge.dialects.dialect import Row
 from a2a_bridge.dialects.pair import Pair
 from a2a_bridge.dialects.v0_3 import proto_card
-from a2a_bridge.dialects.v0_3 import proto_side_channel as side_channel
 from a2a_bridge.dialects.v0_3.file_rows import chosen
 from a2a_bridge.dialects.v0_3.proto import EVENT, SEND, SENT, TASK, decode_bytes, encode_bytes
 from a2a_bridge.dialects.v0_3.proto_requests import (
@@ -33,15 +31,50 @@ from a2a_bridge.dialects.v0_3.proto_requests import (
     LIST_CONFIGS,
     SUBSCRIBE,
 )
+from a2a_bridge.dialects.v0_3.side_channel import of_bytes, of_list
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.peers import Files
 
 SERVICE = "/a2a.v1.A2AService/"
 
 
+#: the rows except that of the card: operation, name, request and response
+_TABLE: tuple[tuple[ops.Operation[Any, Any], str, Pair, Pair], ...] = (
+    (ops.SEND_MESSAGE, "SendMessage", SEND, SENT),
+    (ops.SEND_STREAMING_MESSAGE, "SendStreamingMessage", SEND, EVENT),
+    (ops.GET_TASK, "GetTask", GET_TASK, TASK),
+    (ops.CANCEL_TASK, "CancelTask", CANCEL, TASK),
+    (ops.SUBSCRIBE_TO_TASK, "TaskSubscription", SUBSCRIBE, EVENT),
+    (ops.CREATE_PUSH_CONFIG, "CreateTaskPushNotificationConfig", CREATE_CONFIG, CONFIG),
+    (ops.GET_PUSH_CONFIG, "GetTaskPushNotificationConfig", GET_CONFIG, CONFIG),
+    (ops.LIST_PUSH_CONFIGS, "ListTaskPushNotificationConfig", LIST_CONFIGS, CONFIGS),
+    (ops.DELETE_PUSH_CONFIG, "DeleteTaskPushNotificationConfig", DELETE_CONFIG, EMPTY),
+)
+
+
+def _configs(wire: bytes) -> list[bytes]:
+    return [config.SerializeToString() for config in CONFIGS.wire.FromString(wire).configs]
+
+
+def _with_configs(wire: bytes, configs: list[bytes]) -> bytes:
+    message = CONFIGS.wire.FromString(wire)
+    del message.configs[:]
+    message.configs.extend(map(CONFIG.wire.FromString, configs))
+    octets: bytes = message.SerializeToString()
+    return octets
+
+
+_ABOUT_CONFIG = of_bytes(CONFIG)
+#: the unmapped content of answers without metadata
+_BESIDE = {CONFIG: _ABOUT_CONFIG, CONFIGS: of_list(_ABOUT_CONFIG, _configs, _with_configs)}
+
+
 def _row(
-    operation: ops.Operation[Any, Any], name: str, request: Pair, response: Pair, files: Files, **beside: Any
+    operation: ops.Operation[Any, Any], name: str, request: Pair, response: Pair, files: Files
 ) -> Row[str, bytes]:
+    beside = {} if request is SEND else of_bytes(request).request()
+    if response in _BESIDE:
+        beside |= _BESIDE[response].response()
     return row(operation, SERVICE + name, _conversion(request, files), _conversion(response, files), **beside)
 
 
@@ -53,16 +86,6 @@ def _conversion(pair: Pair, files: Files) -> Conversion:
     )
 
 
-_ABOUT_CONFIG: dict[str, Any] = {
-    "extract_response": partial(side_channel.extract_bytes, CONFIG),
-    "restore_response": partial(side_channel.restore_bytes, CONFIG),
-}
-_ABOUT_CONFIGS: dict[str, Any] = {
-    "extract_response": partial(side_channel.extract_list_bytes, CONFIGS, CONFIG),
-    "restore_response": partial(side_channel.restore_list_bytes, CONFIGS, CONFIG),
-}
-
-
 def _card_row() -> Row[str, bytes]:
     answer = Conversion(proto_card.encode_bytes, proto_card.decode_bytes, v0.AgentCard)
     request = _conversion(GET_CARD, Files.RAW)
@@ -70,56 +93,7 @@ def _card_row() -> Row[str, bytes]:
 
 
 def _rows(files: Files) -> tuple[Row[str, bytes], ...]:
-    return (
-        _row(ops.SEND_MESSAGE, "SendMessage", SEND, SENT, files),
-        _row(ops.SEND_STREAMING_MESSAGE, "SendStreamingMessage", SEND, EVENT, files),
-        _row(ops.GET_TASK, "GetTask", GET_TASK, TASK, files, **side_channel.of_bytes(GET_TASK)),
-        _row(ops.CANCEL_TASK, "CancelTask", CANCEL, TASK, files, **side_channel.of_bytes(CANCEL)),
-        _row(
-            ops.SUBSCRIBE_TO_TASK,
-            "TaskSubscription",
-            SUBSCRIBE,
-            EVENT,
-            files,
-            **side_channel.of_bytes(SUBSCRIBE),
-        ),
-        _row(
-            ops.CREATE_PUSH_CONFIG,
-            "CreateTaskPushNotificationConfig",
-            CREATE_CONFIG,
-            CONFIG,
-            files,
-            **side_channel.of_bytes(CREATE_CONFIG),
-            **_ABOUT_CONFIG,
-        ),
-        _row(
-            ops.GET_PUSH_CONFIG,
-            "GetTaskPushNotificationConfig",
-            GET_CONFIG,
-            CONFIG,
-            files,
-            **side_channel.of_bytes(GET_CONFIG),
-            **_ABOUT_CONFIG,
-        ),
-        _row(
-            ops.LIST_PUSH_CONFIGS,
-            "ListTaskPushNotificationConfig",
-            LIST_CONFIGS,
-            CONFIGS,
-            files,
-            **side_channel.of_bytes(LIST_CONFIGS),
-            **_ABOUT_CONFIGS,
-        ),
-        _card_row(),
-        _row(
-            ops.DELETE_PUSH_CONFIG,
-            "DeleteTaskPushNotificationConfig",
-            DELETE_CONFIG,
-            EMPTY,
-            files,
-            **side_channel.of_bytes(DELETE_CONFIG),
-        ),
-    )
+    return (*(_row(*one, files) for one in _TABLE), _card_row())
 
 
 def _first_file(wire: bytes) -> tuple[bytes, str] | None:

@@ -164,7 +164,9 @@ def test_bytes_of_a2a_v1_come_back(pair: Pair, files: Files, data: st.DataObject
 @settings(max_examples=20)
 @given(data=st.data())
 def test_protojson_of_a2a_v1_comes_back_with_unknown_members(pair: Pair, data: st.DataObject) -> None:
-    tree = encoder(pair.wire)(data.draw(wild(pair.wire).filter(has_payload)))
+    given_message = data.draw(wild(pair.wire).filter(has_payload))
+    drop_empty_metadata(given_message)
+    tree = encoder(pair.wire)(given_message)
     place: Any = tree
     for _ in range(data.draw(st.integers(0, 3))):
         inner = [
