@@ -27,7 +27,8 @@ from google.protobuf.message import Message
 
 from a2a_bridge import codec
 from a2a_bridge.codec import EncodeError, Json, JsonObject, encoder
-from a2a_bridge.dialects.unmapped import KEY
+from a2a_bridge.codec.meter import spend
+from a2a_bridge.dialects.unmapped import KEY, OCTETS_PER_VALUE
 from a2a_bridge.pb._pool import method_classes
 
 #: keys of carried texts: in metadata, and in the card of a2a.v1
@@ -76,6 +77,7 @@ def dumps(tree: Json) -> bytes:
     if len(data) > _LONG and _names_texts(tree) is False:
         return data
     if _BEGINNING in data and _carries(data):
+        spend(len(data) // OCTETS_PER_VALUE)
         _each_text(tree, _sealed)
         data = codec.dumps(tree)
     return data
@@ -205,6 +207,7 @@ def _change(unit: JsonObject, name: str, texts: JsonObject, change: Change) -> N
 
 
 def _protobuf(wire: bytes, method: str, change: Change, side: int) -> bytes:
+    spend(len(wire) // OCTETS_PER_VALUE)
     cls = _classes(method)[side]
     try:
         message = cls.FromString(wire)

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from google.protobuf.message import Message
 
 from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError, dumps_ascii, loads
+from a2a_bridge.codec.meter import spend
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 M = TypeVar("M", bound=Message)
@@ -36,6 +37,9 @@ KIND, PROTO, HUB = "kind", "proto", "hub"
 EMPTY = "empty"
 
 _KEY_BYTES = KEY.encode()
+#: octets with a carried text that count as one value while a message is encoded, so that megabytes of it are
+#: encoded in a thread
+OCTETS_PER_VALUE = 256
 _NUMERIC = {int, float}
 
 
@@ -151,6 +155,7 @@ def sources(text: object) -> JsonObject:
     """The content of each source in a text; empty if the text is not ours."""
     if not isinstance(text, str) or not text.startswith("{"):
         return {}
+    spend(len(text) // OCTETS_PER_VALUE)
     try:
         tree = loads(text)
     except JsonSyntaxError:

@@ -11,10 +11,10 @@ WRAPPER: the object around the unit (SendMessageResponse, StreamResponse).
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from typing import Any
 
+import pybase64
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -193,7 +193,7 @@ def merge_unknown(message: Any, pointer: str, text: object) -> None:
         else:
             return
     try:
-        octets = b64decode(text, validate=True)  # type: ignore[arg-type]
+        octets = pybase64.b64decode(text, validate=True)  # type: ignore[arg-type]
         probe = type(place).FromString(octets)
         probe.DiscardUnknownFields()
         if not probe.ByteSize():
@@ -206,7 +206,7 @@ def _collect_unknown(message: Any, pointer: str, entries: list[Entry]) -> None:
     own, path = ([], "") if is_unit(plan_of(type(message))) else (entries, pointer)
     octets = "".join(_unknown(UnknownFieldSet(message))).encode("latin-1")
     if octets:
-        own.append([f"{path}/{UNKNOWN}", b64encode(octets).decode("ascii")])
+        own.append([f"{path}/{UNKNOWN}", pybase64.b64encode(octets).decode("ascii")])
     for name, at, one in _below(message):
         _collect_unknown(one, f"{path}/{name}{at}", own)
     if own is not entries:

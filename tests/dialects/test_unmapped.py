@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from a2a_bridge.codec.meter import LengthyError, briefly
 from a2a_bridge.dialects import scalars, unmapped
 from a2a_bridge.dialects.unmapped import HUB, KEY, KIND, PROTO, difference, restore, same
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -135,3 +136,14 @@ def test_a_list_of_many_large_integers_is_one_entry() -> None:
     assert unmapped.restore({"metadata": deepcopy(canonical)}, entries) == {"metadata": given}
     changed = {"x": [*canonical["x"][:-1], 7], "y": canonical["y"]}
     assert unmapped.restore({"metadata": deepcopy(changed)}, entries)["metadata"]["x"] == changed["x"]
+
+
+def test_a_text_of_megabytes_is_not_read_without_a_pause() -> None:
+    entries = [["/x", "A" * 2**21]]
+    message = hub.Message()
+    unmapped.carry(message, PROTO, entries)
+    with pytest.raises(LengthyError):
+        briefly(unmapped.carried, message, PROTO)
+    assert unmapped.carried(message, PROTO) == entries
+    unmapped.carry(message, PROTO, [["/x", "A" * 1000]])
+    assert briefly(unmapped.carried, message, PROTO) == [["/x", "A" * 1000]]
