@@ -2,18 +2,20 @@
 refused, and how long the event loop is held at most. `python -m benchmarks.values` runs it alone, `--quick`
 with a few cells.
 
-Everything runs in one process on one loop: server, gateway and a client that sends and reads bytes only, so
-that its share is small. A value of a call is counted once, although an accepted one comes back in the answer.
-Times are CPU times; the hold is CPU time of the loop's own thread between two of its turns.
+The agent's server and the gateways are two processes, and each is measured alone; the client that sends and
+reads bytes is a third. A value of a call is counted once, although an accepted one comes back in the answer.
+Times are CPU times of the process; the hold is CPU time of the loop's own thread between two of its turns.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import multiprocessing
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from multiprocessing.connection import Connection
 from typing import Any
 
 import aiohttp
@@ -137,7 +139,7 @@ class Target:
             declared = () if version == "1.0" else (("a2a-version", version),)
             call = self._channel.unary_unary(f"/{package}.A2AService/SendMessage")
             try:
-                await call(body, metadata=declared)
+                await call(body, metadata=declared, timeout=_TIMEOUT)
             except grpc.aio.AioRpcError as error:
                 _expect(error.code() in _REFUSALS, f"{error.code()} {error.details()}")
                 return False
@@ -159,31 +161,111 @@ def _expect(condition: bool, what: str) -> None:
         raise RuntimeError(f"an answer that says nothing about the limit: {what}")
 
 
+#: where servers listen: a name → the HTTP address, the gRPC address, and the card in octets
+Addresses = dict[str, tuple[str, str, bytes]]
+_SERVED = [interface(kind, version=version) for kind in BINDINGS for version in VERSIONS]
+_KINDS: dict[str, Any] = {"JSONRPC": JSONRPC, "HTTP+JSON": HTTP_JSON, "GRPC": GRPC}
+_TIMEOUT = 60.0
+
+
 @asynccontextmanager
-async def targets(upstreams: Sequence[tuple[str, str]]) -> AsyncIterator[dict[str, Target]]:
-    """The server itself, and a gateway to it for each binding and version."""
-    agent = Agent(Echo(), name="Echo")
-    everything = [interface(kind, version=version) for kind in BINDINGS for version in VERSIONS]
-    kinds: dict[str, Any] = {"JSONRPC": JSONRPC, "HTTP+JSON": HTTP_JSON, "GRPC": GRPC}
+async def _agent() -> AsyncIterator[Addresses]:
+    async with serve(Agent(Echo(), name="Echo"), _SERVED, ServeOptions()) as server:
+        yield {DIRECT: _addresses(server)}
+
+
+def _addresses(server: Any) -> tuple[str, str, bytes]:
+    return f"http://{server.http}", str(server.grpc), server.card.SerializeToString()
+
+
+@asynccontextmanager
+async def _gateways(agent: Addresses, upstreams: Sequence[tuple[str, str]]) -> AsyncIterator[Addresses]:
+    """A gateway to the agent for each binding and version."""
+    http, rpc, octets = agent[DIRECT]
+    card = hub.AgentCard.FromString(octets)
+    found: Addresses = {}
     async with AsyncExitStack() as stack:
-        session = await stack.enter_async_context(aiohttp.ClientSession())
-
-        async def target(server: Any) -> Target:
-            channel = grpc.aio.insecure_channel(str(server.grpc), options=_UNLIMITED)
-            return Target(f"http://{server.http}", session, await stack.enter_async_context(channel))
-
-        server = await stack.enter_async_context(serve(agent, everything, ServeOptions()))
-        found = {DIRECT: await target(server)}
         for binding, version in upstreams:
-            url = str(server.grpc) if binding == "GRPC" else f"http://{server.http}"
             dialect = by_version(version)
-            if dialect is None or dialect.form(kinds[binding]) is None:
+            if dialect is None or dialect.form(_KINDS[binding]) is None:
                 continue
-            candidate = Candidate(interface(binding, url, version=version), dialect)
+            at = interface(binding, rpc if binding == "GRPC" else http, version=version)
             gateway = await stack.enter_async_context(
-                serve_gateway(server.card, [candidate], everything, ServeOptions())
+                serve_gateway(card, [Candidate(at, dialect)], _SERVED, ServeOptions())
             )
-            found[f"→ {version} {binding}"] = await target(gateway)
+            found[f"→ {version} {binding}"] = _addresses(gateway)
+        yield found
+
+
+class Measured:
+    """A process with servers, which measures itself between two commands."""
+
+    def __init__(
+        self, name: str, context: Callable[..., AbstractAsyncContextManager[Addresses]], *given: Any
+    ) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._pipe, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=_child, args=(theirs, context, given), name=name, daemon=True)
+        self._process.start()
+        self.addresses: Addresses = self._answer()
+
+    def begin(self) -> None:
+        """Starts a measurement."""
+        self._pipe.send(True)
+        self._answer()
+
+    def end(self) -> tuple[float, float]:
+        """CPU seconds since it began, and the longest hold in seconds."""
+        self._pipe.send(True)
+        spent, held = self._answer()
+        return spent, held
+
+    def _answer(self) -> Any:
+        if not self._pipe.poll(_TIMEOUT):
+            raise RuntimeError(f"{self._process.name} does not answer")
+        return self._pipe.recv()
+
+    def stop(self) -> None:
+        """Ends the process."""
+        self._process.terminate()
+        self._process.join(_TIMEOUT)
+
+
+def _child(pipe: Connection, context: Callable[..., Any], given: Sequence[Any]) -> None:
+    asyncio.run(_measuring(pipe, context(*given)))
+
+
+async def _measuring(pipe: Connection, context: AbstractAsyncContextManager[Addresses]) -> None:
+    commands: asyncio.Queue[object] = asyncio.Queue()
+    asyncio.get_running_loop().add_reader(pipe.fileno(), lambda: commands.put_nowait(pipe.recv()))
+    async with context as addresses:
+        pipe.send(addresses)
+        while True:
+            await commands.get()
+            holds, begun = Holds(), time.process_time()
+            pipe.send(None)
+            await commands.get()
+            spent = time.process_time() - begun
+            holds.stop()
+            pipe.send((spent, holds.longest))
+
+
+@asynccontextmanager
+async def targets(upstreams: Sequence[tuple[str, str]]) -> AsyncIterator[dict[str, tuple[Target, Measured]]]:
+    """The server itself, and a gateway to it for each binding and version, each with its process."""
+    async with AsyncExitStack() as stack:
+        session = await stack.enter_async_context(
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_TIMEOUT))
+        )
+        agent = Measured("agent", _agent)
+        stack.callback(agent.stop)
+        gateways = Measured("gateways", _gateways, agent.addresses, upstreams)
+        stack.callback(gateways.stop)
+        found = {}
+        for process in (agent, gateways):
+            for name, (http, rpc, _) in process.addresses.items():
+                channel = await stack.enter_async_context(grpc.aio.insecure_channel(rpc, options=_UNLIMITED))
+                found[name] = (Target(http, session, channel), process)
         yield found
 
 
@@ -215,15 +297,13 @@ class Holds:
         self._handle.cancel()
 
 
-async def measured(target: Target, binding: str, version: str, body: bytes) -> tuple[bool, float, float]:
-    """Whether it was taken, CPU seconds, and the longest hold in seconds."""
-    holds = Holds()
-    begun = time.process_time()
+async def measured(
+    target: Target, process: Measured, binding: str, version: str, body: bytes
+) -> tuple[bool, float, float]:
+    """Whether it was taken, CPU seconds of the server, and its longest hold in seconds."""
+    process.begin()
     taken = await target.send(binding, version, body)
-    spent = time.process_time() - begun
-    await asyncio.sleep(0.002)
-    holds.stop()
-    return taken, spent, holds.longest
+    return taken, *process.end()
 
 
 def cells(*, quick: bool) -> Iterator[tuple[str, str, str]]:
@@ -256,13 +336,13 @@ async def measure(
                 else:
                     body = json_body(binding, version, content, unknown=unknown)
                     many = json_body(binding, version, many, unknown=unknown)
-                for name, target in known.items():
+                for name, (target, process) in known.items():
                     warm = (
                         grpc_body(version, b"1") if binding == "GRPC" else json_body(binding, version, b"1")
                     )
-                    await measured(target, binding, version, warm)
-                    taken, spent, hold = await measured(target, binding, version, body)
-                    refused, cost, other = await measured(target, binding, version, many)
+                    await measured(target, process, binding, version, warm)
+                    taken, spent, hold = await measured(target, process, binding, version, body)
+                    refused, cost, other = await measured(target, process, binding, version, many)
                     found.append(
                         {
                             "title": f"{version} {binding} {name}: {shape}{', unknown' if unknown else ''}",
