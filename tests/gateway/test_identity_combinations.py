@@ -77,7 +77,10 @@ def shape(wire: Wire) -> str:
 def written_by(draw: st.DrawFn, wire: Wire, documents: Documents) -> Any:
     """A document as a peer of this wire may write it: a tree, or bytes."""
     if shape(wire) == KIND:
-        return draw(documents[KIND] if KIND in documents else documents[wire.version])
+        document = draw(documents[KIND] if KIND in documents else documents[wire.version])
+        if documents is REQUEST and "" in (authentication(document).get("schemes") or []):
+            authentication(document)["schemes"] = ["Bearer"]  # an empty one is refused
+        return document
     cls = documents[shape(wire)]
     message = draw(wild(cls).filter(has_payload))
     if shape(wire) == HUB:
