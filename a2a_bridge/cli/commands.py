@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any, get_args
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 #: name of a command, which is that of its module and its function (or of `app`) → its help in the list
@@ -22,7 +25,50 @@ SUMMARIES = {
 }
 
 
-class Commands(TyperGroup):
+class _TakesAsIs:
+    """A command or a group that takes defaults as they are, and converts texts and members of enums itself.
+
+    Typer converts every value with pydantic, defaults too. In each server that takes 80 ms and 11 MB.
+    """
+
+    callback: Any
+
+    def get_params(self, context: Any) -> list[Any]:
+        """The parameters, that of `--help` included."""
+        parameters: list[Any] = super().get_params(context)  # type: ignore[misc]
+        declared = {} if self.callback is None else inspect.signature(self.callback).parameters
+        for one in parameters:
+            if not isinstance(one.process_value, partial):
+                kind = (
+                    next(iter(get_args(declared[one.name].annotation)), None)
+                    if one.name in declared
+                    else None
+                )
+                one.process_value = partial(_value, one, one.process_value, kind)
+        return parameters
+
+
+def _value(parameter: Any, process: Callable[[Any, Any], Any], kind: Any, context: Any, value: Any) -> Any:
+    """Takes the place of `process`, which is Typer's, where a value needs no check."""
+    if parameter.required or value is not parameter.default:
+        if not (isinstance(value, str) and isinstance(kind, type) and issubclass(kind, str)):
+            return process(context, value)
+        try:
+            value = kind(value)
+        except ValueError:  # none of the members
+            return process(context, value)
+    return value if parameter.callback is None else parameter.callback(context, parameter, value)
+
+
+class Command(_TakesAsIs, TyperCommand):
+    """A command."""
+
+
+class Group(_TakesAsIs, TyperGroup):
+    """A group of commands."""
+
+
+class Commands(Group):
     """The group of all commands."""
 
     def __init__(self, **options: Any) -> None:
@@ -67,7 +113,7 @@ def _load(name: str) -> Any:
     group: typer.Typer | None = getattr(module, "app", None)
     if group is None:
         group = typer.Typer(add_completion=False, rich_markup_mode=None)
-        group.command(name)(getattr(module, name))
+        group.command(name, cls=Command)(getattr(module, name))
     command = get_command(group)
     command.name = name
     return command

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from a2a_bridge.cli.commands import Command, Group
 from a2a_bridge.cli.flags import Output, OutputFlags, with_flags
 from a2a_bridge.cli.options import PREFIX, Exit
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 app = typer.Typer(
+    cls=Group,
     add_completion=False,
     rich_markup_mode=None,
     name="db",
@@ -34,7 +36,7 @@ StoreUrl = Annotated[
 ]
 
 
-@app.command()
+@app.command(cls=Command)
 @with_flags
 def upgrade(store: StoreUrl, *, flags: OutputFlags) -> None:
     """Upgrade the tables of a store. A missing SQLite file is created.
@@ -57,7 +59,7 @@ def upgrade(store: StoreUrl, *, flags: OutputFlags) -> None:
     _say({"before": before, "now": HEAD}, text, flags.output)
 
 
-@app.command()
+@app.command(cls=Command)
 @with_flags
 def check(store: StoreUrl, *, flags: OutputFlags) -> None:
     """Check that a store has the tables of this version, and that its content is undamaged.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from a2a_bridge.cli.commands import Command, Group
 from a2a_bridge.cli.flags import Output, OutputFlags, StoreKeyFlags, flag, with_flags
 from a2a_bridge.cli.options import PREFIX, Exit
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from a2a_bridge.push.ports import OutboxEntry
 
 app = typer.Typer(
+    cls=Group,
     add_completion=False,
     rich_markup_mode=None,
     name="push",
@@ -53,7 +55,7 @@ class ListFlags(StoreKeyFlags, OutputFlags):
     after: int = flag(0, "Only after this number.", "NUMBER", least=0, variable="")
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 @with_flags
 def list_(*, store: StoreUrl, flags: ListFlags) -> None:
     """Show pending notifications and dead letters (notifications whose delivery failed for good).
@@ -79,7 +81,7 @@ def list_(*, store: StoreUrl, flags: ListFlags) -> None:
         data("\n".join(_table(found)))
 
 
-@app.command()
+@app.command(cls=Command)
 @with_flags
 def retry(
     numbers: Annotated[
@@ -116,7 +118,7 @@ def retry(
         raise typer.Exit(Exit.TASK_FAILED)
 
 
-@app.command()
+@app.command(cls=Command)
 def key() -> None:
     """Generate a key for `--store-key`, which encrypts the credentials in a store."""
     from a2a_bridge.cli.output import data, fail

@@ -70,6 +70,17 @@ def test_the_list_of_commands_loads_none_and_says_what_they_do() -> None:
         assert full.startswith(SUMMARIES[name].split(",")[0].rstrip("."))
 
 
+def test_reading_the_flags_of_a_server_loads_no_pydantic() -> None:
+    arguments = ["x.py", "--http", ":0", "--store", "memory://", "--log-level", "info", "--no-grpc"]
+    code = (
+        "import sys; from a2a_bridge.cli.commands import Commands\n"
+        f"read = Commands(name='x').commands['serve'].make_context('serve', {arguments}).params\n"
+        "print(repr(read['log_level']), read['http'], read['workers'], 'pydantic' in sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.split("\n")[0] == "<LogLevel.INFO: 'info'> :0 1 False"
+
+
 def test_no_command_is_usage() -> None:
     assert RUNNER.invoke(app, []).exit_code == 2
 
@@ -85,6 +96,7 @@ def test_no_command_is_usage() -> None:
         ["serve", "x.py", "--no-http", "--no-grpc"],
         ["serve", "x.py", "--public-url", "agent.example"],
         ["serve", "x.py", "--max-parts", "-1"],
+        ["serve", "x.py", "--log-level", "loud"],
         ["serve", "tests/cli/commands.py", "--store-key", "short"],
         ["serve", "tests/cli/commands.py", "--store-key", "@no-such-file"],
         ["serve", "tests/cli/commands.py", "--push-allow", "10.0.0.0/99"],
