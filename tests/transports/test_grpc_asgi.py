@@ -272,6 +272,25 @@ async def test_grpc_on_a_server_with_trailers() -> None:
             assert card.json()["error"]["code"] == -32600
 
 
+async def test_base64_of_a_stream_may_arrive_in_any_pieces() -> None:
+    asked = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
+    text = b64encode(framed(asked) * 2)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for at in range(0, len(text), 3):
+            yield text[at : at + 3]
+
+    transport = httpx.ASGITransport(application(Scripted()))  # passes each piece on as it is
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
+        path = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+        answer = await http.post(path, content=pieces(), headers={"content-type": TEXT})
+    data = b"".join(b64decode(part + b"=" * (-len(part) % 4)) for part in _parts(answer.content))
+    *said, (_, end) = frames(data)
+    names = [reflection_pb2.ServerReflectionResponse.FromString(one) for _, one in said]
+    assert [SERVICE in str(one.list_services_response) for one in names] == [True, True]
+    assert end == b"grpc-status: 0\r\n"
+
+
 async def test_a_caller_that_leaves_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "a2a_bridge")
 

@@ -337,12 +337,17 @@ class _Call(AsgiRequest):
     async def _messages(self) -> AsyncGenerator[bytes, None]:
         """The messages of a request that is a stream. Raises FrameError, ClientLeftError."""
         frames = Unframer(self._host.options.max_header, gzip=self._headers.get(b"grpc-encoding") == b"gzip")
-        more = True
+        more, text = True, b""
         while more:
             event = await self.next_part()
             more = event.get("more_body", False)
             data: bytes = event.get("body", b"")
-            for message in frames.feed(from_web_text(data) if self._kind.text else data):
+            if self._kind.text:
+                # Four characters are one group of base64: a group may arrive in two parts.
+                text += b"".join(data.split())
+                whole = len(text) // 4 * 4 if more else len(text)
+                data, text = from_web_text(text[:whole]), text[whole:]
+            for message in frames.feed(data):
                 yield message
         frames.end()
 
