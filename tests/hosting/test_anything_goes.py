@@ -118,6 +118,6 @@ async def test_whatever_callers_do_everything_comes_to_rest(
     assert page.total_size == len(page.tasks)
     assert {task.status.state for task in page.tasks} <= TERMINAL | INTERRUPTED
     assert not len(chaos.talk.engine._readers)
-    assert not [one for one in chaos.talk.store._logs.values() if one.read or one.sleepers]
+    assert not [one for one in chaos.talk.store._logs.values() if one.readers or one.sleepers]
     gc.collect()
     assert [record for record in caplog.records if record.name == "asyncio"] == []

@@ -418,8 +418,8 @@ async def test_a_full_store_refuses_new_tasks_and_forgets_ended_ones() -> None:
 
 async def test_an_id_that_is_taken_makes_no_task() -> None:
     class Taken(MemoryStore):
-        def add(self, entry: Entry, task: hub.Task) -> bool:
-            return False
+        def add(self, entry: Entry, task: hub.Task) -> None:
+            """Adds nothing."""
 
     with refused(Reason.UNAVAILABLE):  # with another id it may well work
         await Talk(ScriptedAgent(), store=Taken()).send("task")

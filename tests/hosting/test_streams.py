@@ -326,8 +326,8 @@ async def test_a_caller_that_leaves_after_the_first_event_stops_reading() -> Non
     async with asyncio.timeout(PATIENCE):
         events = engine.send_streaming_message(request("x"), CallContext())
         task = (await anext(events)).message.task
-        assert store.log(task.id).read
+        assert store.log(task.id).readers
         await events.aclose()
-        assert not store.log(task.id).read
+        assert not store.log(task.id).readers
         gate.open()
         await engine.close(PATIENCE)

@@ -75,6 +75,7 @@ class MemoryStore:
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._ended_bytes = 0
         self._logs: dict[str, EventLog] = {}
+        self._on_quiet = self._quiet  # one for all logs
         #: the logs without writers and readers, and their bytes
         self._parked: OrderedDict[str, int] = OrderedDict()
         self._parked_bytes = 0
@@ -143,7 +144,7 @@ class MemoryStore:
     def subscribe(self, task_id: str, after: int, /) -> MemorySubscription:
         log = self.log(task_id)
         reader = log.subscribe(after)
-        self._quiet(task_id, log)  # a lapsed reader does not count as one
+        self._quiet(log)  # a lapsed reader does not count as one
         return reader
 
     def end(self, task_id: str, error: A2AError, /) -> None:
@@ -153,13 +154,15 @@ class MemoryStore:
 
     # ------------------------------------------------------------------ for writers
 
-    def add(self, entry: Entry, task: hub.Task) -> bool:
-        """Adds a new task. False if its id is taken."""
-        if entry.task_id in self._entries:
-            return False
+    def add(self, entry: Entry, task: hub.Task) -> EventLog | None:
+        """Adds a new task and returns its log. None if its id is taken."""
+        task_id = entry.task_id
+        if task_id in self._entries:
+            return None
         entry.context_id = task.context_id
-        self._entries[entry.task_id] = entry
-        return True
+        log = self.log(task_id)
+        self._entries[task_id] = entry
+        return log
 
     def table(self, scope: Scope) -> TaskTable:
         """The table of a scope, created if there is none."""
@@ -171,13 +174,13 @@ class MemoryStore:
     def leave(self, entry: Entry, log: EventLog) -> None:
         """Ends the lease on a task."""
         entry.rest()
-        self.resize(entry, len(entry.data))
+        self._resize(entry, len(entry.data))
         if entry.state in TERMINAL:
             self._ended[entry.task_id] = None
             self._ended_bytes += entry.size
             log.end()
-        if not log.marks:
-            self._quiet(entry.task_id, log)
+        if not log.readers:
+            self._quiet(log)
 
     def log(self, task_id: str) -> EventLog:
         """The log of a task, created if there is none."""
@@ -185,13 +188,13 @@ class MemoryStore:
         if log is None:
             entry = self._entries.get(task_id)
             last = 0 if entry is None else entry.last
-            log = self._logs[task_id] = EventLog(self._window, last, lambda log: self._quiet(task_id, log))
+            log = self._logs[task_id] = EventLog(self._window, task_id, last, self._on_quiet)
             log.ended = entry is not None and entry.state in TERMINAL
         elif task_id in self._parked:
             self._parked_bytes -= self._parked.pop(task_id)
         return log
 
-    def resize(self, entry: Entry, size: int) -> None:
+    def _resize(self, entry: Entry, size: int) -> None:
         """Changes the number of bytes that a task counts for."""
         change, entry.size = size - entry.size, size
         self.memory.add(change)
@@ -211,9 +214,10 @@ class MemoryStore:
         while self._ended and self.memory.used > until:
             self._forget_one()
 
-    def _quiet(self, task_id: str, log: EventLog) -> None:
+    def _quiet(self, log: EventLog) -> None:
         """Parks a log without writers and readers; drops it if no reader could resume from it."""
-        if log.marks or self._logs.get(task_id) is not log:
+        task_id = log.task_id
+        if log.readers or self._logs.get(task_id) is not log:
             return
         entry = self._entries.get(task_id)
         if entry is not None and entry.held:
@@ -239,7 +243,7 @@ class MemoryStore:
         task_id, _ = self._ended.popitem(last=False)
         entry = self._entries.pop(task_id)
         self._ended_bytes -= entry.size
-        self.resize(entry, 0)
+        self._resize(entry, 0)
         shelf = self._shelves[entry.scope]
         del shelf.entries[task_id]
         if not shelf.entries:
@@ -253,7 +257,7 @@ class MemoryStore:
 class MemoryWriter:
     """Implements TaskWriter."""
 
-    __slots__ = ("_entry", "_log", "_lost", "_on_lost", "_push", "_store", "_table")
+    __slots__ = ("_entry", "_log", "_lost", "_on_lost", "_push", "_store", "_table", "crowded", "last")
 
     #: see rule 1 of this module
     pending = False
@@ -264,32 +268,30 @@ class MemoryWriter:
         self._on_lost = on_lost
         self._push = push
         self._lost = False
+        self.crowded = False
+        self.last = entry.last
         #: the table with the entry; it exists as long as the entry has a writer
         self._table: TaskTable | None = None
         self._log = store.log(entry.task_id) if entry.version else None
 
-    @property
-    def last(self) -> int:
-        return self._entry.last
-
     def append(self, event: hub.StreamResponse, task: hub.Task, /) -> int:
-        entry, log = self._entry, self._log
+        entry, log, store = self._entry, self._log, self._store
         if self._lost:
-            return entry.last
+            return self.last
         if log is None:
-            if not self._store.add(entry, task):
+            log = self._log = store.add(entry, task)
+            if log is None:
                 self.lose()
                 return 0
-            log = self._log = self._store.log(entry.task_id)
         entry.live = task
         entry.version += 1
-        entry.last += 1
-        store = self._store
         size = log.append(event)
+        self.last = entry.last = log.last
+        self.crowded = log.crowded
         entry.size += size
         store.memory.add(size + size)  # once for the log, once for the task
         if self._push:
-            store.mail.deliver(entry.scope, entry.task_id, entry.last, event)
+            store.mail.deliver(entry.scope, entry.task_id, log.last, event)
         if not event.HasField("artifact_update"):
             table = self._table
             if table is None:
@@ -297,7 +299,7 @@ class MemoryWriter:
             table.place(entry, task.status)
             if entry.state in TERMINAL:
                 store.leave(entry, log)
-        return entry.last
+        return log.last
 
     def amend(self, task: hub.Task, /) -> None:
         if not self._lost:
@@ -313,11 +315,6 @@ class MemoryWriter:
     async def synced(self) -> None:
         if self._lost:
             raise VersionConflictError(self._entry.task_id)
-
-    @property
-    def crowded(self) -> bool:
-        log = self._log
-        return log is not None and bool(log.marks) and log.full()
 
     async def room(self) -> None:
         if self._log is not None:

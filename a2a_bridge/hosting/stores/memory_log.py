@@ -54,6 +54,7 @@ class EventLog:
     on_quiet: called when the last reader has left.
     """
 
+    # A store keeps many logs without readers and notes: what only those need is made for the first of them.
     __slots__ = (
         "_dropped",
         "_ends",
@@ -65,36 +66,36 @@ class EventLog:
         "_slowest",
         "_window",
         "base",
+        "crowded",
         "ended",
         "last",
-        "marks",
         "on_quiet",
+        "readers",
         "sleepers",
+        "task_id",
     )
 
-    def __init__(self, window: Window, last: int, on_quiet: Callable[[EventLog], None]) -> None:
+    def __init__(self, window: Window, task_id: str, last: int, on_quiet: Callable[[EventLog], None]) -> None:
         self._window = window
+        self.task_id = task_id
         self.on_quiet = on_quiet
         self.base = self.last = last
         self.ended = False
+        #: True if the log was full after the last event
+        self.crowded = False
         #: the task after changes that are not events; their bytes; whether any were dropped
-        self._notes: deque[Note] = deque()
+        self._notes: deque[Note] | None = None
         self._noted = 0
         self._forgetful = False
         self._events: list[hub.StreamResponse] = []
         #: per event: the bytes of all events up to it, since the log began; _dropped: of the dropped ones
         self._ends: list[int] = []
         self._dropped = 0
-        #: position -> the readers that have read up to there; _slowest: the lowest of them, if there are any
-        self.marks: dict[int, set[MemorySubscription]] = {}
+        self.readers: set[MemorySubscription] | None = None
+        #: a position that all readers have reached: the lowest one when it was looked up last
         self._slowest = 0
-        self.sleepers: list[asyncio.Future[None]] = []
-        self._movers: list[asyncio.Future[None]] = []
-
-    @property
-    def read(self) -> bool:
-        """True if the log has readers."""
-        return bool(self.marks)
+        self.sleepers: list[asyncio.Future[None]] | None = None
+        self._movers: list[asyncio.Future[None]] | None = None
 
     @property
     def bytes(self) -> int:
@@ -113,6 +114,10 @@ class EventLog:
         window = self._window
         if len(ends) >= window.events + _SLACK or total - self._dropped > window.bytes:
             self._trim()
+        if self.readers:
+            self.crowded = (
+                self.last - self._slowest >= window.events or total - self._dropped >= window.bytes
+            ) and self.full()
         if self.sleepers:
             _wake(self.sleepers)
         return size
@@ -124,6 +129,8 @@ class EventLog:
     def note(self, task: hub.Task) -> None:
         """Stores the task after a change that is not an event."""
         data = task.SerializeToString()
+        if self._notes is None:
+            self._notes = deque()
         notes = self._notes
         if notes and notes[-1][0] == self.last:
             self._forget(notes.pop())  # no event lies between the two, so the older one cannot be requested
@@ -138,7 +145,7 @@ class EventLog:
         """The state from which events lead to the task after event `sequence`; None if it is no
         longer known.
         """
-        for note in reversed(self._notes):
+        for note in reversed(self._notes or ()):
             if note[0] < sequence:
                 return note
         return None if self.base or self._forgetful else (0, b"")
@@ -146,10 +153,14 @@ class EventLog:
     def end(self) -> None:
         """Notes that no event follows."""
         self.ended = True
-        if self.sleepers:
-            _wake(self.sleepers)
+        self.wake()
         if self._movers:
             _wake(self._movers)
+
+    def wake(self) -> None:
+        """Wakes the readers that wait for an event."""
+        if self.sleepers:
+            _wake(self.sleepers)
 
     def after(self, position: int, most: int) -> list[hub.StreamResponse]:
         """Stored events after a position."""
@@ -160,6 +171,8 @@ class EventLog:
         """Waits until the slowest reader is less than a window behind, or gone."""
         while self.full():
             future = asyncio.get_running_loop().create_future()
+            if self._movers is None:
+                self._movers = []
             self._movers.append(future)
             timer = self._window.clock.call_later(self._window.stall, self._drop_slowest)
             try:
@@ -169,44 +182,40 @@ class EventLog:
 
     def subscribe(self, position: int) -> MemorySubscription:
         reader = MemorySubscription(self, position)
-        if self.base <= position <= self.last:
-            self._mark(reader, position)
-        else:
+        if not self.base <= position <= self.last:
             reader.lapse()
+            return reader
+        if not self.readers:
+            self.readers = set()
+            self._slowest = position
+        self.readers.add(reader)
+        self._slowest = min(self._slowest, position)
         return reader
 
-    def move(self, reader: MemorySubscription, old: int, new: int | None) -> None:
-        """Notes that a reader has read up to `new`, or has left."""
-        here = self.marks[old]
-        here.discard(reader)
-        if new is not None:
-            self._mark(reader, new)
-        if here:
-            return
-        del self.marks[old]
-        if not self.marks:
+    def moved(self) -> None:
+        """Notes that a reader has read further, or left: wakes the producer if that was the slowest one."""
+        if self._movers and (not self.readers or self._lowest() > self._slowest):
             _wake(self._movers)
+
+    def leave(self, reader: MemorySubscription) -> None:
+        """Notes that a reader has left."""
+        if self.readers is not None:
+            self.readers.discard(reader)
+        self.moved()
+        if not self.readers:
             self.on_quiet(self)
-        elif old == self._slowest:
-            self._slowest = min(self.marks)
-            _wake(self._movers)
 
     def break_off(self, error: A2AError) -> None:
         """Ends all readers with an error, after the events so far."""
-        for readers in self.marks.values():
-            for reader in readers:
-                reader.break_off(self.last, error)
-        _wake(self.sleepers)
-
-    def _mark(self, reader: MemorySubscription, position: int) -> None:
-        if not self.marks or position < self._slowest:
-            self._slowest = position
-        self.marks.setdefault(position, set()).add(reader)
+        for reader in self.readers or ():
+            reader.break_off(self.last, error)
+        self.wake()
 
     def full(self) -> bool:
         """True if the slowest reader is a window behind."""
-        if not self.marks:
+        if not self.readers:
             return False
+        self._slowest = self._lowest()
         unread = self.last - self._slowest
         if unread >= self._window.events:
             return True
@@ -217,12 +226,17 @@ class EventLog:
         before = self._ends[place - 1] if place else self._dropped
         return ends[-1] - before >= self._window.bytes
 
+    def _lowest(self) -> int:
+        """The position of the slowest reader, or the end of the log."""
+        return min((reader.position for reader in self.readers or ()), default=self.last)
+
     def _trim(self) -> None:
         ends = self._ends
         most = self._window.bytes
         surplus = bisect_left(ends, ends[-1] - most) + 1 if ends[-1] - self._dropped > most else 0
         count = max(len(ends) - self._window.events, surplus)
-        if self.marks:
+        if self.readers:
+            self._slowest = self._lowest()
             count = min(count, self._slowest - self.base)
         if count > 0:
             self._window.memory.add(self._dropped - ends[count - 1])
@@ -238,8 +252,9 @@ class EventLog:
 
     def _drop_slowest(self) -> None:
         text = "the events of the task were read too slowly; subscribe again"
-        for reader in tuple(self.marks.get(self._slowest, ())):
-            reader.drop(A2AError(Reason.UNAVAILABLE, text))
+        for reader in tuple(self.readers or ()):
+            if reader.position == self._slowest:
+                reader.drop(A2AError(Reason.UNAVAILABLE, text))
 
 
 class MemorySubscription:
@@ -260,8 +275,8 @@ class MemorySubscription:
     async def take(self) -> Sequence[hub.StreamResponse]:
         log = self._log
         if self._open and self._given != self.position:
-            old, self.position = self.position, self._given
-            log.move(self, old, self.position)
+            self.position = self._given
+            log.moved()
         while True:
             most = _BATCH
             if self._error is not None:
@@ -277,6 +292,8 @@ class MemorySubscription:
             if log.ended:
                 return []
             sleeper = asyncio.get_running_loop().create_future()
+            if log.sleepers is None:
+                log.sleepers = []
             log.sleepers.append(sleeper)
             try:
                 await sleeper
@@ -287,7 +304,7 @@ class MemorySubscription:
     def close(self) -> None:
         if self._open:
             self._open = False
-            self._log.move(self, self.position, None)
+            self._log.leave(self)
 
     def lapse(self) -> None:
         """Marks the reader as lapsed: the events at its position may be dropped."""
@@ -298,7 +315,7 @@ class MemorySubscription:
         """Closes the reader; its next `take` raises `error`."""
         self.close()
         self._error = error
-        _wake(self._log.sleepers)
+        self._log.wake()
 
     def break_off(self, limit: int, error: A2AError) -> None:
         """Makes `take` raise `error` after the event of this number."""
