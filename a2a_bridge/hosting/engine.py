@@ -294,7 +294,7 @@ class Engine:
         self, accepted: Accepted, request: hub.SendMessageRequest, context: CallContext
     ) -> hub.SendMessageResponse | None:
         try:
-            answer = await accepted.send.answer
+            answer = await accepted.send.answer()
         except asyncio.CancelledError:
             accepted.task_run.abandon(accepted.send)
             raise

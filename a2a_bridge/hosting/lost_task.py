@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from a2a_bridge.core.errors import A2AError, task_not_found
-from a2a_bridge.hosting.pending_send import Answers
+from a2a_bridge.hosting.live_task import LiveTask
 from a2a_bridge.hosting.ports import GapError, Scope, Store, Stored
 from a2a_bridge.hosting.refusals import changed_hands
 from a2a_bridge.hosting.views import AT_REST, state_of
@@ -18,7 +18,7 @@ log = logging.getLogger("a2a_bridge.hosting")
 
 
 async def answer_from_store(
-    store: Store, scope: Scope, task_id: str, answers: Answers, *, begins: bool
+    store: Store, scope: Scope, task_id: str, live: LiveTask, *, begins: bool
 ) -> None:
     """Answers all senders with the new owner's results.
 
@@ -28,14 +28,14 @@ async def answer_from_store(
     try:
         stored = await store.get(scope, task_id)
     except A2AError as error:
-        answers.give_up(error)
+        live.give_up(error)
         return
     if stored is None:
-        answers.give_up(changed_hands() if begins else task_not_found(task_id))
+        live.give_up(changed_hands() if begins else task_not_found(task_id))
         return
-    answers.settle_elsewhere(stored.task, final=False)
-    if answers.awaited:
-        answers.settle_elsewhere(await _outcome(store, scope, stored), final=True)
+    live.settle_elsewhere(stored.task, final=False)
+    if live.awaited:
+        live.settle_elsewhere(await _outcome(store, scope, stored), final=True)
 
 
 async def _outcome(store: Store, scope: Scope, stored: Stored) -> hub.Task:

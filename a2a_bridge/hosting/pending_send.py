@@ -1,8 +1,6 @@
 """Accepted messages and the answers that their senders wait for.
 
-Rules:
-1. An answer that says anything about the task is given once that is durable.
-2. A message that is sent twice (see `idempotency`) has one run and one PendingSend per sender.
+A message that is sent twice (see `idempotency`) has one run and one PendingSend per sender.
 """
 
 from __future__ import annotations
@@ -12,11 +10,8 @@ from collections.abc import Sequence
 from enum import Enum
 
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.core.messages import INTERRUPTED, TERMINAL
 from a2a_bridge.hosting.ports import Registered
-from a2a_bridge.hosting.refusals import already_ended
 from a2a_bridge.hosting.run import Run
-from a2a_bridge.hosting.working_copy import OwnershipLostError, WorkingCopy, as_answer
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -32,10 +27,13 @@ class PendingSend:
     """An accepted message and the answer for one sender."""
 
     __slots__ = (
+        "_answer",
         "_finish",
-        "answer",
+        "_left",
+        "_waiter",
         "begun_at",
         "decided",
+        "done",
         "finished",
         "message",
         "push_config",
@@ -63,10 +61,11 @@ class PendingSend:
         self.push_config = push_config
         #: True if the run continues work of an earlier process
         self.resumes = resumes
-        #: the response; None for Wants.STREAM once the task exists
-        self.answer: asyncio.Future[hub.SendMessageResponse | None] = (
-            asyncio.get_running_loop().create_future()
-        )
+        #: True once the sender is answered or has left
+        self.done = False
+        self._left = False
+        self._answer: hub.SendMessageResponse | A2AError | None = None
+        self._waiter: asyncio.Future[None] | None = None
         #: the number of the task's last event when the run began; None while the message is queued
         self.begun_at: int | None = None
         #: True if the answer is certain and waits for the store
@@ -112,100 +111,33 @@ class PendingSend:
             self._finish = asyncio.get_running_loop().create_future()
             await self._finish
 
+    async def answer(self) -> hub.SendMessageResponse | None:
+        """Waits for the answer: None for Wants.STREAM once the task exists. For one caller.
+
+        Raises the A2AError that is the answer.
+        """
+        if not self.done:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        if isinstance(self._answer, A2AError):
+            raise self._answer
+        return self._answer
+
     def settle(self, answer: hub.SendMessageResponse | A2AError | None) -> None:
         """Answers the sender, if it still waits."""
-        if self.answer.done():
+        if self.done:
             return
-        if isinstance(answer, A2AError):
-            self.answer.set_exception(answer)
-        else:
-            self.answer.set_result(answer)
+        self.done = True
+        self._answer = answer
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def drop(self) -> None:
         """The sender has left."""
-        if not self.answer.cancel() and not self.answer.cancelled():
-            self.answer.exception()  # asyncio logs exceptions that were never retrieved
-
-
-class Answers:
-    """The senders of one task that wait for an answer."""
-
-    __slots__ = ("_copy", "_sends")
-
-    def __init__(self, copy: WorkingCopy) -> None:
-        self._copy = copy
-        self._sends: list[PendingSend] = []
+        if not self.done:
+            self.done = self._left = True
 
     @property
-    def awaited(self) -> bool:
-        """True if any sender still waits."""
-        return any(not send.answer.done() for send in self._sends)
-
-    def add(self, send: PendingSend) -> None:
-        """A message was accepted. Forgets those that are answered."""
-        if self._sends:
-            self._sends = [one for one in self._sends if not one.answer.done()]
-        self._sends.append(send)
-
-    def add_to(self, send: PendingSend) -> None:
-        """A further sender of a message whose run is not over was accepted."""
-        self._sends.append(send)
-        task = self._copy.task
-        if task is None:
-            return
-        state = task.status.state
-        begun = send.begun_at is not None and self._copy.last > send.begun_at
-        if send.wants is not Wants.OUTCOME or state in TERMINAL or (state in INTERRUPTED and begun):
-            self.settle(send)
-
-    def settle(self, send: PendingSend) -> None:
-        """Answers with the task as it is now, if the sender still waits."""
-        if send.decided or send.answer.done():
-            return
-        if send.wants is Wants.STREAM:
-            send.settle(None)  # the events are read from the store, so all of them are durable
-        else:
-            self.deliver(send, hub.SendMessageResponse(task=self._copy.task))
-
-    def deliver(self, send: PendingSend, answer: hub.SendMessageResponse | A2AError) -> None:
-        """Gives an answer that depends on the task, as soon as the task is durable."""
-        if not self._copy.pending:
-            send.settle(answer)  # at once in stores that are not durable
-            return
-
-        def tell(error: Exception | None) -> None:
-            # After a loss the answer comes from the new owner, see TaskRun.
-            if not isinstance(error, OwnershipLostError):
-                send.settle(answer if error is None else as_answer(error))
-
-        send.decided = True
-        self._copy.when_settled(tell)
-
-    def settle_at_rest(self, state: hub.TaskState) -> None:
-        """Answers the senders that waited for this state, in which the task has ended or waits."""
-        for send in self._sends:
-            if send.decided or send.answer.done():
-                continue
-            if send.begun_at is not None:
-                self.settle(send)
-            elif state in TERMINAL:
-                self.deliver(send, already_ended(self._copy.task_id))
-
-    def settle_elsewhere(self, task: hub.Task, *, final: bool) -> None:
-        """Answers with the task as its new owner has stored it.
-
-        final: True if the task has come to rest, so that senders who wait for an outcome get it, too.
-        """
-        for send in self._sends:
-            if final and send.wants is not Wants.STREAM:
-                send.settle(hub.SendMessageResponse(task=task))
-            elif send.wants is not Wants.OUTCOME:
-                send.settle(hub.SendMessageResponse(task=task) if send.wants is Wants.TASK else None)
-
-    def give_up(self, error: A2AError, *, only_queued: bool = False) -> None:
-        """Fails the senders whose answer is not certain. only_queued: those whose run has not begun."""
-        for send in self._sends:
-            if send.decided and not self._copy.lost:
-                continue  # the store brings its answer
-            if not only_queued or send.begun_at is None or self._copy.task is None:
-                send.settle(error)
+    def left(self) -> bool:
+        """True if the sender has left without an answer, also if its coroutine does not know that yet."""
+        return self._left or (self._waiter is not None and self._waiter.cancelled())

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -26,17 +25,17 @@ from a2a_bridge.core.messages import RUNNING
 from a2a_bridge.hosting.agent_view import for_agent, task_for_agent
 from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.executor_driver import UNFINISHED, CleanUp, ExecutorDriver
+from a2a_bridge.hosting.live_task import LiveTask
 from a2a_bridge.hosting.lost_task import answer_from_store
-from a2a_bridge.hosting.pending_send import Answers, PendingSend, Wants
-from a2a_bridge.hosting.phases import Phase, RunPhase
+from a2a_bridge.hosting.pending_send import PendingSend, Wants
+from a2a_bridge.hosting.phases import Phase
 from a2a_bridge.hosting.ports import Scope, Stored, VersionConflictError
 from a2a_bridge.hosting.pressure import Pressure
 from a2a_bridge.hosting.recovery import goes_on, resumed
 from a2a_bridge.hosting.refusals import already_ended, changed_hands, closing, not_cancelable
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_timer import too_late
-from a2a_bridge.hosting.task_events import TaskEvents
-from a2a_bridge.hosting.working_copy import OwnershipLostError, Shown, WorkingCopy
+from a2a_bridge.hosting.working_copy import OwnershipLostError, Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")
@@ -48,7 +47,7 @@ STOPPED_TEXT = "the agent was stopped before it finished the task"
 LEFT_BEHIND = "the agent's process ended before it finished the task"
 
 
-class TaskRun:
+class TaskRun(ExecutorDriver):
     """One task while messages wait for it, an executor works on it, or something ends it."""
 
     def __init__(
@@ -62,33 +61,19 @@ class TaskRun:
         stored: Stored | None = None,
     ) -> None:
         """on_idle: called when nothing happens any more. stored: the task, if it exists already."""
-        self.scope = scope
-        self.task_id = task_id
-        self.context_id = context_id
-        self._engine = engine
-        self._on_idle = on_idle
-        self._copy = WorkingCopy(engine.store, scope, task_id, self._lost, stored, push=engine.push)
-        self._answers = Answers(self._copy)
-        self._events = TaskEvents(context_id, self._copy, self._answers, engine.clock)
-        self._phase = RunPhase()
-        self._driver = ExecutorDriver(
-            engine,
-            scope,
-            self._phase,
-            self._copy,
-            self._answers,
-            self._events,
-            pressure,
-            self,
-            self._timed_out,
+        live = LiveTask(
+            engine.store, scope, task_id, context_id, engine.clock, self._lost, stored, push=engine.push
         )
+        super().__init__(engine, scope, live, pressure)
+        self.context_id = context_id
+        self._on_idle = on_idle
         #: the asyncio task in which the runs live; None while no run is active
         self._producer: asyncio.Task[None] | None = None
         #: the asyncio task that ends the runs: a cancellation, a timeout, memory pressure
         self._ender: asyncio.Task[None] | None = None
         #: the asyncio task that answers the senders after a loss
         self._rescue: asyncio.Task[None] | None = None
-        self._queue: deque[PendingSend] = deque()
+        self._queue: list[PendingSend] = []
         self._current: PendingSend | None = None
         #: callers that are about to do something with the task
         self._visits = 0
@@ -114,23 +99,22 @@ class TaskRun:
 
         Read it before the next await, and copy what is kept.
         """
-        return self._copy.task
+        return self._live.task
 
     @property
     def ended(self) -> bool:
         """True if the task is in a terminal state."""
-        return self._copy.ended
+        return self._live.ended
 
     @property
     def at_work(self) -> bool:
         """True if the task is in a state in which an executor has to work on it."""
-        task = self._copy.task
-        return task is not None and task.status.state in RUNNING
+        return self._live.state in RUNNING
 
     @property
     def awaited(self) -> bool:
         """True if any sender waits for an answer."""
-        return self._answers.awaited
+        return self._live.awaited
 
     @property
     def producer(self) -> asyncio.Task[None] | None:
@@ -140,32 +124,32 @@ class TaskRun:
     @property
     def lost(self) -> bool:
         """True if another process owns the task."""
-        return self._copy.lost
+        return self._live.lost
 
     @property
     def held(self) -> bool:
         """True if the task exists and this process owns it."""
-        return self._copy.task is not None and self._copy.writer is not None
+        return self._live.task is not None and self._live.writer is not None
 
     @property
     def pending(self) -> bool:
         """True if the store does not have everything yet."""
-        return self._copy.pending
+        return self._live.pending
 
     @property
     def opening(self) -> bool:
         """True while the lease on a stored task is being acquired."""
-        return self._copy.opening
+        return self._live.opening
 
     @property
     def aborted(self) -> bool:
         """True if the runs were stopped before a task was created."""
-        return self._phase.stopped and not (self._copy.task is not None and self._copy.writable)
+        return self._phase.stopped and not (self._live.task is not None and self._live.writable)
 
     @property
     def asked_at(self) -> int:
         """The number of the last event here that left the task waiting for input; 0 if there was none."""
-        return self._events.asked_at
+        return self._live.asked_at
 
     @property
     def backlog(self) -> int:
@@ -175,7 +159,7 @@ class TaskRun:
     @property
     def messages(self) -> int:
         """Messages in the task's history, with those that were admitted."""
-        return self._unwritten + (0 if self._copy.task is None else len(self._copy.task.history))
+        return self._unwritten + (0 if self._live.task is None else len(self._live.task.history))
 
     @property
     def running(self) -> bool:
@@ -184,26 +168,26 @@ class TaskRun:
             self._current is not None
             and self._ender is None
             and not self._phase.stopped
-            and not self._copy.ended
+            and not self._live.ended
         )
 
     @property
     def size(self) -> int:
         """Octets of the task."""
-        return 0 if self._copy.task is None else self._copy.task.ByteSize()
+        return 0 if self._live.task is None else self._live.task.ByteSize()
 
     def snapshot(self) -> Shown:
         """A copy of the task, perhaps with changes that are not durable yet."""
-        return Shown(self._copy.snapshot(), self._copy.last)
+        return Shown(self._live.snapshot(), self._live.last)
 
     async def shown(self) -> Shown:
         """A durable copy of the task. Raises OwnershipLostError, A2AError UNAVAILABLE."""
-        return await self._copy.shown()
+        return await self._live.shown()
 
     async def settled(self) -> None:
         """Returns when all that is known of the task may be shown. Raises A2AError UNAVAILABLE."""
         try:
-            await self._copy.settled()
+            await self._live.settled()
         except OwnershipLostError:
             raise changed_hands() from None
 
@@ -213,7 +197,7 @@ class TaskRun:
         Raises A2AError UNAVAILABLE.
         """
         try:
-            await self._copy.settled()
+            await self._live.settled()
         except OwnershipLostError:
             return
 
@@ -225,7 +209,7 @@ class TaskRun:
         Raises VersionConflictError, A2AError UNAVAILABLE; `leave` has to be called then, too.
         """
         self._visits += 1
-        await self._copy.hold(self._check_idle)
+        await self._live.hold(self._check_idle)
 
     def leave(self) -> None:
         """Ends a visit."""
@@ -262,7 +246,7 @@ class TaskRun:
                 await self.settled()
                 raise already_ended(self.task_id)
             try:
-                await self._copy.join(message)
+                await self._live.join(message)
             except VersionConflictError:
                 raise changed_hands() from None
         finally:
@@ -270,23 +254,21 @@ class TaskRun:
 
     def submit(self, send: PendingSend) -> None:
         """Queues a message for the executor. The run may be over when this returns."""
-        self._answers.add(send)
+        self._live.add(send)
         self._queue.append(send)
-        if send.wants is not Wants.OUTCOME and self._copy.task is not None:
-            self._answers.settle(send)
         self._start_next()
 
     def attach(self, first: PendingSend, wants: Wants) -> PendingSend:
         """A further sender of a message whose run is not over."""
         send = first.attach(wants)
-        self._answers.add_to(send)
+        self._live.add_to(send)
         return send
 
     def abandon(self, send: PendingSend) -> None:
         """The sender of a message has left. A run without a task and without senders is stopped."""
-        alone = all(one is send or one.answer.done() for one in send.all())
+        alone = all(one is send or one.done for one in send.all())
         if (
-            self._copy.task is None
+            self._live.task is None
             and self._phase.now is Phase.WORKING
             and alone
             and self._producer is not None
@@ -297,17 +279,17 @@ class TaskRun:
 
     def resume_or_fail(self) -> None:
         """Resumes a task that was left at work and has no run, or fails it."""
-        task = self._copy.task
+        task = self._live.task
         if task is None or self._producer is not None or self._ender is not None:
             return
         if self._engine.resumes and goes_on(task) and self._phase.now is Phase.IDLE:
             run = resumed(self.scope, task)
             run.request = for_agent(run.request)
             send = PendingSend(run, run.message, Wants.OUTCOME, resumes=True)
-            send.answer.cancel()  # it has no sender
+            send.drop()  # it has no sender
             self.submit(send)
         else:
-            self._events.fail_unfinished(LEFT_BEHIND)
+            self._live.fail_unfinished(LEFT_BEHIND)
 
     # ------------------------------------------------------------------ runs
 
@@ -315,7 +297,7 @@ class TaskRun:
         """Starts the queued messages, or turns them away. never: their turn cannot come."""
         if not self._queue or self._producer is not None:
             return
-        if never or self._phase.stopped or self._copy.ended:
+        if never or self._phase.stopped or self._live.ended:
             self._turn_away()
         elif self._ender is None:
             self._phase.to(Phase.WORKING)
@@ -328,19 +310,19 @@ class TaskRun:
     async def _work(self) -> None:
         try:
             while self._queue and self._phase.now is Phase.WORKING:
-                send = self._queue.popleft()
-                if self._copy.task is None:
-                    if send.answer.cancelled() and all(one.answer.cancelled() for one in send.all()):
+                send = self._queue.pop(0)
+                if self._live.task is None:
+                    if send.left and all(one.left for one in send.all()):
                         send.finish()
                         continue  # all senders have left, and nothing has begun
                 elif self.ended:
                     for one in send.all():
-                        self._answers.deliver(one, already_ended(self.task_id))
+                        self._live.deliver(one, already_ended(self.task_id))
                     send.finish()
                     continue
                 self._current = send
-                send.begin(self._copy.last)
-                await self._driver.perform(send)
+                send.begin(self._live.last)
+                await self._perform(send)
                 self._current = None
                 send.finish()
         except OwnershipLostError:
@@ -360,15 +342,15 @@ class TaskRun:
 
     def _turn_away(self) -> None:
         """Answers queued messages whose turn will not come."""
-        queue, self._queue = self._queue, deque()
+        queue, self._queue = self._queue, []
         answered_later = self._rescue is not None or (self._ender is not None and not self._ender.done())
         for send in queue:
             send.finish()
             for one in send.all():
                 if self.ended:
-                    self._answers.deliver(one, already_ended(self.task_id))
+                    self._live.deliver(one, already_ended(self.task_id))
                 elif not answered_later:
-                    one.settle(changed_hands() if self._copy.lost else closing())
+                    one.settle(changed_hands() if self._live.lost else closing())
 
     # ------------------------------------------------------------------ ends: timeout, memory
 
@@ -396,13 +378,13 @@ class TaskRun:
         send.run.cancel()
         self._phase.to_ending()
         await self._stop_producer()
-        if self._copy.task is None:
-            self._copy.shut()
+        if self._live.task is None:
+            self._live.shut()
             send.said = None
-            self._answers.give_up(error)
+            self._live.give_up(error)
             send.finish()  # the run may ignore its cancellation; a repeated message need not wait for it
         else:
-            self._events.fail(error.message)
+            self._live.fail(error.message)
 
     def _end(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Runs what ends the runs. Only while `_ender` is None."""
@@ -436,7 +418,7 @@ class TaskRun:
         """
         try:
             await asyncio.shield(self._ender or self._end(self._cancel(run)))
-            task = (await self._copy.shown()).task
+            task = (await self._live.shown()).task
         except OwnershipLostError:
             log.debug("task %s was ended by its new owner while it was being canceled", self.task_id)
             stored = await self._engine.store.get(self.scope, self.task_id)
@@ -451,25 +433,25 @@ class TaskRun:
         if self._current is not None:
             self._current.run.cancel()
         run.cancel()
-        run.task = task_for_agent(self._copy.snapshot())
+        run.task = task_for_agent(self._live.snapshot())
         clean_up: CleanUp | None = getattr(self._engine.executor, "cancel", None)
         if clean_up is not None and not self._phase.stopped:
             producer = self._producer
             self._phase.to(Phase.CANCELING)
             try:
-                await self._driver.clean_up(clean_up, run)
+                await self._clean_up(clean_up, run)
             except BaseException as error:
                 if isinstance(error, A2AError) and producer is not None and producer.done():
-                    self._events.fail_unfinished(UNFINISHED)  # it ended because of the refused cancellation
+                    self._live.fail_unfinished(UNFINISHED)  # it ended because of the refused cancellation
                 if self._phase.now is Phase.CANCELING:
                     self._phase.to(Phase.IDLE if self._producer is None else Phase.WORKING)
                 raise
         self._phase.to_ending()
         await self._stop_producer()
-        if self._copy.lost:
+        if self._live.lost:
             raise OwnershipLostError
         if not self.ended:
-            self._events.set_state(hub.TASK_STATE_CANCELED)
+            self._live.set_state(hub.TASK_STATE_CANCELED)
 
     # ------------------------------------------------------------------ ends: the engine's close
 
@@ -493,21 +475,21 @@ class TaskRun:
         self._phase.to_ending()
         resumes = self._engine.resumes and self._current is not None
         await self._stop_producer()
-        task = self._copy.task
-        if task is None or self._copy.lost or self._copy.writer is None:
+        task = self._live.task
+        if task is None or self._live.lost or self._live.writer is None:
             # There is no task to end, or it is another process's, or may become so.
-            self._copy.shut()
-            self._answers.give_up(closing())
+            self._live.shut()
+            self._live.give_up(closing())
             return
-        self._answers.give_up(closing(), only_queued=True)
+        self._live.give_up(closing(), only_queued=True)
         if resumes and not self.ended and goes_on(task):
             self._phase.to(Phase.HANDED_OVER)
-            self._copy.shut()
-            self._answers.give_up(closing())
+            self._live.shut()
+            self._live.give_up(closing())
         elif task.status.state in RUNNING:
-            self._events.fail(STOPPED_TEXT)
+            self._live.fail(STOPPED_TEXT)
         else:
-            self._answers.give_up(closing())  # senders whose run has begun and left no new state
+            self._live.give_up(closing())  # senders whose run has begun and left no new state
 
     # ------------------------------------------------------------------ idleness
 
@@ -515,8 +497,8 @@ class TaskRun:
         """Reports when nothing happens any more."""
         if self._is_busy():
             return
-        copy = self._copy
-        if copy.task is not None and copy.task.status.state in RUNNING and copy.writable:
+        copy = self._live
+        if copy.state in RUNNING and copy.writable:
             # Its earlier owner died, and the callers that acquired it here did not start a run.
             self.resume_or_fail()
             if self._is_busy():
@@ -525,12 +507,12 @@ class TaskRun:
             self._on_idle(self)
         elif not self._flushing:
             self._flushing = True
-            self._copy.when_settled(self._flush_done)
+            self._live.when_settled(self._flush_done)
 
     def _is_busy(self) -> bool:
         if self._producer is not None or self._ender is not None or self._visits or self._rescue is not None:
             return True
-        return self._copy.opening
+        return self._live.opening
 
     def _flush_done(self, error: Exception | None) -> None:
         if error is None or isinstance(error, OwnershipLostError):
@@ -548,7 +530,7 @@ class TaskRun:
         """
         release = self._phase.now is not Phase.HANDED_OVER and not self.at_work
         self._phase.to(Phase.OVER)
-        self._copy.part(release=release)
+        self._live.part(release=release)
 
     # ------------------------------------------------------------------ loss of the lease
 
@@ -559,9 +541,7 @@ class TaskRun:
         if self._producer is not None:
             self._producer.cancel()
         self._rescue = asyncio.create_task(
-            answer_from_store(
-                self._engine.store, self.scope, self.task_id, self._answers, begins=self._begins
-            ),
+            answer_from_store(self._engine.store, self.scope, self.task_id, self._live, begins=self._begins),
             name=f"a2a lost {self.task_id}",
         )
         self._rescue.add_done_callback(self._rescued)
@@ -569,12 +549,12 @@ class TaskRun:
     def _rescued(self, done: asyncio.Task[None]) -> None:
         self._rescue = None
         if done.cancelled():
-            self._answers.give_up(closing())
+            self._live.give_up(closing())
         elif (error := done.exception()) is not None:
             if not isinstance(error, A2AError):
                 log.error("the senders of task %s could not be answered", self.task_id, exc_info=error)
                 error = changed_hands()
-            self._answers.give_up(error)
+            self._live.give_up(error)
         self._check_idle()
 
 

@@ -15,6 +15,8 @@ from typing import NamedTuple
 from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge.core.lifecycle import add_artifact, advance, advance_to, join
 from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.hosting.clock import Clock
+from a2a_bridge.hosting.event_checks import own_artifact, own_status, own_task
 from a2a_bridge.hosting.ports import Scope, Store, Stored, Synced, TaskWriter, VersionConflictError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -33,11 +35,12 @@ class OwnershipLostError(Exception):
 class WorkingCopy:
     """One live task.
 
-    task: None until the first event. lost: another process writes the task. writer: None without the lease.
-    on_lost: called when the lease is lost. push: True if events go to the outbox.
+    on_lost: called when the lease is lost. stored: the task, if it exists already. push: True if events go to
+    the outbox.
     """
 
     __slots__ = (
+        "_clock",
         "_last",
         "_on_lost",
         "_opening",
@@ -46,7 +49,9 @@ class WorkingCopy:
         "_shut",
         "_store",
         "_stored",
+        "context_id",
         "lost",
+        "state",
         "task",
         "task_id",
         "writer",
@@ -57,41 +62,43 @@ class WorkingCopy:
         store: Store,
         scope: Scope,
         task_id: str,
+        context_id: str,
+        clock: Clock,
         on_lost: Callable[[], None],
         stored: Stored | None = None,
         *,
         push: bool = False,
     ) -> None:
         self.task_id = task_id
-        if stored is None:
-            self.task = None
-            self._last = 0
-        else:
+        self.context_id = context_id
+        #: None until the first event
+        self.task: hub.Task | None = None
+        #: the state of the task; UNSPECIFIED until the first event
+        self.state: hub.TaskState = hub.TASK_STATE_UNSPECIFIED
+        self._last = 0
+        if stored is not None:
             self.task = stored.task
+            self.state = stored.task.status.state
             self._last = stored.last
+        #: True if another process writes the task
         self.lost = False
         self._shut = False
         self._store = store
         self._scope = scope
         self._stored = stored
+        self._clock = clock
         self._on_lost = on_lost
         self._push = push
+        #: None without the lease
         self.writer: TaskWriter | None = None
         self._opening: asyncio.Task[None] | None = None
 
     # ------------------------------------------------------------------ questions
 
     @property
-    def existing(self) -> hub.Task:
-        """The task. Only after it exists."""
-        if self.task is None:
-            raise RuntimeError("there is no task yet")
-        return self.task
-
-    @property
     def ended(self) -> bool:
         """True if the task is in a terminal state."""
-        return self.task is not None and self.task.status.state in TERMINAL
+        return self.state in TERMINAL
 
     @property
     def last(self) -> int:
@@ -171,45 +178,61 @@ class WorkingCopy:
 
     # ------------------------------------------------------------------ changes
 
-    def begin(self, task: hub.Task) -> None:
-        """Creates the task.
+    # A change takes a copy of what it is given: executors may keep their events and change them later.
 
-        Raises A2AError RESOURCE_EXHAUSTED if the store has no room for it, and OwnershipLostError.
+    def begin(self, task: hub.Task) -> None:
+        """Creates the task. It takes over the message.
+
+        Raises A2AError RESOURCE_EXHAUSTED if the store has no room for it, ExecutorError and
+        OwnershipLostError.
         """
         if self._shut:
             raise OwnershipLostError
-        self.writer = self._store.create(self._scope, self.task_id, self._lose, push=self._push)
+        writer = self.writer = self._store.create(self._scope, self.task_id, self._lose, push=self._push)
         self.task = task
-        self.writer.append(hub.StreamResponse(task=task), task)
-
-    def extend(self, event: hub.StreamResponse, update: hub.TaskArtifactUpdateEvent) -> None:
-        """Applies an artifact: `update`, the content of `event`. Raises what `advance` raises."""
-        task, writer = self.task, self.writer
-        if self._shut or task is None or writer is None:
-            task, writer = self._writable()
-        if task.status.state in TERMINAL:
-            advance(task, update)
-        add_artifact(task, update)
+        self.state = task.status.state
+        event = hub.StreamResponse()
+        event.task.CopyFrom(task)
         writer.append(event, task)
 
-    def advance(self, event: hub.StreamResponse, update: hub.TaskStatusUpdateEvent) -> None:
-        """Applies a status: `update`, the content of `event`.
+    def extend(self, update: hub.TaskArtifactUpdateEvent) -> None:
+        """Applies an artifact.
 
-        Raises IllegalTransitionError and OwnershipLostError; the task is unchanged then.
+        Raises ExecutorError, IllegalTransitionError and OwnershipLostError; the task is unchanged then.
         """
+        event = hub.StreamResponse()
+        own = event.artifact_update
+        own.CopyFrom(update)
+        own_artifact(own, self.task_id, self.context_id)
         task, writer = self.task, self.writer
         if self._shut or task is None or writer is None:
             task, writer = self._writable()
-        advance(task, update)
+        if self.state in TERMINAL:
+            advance(task, own)
+        add_artifact(task, own)
+        writer.append(event, task)
+
+    def advance(self, update: hub.TaskStatusUpdateEvent) -> None:
+        """Applies a status. Raises what `extend` raises."""
+        event = hub.StreamResponse()
+        own = event.status_update
+        own.CopyFrom(update)
+        own_status(own, self.task_id, self.context_id, self._clock)
+        task, writer = self.task, self.writer
+        if self._shut or task is None or writer is None:
+            task, writer = self._writable()
+        advance(task, own)
+        self.state = own.status.state
         writer.append(event, task)
 
     def advance_to(self, snapshot: hub.Task) -> None:
-        """Applies a snapshot.
-
-        Raises IllegalTransitionError and OwnershipLostError; the task is unchanged then.
-        """
+        """Applies a snapshot. Raises what `extend` raises."""
+        own = hub.Task()
+        own.CopyFrom(snapshot)
+        own_task(own, self.task_id, self.context_id, self._clock)
         task, writer = self._writable()
-        advance_to(task, snapshot)
+        advance_to(task, own)
+        self.state = own.status.state
         writer.append(hub.StreamResponse(task=task), task)
 
     async def join(self, message: hub.Message) -> None:
