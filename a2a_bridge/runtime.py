@@ -325,7 +325,8 @@ async def serve_service(
         carries=rewrites_card,
         grpc_here=None if host is None else lambda: bool(host.trailers),
     )
-    service = compose(service, _addressed(advertisement, only_missing=not rewrites_card))
+    if rewrites_card or card.capabilities.extended_agent_card:
+        service = compose(service, _addressed(advertisement, only_missing=not rewrites_card))
     service = guarded(service, card, options, dialects_of(plan), remembered, elsewhere=rewrites_card)
     if host is not None:
         host.options = replace(options.host, jsonrpc_paths=paths)

@@ -6,7 +6,7 @@ methods to a `Service`, `Client` a `Service` to eleven methods.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, Protocol
 
 from a2a_bridge.core import operations as ops
@@ -14,7 +14,7 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Events, messages_of
 from a2a_bridge.core.operations import Operation, Req, Res
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Service, refused, refused_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 
@@ -83,17 +83,17 @@ class _AgentService:
             operation: getattr(agent, name) for operation, name in METHODS.items()
         }
 
-    async def unary(self, call: Call[Req, Res], /) -> Res:
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
         method = self._methods.get(call.operation)
         if method is None:
-            raise _unsupported(call)
-        answer: Res = await method(call.request, call.context)
+            return refused(_unsupported(call))
+        answer: Coroutine[Any, Any, Res] = method(call.request, call.context)
         return answer
 
     def stream(self, call: Call[Any, Any], /) -> Events:
         method = self._methods.get(call.operation)
         if method is None:
-            raise _unsupported(call)
+            return refused_stream(_unsupported(call))
         events: Events = method(call.request, call.context)
         return events
 

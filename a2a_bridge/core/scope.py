@@ -16,7 +16,14 @@ class Scope(NamedTuple):
     owner: str = ""
 
 
+#: the scope of callers without tenant and principal
+_ANYONE = Scope()
+
+
 def scope_of(request: Any, context: CallContext) -> Scope:
     """The scope of a call. `request` is any request of the protocol: all have a tenant."""
     principal = context.principal
-    return Scope(context.tenant or request.tenant, "" if principal is None else principal.name)
+    tenant = context.tenant or request.tenant
+    if principal is None:
+        return Scope(tenant) if tenant else _ANYONE
+    return Scope(tenant, principal.name)

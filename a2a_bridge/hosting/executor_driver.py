@@ -46,13 +46,13 @@ CleanUp = Callable[[Run], AsyncIterator[Event]]
 class ExecutorDriver(MemoryUser):
     """The executor at work on one task. `TaskRun` derives from it, so that a task has one object less."""
 
-    def __init__(self, engine: EngineContext, scope: Scope, live: LiveTask, pressure: Pressure) -> None:
-        self.scope = scope
-        self.task_id = live.task_id
-        self._engine = engine
-        self._live = live
-        self._phase = RunPhase()
-        self._pressure = pressure
+    # Set by TaskRun.
+    scope: Scope
+    task_id: str
+    _engine: EngineContext
+    _live: LiveTask
+    _phase: RunPhase
+    _pressure: Pressure
 
     def _timed_out(self, send: PendingSend, text: str, valid: Callable[[], bool]) -> None:
         """A limit of a run has passed.

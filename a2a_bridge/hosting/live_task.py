@@ -11,17 +11,14 @@ Rules:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.lifecycle import IllegalTransitionError
 from a2a_bridge.core.messages import INTERRUPTED, RUNNING, TERMINAL
-from a2a_bridge.hosting.clock import Clock
 from a2a_bridge.hosting.event_checks import ExecutorError, direct_answer, own_task
 from a2a_bridge.hosting.executor import Event
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
-from a2a_bridge.hosting.ports import Scope, Store, Stored
 from a2a_bridge.hosting.refusals import already_ended
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.views import AT_REST
@@ -34,25 +31,9 @@ log = logging.getLogger("a2a_bridge.hosting")
 class LiveTask(WorkingCopy):
     """A working copy that takes the events of an executor and answers senders."""
 
-    __slots__ = ("_sends", "asked_at")
-
-    def __init__(
-        self,
-        store: Store,
-        scope: Scope,
-        task_id: str,
-        context_id: str,
-        clock: Clock,
-        on_lost: Callable[[], None],
-        stored: Stored | None = None,
-        *,
-        push: bool = False,
-    ) -> None:
-        super().__init__(store, scope, task_id, context_id, clock, on_lost, stored, push=push)
-        #: the number of the last event that left the task waiting for input; 0 if there was none in this
-        #: process
-        self.asked_at = 0
-        self._sends: list[PendingSend] = []
+    #: the number of the last event that left the task waiting for input; 0 if there was none in this process
+    asked_at = 0
+    _sends: tuple[PendingSend, ...] = ()
 
     # ------------------------------------------------------------------ events
 
@@ -156,15 +137,13 @@ class LiveTask(WorkingCopy):
 
     def add(self, send: PendingSend) -> None:
         """A message was accepted. Forgets those that are answered."""
-        if self._sends:
-            self._sends = [one for one in self._sends if not one.done]
-        self._sends.append(send)
+        self._sends = (*[one for one in self._sends if not one.done], send) if self._sends else (send,)
         if send.wants is not Wants.OUTCOME and self.task is not None:
             self.settle(send)
 
     def add_to(self, send: PendingSend) -> None:
         """A further sender of a message whose run is not over was accepted."""
-        self._sends.append(send)
+        self._sends = (*self._sends, send)
         if self.task is None:
             return
         begun = send.begun_at is not None and self.last > send.begun_at
@@ -185,7 +164,8 @@ class LiveTask(WorkingCopy):
 
     def deliver(self, send: PendingSend, answer: hub.SendMessageResponse | A2AError) -> None:
         """Gives an answer that depends on the task, as soon as the task is durable."""
-        if not self.pending:
+        writer = self.writer
+        if writer is None or not writer.pending:
             send.settle(answer)  # at once in stores that are not durable
             return
 

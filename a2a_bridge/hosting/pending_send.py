@@ -26,23 +26,23 @@ class Wants(Enum):
 class PendingSend:
     """An accepted message and the answer for one sender."""
 
-    __slots__ = (
-        "_answer",
-        "_finish",
-        "_left",
-        "_waiter",
-        "begun_at",
-        "decided",
-        "done",
-        "finished",
-        "message",
-        "push_config",
-        "resumes",
-        "run",
-        "said",
-        "waiters",
-        "wants",
-    )
+    # Most sends need none of these: they are set when something happens.
+    #: the number of the task's last event when the run began; None while the message is queued
+    begun_at: int | None = None
+    #: True if the answer is certain and waits for the store
+    decided = False
+    #: True once the sender is answered or has left
+    done = False
+    #: all sends of this message, itself included; None while it is the only one
+    waiters: list[PendingSend] | None = None
+    #: True once the run is over and nothing more comes of the message
+    finished = False
+    #: the direct answer of the executor, held back until it is certain to be the only event
+    said: hub.SendMessageResponse | None = None
+    _left = False
+    _answer: hub.SendMessageResponse | A2AError | None = None
+    _waiter: asyncio.Future[None] | None = None
+    _finish: asyncio.Future[None] | None = None
 
     def __init__(
         self,
@@ -61,22 +61,6 @@ class PendingSend:
         self.push_config = push_config
         #: True if the run continues work of an earlier process
         self.resumes = resumes
-        #: True once the sender is answered or has left
-        self.done = False
-        self._left = False
-        self._answer: hub.SendMessageResponse | A2AError | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        #: the number of the task's last event when the run began; None while the message is queued
-        self.begun_at: int | None = None
-        #: True if the answer is certain and waits for the store
-        self.decided = False
-        #: all sends of this message, itself included; None while it is the only one
-        self.waiters: list[PendingSend] | None = None
-        #: True once the run is over and nothing more comes of the message
-        self.finished = False
-        #: the direct answer of the executor, held back until it is certain to be the only event
-        self.said: hub.SendMessageResponse | None = None
-        self._finish: asyncio.Future[None] | None = None
 
     def all(self) -> Sequence[PendingSend]:
         """All sends of this message, itself included."""

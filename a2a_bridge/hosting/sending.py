@@ -16,7 +16,7 @@ from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.decorator import Agent
 from a2a_bridge.hosting.engine_context import EngineContext
-from a2a_bridge.hosting.identifiers import new_id
+from a2a_bridge.hosting.identifiers import two_ids
 from a2a_bridge.hosting.modes import deliverable, overlap
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.ports import Scope, scope_of
@@ -119,11 +119,12 @@ class Sending:
         if refusal is not None:
             raise refusal
         scope = scope_of(request, context)
-        task_id = task_id or new_id()
+        made, context_id = two_ids()
+        task_id = task_id or made
         config = None
         if request.configuration.HasField("task_push_notification_config"):
             config = await self._push.inline(scope, request, context, task_id)
-        task_run = self._runs.begin(scope, task_id, request.message.context_id or new_id())
+        task_run = self._runs.begin(scope, task_id, request.message.context_id or context_id)
         run = Run(for_agent(request), context, task_id, task_run.context_id)
         send = PendingSend(run, request.message, wants, config)
         reading = self._readers.begin(scope, task_id, 0) if wants is Wants.STREAM else None

@@ -28,7 +28,7 @@ from a2a_bridge.hosting.executor_driver import UNFINISHED, CleanUp, ExecutorDriv
 from a2a_bridge.hosting.live_task import LiveTask
 from a2a_bridge.hosting.lost_task import answer_from_store
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
-from a2a_bridge.hosting.phases import Phase
+from a2a_bridge.hosting.phases import Phase, RunPhase
 from a2a_bridge.hosting.ports import Scope, Stored, VersionConflictError
 from a2a_bridge.hosting.pressure import Pressure
 from a2a_bridge.hosting.recovery import goes_on, resumed
@@ -50,6 +50,23 @@ LEFT_BEHIND = "the agent's process ended before it finished the task"
 class TaskRun(ExecutorDriver):
     """One task while messages wait for it, an executor works on it, or something ends it."""
 
+    # Most runs need none of these: they are set when something happens.
+    #: the asyncio task in which the runs live; None while no run is active
+    _producer: asyncio.Task[None] | None = None
+    #: the asyncio task that ends the runs: a cancellation, a timeout, memory pressure
+    _ender: asyncio.Task[None] | None = None
+    #: the asyncio task that answers the senders after a loss
+    _rescue: asyncio.Task[None] | None = None
+    _current: PendingSend | None = None
+    #: callers that are about to do something with the task
+    _visits = 0
+    #: messages that were admitted and are not queued yet
+    _joining = 0
+    #: those of them that the history does not have yet
+    _unwritten = 0
+    #: True while a callback for the durability of all changes is registered
+    _flushing = False
+
     def __init__(
         self,
         engine: EngineContext,
@@ -61,28 +78,17 @@ class TaskRun(ExecutorDriver):
         stored: Stored | None = None,
     ) -> None:
         """on_idle: called when nothing happens any more. stored: the task, if it exists already."""
-        live = LiveTask(
+        self.scope = scope
+        self.task_id = task_id
+        self.context_id = context_id
+        self._engine = engine
+        self._pressure = pressure
+        self._on_idle = on_idle
+        self._phase = RunPhase()
+        self._live = LiveTask(
             engine.store, scope, task_id, context_id, engine.clock, self._lost, stored, push=engine.push
         )
-        super().__init__(engine, scope, live, pressure)
-        self.context_id = context_id
-        self._on_idle = on_idle
-        #: the asyncio task in which the runs live; None while no run is active
-        self._producer: asyncio.Task[None] | None = None
-        #: the asyncio task that ends the runs: a cancellation, a timeout, memory pressure
-        self._ender: asyncio.Task[None] | None = None
-        #: the asyncio task that answers the senders after a loss
-        self._rescue: asyncio.Task[None] | None = None
         self._queue: list[PendingSend] = []
-        self._current: PendingSend | None = None
-        #: callers that are about to do something with the task
-        self._visits = 0
-        #: messages that were admitted and are not queued yet
-        self._joining = 0
-        #: those of them that the history does not have yet
-        self._unwritten = 0
-        #: True while a callback for the durability of all changes is registered
-        self._flushing = False
         #: True if the task begins here: a task that the store does not have never existed
         self._begins = stored is None
 
@@ -503,7 +509,8 @@ class TaskRun(ExecutorDriver):
             self.resume_or_fail()
             if self._is_busy():
                 return
-        if copy.lost or not copy.pending:
+        writer = copy.writer
+        if copy.lost or writer is None or not writer.pending:
             self._on_idle(self)
         elif not self._flushing:
             self._flushing = True
@@ -512,7 +519,7 @@ class TaskRun(ExecutorDriver):
     def _is_busy(self) -> bool:
         if self._producer is not None or self._ender is not None or self._visits or self._rescue is not None:
             return True
-        return self._live.opening
+        return not self._begins and self._live.opening
 
     def _flush_done(self, error: Exception | None) -> None:
         if error is None or isinstance(error, OwnershipLostError):
@@ -528,7 +535,7 @@ class TaskRun(ExecutorDriver):
         A task that is at work or handed over keeps it, so that other processes find an orphan once this one
         is gone.
         """
-        release = self._phase.now is not Phase.HANDED_OVER and not self.at_work
+        release = self._phase.now is not Phase.HANDED_OVER and self._live.state not in RUNNING
         self._phase.to(Phase.OVER)
         self._live.part(release=release)
 

@@ -39,23 +39,17 @@ class WorkingCopy:
     the outbox.
     """
 
-    __slots__ = (
-        "_clock",
-        "_last",
-        "_on_lost",
-        "_opening",
-        "_push",
-        "_scope",
-        "_shut",
-        "_store",
-        "_stored",
-        "context_id",
-        "lost",
-        "state",
-        "task",
-        "task_id",
-        "writer",
-    )
+    #: None until the first event
+    task: hub.Task | None = None
+    #: the state of the task; UNSPECIFIED until the first event
+    state: hub.TaskState = hub.TASK_STATE_UNSPECIFIED
+    #: None without the lease
+    writer: TaskWriter | None = None
+    #: True if another process writes the task
+    lost = False
+    _shut = False
+    _last = 0
+    _opening: asyncio.Task[None] | None = None
 
     def __init__(
         self,
@@ -71,27 +65,16 @@ class WorkingCopy:
     ) -> None:
         self.task_id = task_id
         self.context_id = context_id
-        #: None until the first event
-        self.task: hub.Task | None = None
-        #: the state of the task; UNSPECIFIED until the first event
-        self.state: hub.TaskState = hub.TASK_STATE_UNSPECIFIED
-        self._last = 0
+        self._store = store
+        self._scope = scope
+        self._clock = clock
+        self._on_lost = on_lost
+        self._push = push
+        self._stored = stored
         if stored is not None:
             self.task = stored.task
             self.state = stored.task.status.state
             self._last = stored.last
-        #: True if another process writes the task
-        self.lost = False
-        self._shut = False
-        self._store = store
-        self._scope = scope
-        self._stored = stored
-        self._clock = clock
-        self._on_lost = on_lost
-        self._push = push
-        #: None without the lease
-        self.writer: TaskWriter | None = None
-        self._opening: asyncio.Task[None] | None = None
 
     # ------------------------------------------------------------------ questions
 

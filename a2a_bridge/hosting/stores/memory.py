@@ -174,7 +174,9 @@ class MemoryStore:
     def leave(self, entry: Entry, log: EventLog) -> None:
         """Ends the lease on a task."""
         entry.rest()
-        self._resize(entry, len(entry.data))
+        size = len(entry.data)
+        self.memory.add(size - entry.size)
+        entry.size = size
         if entry.state in TERMINAL:
             self._ended[entry.task_id] = None
             self._ended_bytes += entry.size
@@ -193,11 +195,6 @@ class MemoryStore:
         elif task_id in self._parked:
             self._parked_bytes -= self._parked.pop(task_id)
         return log
-
-    def _resize(self, entry: Entry, size: int) -> None:
-        """Changes the number of bytes that a task counts for."""
-        change, entry.size = size - entry.size, size
-        self.memory.add(change)
 
     # ------------------------------------------------------------------ bounds
 
@@ -243,7 +240,7 @@ class MemoryStore:
         task_id, _ = self._ended.popitem(last=False)
         entry = self._entries.pop(task_id)
         self._ended_bytes -= entry.size
-        self._resize(entry, 0)
+        self.memory.add(-entry.size)
         shelf = self._shelves[entry.scope]
         del shelf.entries[task_id]
         if not shelf.entries:

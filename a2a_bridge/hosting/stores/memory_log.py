@@ -153,7 +153,8 @@ class EventLog:
     def end(self) -> None:
         """Notes that no event follows."""
         self.ended = True
-        self.wake()
+        if self.sleepers:
+            _wake(self.sleepers)
         if self._movers:
             _wake(self._movers)
 
