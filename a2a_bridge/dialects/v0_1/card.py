@@ -17,8 +17,9 @@ from a2a_bridge.codec import DecodeError, JsonObject
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects.detect import normalise
 from a2a_bridge.dialects.dialect import CardForm
+from a2a_bridge.dialects.unmapped import same
 from a2a_bridge.dialects.v0_1.security import decode_authentication, encode_authentication
-from a2a_bridge.dialects.v0_1.stash import Unit, decode_unit, encode_unit, same
+from a2a_bridge.dialects.v0_1.stash import Unit, coders, decode_unit, encode_unit, without_nulls
 from a2a_bridge.dialects.v0_3.card import decode_card, encode_card
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -77,7 +78,7 @@ def decode_tree(wire: JsonObject) -> JsonObject:
     if type(skills) is not list:
         return decode_unit(wire, _up, _down)
     made = decode_unit({**wire, "skills": []}, _up, _down)
-    made["skills"] = [_decode_skill(one) if type(one) is dict else one for one in skills]
+    made["skills"] = list(map(_decode_skill, skills))
     return made
 
 
@@ -87,20 +88,12 @@ def encode_tree(tree: JsonObject) -> JsonObject:
     if type(skills) is not list:
         return encode_unit(tree, _up, _down)
     made = encode_unit({**tree, "skills": []}, _up, _down)
-    made["skills"] = [_encode_skill(one) if type(one) is dict else one for one in skills]
+    made["skills"] = list(map(_encode_skill, skills))
     return made
 
 
-def _decode_skill(wire: Unit) -> Unit:
-    return decode_unit(wire, _up_skill, _down_skill)
-
-
-def _encode_skill(tree: Unit) -> Unit:
-    return encode_unit(tree, _up_skill, _down_skill)
-
-
 def _up(wire: Unit) -> Unit:
-    made = {name: value for name, value in wire.items() if value is not None or name not in _NULLABLE}
+    made = without_nulls(wire, _NULLABLE)
     made.setdefault("protocolVersion", VERSION)
     made.setdefault("preferredTransport", "JSONRPC")
     made.setdefault("description", "")
@@ -138,7 +131,7 @@ def _down(tree: Unit) -> Unit:
 
 
 def _up_skill(wire: Unit) -> Unit:
-    made = {name: value for name, value in wire.items() if value is not None or name not in _NULLABLE_SKILL}
+    made = without_nulls(wire, _NULLABLE_SKILL)
     made.setdefault("description", "")
     made.setdefault("tags", [])
     return made
@@ -148,5 +141,7 @@ def _down_skill(tree: Unit) -> Unit:
     empty = {"description": "", "tags": []}
     return {name: value for name, value in tree.items() if name not in empty or value != empty[name]}
 
+
+_decode_skill, _encode_skill = coders(_up_skill, _down_skill)
 
 FORM = CardForm(paths=(WELL_KNOWN_PATH,), encode=encode, decode=decode, claims=claims)

@@ -23,10 +23,11 @@ from a2a_bridge.dialects.v0_1.messages import (
     encode_task,
     mark_of,
     up_status,
+    with_children,
     with_mark,
     with_status_message,
 )
-from a2a_bridge.dialects.v0_1.stash import Unit, decode_unit, encode_unit
+from a2a_bridge.dialects.v0_1.stash import Unit, coders, decode_unit, encode_unit, without_nulls
 
 _NULLABLE = frozenset({"metadata", "sessionId", "contextId", "taskId"})
 _CHUNK = ("append", "lastChunk")
@@ -103,29 +104,12 @@ def _decode_status_event(wire: Unit) -> Any:
     if message is not None:
         return message
     where = wire.get("id")
-    status = wire.get("status")
-    said = status.get("message") if type(status) is dict else None
-    made = decode_unit(_plain(wire, said), _up_status_event, _down_status_event)
-    return with_status_message(_said(made, said), lambda one: decode_message(one, f"{where}/status"))
+    made = with_children(wire, _decode_bare_status_event, {})
+    return with_status_message(made, lambda one: decode_message(one, f"{where}/status"))
 
 
 def _encode_status_event(tree: Unit) -> Unit:
-    status = tree.get("status")
-    said = status.get("message") if type(status) is dict else None
-    made = encode_unit(_plain(tree, said), _up_status_event, _down_status_event)
-    return with_status_message(_said(made, said), encode_message)
-
-
-def _plain(unit: Unit, said: Any) -> Unit:
-    """The unit without the content of its status."""
-    if said is None:
-        return unit
-    status = {name: value for name, value in unit["status"].items() if name != "message"}
-    return {**unit, "status": status}
-
-
-def _said(unit: Unit, said: Any) -> Unit:
-    return unit if said is None else {**unit, "status": {**unit["status"], "message": said}}
+    return with_status_message(with_children(tree, _encode_bare_status_event, {}), encode_message)
 
 
 def _decode_artifact_event(wire: Unit) -> Any:
@@ -147,7 +131,7 @@ def _encode_artifact_event(tree: Unit) -> Unit:
 
 
 def _up_common(wire: Unit) -> Unit:
-    made = {name: value for name, value in wire.items() if value is not None or name not in _NULLABLE}
+    made = without_nulls(wire, _NULLABLE)
     if "id" in made:
         made["taskId"] = made.pop("id")
     session = made.pop("sessionId", made.get("contextId", ""))
@@ -178,7 +162,7 @@ def _up_artifact_event(wire: Unit) -> Unit:
     made = _up_common(wire)
     flags = made.get("artifact")
     if type(flags) is dict:
-        made |= {name: value for name, value in flags.items() if value is not None}
+        made |= without_nulls(flags, _CHUNK)
     return {**made, "artifact": {}, "kind": "artifact-update"}
 
 
@@ -186,3 +170,6 @@ def _down_artifact_event(tree: Unit) -> Unit:
     made = _down_common(tree)
     flags = {name: made.pop(name) for name in _CHUNK if name in made}
     return {**made, "artifact": flags}
+
+
+_decode_bare_status_event, _encode_bare_status_event = coders(_up_status_event, _down_status_event)

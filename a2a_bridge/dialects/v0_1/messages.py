@@ -15,13 +15,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from a2a_bridge.codec import DecodeError
 from a2a_bridge.codec.structs import number
 from a2a_bridge.dialects.v0_1.parts import decode_part, encode_part
-from a2a_bridge.dialects.v0_1.stash import STASH, Unit, decode_unit, encode_unit
+from a2a_bridge.dialects.v0_1.stash import STASH, Unit, coders, decode_unit, encode_unit, without_nulls
 
 #: in the metadata of tasks and events on a wire of 0.1: their original meaning
 MARK = STASH
@@ -34,6 +35,15 @@ INDEX = "index"
 _DOWNGRADED = {"rejected": "failed", "auth-required": "input-required"}
 _SYNTHETIC = re.compile(r"v0\.1-[0-9a-f]{12}-([0-9a-f]{20})")
 _INDEX = re.compile(r"index-(0|-?[1-9][0-9]{0,17})")
+
+
+#: members that may be null in 0.1, which counts as absent
+_NULLABLE_STATUS = frozenset({"message", "timestamp"})
+_NULLABLE_MESSAGE = frozenset({"metadata", "messageId", "taskId", "contextId", "parts"})
+_NULLABLE_ARTIFACT = frozenset(
+    {"name", "description", "metadata", "index", "append", "lastChunk", "artifactId"}
+)
+_NULLABLE_TASK = frozenset({"sessionId", "contextId", "artifacts", "history", "metadata"})
 
 
 def artifact_id(index: int) -> str:
@@ -62,9 +72,7 @@ def decode_message(wire: Any, where: str) -> Any:
     """A message of 0.1 as one of 0.3. where: distinguishes equal messages."""
     if type(wire) is not dict:
         return wire
-    made = _with_children(wire, ("parts",), lambda bare: decode_unit(bare, _up_message, _down_message))
-    if type(made.get("parts")) is list:
-        made["parts"] = [decode_part(part) for part in made["parts"]]
+    made = with_children(wire, _decode_bare_message, {"parts": _decode_parts})
     if "messageId" not in made:
         made["messageId"] = message_id(made.get("role"), made.get("parts"), made.get("metadata"), where)
     return made
@@ -78,10 +86,7 @@ def encode_message(tree: Any) -> Any:
     match = _SYNTHETIC.fullmatch(tree["messageId"]) if type(tree.get("messageId")) is str else None
     if match and _digest([tree.get("role"), tree.get("parts"), tree.get("metadata")])[:20] == match[1]:
         del tree["messageId"]
-    made = _with_children(tree, ("parts",), lambda bare: encode_unit(bare, _up_message, _down_message))
-    if type(made.get("parts")) is list:
-        made["parts"] = [encode_part(part) for part in made["parts"]]
-    return made
+    return with_children(tree, _encode_bare_message, {"parts": _encode_parts})
 
 
 def decode_artifact(wire: Any, path: str, place: int = 0) -> Any:
@@ -96,28 +101,16 @@ def decode_artifact(wire: Any, path: str, place: int = 0) -> Any:
         raise DecodeError(f"{path}.index", "expected an integer")
     if index is not None and abs(index) >= 10**18:
         raise DecodeError(f"{path}.index", "is out of range")
-
-    def down(bare: Unit) -> Unit:
-        return _down_artifact(bare, place)
-
-    made = _with_children(wire, ("parts",), lambda bare: decode_unit(bare, _up_artifact, down))
-    if type(made.get("parts")) is list:
-        made["parts"] = [decode_part(part) for part in made["parts"]]
-    return made
+    down = partial(_down_artifact, place=place)
+    return with_children(wire, lambda bare: decode_unit(bare, _up_artifact, down), {"parts": _decode_parts})
 
 
 def encode_artifact(tree: Any, place: int = 0) -> Any:
     """An artifact of 0.3 as one of 0.1. place: the index to use if its id holds none."""
     if type(tree) is not dict:
         return tree
-
-    def down(bare: Unit) -> Unit:
-        return _down_artifact(bare, place)
-
-    made = _with_children(tree, ("parts",), lambda bare: encode_unit(bare, _up_artifact, down))
-    if type(made.get("parts")) is list:
-        made["parts"] = [encode_part(part) for part in made["parts"]]
-    return made
+    down = partial(_down_artifact, place=place)
+    return with_children(tree, lambda bare: encode_unit(bare, _up_artifact, down), {"parts": _encode_parts})
 
 
 def decode_task(wire: Any) -> Any:
@@ -125,17 +118,11 @@ def decode_task(wire: Any) -> Any:
     if type(wire) is not dict:
         return wire
     where = wire.get("id") if type(wire.get("id")) is str else ""
-    made = _with_children(wire, _OF_TASK, lambda bare: decode_unit(bare, _up_task, _down_task))
-    if type(made.get("history")) is list:
-        made["history"] = [
-            decode_message(one, f"{where}/history/{place}") for place, one in enumerate(made["history"])
-        ]
-    if type(made.get("artifacts")) is list:
-        artifacts = made["artifacts"]
-        made["artifacts"] = [
-            decode_artifact(one, f"artifacts[{number}]", place)
-            for number, (one, place) in enumerate(zip(artifacts, _places(artifacts), strict=True))
-        ]
+
+    def history(messages: list[Any]) -> list[Any]:
+        return [decode_message(one, f"{where}/history/{place}") for place, one in enumerate(messages)]
+
+    made = with_children(wire, _decode_bare_task, {"history": history, "artifacts": _decode_artifacts})
     return with_status_message(made, lambda one: decode_message(one, f"{where}/status"))
 
 
@@ -143,14 +130,9 @@ def encode_task(tree: Any) -> Any:
     """A task of 0.3 as one of 0.1."""
     if type(tree) is not dict:
         return tree
-    made = _with_children(tree, _OF_TASK, lambda bare: encode_unit(bare, _up_task, _down_task))
-    if type(made.get("history")) is list:
-        made["history"] = [encode_message(one) for one in made["history"]]
-    if type(made.get("artifacts")) is list:
-        artifacts = made["artifacts"]
-        made["artifacts"] = [
-            encode_artifact(one, place) for one, place in zip(artifacts, _places(artifacts), strict=True)
-        ]
+    made = with_children(
+        tree, _encode_bare_task, {"history": _encode_messages, "artifacts": _encode_artifacts}
+    )
     return with_status_message(made, encode_message)
 
 
@@ -159,9 +141,7 @@ def up_status(unit: Unit) -> Unit:
     status = unit.get("status")
     if type(status) is not dict:
         return unit
-    status = {
-        name: value for name, value in status.items() if value is not None or name not in _NULLABLE_STATUS
-    }
+    status = without_nulls(status, _NULLABLE_STATUS)
     unit = {**unit, "status": status}
     mark = mark_of(unit)
     state = mark.get(STATE) if len(mark) == 1 else None
@@ -215,40 +195,59 @@ def with_status_message(unit: Unit, code: Callable[[Any], Any]) -> Unit:
     return {**unit, "status": {**status, "message": code(status["message"])}}
 
 
-_OF_TASK = ("history", "artifacts")
-_NULLABLE_STATUS = frozenset({"message", "timestamp"})
-
-
-def _with_children(unit: Unit, names: tuple[str, ...], code: Callable[[Unit], Unit]) -> Unit:
-    """`unit` converted without the units inside it, which are passed through; null ones count as absent."""
-    children = {name: unit[name] for name in names if unit.get(name) is not None}
+def with_children(
+    unit: Unit, code: Callable[[Unit], Unit], children: Mapping[str, Callable[[list[Any]], list[Any]]]
+) -> Unit:
+    """`unit` converted without its status message, which stays, and without the lists of units in it, which
+    have their own functions. Null lists count as absent.
+    """
+    lists = {name: unit[name] for name in children if unit.get(name) is not None}
     status = unit.get("status")
     said = status.get("message") if type(status) is dict else None
-    bare = {name: value for name, value in unit.items() if name not in children}
+    bare = {name: value for name, value in unit.items() if name not in lists}
     if said is not None and type(status) is dict:
         bare["status"] = {name: value for name, value in status.items() if name != "message"}
     made = code(bare)
     if said is not None:
         made = {**made, "status": {**made["status"], "message": said}}
-    return {**made, **children}
+    return made | {
+        name: children[name](value) if type(value) is list else value for name, value in lists.items()
+    }
+
+
+def _decode_parts(parts: list[Any]) -> list[Any]:
+    return [decode_part(part) for part in parts]
+
+
+def _encode_parts(parts: list[Any]) -> list[Any]:
+    return [encode_part(part) for part in parts]
+
+
+def _encode_messages(messages: list[Any]) -> list[Any]:
+    return [encode_message(one) for one in messages]
+
+
+def _decode_artifacts(artifacts: list[Any]) -> list[Any]:
+    return [
+        decode_artifact(one, f"artifacts[{at}]", place)
+        for at, (one, place) in enumerate(zip(artifacts, _places(artifacts), strict=True))
+    ]
+
+
+def _encode_artifacts(artifacts: list[Any]) -> list[Any]:
+    return [encode_artifact(one, place) for one, place in zip(artifacts, _places(artifacts), strict=True)]
 
 
 def _up_message(wire: Unit) -> Unit:
-    made = {name: value for name, value in wire.items() if value is not None or name not in _NULLABLE_MESSAGE}
-    return {**made, "kind": "message"}
+    return {**without_nulls(wire, _NULLABLE_MESSAGE), "kind": "message"}
 
 
 def _down_message(tree: Unit) -> Unit:
     return {name: value for name, value in tree.items() if name != "kind"}
 
 
-_NULLABLE_MESSAGE = frozenset({"metadata", "messageId", "taskId", "contextId", "parts"})
-
-
 def _up_artifact(wire: Unit) -> Unit:
-    made = {
-        name: value for name, value in wire.items() if value is not None or name not in _NULLABLE_ARTIFACT
-    }
+    made = without_nulls(wire, _NULLABLE_ARTIFACT)
     index = made.pop("index", 0)
     made.setdefault("artifactId", artifact_id(int(index)))
     return made
@@ -264,11 +263,6 @@ def _down_artifact(tree: Unit, place: int) -> Unit:
     if index is not None:
         del made["artifactId"]
     return {**made, "index": place if index is None else index}
-
-
-_NULLABLE_ARTIFACT = frozenset(
-    {"name", "description", "metadata", "index", "append", "lastChunk", "artifactId"}
-)
 
 
 def _places(artifacts: list[Any]) -> Iterator[int]:
@@ -291,7 +285,7 @@ def _places(artifacts: list[Any]) -> Iterator[int]:
 
 
 def _up_task(wire: Unit) -> Unit:
-    made = {name: value for name, value in wire.items() if value is not None or name not in _NULLABLE_TASK}
+    made = without_nulls(wire, _NULLABLE_TASK)
     session = made.pop("sessionId", made.get("contextId", ""))
     return {**up_status(made), "contextId": session, "kind": "task"}
 
@@ -303,7 +297,8 @@ def _down_task(tree: Unit) -> Unit:
     return down_status(made)
 
 
-_NULLABLE_TASK = frozenset({"sessionId", "contextId", "artifacts", "history", "metadata"})
+_decode_bare_message, _encode_bare_message = coders(_up_message, _down_message)
+_decode_bare_task, _encode_bare_task = coders(_up_task, _down_task)
 
 
 def _digest(value: Any) -> str:

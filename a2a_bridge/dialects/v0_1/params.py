@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from a2a_bridge.dialects.v0_1.messages import decode_message, encode_message
-from a2a_bridge.dialects.v0_1.stash import Unit, decode_unit, encode_unit
+from a2a_bridge.dialects.v0_1.stash import Unit, coders, decode_unit, encode_unit, without_nulls
 
 #: the id of a config set by a caller of 0.1
 ONLY_CONFIG = "v0.1"
@@ -58,56 +58,18 @@ def encode_send(tree: Any) -> Any:
     return {**made, "message": {**rest, **made["message"]}}
 
 
-def decode_query(wire: Any) -> Any:
-    """TaskQueryParams, for reading a task."""
-    return decode_unit(wire, _up_query, _down_query) if type(wire) is dict else wire
-
-
-def encode_query(tree: Any) -> Any:
-    """The reverse."""
-    return encode_unit(tree, _up_query, _down_query) if type(tree) is dict else tree
-
-
-def decode_id(wire: Any) -> Any:
-    """TaskIdParams, and TaskQueryParams without its length."""
-    return decode_unit(wire, _without_nulls, dict) if type(wire) is dict else wire
-
-
-def encode_id(tree: Any) -> Any:
-    """The reverse."""
-    return encode_unit(tree, _without_nulls, dict) if type(tree) is dict else tree
-
-
-def decode_config_query(wire: Any) -> Any:
-    """TaskIdParams as a query for the one config of a task."""
-    return decode_unit(wire, _up_config_query, _down_config_query) if type(wire) is dict else wire
-
-
-def encode_config_query(tree: Any) -> Any:
-    """The reverse."""
-    return encode_unit(tree, _up_config_query, _down_config_query) if type(tree) is dict else tree
-
-
-def decode_task_config(wire: Any) -> Any:
-    """TaskPushNotificationConfig."""
-    return decode_unit(wire, _up_task_config, _down_task_config) if type(wire) is dict else wire
-
-
 def encode_task_config(tree: Any) -> Any:
-    """The reverse. A config without a URL counts as absent: null."""
-    if type(tree) is not dict:
-        return tree
-    made = encode_unit(tree, _up_task_config, _down_task_config)
-    config = made.get("pushNotificationConfig")
-    if type(config) is dict and not config.get("url"):
-        made["pushNotificationConfig"] = None
-    return made
+    """TaskPushNotificationConfig of 0.3 as one of 0.1. A config without a URL counts as absent: null."""
+    made = _encode_task_config(tree)
+    config = made.get("pushNotificationConfig") if type(made) is dict else None
+    return (
+        {**made, "pushNotificationConfig": None} if type(config) is dict and not config.get("url") else made
+    )
 
 
 def _up_send(wire: Unit) -> Unit:
-    made = {name: value for name, value in wire.items() if value is not None or name not in _NULLABLE_SEND}
-    ids = dict(wire["message"])
-    ids = {name: value for name, value in ids.items() if value is not None}
+    made = without_nulls(wire, _NULLABLE_SEND)
+    ids = without_nulls(wire["message"], _IDS)
     for name, target in (("id", "taskId"), ("sessionId", "contextId")):
         if name in made:
             ids[target] = made.pop(name)
@@ -149,7 +111,7 @@ def _down_send(tree: Unit) -> Unit:
 
 
 def _up_query(wire: Unit) -> Unit:
-    made = _without_nulls(wire)
+    made = _up_id(wire)
     length = made.pop("historyLength", 0)
     return made if length == EVERYTHING else {**made, "historyLength": length}
 
@@ -160,12 +122,12 @@ def _down_query(tree: Unit) -> Unit:
     return made if type(length) is int and not length else {**made, "historyLength": length}
 
 
-def _without_nulls(wire: Unit) -> Unit:
-    return {name: value for name, value in wire.items() if value is not None or name not in _NULLABLE_TASK}
+def _up_id(wire: Unit) -> Unit:
+    return without_nulls(wire, _NULLABLE_TASK)
 
 
 def _up_config_query(wire: Unit) -> Unit:
-    return {"pushNotificationConfigId": ONLY_CONFIG, **_without_nulls(wire)}
+    return {"pushNotificationConfigId": ONLY_CONFIG, **_up_id(wire)}
 
 
 def _down_config_query(tree: Unit) -> Unit:
@@ -197,16 +159,9 @@ def _up_config(config: Any) -> Any:
     """PushNotificationConfig, without an id and possibly with nulls."""
     if type(config) is not dict:
         return config
-    made = {
-        name: value
-        for name, value in config.items()
-        if value is not None or name not in ("id", "token", "authentication")
-    }
-    authentication = made.get("authentication")
-    if type(authentication) is dict and authentication.get("credentials", "") is None:
-        made["authentication"] = {
-            name: value for name, value in authentication.items() if name != "credentials"
-        }
+    made = without_nulls(config, ("id", "token", "authentication"))
+    if type(made.get("authentication")) is dict:
+        made["authentication"] = without_nulls(made["authentication"], ("credentials",))
     return {"id": ONLY_CONFIG, **made}
 
 
@@ -214,3 +169,13 @@ def _down_config(config: Any) -> Any:
     if type(config) is not dict or config.get("id") != ONLY_CONFIG:
         return config
     return {name: value for name, value in config.items() if name != "id"}
+
+
+#: TaskQueryParams, for reading a task
+decode_query, encode_query = coders(_up_query, _down_query)
+#: TaskIdParams, and TaskQueryParams without its length
+decode_id, encode_id = coders(_up_id, dict)
+#: TaskIdParams as a query for the one config of a task
+decode_config_query, encode_config_query = coders(_up_config_query, _down_config_query)
+#: TaskPushNotificationConfig
+decode_task_config, _encode_task_config = coders(_up_task_config, _down_task_config)

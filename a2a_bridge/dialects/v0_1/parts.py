@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from a2a_bridge.dialects.v0_1.stash import Unit, decode_unit, encode_unit
+from a2a_bridge.dialects.v0_1.stash import Unit, coders, without_nulls
 
 ORIGINAL_TYPE = "origType"
 FORM_MEDIA_TYPE = "application/x-a2a-form+json"
@@ -53,7 +53,7 @@ class _Reference:
                 file[name] = rest.pop(name)
         if self.media_type:
             file.setdefault("mimeType", self.media_type)
-        return {"kind": "file", "file": file, **_without_nulls(rest, ("name", "mimeType"))}
+        return {"kind": "file", "file": file, **without_nulls(rest, ("name", "mimeType"))}
 
     def encode(self, tree: Unit) -> Unit | None:
         """The reverse; None if `decode` cannot have made the file part."""
@@ -134,16 +134,6 @@ _RULES: dict[str, _Reference | _Json | _Members] = {
 }
 
 
-def decode_part(wire: Any) -> Any:
-    """A part of 0.1 as one of 0.3."""
-    return decode_unit(wire, _decode, _encode) if type(wire) is dict else wire
-
-
-def encode_part(tree: Any) -> Any:
-    """A part of 0.3 as one of 0.1."""
-    return encode_unit(tree, _decode, _encode) if type(tree) is dict else tree
-
-
 def _decode(wire: Unit) -> Unit:
     rest = dict(wire)
     if rest.get("type") is None:
@@ -160,8 +150,8 @@ def _decode(wire: Unit) -> Unit:
 def _plain(part: Unit) -> Unit:
     file = part.get("file")
     if type(file) is dict:
-        part["file"] = _without_nulls(file, ("name", "mimeType", "bytes", "uri"))
-    return _without_nulls(part, ("metadata",))
+        part["file"] = without_nulls(file, ("name", "mimeType", "bytes", "uri"))
+    return without_nulls(part, ("metadata",))
 
 
 def _other(wire: Unit, kind: str) -> Unit:
@@ -197,5 +187,5 @@ def _rule(kind: str) -> _Reference | _Json | _Members | None:
     return _RULES.get(kind.lower().removesuffix("part"))
 
 
-def _without_nulls(members: Unit, names: Sequence[str]) -> Unit:
-    return {name: value for name, value in members.items() if value is not None or name not in names}
+#: a part of 0.1 as one of 0.3, and the reverse
+decode_part, encode_part = coders(_decode, _encode)

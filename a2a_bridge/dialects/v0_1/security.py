@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 from a2a_bridge.codec import DecodeError, EncodeError, JsonSyntaxError, dumps, loads
-from a2a_bridge.dialects.v0_1.stash import Unit, same
+from a2a_bridge.dialects.unmapped import same
+from a2a_bridge.dialects.v0_1.stash import Unit
 
 API_KEY_HEADER = "X-API-Key"
 

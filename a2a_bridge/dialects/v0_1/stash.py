@@ -14,10 +14,11 @@ two pure functions, `decode` (0.1 → 0.3) and `encode` (0.3 → 0.1), which may
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 from a2a_bridge.codec import DecodeError
+from a2a_bridge.dialects.unmapped import same
 
 #: the member of 0.3 objects that holds the entries, and the metadata key for content without another place on
 #: 0.1 wires
@@ -29,6 +30,19 @@ MOST_ENTRIES = 1000
 Unit = dict[str, Any]
 Path = list[str]
 Coding = Callable[[Unit], Unit]
+
+
+def coders(decode: Coding, encode: Coding) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """`decode_unit` and `encode_unit` of one kind of unit. Other JSON than an object is unchanged."""
+    return (
+        lambda wire: decode_unit(wire, decode, encode) if type(wire) is dict else wire,
+        lambda tree: encode_unit(tree, decode, encode) if type(tree) is dict else tree,
+    )
+
+
+def without_nulls(unit: Unit, names: Container[str]) -> Unit:
+    """A copy without those of the members that are null."""
+    return {name: value for name, value in unit.items() if value is not None or name not in names}
 
 
 def decode_unit(wire: Unit, decode: Coding, encode: Coding) -> Unit:
@@ -58,24 +72,6 @@ def encode_unit(tree: Unit, decode: Coding, encode: Coding) -> Unit:
     return wire
 
 
-def same(left: Any, right: Any) -> bool:
-    """Whether two trees are equal. Numbers are compared by value; true is not 1."""
-    if left is right:
-        return True  # members without entries cost nothing, for any number of entries
-    if isinstance(left, dict):
-        return (
-            isinstance(right, dict)
-            and left.keys() == right.keys()
-            and all(same(value, right[name]) for name, value in left.items())
-        )
-    if isinstance(left, list):
-        return isinstance(right, list) and len(left) == len(right) and all(map(same, left, right))
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    numbers = isinstance(left, int | float) and isinstance(right, int | float)
-    return (numbers or type(left) is type(right)) and bool(left == right)
-
-
 def _says(wire: Unit, tree: Unit, decode: Coding) -> bool:
     try:
         said = decode({name: value for name, value in wire.items() if name != STASH})
@@ -91,7 +87,7 @@ def _differences(canonical: Unit, given: Unit) -> Iterator[list[Any]]:
     for name, value in given.items():
         if name not in canonical:
             yield [[name], value]
-        elif not same(canonical[name], value):
+        elif canonical[name] is not value and not same(canonical[name], value):
             inner = canonical[name]
             if type(inner) is dict and type(value) is dict:
                 for path, *new in _differences(inner, value):

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from a2a_bridge.dialects.unmapped import same
 from a2a_bridge.dialects.v0_1 import card, events, messages, params, parts
-from a2a_bridge.dialects.v0_1.stash import STASH, same
+from a2a_bridge.dialects.v0_1.stash import STASH
 from tests.dialects.v0_1 import payloads
 
 
