@@ -146,6 +146,8 @@ class _Client:
         self._form = form
         self._tenant = tenant
         self._constant = constant
+        #: the same, for the calls without further metadata
+        self._unchanged = grpc.aio.Metadata(*constant)
         self._options = options
         own = {name for name, _ in constant} - {EXTENSIONS_PARAMETER}
         if not dialect.declares:
@@ -258,11 +260,13 @@ class _Client:
         wire = await run(
             _written, row, request, with_side_channel(call.context.parameters, call.context.side_channel)
         )
-        metadata = self._metadata(call)
+        pairs = self._metadata(call)
         if row.says is not None:
-            metadata = (*metadata, *row.says.items())
+            pairs = (*pairs, *row.says.items())
         if call.operation is ops.SUBSCRIBE_TO_TASK and (after := asked_after(call.context)):
-            metadata = (*metadata, (LAST_EVENT_PARAMETER, after))
+            pairs = (*pairs, (LAST_EVENT_PARAMETER, after))
+        # grpcio converts pairs in any other form, which takes longer.
+        metadata = self._unchanged if pairs is self._constant else grpc.aio.Metadata(*pairs)
         timeout = _remaining(call.context, limit)
         return method.start(wire, timeout=timeout, metadata=metadata), row
 
