@@ -18,6 +18,7 @@ from a2a_bridge.dialects import unmapped
 from a2a_bridge.dialects.carrying import CARD_KEY
 from a2a_bridge.dialects.unmapped import PROTO
 from a2a_bridge.dialects.v0_3 import card
+from a2a_bridge.dialects.v0_3.security import FLOWS, TYPES
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -26,15 +27,13 @@ CARRIER = CARD_KEY
 _decode_plain = decoder(v0.AgentCard)
 _encode_plain = encoder(v0.AgentCard)
 
-#: `type` of a scheme in JSON ↔ the member of the oneof, and the members with other names
-_TYPES = {
-    "apiKey": ("apiKeySecurityScheme", {"in": "location"}),
-    "http": ("httpAuthSecurityScheme", {}),
-    "oauth2": ("oauth2SecurityScheme", {}),
-    "openIdConnect": ("openIdConnectSecurityScheme", {}),
-    "mutualTLS": ("mtlsSecurityScheme", {}),
+#: `type` of a scheme in JSON → the member of the oneof
+_MEMBERS = {
+    kind: v0.SecurityScheme.DESCRIPTOR.fields_by_name[field].json_name
+    for kind, (field, _, _) in TYPES.items()
 }
-_BY_MEMBER = {member: (kind, renamed) for kind, (member, renamed) in _TYPES.items()}
+#: its members that 0.3 requires
+_REQUIRED_OF_SCHEME = {"apiKey": ("in", "name"), "http": ("scheme",), "openIdConnect": ("openIdConnectUrl",)}
 
 _REQUIRED: tuple[tuple[str, Any], ...] = (
     ("name", ""),
@@ -162,47 +161,36 @@ def _message(tree: JsonObject) -> v0.AgentCard:
 
 
 def _json_scheme(scheme: JsonObject) -> JsonObject:
-    for member, (kind, renamed) in _BY_MEMBER.items():
-        if member not in scheme:
-            continue
-        content = dict(scheme[member])
-        for json_name, name in renamed.items():
+    kind = next((kind for kind, member in _MEMBERS.items() if member in scheme), None)
+    if kind is None:
+        return scheme
+    content = dict(scheme[_MEMBERS[kind]])
+    if kind == "oauth2":
+        content["flows"] = {
+            name: {**flow, "scopes": flow.get("scopes", {})}
+            for name, flow in content.get("flows", {}).items()
+        }
+    for json_name, name in TYPES[kind][2].items():
+        if name in content or json_name in _REQUIRED_OF_SCHEME.get(kind, ()):
             content[json_name] = content.pop(name, "")
-        if kind == "apiKey":
-            content.setdefault("name", "")
-        elif kind == "http":
-            content.setdefault("scheme", "")
-        elif kind == "openIdConnect":
-            content.setdefault("openIdConnectUrl", "")
-        elif kind == "oauth2":
-            content["flows"] = {
-                name: {**flow, "scopes": flow.get("scopes", {})} if type(flow) is dict else flow
-                for name, flow in content.get("flows", {}).items()
-            }
-        rest = {name: value for name, value in scheme.items() if name != member}
-        return {"type": kind, **content, **rest}
-    return scheme
+    return {"type": kind, **content}
 
 
 def _known(scheme: Any) -> bool:
-    return type(scheme) is dict and type(scheme.get("type")) is str and scheme["type"] in _TYPES
+    return type(scheme) is dict and type(scheme.get("type")) is str and scheme["type"] in TYPES
 
 
 def _proto_scheme(scheme: JsonObject) -> JsonObject:
-    member, renamed = _TYPES[scheme["type"]]
     content = {name: value for name, value in scheme.items() if name != "type"}
-    for json_name, name in renamed.items():
+    for json_name, name in TYPES[scheme["type"]][2].items():
         if json_name in content:
             content[name] = content.pop(json_name)
     flows = content.get("flows")
     if type(flows) is dict and len(flows) > 1:
         # The oneof holds one; the carrier restores the others.
-        first = next((name for name in _FLOWS if name in flows), None)
+        first = next((name for name in FLOWS if name in flows and name != "deviceCode"), None)
         content["flows"] = {first: flows[first]} if first else {}
-    return {member: content}
-
-
-_FLOWS = ("authorizationCode", "clientCredentials", "password", "implicit")
+    return {_MEMBERS[scheme["type"]]: content}
 
 
 def _json_security(security: JsonObject) -> JsonObject:
@@ -222,5 +210,5 @@ def _json_alone(scheme: Any) -> Any:
     """The reverse of `_both`."""
     if not _known(scheme):
         return scheme
-    alone = {name: value for name, value in scheme.items() if name not in _BY_MEMBER}
+    alone = {name: value for name, value in scheme.items() if name not in _MEMBERS.values()}
     return alone if _both(alone) == scheme else scheme

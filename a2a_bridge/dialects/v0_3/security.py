@@ -52,7 +52,7 @@ _FLOW_OF_FIELD = {field: name for name, (field, _, _) in FLOWS.items()}
 _RANK = {name: index for index, name in enumerate(FLOWS)}
 
 #: type → field of SecurityScheme, class, members by their 0.x names
-_TYPES: dict[str, tuple[str, type[Message], dict[str, str]]] = {
+TYPES: dict[str, tuple[str, type[Message], dict[str, str]]] = {
     "apiKey": (
         "api_key_security_scheme",
         hub.APIKeySecurityScheme,
@@ -75,7 +75,7 @@ _TYPES: dict[str, tuple[str, type[Message], dict[str, str]]] = {
     ),
     "mutualTLS": ("mtls_security_scheme", hub.MutualTlsSecurityScheme, {"description": "description"}),
 }
-_TYPE_OF_FIELD = {field: name for name, (field, _, _) in _TYPES.items()}
+_TYPE_OF_FIELD = {field: name for name, (field, _, _) in TYPES.items()}
 
 _MOST_ALTERNATIVES = 16
 """Maximum number of alternatives made from one requirement, so that a hostile card stays small."""
@@ -181,7 +181,7 @@ def pick(tree: Json, names: Iterable[str]) -> Json:
 
 def _decode_scheme(tree: JsonObject, path: str) -> tuple[hub.SecurityScheme, dict[str, hub.SecurityScheme]]:
     kind = tree.get("type")
-    known = _TYPES.get(kind) if type(kind) is str else None
+    known = TYPES.get(kind) if type(kind) is str else None
     scheme = hub.SecurityScheme()
     if known is None:
         return scheme, {}
@@ -250,7 +250,7 @@ def _encode_scheme(scheme: hub.SecurityScheme) -> JsonObject:
     if field is None:
         return {}
     kind = _TYPE_OF_FIELD[field]
-    _, cls, names = _TYPES[kind]
+    _, cls, names = TYPES[kind]
     content = getattr(scheme, field)
     tree = encoder(cls)(content)
     members: JsonObject = {"type": kind}
