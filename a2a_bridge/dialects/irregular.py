@@ -171,6 +171,21 @@ class Reader:
         return other.tree
 
 
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Content of hub messages that no canonical tree can express (rule 2)."""
+
+    #: removes it from a message, so that `Shape.encode` can handle the rest, and returns it; None if the
+    #: message does not have it
+    take: Callable[[Any], Json]
+    #: puts it into a message
+    put: Callable[[Any, Any], None]
+    #: whether a canonical tree is compatible with a value
+    fits: Callable[[JsonObject, Any], bool]
+    #: puts a hint for peers that do not know facts into a canonical tree
+    show: Callable[[JsonObject, Any], None] = lambda _, __: None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
     """One kind of unit."""
@@ -187,14 +202,8 @@ class Shape:
     encode: Callable[[Any], JsonObject]
     #: the units within a tree: path, shape and tree of each
     inside: Callable[[JsonObject], Iterable[tuple[str, Shape, Any]]] = lambda _: ()
-    #: its possible facts, each with a check whether a tree is compatible with a value
-    checks: Mapping[str, Callable[[JsonObject, Any], bool]] = field(default_factory=dict)
-    #: puts facts into a canonical tree
-    show: Callable[[JsonObject, Facts], None] = lambda _, __: None
-    #: puts facts into a message
-    impose: Callable[[Any, Facts], None] = lambda _, __: None
-    #: removes the facts from a message and returns them, so that `encode` can handle the rest
-    facts_of: Callable[[Any], Facts] = lambda _: {}
+    #: its possible facts
+    facts: Mapping[str, Fact] = field(default_factory=dict)
 
 
 def text_with(shape: Shape) -> Callable[[Any], str]:
@@ -237,7 +246,8 @@ def text_of(shape: Shape, given: Any) -> str:
         raise Refused from None  # free JSON that no Value can hold
     if reader.facts:
         message = shape.cls.FromString(text.encode("latin-1"))
-        shape.impose(message, reader.facts)
+        for name, value in reader.facts.items():
+            shape.facts[name].put(message, value)
         if EMPTY in unmapped.sources(reader.mark):
             message.metadata.SetInParent()  # type: ignore[attr-defined]
         text = message.SerializeToString().decode("latin-1")
@@ -257,7 +267,7 @@ def read(shape: Shape, given: JsonObject, path: str = "", *, explains: bool = Fa
     shape.read(reader)
     facts = unmapped.sources(reader.mark).get(HUB)
     if isinstance(facts, dict) and all(
-        name in shape.checks and shape.checks[name](reader.tree, value) for name, value in facts.items()
+        name in shape.facts and shape.facts[name].fits(reader.tree, value) for name, value in facts.items()
     ):
         reader.facts |= facts
         reader.tree = without_flag(reader.tree, reader.facts)
@@ -279,7 +289,8 @@ def presented(shape: Shape, tree: JsonObject, facts: Facts) -> JsonObject:
         return tree
     tree = dict(tree)
     tree["metadata"] = dict(tree.get("metadata") or {})
-    shape.show(tree, facts)
+    for name, value in facts.items():
+        shape.facts[name].show(tree, value)
     tree["metadata"][KEY] = unmapped.write(HUB, facts)
     return tree
 
@@ -318,7 +329,7 @@ def marked(shape: Shape, message: Any) -> JsonObject:
     """The tree of a message that has facts, as sent to a peer."""
     copy: Any = shape.cls()
     copy.CopyFrom(message)
-    facts = shape.facts_of(copy)
+    facts = {name: value for name, fact in shape.facts.items() if (value := fact.take(copy)) is not None}
     empty = copy.HasField("metadata") and not copy.metadata.fields
     key: Json = None
     if copy.HasField("metadata") and KEY in copy.metadata.fields:

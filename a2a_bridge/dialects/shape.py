@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
@@ -50,9 +50,8 @@ from a2a_bridge.codec.structs import LEVELS, read_struct
 from a2a_bridge.codec.values import describe
 from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, VARINT_WIRE, tag
 from a2a_bridge.dialects import scalars
-from a2a_bridge.dialects.facts import facts_of
-from a2a_bridge.dialects.irregular import Facts, Reader, Shape, marked, restored, text_of, text_with
-from a2a_bridge.dialects.members import Inline, Member, fields_of
+from a2a_bridge.dialects.irregular import Fact, Reader, Shape, marked, restored, text_of, text_with
+from a2a_bridge.dialects.members import Inline, Member, Names, fields_of
 from a2a_bridge.dialects.tolerant import reader_of
 from a2a_bridge.dialects.unmapped import KEY
 
@@ -83,19 +82,6 @@ _COMPILERS: dict[Shape | Inline, _Compiler] = {}
 def unit(cls: type[Message], *members: Member, kind: str = "") -> Shape:
     """The shape of a message with metadata. kind: the value of its member `kind`, if it has one."""
     compiler = _Compiler(cls, members, kind)
-    facts = tuple(facts_of(cls, members))
-
-    def taken(message: Any) -> Facts:
-        found: Facts = {}
-        for one in facts:
-            found |= one.take(message)
-        return found
-
-    def impose(message: Any, found: Facts) -> None:
-        for one in facts:
-            if one.name in found:
-                one.impose(message, found[one.name])
-
     shape = Shape(
         cls,
         tag(compiler.fields["metadata"].number, LENGTH_WIRE),
@@ -103,9 +89,7 @@ def unit(cls: type[Message], *members: Member, kind: str = "") -> Shape:
         compiler.write,
         compiler.encode,
         lambda tree: _units(members, tree),
-        checks={one.name: one.check for one in facts},
-        impose=impose,
-        facts_of=taken,
+        facts={one.member.name: one.fact() for one in _enums(cls, members)},
     )
     _LIBRARY[f"shape_{compiler.label}"] = shape
     _COMPILERS[shape] = compiler
@@ -322,7 +306,10 @@ class _Compiler:
 
     def encoder(self) -> None:
         line, block = self.source.line, self.source.block
-        guards = [one for fact in facts_of(self.cls, self.members) if (one := fact.guard(self.source))]
+        guards = [
+            f"message.{'.'.join(one.fields)} not in {self.source.keep('numbers', one.numbers)}"
+            for one in _enums(self.cls, self.members)
+        ]
         with block(f"def {self._encode}(message):"):
             if guards and "metadata" in self.fields:
                 with block(f"if {' or '.join(guards)}:"):
@@ -393,6 +380,66 @@ class _Compiler:
         if member.chosen is not None:
             return f"[{value}]"
         return f"{value}[:]" if field.repeated else f"not {value}" if member.inverted else value
+
+
+class _Enum(NamedTuple):
+    """An enum in a unit. A number without a name is a fact."""
+
+    member: Member
+    #: the members that lead to the object with the member
+    place: tuple[str, ...]
+    #: the fields that lead to its value
+    fields: tuple[str, ...]
+
+    @property
+    def names(self) -> Names:
+        assert self.member.names is not None  # noqa: S101 - for the type checker
+        return self.member.names
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        return frozenset(self.names.numbers.values())
+
+    def fact(self) -> Fact:
+        """The fact of this enum."""
+        names, numbers = self.names, self.numbers
+        *owners, field = self.fields
+
+        def owner(message: Any) -> Any:
+            for name in owners:
+                message = getattr(message, name)
+            return message
+
+        def take(message: Any) -> Json:
+            number: int = getattr(owner(message), field)
+            if number in numbers:
+                return None
+            setattr(owner(message), field, names.numbers[names.default])
+            return number
+
+        def fits(tree: JsonObject, value: Any) -> bool:
+            for name in self.place:
+                tree = tree.get(name) or {}
+            in_range = type(value) is int and -(2**31) <= value < 2**31
+            return in_range and value not in numbers and tree.get(self.member.name) == names.default
+
+        return Fact(take, lambda message, value: setattr(owner(message), field, value), fits)
+
+
+def _enums(
+    cls: type[Message], members: tuple[Member, ...], place: tuple[str, ...] = (), fields: tuple[str, ...] = ()
+) -> Iterator[_Enum]:
+    """The enums of messages of a class, also in objects that are always there."""
+    plans = fields_of(cls)
+    for member in members:
+        field = member.field_in(plans)
+        if field is None:
+            continue
+        if member.names is not None:
+            yield _Enum(member, place, (*fields, field.name))
+        elif member.always and isinstance(member.shape, Inline) and field.presence:
+            inner = (*place, member.name), (*fields, field.name)
+            yield from _enums(member.shape.cls, member.shape.members, *inner)
 
 
 def _units(members: tuple[Member, ...], tree: JsonObject) -> Iterator[tuple[str, Shape, Any]]:

@@ -15,7 +15,7 @@ from a2a_bridge.codec.values import base64_octets, base64_text
 from a2a_bridge.codec.wire import VARINT
 from a2a_bridge.dialects.irregular import (
     WRAPPED,
-    Facts,
+    Fact,
     Reader,
     Shape,
     decode_with,
@@ -256,27 +256,20 @@ def _is_empty(tree: JsonObject, value: Any) -> bool:
     return value is True and tree["kind"] == "text" and not tree["text"]
 
 
-def _show(tree: JsonObject, facts: Facts) -> None:
-    if facts.get("wrapped") is True:
+def _show_wrapped(tree: JsonObject, flagged: Any) -> None:
+    if flagged is True:
         tree["metadata"][WRAPPED] = True
 
 
-def _impose(part: Any, facts: Facts) -> None:
-    if "empty" in facts:
-        part.ClearField("text")
-    if "wrapped" in facts:
-        value = type(part.data)()
-        value.CopyFrom(part.data.struct_value.fields["value"])
-        part.data.CopyFrom(value)
+def _put_wrapped(part: Any, _: Any) -> None:
+    value = type(part.data)()
+    value.CopyFrom(part.data.struct_value.fields["value"])
+    part.data.CopyFrom(value)
 
 
-def _facts_of(part: Any) -> Facts:
-    which = part.WhichOneof("content")
-    if which is None:
-        part.text = ""
-        return {"empty": True}
-    if which != "data" or part.data.WhichOneof("kind") == "struct_value":
-        return {}
+def _take_wrapped(part: Any) -> Json:
+    if part.WhichOneof("content") != "data" or part.data.WhichOneof("kind") == "struct_value":
+        return None
     value = type(part.data)()
     if read_value(part.data) is None:
         value.null_value = 0
@@ -284,7 +277,18 @@ def _facts_of(part: Any) -> Facts:
         value.CopyFrom(part.data)
     part.data.Clear()
     part.data.struct_value.fields["value"].CopyFrom(value)
-    return {"wrapped": WRAPPED not in part.metadata.fields}
+    return WRAPPED not in part.metadata.fields
+
+
+def _put_empty(part: Any, _: Any) -> None:
+    part.ClearField("text")
+
+
+def _take_empty(part: Any) -> Json:
+    if part.WhichOneof("content") is not None:
+        return None
+    part.text = ""
+    return True
 
 
 PART = Shape(
@@ -293,10 +297,12 @@ PART = Shape(
     _read,
     write_part,
     encode_part,
-    checks={"wrapped": _is_wrapped, "empty": _is_empty},
-    show=_show,
-    impose=_impose,
-    facts_of=_facts_of,
+    facts={
+        #: a value that is no object, which 0.3 wraps into one; true if the bridge adds the flag of the SDK
+        "wrapped": Fact(_take_wrapped, _put_wrapped, _is_wrapped, _show_wrapped),
+        #: no content at all
+        "empty": Fact(_take_empty, _put_empty, _is_empty),
+    },
 )
 
 part_text = text_with(PART)
