@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from a2a_bridge.core import errors as core
 from a2a_bridge.dialects.v0_2_5 import card
-from a2a_bridge.dialects.v0_2_5.errors import SPELLING
+from a2a_bridge.dialects.v0_2_5.forms import JSONRPC_FORM
 from a2a_bridge.dialects.v0_2_5.requests import ROWS, decode_event, encode_event
 from a2a_bridge.dialects.v0_3 import models_hub, shapes
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -37,7 +37,7 @@ _ENCODERS: Mapping[type, tuple[Callable[[Any], Any], str]] = {
     hub.StreamResponse: (_event, "StreamResult"),
     hub.AgentCard: (card.FORM.encode, "AgentCard"),
     hub.SendMessageRequest: (_SEND.encode_request, "MessageSendParams"),
-    core.A2AError: (lambda error: SPELLING.encode_jsonrpc(error).body, "AnyError"),
+    core.A2AError: (lambda error: JSONRPC_FORM.encode_error(error).body, "AnyError"),
 }
 
 

@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Mapping
 from typing import Any
 
 from a2a_bridge.codec import JsonSyntaxError, loads
@@ -36,6 +35,7 @@ from a2a_bridge.dialects.v1_0.errors import (
     STATUS_TELLS,
     from_details,
     json_details,
+    text_of,
     underlying,
 )
 from a2a_bridge.peers import ErrorData, caller
@@ -134,123 +134,122 @@ _PRECONDITIONS: Mapping[ops.Operation[Any, Any] | None, Reason] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Spelling:
-    """The errors of an older version on all bindings."""
+def encode_jsonrpc(error: A2AError, known: Container[Reason] = KNOWN) -> ErrorReply[Any]:
+    """The JSON-RPC error object; HTTP 200 except for what is refused before JSON-RPC (level "http").
 
-    #: the reasons whose numbers its callers know. Other reasons keep their number and are explained by
-    #: details
-    known: frozenset[Reason] = KNOWN
+    known: the reasons whose numbers the caller's version defines. Other reasons keep their number and are
+    explained by details.
+    """
+    reason = error.reason
+    info, *rest = json_details(error)
+    body: dict[str, Any] = {"code": error.code, "message": _own_text(reason, error.message)}
+    reply: ErrorReply[Any] = ErrorReply(reason.jsonrpc_http, body)
+    if rest:
+        body["data"] = _data(rest)
+    if reason not in known or not _same(decode_jsonrpc(reply), error):
+        body["data"] = [info, *rest, *underlying(error)]
+    return reply
 
-    def encode_jsonrpc(self, error: A2AError) -> ErrorReply[Any]:
-        """The JSON-RPC error object; HTTP 200 except for what is refused before JSON-RPC (level "http")."""
-        reason = error.reason
-        info, *rest = json_details(error)
-        body: dict[str, Any] = {"code": error.code, "message": _own_text(reason, error.message)}
-        reply: ErrorReply[Any] = ErrorReply(reason.jsonrpc_http, body)
-        if rest:
-            body["data"] = _data(rest)
-        if reason not in self.known or not _same(self.decode_jsonrpc(reply), error):
-            body["data"] = [info, *rest, *underlying(error)]
-        return reply
 
-    def encode_http_json(self, error: A2AError) -> ErrorReply[Any]:
-        """`type`, `code` (of JSON-RPC) and `message`, which different callers of 0.3 read; beside them the
-        `error` object of 1.0.
-        """
-        reason = error.reason
-        status = HTTP.get(reason, reason.http)
-        text = _own_text(reason, error.message)
-        inner = {
-            "code": status,
-            "status": reason.grpc.name,
-            "message": text,
-            "details": json_details(error),
-        }
-        named = {"type": NAMES[reason]} if reason in NAMES else {}
-        return ErrorReply(status, {**named, "code": error.code, "message": text, "error": inner})
+def encode_http_json(error: A2AError) -> ErrorReply[Any]:
+    """`type`, `code` (of JSON-RPC) and `message`, which different callers of 0.3 read; beside them the
+    `error` object of 1.0.
+    """
+    reason = error.reason
+    status = HTTP.get(reason, reason.http)
+    text = _own_text(reason, error.message)
+    inner = {
+        "code": status,
+        "status": reason.grpc.name,
+        "message": text,
+        "details": json_details(error),
+    }
+    named = {"type": NAMES[reason]} if reason in NAMES else {}
+    return ErrorReply(status, {**named, "code": error.code, "message": text, "error": inner})
 
-    def encode_grpc(self, error: A2AError) -> ErrorReply[bytes]:
-        """A status whose message starts with the name of the type, and a google.rpc.Status with the same
-        content.
-        """
-        return self._grpc(error, GRPC.get(error.reason, error.reason.grpc))
 
-    def encode_grpc_declared(self, error: A2AError) -> ErrorReply[bytes]:
-        """The same with the statuses of 1.0: Go 2 recognises a reason only with its status
-        (internal/grpcutil).
-        """
-        return self._grpc(error, error.reason.grpc)
+def encode_grpc(error: A2AError) -> ErrorReply[bytes]:
+    """A status whose message starts with the name of the type, and a google.rpc.Status with the same
+    content.
+    """
+    return _grpc(error, GRPC.get(error.reason, error.reason.grpc))
 
-    def _grpc(self, error: A2AError, status: GrpcStatus) -> ErrorReply[bytes]:
-        reason = error.reason
-        text = _own_text(reason, error.message)
-        if reason in NAMES:
-            text = f"{NAMES[reason]}: {text}"
-        return ErrorReply(int(status), any_details.status(status, text, json_details(error)), text)
 
-    def decode_jsonrpc(self, reply: ErrorReply[Any]) -> A2AError:
-        """A JSON-RPC error object, or an HTTP error without one."""
-        body = reply.body if isinstance(reply.body, Mapping) else {}
-        message = _string(body.get("message"))
-        details = _details(body)
-        code = _number(body.get("code"))
-        if code is None:
-            return _hub_text(_by_status(reply, message, details))
-        by_status = BY_HTTP.get(reply.status)
-        # Several reasons share a number and differ in the status, which travels with the number.
-        telling = by_status is not None and by_status.level in STATUS_TELLS and by_status.code == code
-        by_code = by_status if telling else None
-        return _hub_text(_by_number(code, message, details, by_code))
+def encode_grpc_declared(error: A2AError) -> ErrorReply[bytes]:
+    """The same with the statuses of 1.0: Go 2 recognises a reason only with its status
+    (internal/grpcutil).
+    """
+    return _grpc(error, error.reason.grpc)
 
-    def decode_http_json(self, reply: ErrorReply[Any]) -> A2AError:
-        """`message`, an `error` of either version, a framework's own `detail`, or a bare status."""
-        body = reply.body if isinstance(reply.body, Mapping) else {}
-        inner = body.get("error")
-        if isinstance(inner, Mapping):
-            found = inner.get("details")
-            details = [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
-            message = _string(inner.get("message")) or _string(body.get("message"))
-            body = {"type": body.get("type"), **inner, "message": message}
-        else:
-            details = _details(body)
-            message = next(
-                (
-                    text
-                    for name in ("message", "error", "detail", "title")
-                    if (text := _string(body.get(name)))
-                ),
-                "",
-            )
-        if reply.status == 404 and not body and reply.text.strip() == _GO_NO_ROUTE:
-            message = _OTHER_PATHS
-        named = _BY_NAME.get(_string(body.get("type")))
-        if named is not None and not _info(details):
-            return _hub_text(from_details(message, details, by_code=named, texts={}))
-        code = _number(body.get("code"))
-        if code is not None and code < 0:  # some servers send the JSON-RPC number here
-            return _hub_text(_by_number(code, message, details))
+
+def _grpc(error: A2AError, status: GrpcStatus) -> ErrorReply[bytes]:
+    reason = error.reason
+    text = _own_text(reason, error.message)
+    if reason in NAMES:
+        text = f"{NAMES[reason]}: {text}"
+    return ErrorReply(int(status), any_details.status(status, text, json_details(error)), text)
+
+
+def decode_jsonrpc(reply: ErrorReply[Any]) -> A2AError:
+    """A JSON-RPC error object, or an HTTP error without one."""
+    body = reply.body if isinstance(reply.body, Mapping) else {}
+    message = text_of(body.get("message"))
+    details = _details(body)
+    code = _number(body.get("code"))
+    if code is None:
         return _hub_text(_by_status(reply, message, details))
+    by_status = BY_HTTP.get(reply.status)
+    # Several reasons share a number and differ in the status, which travels with the number.
+    telling = by_status is not None and by_status.level in STATUS_TELLS and by_status.code == code
+    by_code = by_status if telling else None
+    return _hub_text(_by_number(code, message, details, by_code))
 
-    def decode_grpc(self, reply: ErrorReply[bytes]) -> A2AError:
-        """A google.rpc.Status, or a bare status with a message, which may start with the name of the type."""
-        message, details = any_details.parse_status(reply.body) if reply.body else ("", [])
-        message = message or reply.text
-        status = GrpcStatus(reply.status) if reply.status in set(GrpcStatus) else GrpcStatus.UNKNOWN
-        named = _named(message)
-        info = _info(details)
-        if info and named is not None:
-            agrees = named.name == info if info in _REASONS else status in _statuses(named)
-            named = named if agrees else None
-        if named is not None:
-            message = _NAME.sub("", message, count=1)
-        elif status is GrpcStatus.UNKNOWN and not details:
-            # The answer of servers to an exception in their code, often with its text.
-            return from_details("", [], peer_text=message, texts=_TEXTS)
-        fallback = _by_grpc_status(status, message, reply.operation)
-        return _hub_text(
-            from_details(message, details, by_code=named, fallback=fallback, texts={} if info else _TEXTS)
+
+def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
+    """`message`, an `error` of either version, a framework's own `detail`, or a bare status."""
+    body = reply.body if isinstance(reply.body, Mapping) else {}
+    inner = body.get("error")
+    if isinstance(inner, Mapping):
+        found = inner.get("details")
+        details = [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+        message = text_of(inner.get("message")) or text_of(body.get("message"))
+        body = {"type": body.get("type"), **inner, "message": message}
+    else:
+        details = _details(body)
+        message = next(
+            (text for name in ("message", "error", "detail", "title") if (text := text_of(body.get(name)))),
+            "",
         )
+    if reply.status == 404 and not body and reply.text.strip() == _GO_NO_ROUTE:
+        message = _OTHER_PATHS
+    named = _BY_NAME.get(text_of(body.get("type")))
+    if named is not None and not _info(details):
+        return _hub_text(from_details(message, details, by_code=named, texts={}))
+    code = _number(body.get("code"))
+    if code is not None and code < 0:  # some servers send the JSON-RPC number here
+        return _hub_text(_by_number(code, message, details))
+    return _hub_text(_by_status(reply, message, details))
+
+
+def decode_grpc(reply: ErrorReply[bytes]) -> A2AError:
+    """A google.rpc.Status, or a bare status with a message, which may start with the name of the type."""
+    message, details = any_details.parse_status(reply.body) if reply.body else ("", [])
+    message = message or reply.text
+    status = GrpcStatus(reply.status) if reply.status in set(GrpcStatus) else GrpcStatus.UNKNOWN
+    named = _named(message)
+    info = _info(details)
+    if info and named is not None:
+        agrees = named.name == info if info in _REASONS else status in _statuses(named)
+        named = named if agrees else None
+    if named is not None:
+        message = _NAME.sub("", message, count=1)
+    elif status is GrpcStatus.UNKNOWN and not details:
+        # The answer of servers to an exception in their code, often with its text.
+        return from_details("", [], peer_text=message, texts=_TEXTS)
+    fallback = _by_grpc_status(status, message, reply.operation)
+    return _hub_text(
+        from_details(message, details, by_code=named, fallback=fallback, texts={} if info else _TEXTS)
+    )
 
 
 def _by_number(code: int, message: str, details: list[Any], reason: Reason | None = None) -> A2AError:
@@ -284,7 +283,7 @@ def _words(message: str, details: list[Any]) -> tuple[Reason | None, Mapping[str
 def _info(details: list[Any]) -> str:
     """ErrorInfo.reason; empty if there is none."""
     infos = (one.get("reason") for one in details if one.get("@type") == any_details.ERROR_INFO)
-    return _string(next(infos, ""))
+    return text_of(next(infos, ""))
 
 
 def _data(details: list[Any]) -> Any:
@@ -417,15 +416,3 @@ def _members(error: A2AError) -> tuple[Any, ...]:
 
 def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _string(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-_OWN = Spelling()
-
-encode_jsonrpc, decode_jsonrpc = _OWN.encode_jsonrpc, _OWN.decode_jsonrpc
-encode_http_json, decode_http_json = _OWN.encode_http_json, _OWN.decode_http_json
-encode_grpc, decode_grpc = _OWN.encode_grpc, _OWN.decode_grpc
-encode_grpc_declared = _OWN.encode_grpc_declared

@@ -113,7 +113,7 @@ def decode_jsonrpc(reply: ErrorReply[Any]) -> A2AError:
         details = data
     else:
         details = [] if data is None else [any_details.value(data)]
-    message = _text(body.get("message"))
+    message = text_of(body.get("message"))
     by_status = BY_HTTP.get(reply.status)
     if code is None:
         return from_details(
@@ -131,14 +131,14 @@ def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
     if isinstance(inner, Mapping):
         found = inner.get("details")
         details = [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
-        message = _text(inner.get("message"))
-        name = _text(inner.get("status"))
+        message = text_of(inner.get("message"))
+        name = text_of(inner.get("status"))
         fallback = BY_GRPC.get(GrpcStatus[name]) if name in GrpcStatus.__members__ else None
         # NOT_FOUND is a missing task as well as a missing path; only the body of an agent distinguishes them.
         return from_details(message, details, fallback=fallback or BY_HTTP.get(reply.status))
     if type(body.get("code")) is int and body["code"] < 0:
         return decode_jsonrpc(reply)  # a bare JSON-RPC error: a2a-server-lf 0.5.3, src/sse.rs, line 37
-    message = _text(body.get("detail")) or _text(body.get("message")) or _text(body.get("title"))
+    message = text_of(body.get("detail")) or text_of(body.get("message")) or text_of(body.get("title"))
     return from_details(message, [], fallback=BY_HTTP.get(reply.status), peer_text=reply.text)
 
 
@@ -222,7 +222,7 @@ def from_details(
     identify the reason but is kept only as a note on the exception, which no binding sends.
     """
     info, beneath, violations, retry_after, rest = _sort(details)
-    name = _text(info.get("reason"))
+    name = text_of(info.get("reason"))
     if name in _ALIASES:
         name = _ALIASES[name].name
     raw = info.get("metadata")
@@ -240,7 +240,7 @@ def from_details(
     if code is not None and by_name is None and code not in BY_CODE:
         name = name or f"A2A_{abs(code)}"
         metadata.setdefault("code", str(code))
-    if name not in _BY_NAME and _text(info.get("domain")) not in ("", DOMAIN):
+    if name not in _BY_NAME and text_of(info.get("domain")) not in ("", DOMAIN):
         metadata.setdefault("domain", info["domain"])
     error = A2AError(
         reason or Reason.INTERNAL_ERROR,
@@ -267,14 +267,14 @@ def _sort(
     retry_after: float | None = None
     rest: list[Mapping[str, Any]] = []
     for detail in details:
-        kind = _text(detail.get("@type")).rpartition("/")[2]
+        kind = text_of(detail.get("@type")).rpartition("/")[2]
         if kind == "google.rpc.ErrorInfo" and not info:
             info = detail
         elif kind == "google.rpc.ErrorInfo" and detail.get("domain") == DOMAIN and _is_foreign(info):
-            beneath = beneath or _BY_NAME.get(_text(detail.get("reason")))
+            beneath = beneath or _BY_NAME.get(text_of(detail.get("reason")))
         elif kind == "google.rpc.BadRequest" and isinstance(detail.get("fieldViolations"), list):
             violations += [
-                Violation(_text(item.get("field")), _text(item.get("description")))
+                Violation(text_of(item.get("field")), text_of(item.get("description")))
                 for item in detail["fieldViolations"]
                 if isinstance(item, Mapping)
             ]
@@ -289,7 +289,7 @@ def _is_foreign(info: Mapping[str, Any]) -> bool:
     """Whether an ErrorInfo names a reason that A2A does not define; a second one then has the
     reason of A2A.
     """
-    return _text(info.get("reason")) not in _BY_NAME
+    return text_of(info.get("reason")) not in _BY_NAME
 
 
 def _by_text(message: str, texts: Mapping[str, Reason]) -> Reason | None:
@@ -297,7 +297,8 @@ def _by_text(message: str, texts: Mapping[str, Reason]) -> Reason | None:
     return next((reason for text, reason in texts.items() if text in lowered), None)
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """The value if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
@@ -313,7 +314,7 @@ def _metadatum(value: Any) -> str:
 
 def _seconds(value: Any) -> float | None:
     try:
-        seconds = float(_text(value).removesuffix("s"))
+        seconds = float(text_of(value).removesuffix("s"))
     except ValueError:
         return None
     return max(seconds, 0.0) if math.isfinite(seconds) and seconds <= _LONGEST else None

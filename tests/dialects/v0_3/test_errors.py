@@ -14,27 +14,22 @@ from hypothesis import strategies as st
 from a2a_bridge.codec import dumps, loads
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation
-from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V1_0, ErrorReply
-from a2a_bridge.dialects.v0_3.errors import KNOWN, Spelling
+from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V0_2_5, V0_3, V1_0, ErrorReply
+from a2a_bridge.dialects.v0_3 import errors
 from a2a_bridge.dialects.v1_0 import details as any_details
 from a2a_bridge.dialects.v1_0.errors import BY_CODE
 from a2a_bridge.pb import google_rpc
 from a2a_bridge.testing.samples import every_error
 from a2a_bridge.testing.strategies import json_values, texts
 
-OWN = Spelling()
-OLDER = Spelling(KNOWN - {Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED})
 KINDS = ["JSONRPC", "HTTP+JSON", "GRPC"]
-ENCODE = {
-    (version, kind): getattr(spelling, f"encode_{name}")
-    for version, spelling in (("0.3", OWN), ("0.2.5", OLDER))
-    for kind, name in zip(KINDS, ("jsonrpc", "http_json", "grpc"), strict=True)
-} | {("1.0", kind.name): V1_0.forms[kind].encode_error for kind in (JSONRPC, HTTP_JSON, GRPC)}
-DECODE = {
-    (version, kind): getattr(spelling, f"decode_{name}")
-    for version, spelling in (("0.3", OWN), ("0.2.5", OLDER))
-    for kind, name in zip(KINDS, ("jsonrpc", "http_json", "grpc"), strict=True)
-} | {("1.0", kind.name): V1_0.forms[kind].decode_error for kind in (JSONRPC, HTTP_JSON, GRPC)}
+FORMS = {
+    (dialect.version, kind.name): dialect.forms[kind]
+    for dialect in (V1_0, V0_3, V0_2_5)
+    for kind in (JSONRPC, HTTP_JSON, GRPC)
+}
+ENCODE = {place: form.encode_error for place, form in FORMS.items()}
+DECODE = {place: form.decode_error for place, form in FORMS.items()}
 
 #: reason -> (JSON-RPC number, its HTTP status, HTTP+JSON status, gRPC status, how the gRPC message begins)
 TABLE = {
@@ -89,15 +84,15 @@ def members(error: A2AError) -> tuple[Any, ...]:
 
 
 def rpc(body: Any, status: int = 200, operation: Any = None) -> A2AError:
-    return OWN.decode_jsonrpc(ErrorReply(status, body, "", operation))
+    return errors.decode_jsonrpc(ErrorReply(status, body, "", operation))
 
 
 def rest(status: int, body: Any = None, operation: Any = None, text: str = "") -> A2AError:
-    return OWN.decode_http_json(ErrorReply(status, body, text, operation))
+    return errors.decode_http_json(ErrorReply(status, body, text, operation))
 
 
 def proto(status: int, text: str, operation: Any = None, body: bytes | None = None) -> A2AError:
-    return OWN.decode_grpc(ErrorReply(status, body, text, operation))
+    return errors.decode_grpc(ErrorReply(status, body, text, operation))
 
 
 def test_the_table_is_complete() -> None:
@@ -108,20 +103,20 @@ def test_the_table_is_complete() -> None:
 def test_numbers_and_statuses(reason: Reason) -> None:
     number, http, status, grpc, prefix = TABLE[reason.name]
     error = A2AError(reason, "what happened")
-    sent = OWN.encode_jsonrpc(error)
+    sent = errors.encode_jsonrpc(error)
     assert (sent.status, sent.body["code"], sent.body["message"]) == (http, number, "what happened")
-    sent = OWN.encode_http_json(error)
+    sent = errors.encode_http_json(error)
     assert (sent.status, sent.body["message"]) == (status, "what happened")
     assert (sent.body.get("type", ""), sent.body["code"]) == (prefix.removesuffix(": "), number)
     assert (sent.body["error"]["code"], sent.body["error"]["message"]) == (status, "what happened")
     assert sent.body["error"]["details"][0]["reason"] == reason.name
-    reply = OWN.encode_grpc(error)
+    reply = errors.encode_grpc(error)
     assert (reply.status, reply.text) == (grpc, f"{prefix}what happened")
     parsed = google_rpc.Status.FromString(reply.body)
     assert (parsed.code, parsed.message) == (grpc, reply.text)
     assert google_rpc.ErrorInfo.FromString(parsed.details[0].value).reason == reason.name
     # SDKs of 1.0, which declare the version, look for the reason among those of the status in 1.0.
-    declared = OWN.encode_grpc_declared(error)
+    declared = errors.encode_grpc_declared(error)
     parsed = google_rpc.Status.FromString(declared.body)
     assert (declared.status, parsed.code, declared.text) == (reason.grpc, reason.grpc, reply.text)
 
@@ -129,14 +124,14 @@ def test_numbers_and_statuses(reason: Reason) -> None:
 @reasons
 def test_jsonrpc_says_only_what_the_number_does_not(reason: Reason) -> None:
     explained = reason.level in ("http", "call") or TABLE[reason.name][0] in (-32008, -32009)
-    assert ("data" in OWN.encode_jsonrpc(A2AError(reason)).body) == explained
+    assert ("data" in errors.encode_jsonrpc(A2AError(reason)).body) == explained
     if reason is Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED:
-        assert OLDER.encode_jsonrpc(A2AError(reason)).body["data"][0]["reason"] == reason.name
+        assert ENCODE["0.2.5", "JSONRPC"](A2AError(reason)).body["data"][0]["reason"] == reason.name
 
 
 def test_default_messages_are_those_of_the_version() -> None:
     said = {
-        reason.name: OWN.encode_jsonrpc(A2AError(reason)).body["message"]
+        reason.name: errors.encode_jsonrpc(A2AError(reason)).body["message"]
         for reason in (Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED, Reason.PARSE_ERROR, Reason.INVALID_REQUEST)
     }
     assert said == {
@@ -220,7 +215,7 @@ def test_data_of_any_type_survives(second: tuple[str, str], data: Any) -> None:
     body = {"code": -32001, "message": "m", "data": data}
     heard = rpc(loads(dumps(body)))
     assert heard.reason is Reason.TASK_NOT_FOUND
-    assert OWN.encode_jsonrpc(through(*second, heard)).body == body
+    assert errors.encode_jsonrpc(through(*second, heard)).body == body
 
 
 @pytest.mark.parametrize(
@@ -244,14 +239,14 @@ def test_data_of_any_type_survives(second: tuple[str, str], data: Any) -> None:
 def test_data_of_any_type_survives_protobuf(data: Any) -> None:
     body = {"code": -32001, "message": "m", "data": data}
     for version in ("0.3", "1.0"):
-        assert OWN.encode_jsonrpc(through(version, "GRPC", rpc(body))).body == body
+        assert errors.encode_jsonrpc(through(version, "GRPC", rpc(body))).body == body
 
 
 def test_data_that_looks_like_details_comes_back() -> None:
     detail = {"@type": "type.example/acme.Thing", "size": 3}
     for data in ([detail], [detail, detail], [any_details.value([detail])]):
         body = {"code": -32002, "message": "m", "data": data}
-        assert OWN.encode_jsonrpc(rpc(body)).body == body
+        assert errors.encode_jsonrpc(rpc(body)).body == body
 
 
 @example(code=-31401, message="m")
@@ -263,7 +258,7 @@ def test_numbers_nobody_knows_pass(code: int, message: str) -> None:
         for kind in KINDS:
             assert members(through(version, kind, heard)) == members(heard)
     if code not in BY_CODE:
-        assert OWN.encode_jsonrpc(heard).body == body
+        assert errors.encode_jsonrpc(heard).body == body
         assert heard.metadata["code"] == str(code)
 
 
