@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from a2a_bridge.bindings import IMPERSONAL
@@ -63,20 +63,15 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 class _Opened:
     """A caller's stream after the decision how to serve it."""
 
-    #: the event to yield next, under `id`, possibly as a gap
-    first: hub.StreamResponse | None = None
-    id: str = ""
+    #: the events to yield first
+    first: list[Event] = field(default_factory=list)
     #: the agent's stream, to be passed on unchanged
     source: Events | None = None
     stream: Stream | None = None
     #: a position in a stored stream
     reader: BufferReader | None = None
-    #: True if it continues an earlier stream
-    resumed: bool = False
-    #: yielded before anything else, under `task_id`
-    task: hub.StreamResponse | None = None
-    task_id: str = ""
-    gap: bool = False
+    #: the id after which it continues an earlier stream; empty if it does not
+    after: str = ""
 
 
 class StreamSharing:
@@ -150,16 +145,14 @@ class StreamSharing:
     ) -> Events:
         opened = await opening(call)
         try:
-            if opened.task is not None:
-                yield Event(opened.task, opened.task_id)
-            if opened.first is not None:
-                yield Event(opened.first, opened.id, opened.gap)
+            for event in opened.first:
+                yield event
             if opened.source is not None:
-                last = opened.first
+                last = opened.first[-1].message
                 async for event in opened.source:
                     last = event.message
                     yield event if self._resumes or not event.id else Event(last, gap=event.gap)
-                if last is not None and self._ended_early(last):
+                if self._ended_early(last):
                     yield await self._how_it_ended(call, task_id_of(last))
             if opened.stream is None or opened.reader is None:
                 return
@@ -225,11 +218,11 @@ class StreamSharing:
         since.
         """
         buffer = stream.buffer
-        if not opened.resumed or buffer.ended or buffer.live:
+        if not opened.after or buffer.ended or buffer.live:
             return buffer.live
-        if buffer.rested and opened.id != buffer.id(buffer.last) and not await stream.reader.moved():
+        if buffer.rested and opened.after != buffer.id(buffer.last) and not await stream.reader.moved():
             return False
-        opened.resumed = False
+        opened.after = ""
         stream.reader.context = self._travelling(call.context)
         stream.reader.start()
         return True
@@ -267,7 +260,7 @@ class StreamSharing:
         first, id_ = event.message, self._id(event)
         task_id = task_id_of(first)
         if not task_id or first.HasField("message") or _state_of(first) in TERMINAL:
-            return _Opened(first, id_, source, gap=event.gap)
+            return _Opened([Event(first, id_, event.gap)], source)
         if first.HasField("task"):
             # A caller with a short history must not limit the history of others.
             complete = not request.configuration.HasField("history_length")
@@ -310,7 +303,7 @@ class StreamSharing:
         if stream is not None:
             place = stream.buffer.place(after) if after else None
             if place is not None and (stream.buffer.live or stream.buffer.ended or not stream.theirs):
-                return self._joined(call, stream, place, _Opened(id=after, resumed=True))
+                return self._joined(call, stream, place, _Opened(after=after))
             wanted = not after or self._unknown_to_agent(after)
             snapshot = stream.buffer.snapshot() if wanted and _joinable(stream) else None
             if snapshot is not None:
@@ -319,8 +312,8 @@ class StreamSharing:
                     mark_gap(snapshot, after, id_)
                 elif self._older:
                     synthesise(snapshot, SNAPSHOT)
-                opened = _Opened(hub.StreamResponse(task=snapshot), id_, gap=bool(after))
-                return self._joined(call, stream, stream.buffer.last, opened)
+                first = Event(hub.StreamResponse(task=snapshot), id_, gap=bool(after))
+                return self._joined(call, stream, stream.buffer.last, _Opened([first]))
         return None
 
     async def _accept(self, call: Call[Any, Any], stream: Stream) -> None:
@@ -356,7 +349,7 @@ class StreamSharing:
             return _Opened()
         first, id_ = event.message, self._id(event)
         if task_id_of(first) != task_id or first.HasField("message"):
-            return _Opened(first, id_, source, gap=event.gap)
+            return _Opened([Event(first, id_, event.gap)], source)
         if after and not ours and id_ and id_ == _following(after) and not event.gap:
             beginning = Beginning(None, id_, first, whole=False)
             return self._kept(call, task_id, beginning, first, source, reply)
@@ -365,16 +358,16 @@ class StreamSharing:
             known = _empty(first) if task is None else task
             beginning = Beginning(known, id_, first, whole=task is not None)
             opened = self._kept(call, task_id, beginning, first, source, reply, task)
-            opened.gap = bool(after)
+            opened.first[-1].gap = bool(after)
             return opened
         known = _unmarked(first.task)
         if _state_of(first) in TERMINAL:
-            shown = _marked(first, known, after, id_) if after else first
-            return _Opened(shown, id_, source, gap=bool(after))
-        opened = self._kept(call, task_id, Beginning(known, id_), first, source, reply)
+            opened = _Opened([Event(first, id_)], source)
+        else:
+            opened = self._kept(call, task_id, Beginning(known, id_), first, source, reply)
         if after:
-            opened.first = _marked(first, known, after, opened.id)
-            opened.gap = True
+            id_ = opened.first[-1].id
+            opened.first = [Event(_marked(first, known, after, id_), id_, gap=True)]
         return opened
 
     async def _ended(self, call: Call[Any, Any], after: str, refused: A2AError) -> _Opened:
@@ -388,7 +381,7 @@ class StreamSharing:
         if task.status.state not in TERMINAL:
             raise refused
         mark_gap(task, after, after)
-        return _Opened(hub.StreamResponse(task=task), gap=True)
+        return _Opened([Event(hub.StreamResponse(task=task), gap=True)])
 
     async def _first(
         self, call: Call[Any, Any], context: CallContext
@@ -445,16 +438,19 @@ class StreamSharing:
         stream = self._streams.keep(
             key, task_id, beginning, self._travelling(call.context), call.request.tenant
         )
-        before = hub.StreamResponse(task=task) if task is not None else None
+        events = [Event(first, beginning.id)]
+        if task is not None:
+            events.insert(0, Event(hub.StreamResponse(task=task)))
         if stream is None:
-            return _Opened(first, beginning.id, source, task=before)
-        # Agents may count from 0; then no id precedes the first.
-        before_id = stream.buffer.id(stream.buffer.base) if stream.buffer.base >= 0 else ""
+            return _Opened(events, source)
+        buffer = stream.buffer
         stream.extensions = reply.get(EXTENSIONS_PARAMETER, "")
-        reader = self._streams.join(stream, stream.buffer.last)
+        events[-1].id = buffer.id(buffer.last)
+        if task is not None and buffer.base >= 0:  # agents may count from 0: then no id precedes the first
+            events[0].id = buffer.id(buffer.base)
+        reader = self._streams.join(stream, buffer.last)
         stream.reader.start(source)
-        id_ = stream.buffer.id(stream.buffer.last)
-        return _Opened(first, id_, None, stream, reader, task=before, task_id=before_id)
+        return _Opened(events, None, stream, reader)
 
     def _joined(self, call: Call[Any, Any], stream: Stream, place: int, opened: _Opened) -> _Opened:
         context = call.context
