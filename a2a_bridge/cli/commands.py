@@ -38,7 +38,8 @@ class _TakesAsIs:
         parameters: list[Any] = super().get_params(context)  # type: ignore[misc]
         declared = {} if self.callback is None else inspect.signature(self.callback).parameters
         for one in parameters:
-            if not isinstance(one.process_value, partial):
+            # Older versions of Typer have the types of click, which are light.
+            if getattr(one, "type", None) is None and not isinstance(one.process_value, partial):
                 kind = (
                     next(iter(get_args(declared[one.name].annotation)), None)
                     if one.name in declared
