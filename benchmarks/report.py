@@ -172,8 +172,8 @@ def show(found: dict[str, Any], console: Console) -> None:
 
 CAPTION = (
     "ratio: ours / SDK (times: SDK / ours); best: that of our best host; builtin: that with uvloop. CPU"
-    " counts all processes and threads of a server. floor: aiohttp or grpc.aio alone, no A2A, no JSON; with a"
-    " database, ours in memory."
+    " counts all processes and threads of a server. floor: httptools or grpc.aio alone, no A2A, no JSON;"
+    " with a database, ours in memory."
 )
 
 

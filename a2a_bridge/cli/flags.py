@@ -223,7 +223,7 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags):
     grpc: str = flag("127.0.0.1:50051", "Listen here for gRPC; port 0 takes a free port.", "HOST:PORT")
     server: ServerKind = flag(
         ServerKind.BUILTIN,
-        "builtin: aiohttp and grpc.aio; envoy: one port for everything, with TLS (extra `envoy`).",
+        "builtin: one port for HTTP, one for gRPC; envoy: one port for both, with TLS (extra `envoy`).",
     )
     listen: str = flag(
         "",

@@ -1,51 +1,98 @@
-"""aiohttp and grpc.aio alone: the floor under both sides. They know no A2A and answer with octets made
+"""httptools and grpc.aio alone: the floor under both sides. They know no A2A and answer with octets made
 before.
 
 `POST /` echoes, `POST /events` streams, the gRPC methods do the same, and with `--upstream` `POST /` forwards
-to a gRPC echo: the least that a gateway can do.
+to a gRPC echo: the least that a gateway can do. The HTTP server has no limits and no timeouts.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
+from typing import cast
 
 import grpc
-from aiohttp import web
+import httptools
 
 from benchmarks import agent
 from benchmarks.servers.listening import LOOPBACK, listen, ready
 
 EVENT = b'data: {"jsonrpc":"2.0","id":1,"result":{"artifactUpdate":{"taskId":"%s"}}}\n\n' % (b"x" * 250)
 MESSAGE = b"x" * 200
-JSON = "application/json"
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNK = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
+
+Forward = Callable[[bytes], Coroutine[None, None, bytes]]
 
 
-async def echo(request: web.Request) -> web.Response:
-    return web.Response(body=await request.read(), content_type=JSON)
+class Http(asyncio.Protocol):
+    """One connection. forward: answers `POST /`; None: the answer is the request."""
 
+    def __init__(self, forward: Forward | None) -> None:
+        self._forward = forward
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._body = b""
+        self._target = b""
+        self._tasks: set[asyncio.Task[None]] = set()
 
-async def events(request: web.Request) -> web.StreamResponse:
-    await request.read()
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
-    # A load generator leaves in the middle of streams when its time is over.
-    with contextlib.suppress(ConnectionResetError):
-        await response.prepare(request)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._transport = None
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def on_url(self, url: bytes) -> None:
+        self._target = url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        pass
+
+    def on_body(self, body: bytes) -> None:
+        self._body += body
+
+    def on_message_complete(self) -> None:
+        body, self._body = self._body, b""
+        if self._target == b"/events":
+            self._start(self._events())
+        elif self._forward is not None:
+            self._start(self._answer(self._forward(body)))
+        else:
+            self._write(ANSWER % (len(body), body))
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        self._tasks.add(task := asyncio.ensure_future(work))
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, work: Coroutine[None, None, bytes]) -> None:
+        body = await work
+        self._write(ANSWER % (len(body), body))
+
+    async def _events(self) -> None:
+        self._write(STREAM)
         for _ in range(agent.EVENTS):
-            await response.write(EVENT)
-        await response.write_eof()
-    return response
+            self._write(CHUNK)
+            await asyncio.sleep(0)
+        self._write(b"0\r\n\r\n")
+
+    def _write(self, data: bytes) -> None:
+        # A load generator leaves in the middle of streams when its time is over.
+        if self._transport is not None:
+            self._transport.write(data)
 
 
-def forwarding(channel: grpc.aio.Channel) -> Callable[[web.Request], object]:
+def forwarding(channel: grpc.aio.Channel) -> Forward:
     call = channel.unary_unary(method("SendMessage"))
 
-    async def forward(request: web.Request) -> web.Response:
-        body = await request.read()
+    async def forward(body: bytes) -> bytes:
         answer = await call(body, metadata=(("a2a-version", agent.VERSION),), timeout=60)
-        return web.Response(body=answer, content_type=JSON)
+        return cast("bytes", answer)
 
     return forward
 
@@ -80,14 +127,9 @@ async def main() -> None:
     server.add_generic_rpc_handlers((Echo(),))
     port = server.add_insecure_port(f"{LOOPBACK}:0")
     await server.start()
-    app = web.Application()
-    channel = grpc.aio.insecure_channel(upstream) if upstream else None
-    app.router.add_post("/", forwarding(channel) if channel else echo)  # type: ignore[arg-type]
-    app.router.add_post("/events", events)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
+    forward = forwarding(grpc.aio.insecure_channel(upstream)) if upstream else None
     opened, http = listen()
-    await web.SockSite(runner, opened).start()
+    await asyncio.get_running_loop().create_server(partial(Http, forward), sock=opened)
     ready(http=http, grpc=port)
     await asyncio.Event().wait()
 

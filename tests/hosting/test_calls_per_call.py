@@ -15,11 +15,11 @@ from tests.patience import PATIENCE
 @pytest.mark.parametrize(
     ("row", "frames", "tasks"),
     [
-        ("message", 86, 1),
-        ("message, 0.3, blocking", 94, 1),
+        ("message", 90, 1),
+        ("message, 0.3, blocking", 96, 1),
         ("task", 210, 2),
-        ("GetTask", 80, 1),
-        ("gateway to gRPC", 115, 2),
+        ("GetTask", 87, 1),
+        ("gateway to gRPC", 116, 2),
         (f"SSE, {EVENTS} events", 29 * EVENTS, 2),
     ],
 )

@@ -1,4 +1,4 @@
-"""Event streams of both bindings on the aiohttp host: order, errors, silence, slow readers, fairness."""
+"""Event streams of both bindings on the HTTP listener: order, errors, silence, slow readers, fairness."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from a2a_bridge.bindings import HostOptions
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge_transports._http import events
-from a2a_bridge_transports._http.connection import Connection
+from a2a_bridge_transports._http.protocol import Connection
 from a2a_bridge_transports._http.sse import Decoder, Event
 from tests.transports.http_scene import (
     MESSAGE,
@@ -334,8 +334,7 @@ async def test_a_reader_that_does_not_read_costs_little(
         for _ in range(20):
             assert (await ask(host, request("GET", "/tasks/7"))).status == 200
         assert produced == stalled_at
-        assert host._server is not None
-        [connection] = [each for each in host._server.open_connections() if each.exchange is not None]
+        [connection] = [each for each in host.connections if each.request is not None]
         assert connection.transport is not None
         assert connection.transport.get_write_buffer_size() <= 128 * 1024
         sock.close()

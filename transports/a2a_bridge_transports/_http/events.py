@@ -3,9 +3,10 @@
 Rules:
 1. Until the first event, an error becomes an ordinary reply; silence for `keep_alive` seconds starts the
    stream.
-2. Events that are ready together are sent together, within bounds of number, size and time.
-3. After each full batch the writer waits for the reader and yields to the loop; it also waits for the reader
-   whenever much data is unsent.
+2. Events that are ready together are sent together, within bounds of number, size and time: what has been
+   written is sent when the source has to wait (`flushing`).
+3. After each full batch the writer yields to the loop. Before it waits for further events, it waits for a
+   reader that is behind.
 """
 
 from __future__ import annotations
@@ -14,136 +15,139 @@ import asyncio
 from collections.abc import Callable
 from time import monotonic
 
-from aiohttp import web
-
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge_transports._http.asgi_request import flushing
 from a2a_bridge_transports._http.exchange import Reply, StreamReply
+from a2a_bridge_transports._http.protocol import Connection
 from a2a_bridge_transports._http.sse import KEEP_ALIVE
 
 BATCH_EVENTS = 16
 BATCH_BYTES = 16 * 1024
 #: longest delay of events from a producer that never suspends (seconds)
 BATCH_TIME = 0.005
-#: unsent bytes above which the producer has to wait
-MOST_WAITING = 64 * 1024
 
 
 class EventWriter:
-    """One stream on one aiohttp connection."""
+    """One stream on one connection. head: makes the head; its argument is StreamReply.headers'."""
+
+    __slots__ = (
+        "_begun",
+        "_chunked",
+        "_connection",
+        "_head",
+        "_interval",
+        "_last",
+        "_loop",
+        "_out",
+        "_size",
+        "_timer",
+        "parts",
+    )
 
     def __init__(
-        self, request: web.BaseRequest, head: Callable[[bool], bytes], keep_alive: float, *, chunked: bool
+        self, connection: Connection, head: Callable[[bool], bytes], keep_alive: float, *, chunked: bool
     ) -> None:
-        self._request = request
+        self._connection = connection
         self._head: Callable[[bool], bytes] | None = head
         self._out = b""
         self._chunked = chunked
         self._loop = asyncio.get_running_loop()
         self._interval = keep_alive
-        self._parts: list[bytes] = []
+        #: events that have been written and not yet sent
+        self.parts: list[bytes] = []
         self._size = 0
         self._last = self._loop.time()
-        #: when the events that are not sent yet began to come
-        self._begun = monotonic()
-        self._corked = False
+        #: when the first of `parts` came
+        self._begun = 0.0
         self._timer = self._loop.call_later(keep_alive, self._tick)
 
     async def run(self, reply: StreamReply) -> Reply | None:
         """Writes the stream to its end. If it fails before the first byte, returns the reply to send instead.
 
-        Raises CancelledError or ConnectionError if the client has left.
+        Raises CancelledError if the client has left.
         """
-        encode = reply.encode
-        parts = self._parts
-        loop = self._loop
         try:
-            async for event in reply.source:
-                data = encode(event)
-                if not isinstance(data, bytes):
-                    data = await data
-                if self._head is not None:
-                    self._size += self._start(event.gap)
-                parts.append(data)
-                self._size += len(data)
-                if not self._corked:
-                    self._corked = True
-                    self._begun = monotonic()
-                    loop.call_soon(self._uncork)
-                    transport = self._request.transport
-                    if transport is not None and transport.get_write_buffer_size() > MOST_WAITING:
-                        # A producer that awaits between events never fills a batch; this bounds its delay.
-                        self._flush()
-                        await self._request.writer.drain()
-                elif (
-                    len(parts) >= BATCH_EVENTS
-                    or self._size >= BATCH_BYTES
-                    or monotonic() - self._begun > BATCH_TIME
-                ):
-                    self._flush()
-                    await self._request.writer.drain()
-                    await asyncio.sleep(0)
-            if self._head is not None:
-                self._start()
+            await flushing(self._events(reply), self)
         except BaseException as error:
-            if self._request.transport is None:
+            if self._connection.transport is None:
                 raise
             failure = reply.fail(error)
             if self._head is not None:
                 return failure.reply
-            parts.append(failure.event)
-        self._flush(last=True)
-        await self._request.writer.drain()
+            self.parts.append(failure.event)
+        self._send(last=True)
+        await self._connection.drain()
         return None
+
+    async def _events(self, reply: StreamReply) -> None:
+        encode = reply.encode
+        parts = self.parts
+        async for event in reply.source:
+            data = encode(event)
+            if not isinstance(data, bytes):
+                data = await data
+            if self._head is not None:
+                self._start(gap=event.gap)
+            if not parts:
+                self._begun = monotonic()
+            parts.append(data)
+            self._size += len(data)
+            if (
+                len(parts) >= BATCH_EVENTS
+                or self._size >= BATCH_BYTES
+                or (len(parts) > 1 and monotonic() - self._begun > BATCH_TIME)
+            ):
+                await self.flush()
+                await asyncio.sleep(0)
+        if self._head is not None:
+            self._start(gap=False)
+
+    async def flush(self) -> None:
+        """Sends `parts`, and waits for a reader that is behind."""
+        self._send()
+        if self._connection.is_full:
+            await self._connection.drain()
 
     def release(self) -> None:
         """Stops the timer."""
         self._timer.cancel()
 
-    def _start(self, gap: bool = False) -> int:
+    def _start(self, *, gap: bool) -> None:
         head = self._head
-        if head is None:
-            return 0
-        self._out = head(gap)
-        self._head = None
-        return len(self._out)
+        if head is not None:
+            self._out = head(gap)
+            self._head = None
 
-    def _uncork(self) -> None:
-        self._corked = False
-        if self._parts:
-            self._flush()
-
-    def _flush(self, *, last: bool = False) -> None:
-        data = b"".join(self._parts)
-        self._parts.clear()
+    def _send(self, *, last: bool = False) -> None:
+        parts = self.parts
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
         self._size = 0
         if self._chunked:
-            if data:
-                data = b"%x\r\n%b\r\n" % (len(data), data)
-            if last:
-                data += b"0\r\n\r\n"
-        if self._out:
+            end = b"0\r\n\r\n" if last else b""
+            data = b"%b%x\r\n%b\r\n%b" % (self._out, len(data), data, end) if data else self._out + end
+        elif self._out:
             data = self._out + data
-            self._out = b""
+        self._out = b""
         self._last = self._loop.time()
-        transport = self._request.transport
-        if transport is not None:
-            transport.write(data)
+        self._connection.write(data)
 
     def _tick(self) -> None:
-        transport = self._request.transport
-        if transport is None:
+        """Sends a comment after `keep_alive` seconds without other data."""
+        connection = self._connection
+        if connection.transport is None:
             return
         silence = self._loop.time() - self._last
         if silence >= self._interval * 0.99:  # a timer may fire a little early
             silence = 0.0
-            if not self._parts and not transport.get_write_buffer_size():
+            if not self.parts and not connection.transport.get_write_buffer_size():
                 self._keep_alive()
         self._timer = self._loop.call_later(self._interval - silence, self._tick)
 
     def _keep_alive(self) -> None:
         try:
-            self._start()
+            self._start(gap=False)
         except A2AError:
             return  # an invalid header: the first event will report it
-        self._parts.append(KEEP_ALIVE)
-        self._flush()
+        self.parts.append(KEEP_ALIVE)
+        self._send()

@@ -1,35 +1,30 @@
-"""An HTTP listener on aiohttp's low-level server: limits, event streams, draining. It knows no binding.
+"""An HTTP/1.1 listener: its connections, limits and draining. It knows no binding.
 
 Rules:
-1. Responses are written as whole blocks of bytes: a cached serialized head, and the body.
-2. A stream gathers the events that are ready into one write, waits for slow readers, and yields to other
-   tasks.
-3. Invalid Host and Transfer-Encoding headers that aiohttp accepts are refused before any handler is called.
+1. One sweep looks at the deadlines of all connections, so that none of them needs a timer.
+2. Host, version and Transfer-Encoding are checked before any handler is called.
+3. Draining tells clients with `Connection: close` before it closes the listener.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import logging
 import socket
 import ssl
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
-from typing import cast
-
-from aiohttp import web
 
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.offload import SMALL
-from a2a_bridge_transports._http.connection import Connection, Exchange, Server
-from a2a_bridge_transports._http.events import EventWriter
-from a2a_bridge_transports._http.exchange import HttpStatusError, Reply, StreamReply, refuse
 from a2a_bridge_transports._http.mounts import Mounts
 from a2a_bridge_transports._http.origin import Trust, is_host
-from a2a_bridge_transports._http.written import Written, date, head
+from a2a_bridge_transports._http.protocol import KEEP_CONNECTION, Answering, Connection
+from a2a_bridge_transports._http.request import HostRequest
 
-#: how long an idle connection is kept; longer than the 60 s of common proxies, which should close first
-KEEP_CONNECTION = 75.0
+_log = logging.getLogger("a2a_bridge.http")
+
 #: how long the listener stays open once draining has begun, unless HostOptions.drain_window says otherwise
 #: (seconds)
 DRAIN_WINDOW = 0.5
@@ -37,8 +32,8 @@ DRAIN_WINDOW = 0.5
 LINGER = 0.5
 #: seconds for clients to read their last answer
 LAST_WORDS = 1.0
-
-_VERSIONS = ((1, 1), (1, 0))
+#: Host headers that are remembered as valid; callers choose them
+_REMEMBERED = 256
 
 
 class HttpHost(Mounts):
@@ -52,11 +47,16 @@ class HttpHost(Mounts):
         if options.tls is not None and not isinstance(options.tls, ssl.SSLContext):
             raise TypeError(f"tls of an HTTP host is an ssl.SSLContext, not {type(options.tls).__name__}")
         self.trust = Trust(options.trust_forwarded)
+        #: the open connections
+        self.connections: set[Connection] = set()
+        self.begin: Callable[[Connection], Answering] = partial(HostRequest, self)
+        #: requests get copies of it, so that no request sees context variables of an earlier one
+        self.context = contextvars.copy_context()
         self._address = address
-        self._server: Server | None = None
         self._listener: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._hosts: set[str] = set()
+        self._is_full = False
 
     @property
     def address(self) -> ListenAddress:
@@ -65,19 +65,10 @@ class HttpHost(Mounts):
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         options = self.options
-        server = Server(
-            self._handle,
-            options.max_connections,
-            keepalive_timeout=KEEP_CONNECTION,
-            access_log=None,
-            max_line_size=options.max_header,
-            max_field_size=options.max_header,
-            lingering_time=5.0,
-            auto_decompress=False,
-        )
+        self.context = contextvars.copy_context()
         listen = partial(
             loop.create_server,
-            server,
+            partial(Connection, self),
             backlog=options.backlog,
             ssl=options.tls,
             ssl_handshake_timeout=options.header_timeout if options.tls else None,
@@ -87,175 +78,101 @@ class HttpHost(Mounts):
         else:
             shared = options.reuse_port or None  # False is an error where the system has no SO_REUSEPORT
             self._listener = await listen(host=self._address.host, port=self._address.port, reuse_port=shared)
-        self._server = server
         port = self._listener.sockets[0].getsockname()[1]
         self._address = ListenAddress(self._address.host, port)
-        self._sweep_slow()
+        self._sweep_late()
 
     async def drain(self, grace: float) -> None:
         """Fails the readiness probe, ends kept connections with their next answer, then closes the
         listener.
         """
         self.draining = True
-        if self._listener is None or self._server is None:
+        listener, self._listener = self._listener, None
+        if listener is None:
             return
         loop = asyncio.get_running_loop()
         end = loop.time() + grace
-        server = self._server
-        await self._let_go(server, end)
-        self._listener.close()
+        await self._let_go(end)
+        listener.close()
         linger = loop.time() + LINGER
-        while connections := server.open_connections():
+        while self.connections:
             now = loop.time()
             if now >= end:
                 break
-            for connection in connections:
-                if connection.exchange is None and (connection.since is None or now >= linger):
-                    connection.force_close()
+            for connection in list(self.connections):
+                if connection.is_idle or (connection.request is None and now >= linger):
+                    connection.close()
             await asyncio.sleep(min(0.05, end - now))
-        for connection in server.open_connections():
-            if connection.exchange is not None:
-                connection.exchange.stop()
         if self._sweep is not None:
             self._sweep.cancel()
-        transports = [connection.transport for connection in server.open_connections()]
-        await server.shutdown(LAST_WORDS)
-        self._listener = self._server = None
+        await self._end_requests()
+        for connection in self.connections:
+            connection.close()
         last = loop.time() + LAST_WORDS
-        unread = [transport for transport in transports if transport and transport.get_write_buffer_size()]
-        while unread and loop.time() < last:
-            await asyncio.sleep(0.05)
-            unread = [transport for transport in unread if transport.get_write_buffer_size()]
-        for transport in unread:
-            transport.abort()  # a client that does not read would keep it open for ever
+        while self.connections and loop.time() < last:  # noqa: ASYNC110  a set has no event
+            await asyncio.sleep(0.01)
+        for connection in list(self.connections):
+            connection.abort()  # a client that does not read would keep it open for ever
 
-    async def _let_go(self, server: Server, end: float) -> None:
+    async def _let_go(self, end: float) -> None:
         """Waits while clients learn from `Connection: close` that their kept connections are about to end."""
         loop = asyncio.get_running_loop()
         window = self.options.drain_window
         until = min(end, loop.time() + (DRAIN_WINDOW if window is None else window))
-        while (now := loop.time()) < until and (window is not None or server.open_connections()):  # noqa: ASYNC110
+        while (now := loop.time()) < until and (window is not None or self.connections):  # noqa: ASYNC110
             await asyncio.sleep(min(0.05, until - now))
 
-    def _sweep_slow(self) -> None:
-        """Closes connections whose request head has been incomplete for too long; reschedules itself."""
+    async def _end_requests(self) -> None:
+        """Ends the requests in progress. Their clients are told, if they read."""
+        for is_first in (True, False):
+            requests = [found for connection in self.connections if (found := connection.request) is not None]
+            tasks = [request.task for request in requests if request.task is not None]
+            for request in requests:
+                (request.stop if is_first else request.cancel)()
+            if tasks:
+                await asyncio.wait(tasks, timeout=LAST_WORDS)
+
+    def _sweep_late(self) -> None:
+        """Looks for connections whose deadline has passed; reschedules itself."""
         loop = asyncio.get_running_loop()
-        timeout = self.options.header_timeout
-        if self._server is not None:
-            late = loop.time() - timeout
-            for connection in self._server.open_connections():
-                if connection.since is not None and connection.since < late:
-                    connection.force_close()
-        self._sweep = loop.call_later(timeout / 4, self._sweep_slow)
+        now = loop.time()
+        for connection in [late for late in self.connections if late.deadline <= now]:
+            connection.expire()
+        self._sweep = loop.call_later(min(self.options.header_timeout, KEEP_CONNECTION) / 4, self._sweep_late)
 
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        connection = cast("Connection", request.protocol)
-        connection.since = None
-        exchange = connection.exchange = Exchange(self, request, connection)
-        try:
-            reply: Reply | StreamReply
-            refusal = self._check(request)
-            if refusal is None:
-                reply = await self.find(exchange.method, exchange.path)(exchange)
-            else:
-                exchange.close = True
-                reply = refuse(refusal)
-            if isinstance(reply, Reply):
-                await self._send(request, exchange, reply)
-            else:
-                exchange.release()
-                await self._stream(request, exchange, reply)
-        except ConnectionError:
-            if request.transport is not None:
-                raise
-            exchange.close = True  # the client left during the write
-        finally:
-            exchange.release()
-            connection.exchange = None
-            connection.began = None
-        return _CLOSE if exchange.close else _KEEP
+    def has_room(self) -> bool:
+        """True if one more connection is within the limit. Logs once that it is not, until there is room
+        again.
+        """
+        limit = self.options.max_connections
+        full = 0 < limit <= len(self.connections)
+        if full and not self._is_full:
+            _log.warning("refusing connections: %d are open, which is the limit", limit)
+        self._is_full = full
+        return not full
 
-    def _check(self, request: web.BaseRequest) -> A2AError | None:
+    def check(self, request: HostRequest) -> A2AError | None:
+        """Why a request is refused before any handler sees it; None if it is not."""
         headers = request.headers
-        host = headers.get("Host")
-        if host not in self._hosts and not self._is_good_host(request, host):
+        hosts = headers.getall("Host", ())
+        is_known = len(hosts) == 1 and hosts[0] in self._hosts
+        if not is_known and not self._is_good_host(hosts, request.version):
             return A2AError(Reason.INVALID_REQUEST, "the Host header is not valid")
-        if request.version not in _VERSIONS:  # a request line without a version is HTTP/0.9 to the parser
-            text = "HTTP/1.0 and HTTP/1.1 are spoken here"
-            return A2AError(Reason.INVALID_REQUEST, text)
-        coding = headers.get("Transfer-Encoding")
-        # HTTP/1.0 has no chunked bodies (RFC 9112 section 6.1): a proxy may frame such a request in another
-        # way.
-        if coding is not None and (coding.strip().lower() != "chunked" or request.version < (1, 1)):
-            return A2AError(Reason.INVALID_REQUEST, "the Transfer-Encoding header is not valid")
-        if sum(map(len, chain.from_iterable(request.raw_headers))) > self.options.max_header:
-            return HttpStatusError(431, Reason.REQUEST_TOO_LARGE, "the request head is too large")
+        if request.version not in ("1.1", "1.0"):  # without one in the request line it is HTTP/0.9
+            return A2AError(Reason.INVALID_REQUEST, "HTTP/1.0 and HTTP/1.1 are spoken here")
+        if "Transfer-Encoding" in headers:
+            # HTTP/1.0 has no chunked bodies (RFC 9112 section 6.1): a proxy may frame such a request in
+            # another way.
+            codings = [coding.lower() for coding in headers.getall("Transfer-Encoding")]
+            if codings != ["chunked"] or request.version == "1.0":
+                return A2AError(Reason.INVALID_REQUEST, "the Transfer-Encoding header is not valid")
         return None
 
-    def _is_good_host(self, request: web.BaseRequest, host: str | None) -> bool:
-        if host is None:
-            return request.version < (1, 1)
-        if not is_host(host):
+    def _is_good_host(self, hosts: Sequence[str], version: str) -> bool:
+        if len(hosts) != 1:
+            return not hosts and version == "1.0"  # which does not require it
+        if not is_host(hosts[0]):
             return False
-        if len(self._hosts) < 256:  # beyond a number, names made up by callers are not cached
-            self._hosts.add(host)
+        if len(self._hosts) < _REMEMBERED:
+            self._hosts.add(hosts[0])
         return True
-
-    async def _send(self, request: web.BaseRequest, exchange: Exchange, reply: Reply) -> None:
-        transport = request.transport
-        if transport is None:
-            return
-        exchange.close = exchange.close or self.draining
-        body = reply.body
-        status = reply.status
-        if status in (204, 304):
-            length = b""
-            body = b""
-        else:
-            length = b"Content-Length: %d\r\n" % len(body)
-            if request.method == "HEAD":
-                body = b""
-        if len(body) > SMALL:
-            exchange.hold(len(body))
-        first = head(status, reply.headers)
-        transport.write(b"".join((first, date(), length, _connection(request, exchange), b"\r\n", body)))
-        await request.writer.drain()
-
-    async def _stream(self, request: web.BaseRequest, exchange: Exchange, reply: StreamReply) -> None:
-        chunked = request.version >= (1, 1)
-        if not chunked:
-            exchange.close = True
-
-        def begin(gap: bool) -> bytes:
-            # Sent with the head; otherwise a client may reuse the connection at the moment it is closed.
-            exchange.close = exchange.close or self.draining
-            framing = b"Transfer-Encoding: chunked\r\n" if chunked else b""
-            return b"".join(
-                (
-                    head(200, reply.headers(gap)),
-                    date(),
-                    framing,
-                    _connection(request, exchange),
-                    b"\r\n",
-                )
-            )
-
-        writer = EventWriter(request, begin, self.options.keep_alive, chunked=chunked)
-        failure = None
-        try:
-            failure = await writer.run(reply)
-        finally:
-            writer.release()
-            await reply.source.aclose()
-        if failure is not None:
-            await self._send(request, exchange, failure)
-
-
-_KEEP = Written(keep=True)
-_CLOSE = Written(keep=False)
-
-
-def _connection(request: web.BaseRequest, exchange: Exchange) -> bytes:
-    if exchange.close:
-        return b"Connection: close\r\n"
-    return b"" if request.version >= (1, 1) else b"Connection: keep-alive\r\n"

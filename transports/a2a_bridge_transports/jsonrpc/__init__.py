@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, Kind
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_transports._http.host import HttpHost
 from a2a_bridge_transports._http.mounts import Mounts, canonical
-from a2a_bridge_transports.jsonrpc.client import dial
 from a2a_bridge_transports.jsonrpc.server import JsonRpcServer
 from a2a_bridge_transports.jsonrpc.wire import beside
 
+if TYPE_CHECKING:
+    from a2a_bridge_transports._http.host import HttpHost
+
 
 class JsonRpcBinding:
-    """See a2a_bridge.bindings.Binding."""
+    """See a2a_bridge.bindings.Binding. HTTP server and HTTP client are imported when they are used."""
 
     kind: Kind[Any, Any] = JSONRPC
     family = "http"
 
     def host(self, address: ListenAddress, options: HostOptions) -> HttpHost:
+        from a2a_bridge_transports._http.host import HttpHost
+
         return HttpHost(address, options)
 
     def mount(self, host: Mounts, path: str, service: Service, dialects: Sequence[Dialect]) -> None:
@@ -41,6 +44,8 @@ class JsonRpcBinding:
     def dial(
         self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
     ) -> AbstractAsyncContextManager[Service]:
+        from a2a_bridge_transports.jsonrpc.client import dial
+
         return dial(interface, dialect, options)
 
 

@@ -1,0 +1,330 @@
+"""HTTP/1.1 on the wire: framing, pipelining, timeouts and closing of the HTTP listener. Over raw sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+from a2a_bridge.bindings import HostOptions
+from a2a_bridge.core.call import Call
+from a2a_bridge_transports._http import protocol
+from a2a_bridge_transports._http.exchange import JSON, Reply, Request
+from a2a_bridge_transports._http.parser import MOST_HEADERS
+from a2a_bridge_transports._http.protocol import READ_AHEAD
+from tests.patience import PATIENCE
+from tests.transports.http_scene import MESSAGE, Scripted, ask, frame, hosting, reply, request, wire
+
+SEND = json.dumps({"message": MESSAGE})
+RPC = frame("SendMessage", {"message": MESSAGE})
+POST = b"POST / HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\nContent-Type: application/json\r\n"
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        POST + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+        POST + b"Content-Length: +2\r\n\r\n{}",
+        POST + b"Content-Length: 0x2\r\n\r\n{}",
+        POST + b"Content-Length: 2, 2\r\n\r\n{}",
+        POST + b"Content-Length: 2 2\r\n\r\n{}",
+        POST + b"Content-Length:\r\n\r\n",
+        POST + b"Content-Length: %b2\r\n\r\n{}" % (b"0" * 5000),
+        POST + b"Content-Length: 99999999999999999999\r\n\r\n{}",
+        POST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: identity\r\n\r\n",
+        POST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
+        POST + b"X: a\r\n b\r\nContent-Length: 0\r\n\r\n",
+        POST + b" X: a\r\nContent-Length: 0\r\n\r\n",
+        POST + b"X : a\r\nContent-Length: 0\r\n\r\n",
+        POST + b"X: a\nContent-Length: 0\r\n\r\n",
+        POST + b"X: a\rY: b\r\nContent-Length: 0\r\n\r\n",
+        b"GET /livez HTTP/1.1\nHost: x\n\n",
+        b"GET /livez HTTP/1.1\r\nHost: x\r\n\n",
+        b"get /livez HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /livez HTTP/1.1 \r\nHost: x\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        CHUNKED + b"2\n{}\r\n0\r\n\r\n",
+        CHUNKED + b"2\r\n{} \r\n0\r\n\r\n",
+        CHUNKED + b"0x2\r\n{}\r\n0\r\n\r\n",
+        CHUNKED + b" 2\r\n{}\r\n0\r\n\r\n",
+        CHUNKED + b"-2\r\n{}\r\n0\r\n\r\n",
+        CHUNKED + b"ffffffffffffffffff\r\n{}\r\n0\r\n\r\n",
+        CHUNKED + b"2\r\n{}\n0\r\n\r\n",
+        CHUNKED + b"2\r\n{}\r\n0\n\n",
+        CHUNKED + b"2\r\n{}\r\n0\r\nContent-Length: 5\r\n\r\n",
+    ],
+)
+async def test_what_servers_frame_in_different_ways_is_refused(raw: bytes) -> None:
+    service = Scripted()
+    async with hosting(service) as host, wire(host) as connection:
+        connection.send(raw + request("POST", "/", RPC))
+        answer = await connection.answer()
+        assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")
+        assert answer.headers["connection"] == "close"
+        assert await connection.ended()
+    assert not service.calls
+
+
+async def test_trailers_are_no_headers() -> None:
+    service = Scripted()
+    async with hosting(service) as host, wire(host) as connection:
+        body = b"%x\r\n%b\r\n0\r\nA2A-Extensions: urn:late\r\nHost: y\r\n\r\n" % (len(RPC), RPC)
+        connection.send(CHUNKED + body + request("GET", "/livez"))
+        assert (await connection.answer()).status == 200
+        assert (await connection.answer()).body == b"ok\n"
+    assert "a2a-extensions" not in service.calls[0].context.parameters
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_an_upgrade_is_ignored_and_the_body_is_read(chunked: bool) -> None:
+    """As the HTTP client of the JDK asks for HTTP/2 without TLS."""
+    head = POST + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAI\r\n"
+    framed = b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(RPC), RPC)
+    sized = b"Content-Length: %d\r\n\r\n%b" % (len(RPC), RPC)
+    async with hosting(Scripted()) as host, wire(host) as connection:
+        connection.send((head + (framed if chunked else sized)) * 2)
+        connection.send(
+            b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+        )
+        for _ in range(2):
+            assert (await connection.answer()).json()["result"]["message"]["messageId"] == "m-2"
+        assert (await connection.answer()).body == b"ok\n"
+
+
+async def test_connect_is_refused_and_ends_the_connection() -> None:
+    async with hosting(Scripted()) as host, wire(host) as connection:
+        connection.send(b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n\x16\x03\x01")
+        answer = await connection.answer()
+        assert (answer.status, answer.headers["connection"]) == (404, "close")
+        assert await connection.ended()
+
+
+async def test_http_1_0_may_keep_its_connection() -> None:
+    async with hosting(Scripted()) as host, wire(host) as connection:
+        for _ in range(2):
+            connection.send(b"GET /livez HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+            assert (await connection.answer()).headers["connection"] == "keep-alive"
+        connection.send(b"GET /livez HTTP/1.0\r\n\r\n")
+        assert (await connection.answer()).headers["connection"] == "close"
+        assert await connection.ended()
+
+
+async def test_an_answer_to_head_has_no_body() -> None:
+    async with hosting(Scripted()) as host, wire(host) as connection:
+        connection.send(request("HEAD", "/livez") + request("GET", "/livez"))
+        answer = await connection.answer(bodyless=True)
+        assert answer.headers["content-length"] == "3"
+        assert "date" in answer.headers
+        assert (await connection.answer()).body == b"ok\n"
+
+
+async def test_empty_lines_before_a_request_do_not_count() -> None:
+    async with hosting(Scripted()) as host, wire(host) as connection:
+        connection.send(b"\r\n\r\n" + request("GET", "/livez") + b"\r\n" + request("GET", "/livez"))
+        for _ in range(2):
+            assert (await connection.answer()).status == 200
+
+
+@pytest.mark.parametrize(
+    ("target", "headers", "status"),
+    [
+        ("/?" + "x" * 20_000, {}, 414),
+        ("/?" + "x" * 100_000, {}, 414),
+        ("/", {"X": "x" * 100_000}, 431),
+        ("/", {f"X_{number}": "" for number in range(MOST_HEADERS + 1)}, 431),
+    ],
+)
+async def test_a_head_has_a_limit(target: str, headers: dict[str, str], status: int) -> None:
+    async with hosting(Scripted()) as host:
+        answer = await ask(host, request("GET", target, **headers))
+        assert (answer.status, answer.reason) == (status, "REQUEST_TOO_LARGE")
+
+
+async def test_a_head_that_never_ends_is_refused_at_its_limit() -> None:
+    async with hosting(Scripted()) as host, wire(host) as connection:
+        connection.send(b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 40_000)
+        assert (await connection.answer()).status == 431
+        assert await connection.ended()
+
+
+async def test_pipelined_requests_are_worked_on_one_after_the_other() -> None:
+    working = most = 0
+
+    async def work(_: Call[Any, Any]) -> Any:
+        nonlocal working, most
+        working += 1
+        most = max(most, working)
+        await asyncio.sleep(0)
+        working -= 1
+        return reply()
+
+    async with hosting(Scripted(on_unary=work)) as host, wire(host) as connection:
+        count = 3 * protocol.TURN
+        connection.send(
+            b"".join(
+                request("POST", "/", frame("SendMessage", {"message": MESSAGE}, id_=number))
+                for number in range(count)
+            )
+        )
+        assert [(await connection.answer()).json()["id"] for _ in range(count)] == list(range(count))
+    assert most == 1
+
+
+async def test_little_is_read_ahead_of_an_answer() -> None:
+    entered, go = asyncio.Event(), asyncio.Event()
+
+    async def work(_: Call[Any, Any]) -> Any:
+        entered.set()
+        await go.wait()
+        return reply()
+
+    count = 200
+    padded = request(
+        "POST", "/", frame("SendMessage", {"message": {**MESSAGE, "parts": [{"text": "x" * 8000}]}})
+    )
+    async with hosting(Scripted(on_unary=work)) as host, wire(host) as connection:
+        connection.send(request("POST", "/", RPC))
+        async with asyncio.timeout(PATIENCE):
+            await entered.wait()
+        [held] = host.connections
+        assert held.transport is not None
+        connection.send(padded * count)
+        await until(lambda: held.transport is not None and not held.transport.is_reading())
+        assert len(held._ahead) <= READ_AHEAD + 256 * 1024
+        go.set()
+        for _ in range(count + 1):
+            assert (await connection.answer()).status == 200
+
+
+async def test_a_body_that_no_handler_reads_is_not_kept() -> None:
+    entered, go = asyncio.Event(), asyncio.Event()
+
+    async def ignoring(_: Request) -> Reply:
+        entered.set()
+        await go.wait()
+        return Reply(200, JSON, b"{}")
+
+    async with hosting(Scripted()) as host, wire(host) as connection:
+        host.mount("/ignoring", {"POST": ignoring})
+        connection.send(
+            b"POST /ignoring HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000\r\n\r\n" + b"x" * 8_000_000
+        )
+        async with asyncio.timeout(PATIENCE):
+            await entered.wait()
+        [held] = host.connections
+        await until(lambda: held.transport is not None and not held.transport.is_reading())
+        assert held.parser.size <= READ_AHEAD + 256 * 1024
+        go.set()
+        # The client still sends: its connection is not reset, or it might lose the answer.
+        answer = await connection.answer()
+        assert (answer.status, answer.headers["connection"]) == (200, "close")
+        async with asyncio.timeout(PATIENCE):
+            assert await connection.reader.read() == b""
+            await connection.writer.drain()
+
+
+async def test_who_goes_on_after_a_refusal_is_cut_off_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "LINGER", 0.05)
+    async with hosting(Scripted(), options=HostOptions(header_timeout=0.1)) as host, wire(host) as connection:
+        connection.send(b"nonsense\r\n\r\n")
+        assert (await connection.answer()).status == 400
+        assert await connection.ended()
+        await until(lambda: not host.connections)
+
+
+async def test_no_body_is_asked_for_in_vain() -> None:
+    async with hosting(Scripted()) as host, wire(host) as connection:
+        connection.send(request("POST", "/no/such/path/here", Expect="100-continue", Content_Length="10"))
+        answer = await connection.answer()
+        assert (answer.status, answer.headers["connection"]) == (404, "close")
+        assert await connection.ended()
+
+
+async def test_idle_connections_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "KEEP_CONNECTION", 0.05)
+    async with hosting(Scripted(), options=HostOptions(header_timeout=0.2)) as host, wire(host) as connection:
+        connection.send(request("GET", "/livez"))
+        assert (await connection.answer()).status == 200
+        assert await connection.ended()
+
+
+async def test_a_client_that_closes_its_half_is_answered() -> None:
+    async with hosting(Scripted()) as host, wire(host) as connection:
+        connection.send(request("GET", "/livez"))
+        connection.writer.write_eof()
+        assert (await connection.answer()).body == b"ok\n"
+        assert await connection.ended()
+        await until(lambda: not host.connections)
+
+
+async def test_requests_of_a_connection_do_not_share_context_variables() -> None:
+    seen: list[str] = []
+    mark: ContextVar[str] = ContextVar("mark", default="")
+
+    async def work(_: Call[Any, Any]) -> Any:
+        seen.append(mark.get())
+        mark.set("of an earlier request")
+        await asyncio.sleep(0)
+        return reply()
+
+    async with hosting(Scripted(on_unary=work)) as host, wire(host) as connection:
+        connection.send(request("POST", "/", RPC) * 2)
+        for _ in range(2):
+            assert (await connection.answer()).status == 200
+        connection.send(request("POST", "/", RPC))
+        assert (await connection.answer()).status == 200
+    assert seen == ["", "", ""]
+
+
+async def test_what_a_handler_raises_stays_here(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(_: Request) -> Reply:
+        raise KeyError("a secret")
+
+    async with hosting(Scripted()) as host, wire(host) as connection:
+        host.mount("/broken", {"GET": broken})
+        connection.send(request("GET", "/broken"))
+        answer = await connection.answer()
+        assert (answer.status, answer.reason) == (500, "INTERNAL_ERROR")
+        assert b"secret" not in answer.body
+        assert await connection.ended()
+    assert "a secret" in caplog.text
+
+
+@pytest.mark.parametrize("size", [100, 2_000_000])
+async def test_an_answer_that_nobody_reads_ends_with_its_client(size: int) -> None:
+    async def large(_: Request) -> Reply:
+        return Reply(200, JSON, b"x" * size)
+
+    async with hosting(Scripted()) as host:
+        host.mount("/large", {"GET": large})
+        async with wire(host, limit=1) as connection:
+            connection.send(request("GET", "/large") * 50)
+            await until(lambda: any(each.is_full or size < 1000 for each in host.connections))
+        await until(lambda: not host.connections)
+
+
+async def test_a_quick_client_does_not_starve_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    async with hosting(Scripted()) as host, wire(host) as quick:
+        count = 2000
+        quick.send(request("GET", "/livez") * count)
+        assert (await ask(host, request("GET", "/livez"))).status == 200
+        for _ in range(count):
+            assert (await quick.answer()).status == 200
+    assert not caplog.records

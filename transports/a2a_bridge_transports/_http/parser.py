@@ -1,0 +1,254 @@
+"""Bytes → HTTP/1.1 requests, one at a time, on llhttp, the parser of Node.js. It opens no socket.
+
+Rules:
+1. `feed` stops at the end of a message, so that the next one is not read before this one is answered.
+2. llhttp is as strict as it is by default: no flag of leniency is set. It refuses what servers frame in
+   different ways: Content-Length beside Transfer-Encoding, line folding, bare LF, odd lengths.
+3. Trailers are dropped. They and chunk extensions have no use, and are limited.
+4. An Upgrade is ignored, as RFC 9110 section 7.8 permits: the client of the JDK offers h2c with its first
+   request, which may have a body.
+"""
+
+from __future__ import annotations
+
+from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
+from multidict import CIMultiDict, istr
+
+#: header lines in one head
+MOST_HEADERS = 256
+#: bytes of chunk extensions and trailers in one request; they do not count as body
+MOST_EXTENSIONS = 4096
+#: bytes that frame one chunk without extensions: its length in hexadecimal and two line ends
+_CHUNK_FRAME = 24
+#: digits of a Content-Length
+_MOST_DIGITS = 20
+#: names of headers that are remembered; callers choose them
+_REMEMBERED = 256
+
+_END = b"\r\n\r\n"
+
+_names: dict[bytes, str] = {}
+
+
+class MalformedError(ValueError):
+    """These bytes are no HTTP request. The text quotes none of them."""
+
+
+class HeadTooLargeError(MalformedError):
+    """The head of a request is larger than the limit. status: 414 for its target, 431 for its headers."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__("the request head is too large")
+        self.status = status
+
+
+class RequestParser:
+    """The messages of one connection. max_header: bytes of the target, and of the headers.
+
+    `fed`, `has_head` and `complete` tell how far the present message has come; the members about its head are
+    valid with `has_head`. After `complete`, `reset` begins the next one; `feed` may not be called in between.
+    """
+
+    __slots__ = (
+        "_body",
+        "_framing",
+        "_lines",
+        "_max_header",
+        "_parser",
+        "_tail",
+        "_target",
+        "complete",
+        "fed",
+        "has_head",
+        "headers",
+        "keep_alive",
+        "method",
+        "missing",
+        "size",
+        "target",
+        "version",
+    )
+
+    def __init__(self, max_header: int) -> None:
+        self._max_header = max_header
+        self._parser: HttpRequestParser | None = None
+        self.method = ""
+        #: the target in the request line, as sent
+        self.target = ""
+        #: the version in the request line, such as "1.1"; "0.9" if there is none
+        self.version = ""
+        #: bytes that are not UTF-8 are surrogates
+        self.headers: CIMultiDict[str] = CIMultiDict()
+        #: True if the client permits further requests on this connection
+        self.keep_alive = False
+        self.reset()
+
+    def reset(self) -> None:
+        """Begins the next message."""
+        self._target = b""
+        self._lines: list[tuple[str, str]] = []
+        self._body: list[bytes] = []
+        #: the last bytes, in which the end of a block may have begun
+        self._tail = b""
+        #: bytes of the head so far
+        self.fed = 0
+        #: bytes of a chunked body that are not content, less those that frame its chunks
+        self._framing = 0
+        #: bytes of a body with a Content-Length that are still to come
+        self.missing = 0
+        #: bytes of the body so far
+        self.size = 0
+        self.has_head = False
+        self.complete = False
+
+    def take_body(self) -> bytes:
+        """The body as far as it has come. It is not kept here."""
+        parts, self._body = self._body, []
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def release(self) -> None:
+        """Frees llhttp, which refers back to this object, until more is fed. For the time after a message."""
+        self._parser = None
+
+    def feed(self, data: bytes, at: int = 0) -> int:
+        """Reads `data` from a position on, at most to the end of the head, or of the message. Returns the
+        position after what has been read.
+
+        Raises MalformedError; then the parser cannot be used any more.
+        """
+        if self.missing:
+            end = min(len(data), at + self.missing)
+            self.missing -= end - at
+            self._execute(memoryview(data)[at:end])
+            if self.complete == (self.missing > 0):
+                self.complete = False
+                raise MalformedError("the body has another length than announced")
+            return end
+        found = -1 if self._tail else data.find(_END, at)
+        end = found + 4 if found >= 0 else self._end_of_block(data, at)
+        if self.has_head:
+            size = self.size
+            self._execute(memoryview(data)[at:end])
+            self._framing += end - at - (self.size - size)
+            if self._framing > MOST_EXTENSIONS:
+                self.complete = False
+                raise MalformedError("the extensions of the chunks are too long")
+            return end
+        self.fed += end - at
+        if self.fed > 2 * self._max_header:
+            self._execute(data[at : at + 2 * self._max_header])  # tells how long the target is
+            raise HeadTooLargeError(414 if len(self._target) > self._max_header else 431)
+        if self._execute(data if end - at == len(data) else data[at:end]):
+            self._check_head()
+        return end
+
+    def _end_of_block(self, data: bytes, at: int) -> int:
+        """The position after the next empty line, with which heads and chunked bodies end, or the end of the
+        data.
+        """
+        tail = self._tail
+        if tail:
+            self._tail = b""
+            found = (tail + data[at : at + 3]).find(_END)
+            if found >= 0:
+                return at + found + len(_END) - len(tail)
+        found = data.find(_END, at)
+        if found >= 0:
+            return found + len(_END)
+        self._tail = (tail + data[max(at, len(data) - 3) :])[-3:]
+        return len(data)
+
+    def _check_head(self) -> None:
+        """Checks the size of a complete head, and notes the length of the body."""
+        target = len(self.target)
+        if target > self._max_header:
+            raise HeadTooLargeError(414)
+        if self.fed - target > self._max_header:
+            raise HeadTooLargeError(431)
+        if self.complete:
+            return
+        length = self.headers.get("Content-Length")
+        if length is not None:
+            if len(length) > _MOST_DIGITS:
+                raise MalformedError("the Content-Length is too long")
+            self.missing = int(length)
+
+    def _execute(self, data: bytes | memoryview) -> bool:
+        """Passes data to llhttp. Returns True if the head is complete."""
+        parser = self._parser
+        if parser is None:
+            parser = self._parser = HttpRequestParser(self)
+        try:
+            parser.feed_data(data)
+        except HttpParserUpgrade:
+            self._ignore_upgrade()
+        except HttpParserCallbackError as error:
+            cause = error.__context__
+            raise cause if isinstance(cause, MalformedError) else error from None
+        except HttpParserError as error:
+            raise MalformedError(type(error).__name__) from None
+        return self.has_head
+
+    def _ignore_upgrade(self) -> None:
+        """Reads the body of a request with an Upgrade header. To httptools such a message ends with its head;
+        so the body goes to a new parser, which gets a head without that header.
+        """
+        framing = [
+            f"{name}: {value}\r\n".encode()
+            for name in ("Content-Length", "Transfer-Encoding")
+            for value in self.headers.getall(name, ())
+        ]
+        if self.method == "CONNECT":  # what follows is no HTTP
+            self.keep_alive = False
+        elif framing:
+            kept = self.target, self.headers, self.keep_alive
+            self._target = b""
+            self.has_head = self.complete = False
+            line = f"{self.method} / HTTP/{self.version}\r\n".encode()
+            self._parser = None
+            self._execute(b"".join((line, *framing, b"\r\n")))
+            self.target, self.headers, self.keep_alive = kept
+
+    # ------------------------------------------------------------------ called by httptools
+
+    def on_url(self, url: bytes) -> None:
+        if self.has_head:
+            raise MalformedError("a message ends too early")
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.has_head:
+            return  # a trailer
+        if len(self._lines) >= MOST_HEADERS:
+            raise HeadTooLargeError(431)
+        known = _names.get(name) or _remembered(name)
+        self._lines.append((known, value.rstrip(b" \t").decode("utf-8", "surrogateescape")))
+
+    def on_headers_complete(self) -> None:
+        parser = self._parser
+        if parser is None:
+            return
+        self.method = parser.get_method().decode()
+        self.target = self._target.decode("utf-8", "surrogateescape")
+        self.version = parser.get_http_version()
+        self.headers = CIMultiDict(self._lines)
+        self._lines = []
+        self.keep_alive = parser.should_keep_alive()
+        self.has_head = True
+
+    def on_chunk_header(self) -> None:
+        self._framing -= _CHUNK_FRAME
+
+    def on_body(self, data: bytes) -> None:
+        self.size += len(data)
+        self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        self.complete = True
+
+
+def _remembered(name: bytes) -> str:
+    text = istr(name.decode())
+    if len(_names) < _REMEMBERED:
+        _names[name] = text
+    return text

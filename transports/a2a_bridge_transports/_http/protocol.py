@@ -1,0 +1,337 @@
+"""A connection of the HTTP listener: bytes in and out, and the limits of time. It knows no route.
+
+Rules:
+1. One request at a time. What a client sends ahead waits here, within a limit, and then in its own system.
+2. A request starts when its head is complete. If the body came with it, it need not wait, and if the handler
+   does not wait either, all is done before the next look at the network.
+3. A connection has no timer: the host looks at `deadline` from time to time.
+4. A client whose request is refused may still be sending. Its connection is closed for writing only, or the
+   answer could be lost; what it sends is thrown away for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from collections.abc import Callable
+from contextvars import Context
+from math import inf
+from typing import Any, Protocol, cast
+
+from a2a_bridge.bindings import HostOptions
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge_transports._http.exchange import HttpStatusError, refuse
+from a2a_bridge_transports._http.parser import HeadTooLargeError, MalformedError, RequestParser
+from a2a_bridge_transports._http.response import CLOSE, response
+
+_log = logging.getLogger("a2a_bridge.http")
+
+#: how long an idle connection is kept; longer than the 60 s of common proxies, which should close first
+KEEP_CONNECTION = 75.0
+#: how long data of a refused client is thrown away before the connection is closed (seconds)
+LINGER = 5.0
+#: bytes that are read ahead of the answer, or of a handler that has not asked for the body
+READ_AHEAD = 64 * 1024
+#: pipelined requests that are answered before other connections have their turn
+TURN = 16
+
+
+class Answering(Protocol):
+    """A request that is being answered."""
+
+    #: the task that answers, once it has begun
+    task: asyncio.Task[Any] | None
+
+    async def answer(self) -> None:
+        """Writes the answer, and calls `Connection.answered`."""
+        ...
+
+    def body_came(self) -> None:
+        """More of the body is there, or all of it."""
+        ...
+
+    def body_is_late(self) -> None:
+        """The time for the rest of the body has passed."""
+        ...
+
+    def cut_off(self) -> None:
+        """The rest of the body is malformed."""
+        ...
+
+    def cancel(self) -> None:
+        """Ends the call because the client has left."""
+        ...
+
+    def stop(self) -> None:
+        """Ends the call because the host stops; the client is told."""
+        ...
+
+
+class Owner(Protocol):
+    """The members of the host that a connection needs."""
+
+    options: HostOptions
+    #: the context that each request gets a copy of
+    context: Context
+    connections: set[Connection]
+    #: makes the request whose head a connection has read
+    begin: Callable[[Connection], Answering]
+
+    def has_room(self) -> bool:
+        """True if one more connection is within the limit."""
+        ...
+
+
+class Connection(asyncio.Protocol):
+    """One connection."""
+
+    __slots__ = (
+        "_ahead",
+        "_is_deaf",
+        "_is_reading",
+        "_loop",
+        "_writable",
+        "deadline",
+        "host",
+        "is_fresh",
+        "is_full",
+        "parser",
+        "peer",
+        "request",
+        "transport",
+    )
+
+    def __init__(self, host: Owner) -> None:
+        self.host = host
+        self._loop = asyncio.get_running_loop()
+        self.parser = RequestParser(host.options.max_header)
+        #: None before the connection is made, and after it is lost
+        self.transport: asyncio.Transport | None = None
+        #: the address of the other end; empty if unknown
+        self.peer = ""
+        #: the request that is being answered
+        self.request: Answering | None = None
+        #: when the host calls `expire`, on the clock of the loop
+        self.deadline = inf
+        #: True until the first request has begun
+        self.is_fresh = True
+        #: True while the client does not read what has been written
+        self.is_full = False
+        self._writable: asyncio.Future[None] | None = None
+        #: what came after the present request
+        self._ahead = b""
+        self._is_reading = True
+        #: True if nothing that comes counts any more
+        self._is_deaf = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        if not self.host.has_room():
+            self._is_deaf = True
+            transport.close()
+            return
+        self.host.connections.add(self)
+        self.deadline = self._loop.time() + self.host.options.header_timeout
+        address = transport.get_extra_info("peername")
+        self.peer = str(address[0]) if isinstance(address, tuple) else ""
+        opened = transport.get_extra_info("socket")
+        if opened is not None:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  a client that leaves is no error
+        self.host.connections.discard(self)
+        self.transport = None
+        self._is_deaf = True
+        self._ahead = b""
+        self.parser.release()
+        if self.request is not None:
+            self.request.cancel()
+
+    # ------------------------------------------------------------------ reading
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_deaf:
+            return
+        if self._ahead or (self.request is not None and self.parser.complete):
+            self._keep_ahead(self._ahead + data)
+        else:
+            self._read(data)
+
+    def _keep_ahead(self, data: bytes) -> None:
+        self._ahead = data
+        if len(data) > READ_AHEAD:
+            self.pause_reading()
+
+    def _read(self, data: bytes) -> None:
+        """Reads requests and starts each of them, until one has to wait."""
+        parser, at, size = self.parser, 0, len(data)
+        turn = TURN
+        try:
+            while at < size:
+                at = parser.feed(data, at)
+                request = self.request
+                if request is not None:
+                    request.body_came()
+                elif parser.has_head:
+                    at = self._read_body(data, at)
+                    turn -= 1
+                if self._is_deaf:
+                    return
+                if at < size and parser.complete:
+                    self._keep_ahead(data[at:])
+                    return
+                if at < size and not turn:
+                    self._ahead = data[at:]
+                    self._loop.call_soon(self._read_on, context=self.host.context)
+                    return
+        except MalformedError as error:
+            self._refuse(error)
+            return
+        if (
+            self.request is None
+            and parser.fed
+            and self.deadline > (latest := self._loop.time() + self.host.options.header_timeout)
+        ):
+            self.deadline = latest
+
+    def _read_body(self, data: bytes, at: int) -> int:
+        """Reads the body as far as it came with the head, and starts the request. Returns the position after
+        it.
+
+        Raises MalformedError after that.
+        """
+        parser, size = self.parser, len(data)
+        try:
+            while at < size and not parser.complete:
+                at = parser.feed(data, at)
+        finally:
+            self._start()
+        return at
+
+    def _read_on(self) -> None:
+        """Continues with what came ahead."""
+        data, self._ahead = self._ahead, b""
+        if self.request is None and not self._is_deaf:
+            self.resume_reading()
+            self._read(data)
+
+    def _start(self) -> None:
+        self.is_fresh = False
+        request = self.request = self.host.begin(self)
+        self.deadline = inf
+        work, context = request.answer(), self.host.context.copy()
+        if sys.version_info >= (3, 12):
+            # Its first step is done at once: a handler that does not wait needs no turn of the loop.
+            asyncio.Task(work, loop=self._loop, context=context, eager_start=True)
+        else:
+            self._loop.create_task(work, context=context)  # `Answering` keeps the task
+
+    def _refuse(self, error: MalformedError) -> None:
+        # Its text must not quote the client's data, perhaps a malformed line with credentials.
+        _log.debug("refused a request from %s: %s", self.peer, error)
+        if self._is_deaf:
+            return  # the request is answered without its body
+        self._is_deaf = True
+        if self.request is not None:
+            self.request.cut_off()
+            return
+        if isinstance(error, HeadTooLargeError):
+            said: A2AError = HttpStatusError(error.status, Reason.REQUEST_TOO_LARGE, str(error))
+        else:
+            said = A2AError(Reason.INVALID_REQUEST, "this is not valid HTTP")
+        self.write(response(refuse(said), CLOSE))
+        self._linger()
+
+    def pause_reading(self) -> None:
+        """Reads nothing, so that the client has to wait."""
+        if self._is_reading and self.transport is not None:
+            self._is_reading = False
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._is_reading and self.transport is not None:
+            self._is_reading = True
+            self.transport.resume_reading()
+
+    # ------------------------------------------------------------------ writing
+
+    def write(self, data: bytes) -> None:
+        """Writes unless the client has left."""
+        if self.transport is not None:
+            self.transport.write(data)
+
+    def pause_writing(self) -> None:
+        self.is_full = True
+
+    def resume_writing(self) -> None:
+        self.is_full = False
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+
+    async def drain(self) -> None:
+        """Waits until the client has read most of what has been written."""
+        if self.is_full and self.transport is not None:
+            self._writable = self._loop.create_future()
+            try:
+                await self._writable
+            finally:
+                self._writable = None
+
+    # ------------------------------------------------------------------ ends
+
+    def answered(self, *, keep: bool) -> None:
+        """The request has been answered. keep: whether the connection stays open."""
+        self.request = None
+        if self.transport is None:
+            return
+        parser = self.parser
+        if not (keep and parser.complete):
+            if parser.complete and not self._ahead:
+                self._is_deaf = True
+                self.transport.close()
+            else:
+                self._linger()
+            return
+        parser.reset()
+        self.deadline = self._loop.time() + KEEP_CONNECTION
+        if self._ahead:
+            self._loop.call_soon(self._read_on, context=self.host.context)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no request is being answered, and none has to be expected."""
+        return self.request is None and (
+            self._is_deaf or not (self.is_fresh or self.parser.fed or self._ahead)
+        )
+
+    def expire(self) -> None:
+        """The deadline has passed."""
+        self.deadline = inf
+        if self.request is not None:
+            self.request.body_is_late()
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """Closes the connection when what has been written is sent."""
+        self._is_deaf = True
+        if self.transport is not None:
+            self.transport.close()
+
+    def abort(self) -> None:
+        """Closes the connection at once."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _linger(self) -> None:
+        self._is_deaf = True
+        self._ahead = b""
+        transport = self.transport
+        if transport is None:
+            return
+        self.deadline = self._loop.time() + LINGER
+        self.resume_reading()
+        if transport.can_write_eof():
+            transport.write_eof()
