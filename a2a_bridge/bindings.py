@@ -7,11 +7,12 @@ Either way the module or object has an attribute `BINDING`, or is the binding.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import re
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -372,11 +373,27 @@ def http_fetch(options: DialOptions) -> AbstractAsyncContextManager[Fetch]:
     return cast("AbstractAsyncContextManager[Fetch]", session.fetcher(options))
 
 
-def http_post(options: DialOptions, resolve: Resolve | None = None) -> AbstractAsyncContextManager[Post]:
-    """A Post over the HTTP session of the transports, for webhooks. It follows no redirect.
+@asynccontextmanager
+async def http_post(options: DialOptions, resolve: Resolve | None = None) -> AsyncIterator[Post]:
+    """A Post over an HTTP session of the transports, for webhooks. It follows no redirect.
 
-    resolve: resolves every host, literal addresses included; then no proxy is used, and responses have no
-    body.
+    The session is opened with the first post: servers that never post need no HTTP client. resolve: resolves
+    every host, literal addresses included; then no proxy is used, and responses have no body.
     """
-    session = importlib.import_module(f"{PACKAGE}._http.session")
-    return cast("AbstractAsyncContextManager[Post]", session.poster(options, resolve))
+    opening = asyncio.Lock()
+    opened: Post | None = None
+    async with AsyncExitStack() as stack:
+
+        async def post(url: str, headers: Mapping[str, str], body: bytes) -> Fetched:
+            nonlocal opened
+            if opened is None:
+                async with opening:
+                    if opened is None:
+                        # Importing an HTTP client takes long: other requests are served meanwhile.
+                        name = f"{PACKAGE}._http.session"
+                        session = await asyncio.to_thread(importlib.import_module, name)
+                        posting: AbstractAsyncContextManager[Post] = session.poster(options, resolve)
+                        opened = await stack.enter_async_context(posting)
+            return await opened(url, headers, body)
+
+        yield post

@@ -80,3 +80,25 @@ def test_importing_the_package_loads_no_transport() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_serving_loads_no_http_client() -> None:
+    """The client is imported with the first notification, or the first call to another agent."""
+    code = """
+import asyncio, sys
+from a2a_bridge import agent, interface, serve
+
+@agent(name="echo", push_notifications=True)
+async def echo(text: str) -> str:
+    return text
+
+async def main() -> None:
+    async with serve(echo, [interface(binding) for binding in ("JSONRPC", "HTTP+JSON", "GRPC")]):
+        print([name for name in ("aiohttp", "httptools") if name in sys.modules])
+
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
+    )
+    assert done.stdout.strip() == "['httptools']"
