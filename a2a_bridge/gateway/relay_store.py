@@ -1,8 +1,10 @@
-"""The part of a relay that is in a store: registered configs and pending notifications. It makes no calls.
+"""What a relay keeps: the addresses of configs, and in a store configs and pending notifications. It makes no
+calls.
 
 Rules:
-1. The addresses and tokens given to agents are derived from a secret in the store, so a repeated config gets
-   the same ones, from every gateway on that store and after a restart.
+1. The addresses and tokens given to agents are derived from a secret, so a repeated config gets the same
+   ones. The secret is that of the store, for every gateway on it and after a restart; without a store it is
+   one of this process.
 2. Configs are kept in a fixed number of groups of bounded size. Beyond that, the oldest config of a group is
    evicted; a notification for it is answered with 404.
 3. A notification is accepted once it is durable. The delivery worker of the store delivers it.
@@ -55,13 +57,34 @@ class Kept:
     config: hub.TaskPushNotificationConfig
 
 
+class Addresses:
+    """The addresses and tokens that agents get."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def address(self, kept: Kept) -> str:
+        """The address for a config: below the relay's URL."""
+        words = json.dumps([*kept.scope, kept.version]).encode()
+        return self._mac(b"address", words + kept.config.SerializeToString(deterministic=True))
+
+    def token(self, address: str) -> str:
+        """The token that the agent has to send to an address."""
+        return self._mac(b"token", address.encode())
+
+    def _mac(self, what: bytes, words: bytes) -> str:
+        return hmac.new(self._secret, what + b"\0" + words, hashlib.sha256).hexdigest()[:48]
+
+
 class RelayStore:
     """The relay's part of a store. `open` comes first."""
+
+    #: set by `open`
+    addresses: Addresses
 
     def __init__(self, configs: Configs, outbox: Outbox) -> None:
         self._configs = configs
         self._outbox = outbox
-        self._secret = b""
 
     async def open(self) -> None:
         """Reads the secret of the store, and creates it if there is none. Raises UNAVAILABLE."""
@@ -74,38 +97,25 @@ class RelayStore:
         found = await self._configs.get(_SCOPE, _SECRET, "secret")
         if found is None:
             raise A2AError(Reason.UNAVAILABLE, "the store did not keep what was put there")
-        self._secret = found.config.token.encode()
-
-    def address(self, kept: Kept) -> str:
-        """The address for a config: below the relay's URL."""
-        words = json.dumps([*kept.scope, kept.version]).encode()
-        return self._mac(b"address", words + kept.config.SerializeToString(deterministic=True))
-
-    def token(self, address: str) -> str:
-        """The token that the agent has to send to an address."""
-        return self._mac(b"token", address.encode())
+        self.addresses = Addresses(found.config.token.encode())
 
     async def keep(self, address: str, kept: Kept) -> None:
         """Remembers a config. Raises UNAVAILABLE."""
-        shelf = _shelf(address)
-        config = hub.TaskPushNotificationConfig()
-        config.CopyFrom(kept.config)
-        config.task_id, config.id = shelf, address
-        side_channel = json.dumps([*kept.scope, kept.config.task_id, kept.config.id])
-        registered = Registered(config, kept.version, side_channel)
+        group = _group(address)
+        registered = _registered(address, kept)
         try:
             await self._configs.put(_SCOPE, registered)
         except A2AError as error:
             if error.reason is not Reason.RESOURCE_EXHAUSTED:
                 raise
-            oldest = (await self._configs.list(_SCOPE, shelf))[:1]
+            oldest = (await self._configs.list(_SCOPE, group))[:1]
             for one in oldest:
-                await self._configs.delete(_SCOPE, shelf, one.config.id)
+                await self._configs.delete(_SCOPE, group, one.config.id)
             await self._configs.put(_SCOPE, registered)
 
     async def recall(self, address: str) -> Kept | None:
         """The config for an address; None for an unknown address or an evicted config."""
-        found = await self._configs.get(_SCOPE, _shelf(address), address)
+        found = await self._configs.get(_SCOPE, _group(address), address)
         if found is None:
             return None
         config = hub.TaskPushNotificationConfig()
@@ -115,21 +125,22 @@ class RelayStore:
 
     async def forget(self, address: str) -> None:
         """Deletes a config and its pending notifications."""
-        await self._configs.delete(_SCOPE, _shelf(address), address)
+        await self._configs.delete(_SCOPE, _group(address), address)
 
     async def post(self, address: str, kept: Kept, event: hub.StreamResponse) -> None:
         """Takes a notification for the receiver of a config. Returns when it is durable. Raises
         UNAVAILABLE.
         """
-        config = hub.TaskPushNotificationConfig()
-        config.CopyFrom(kept.config)
-        config.task_id, config.id = _shelf(address), address
-        side_channel = json.dumps([*kept.scope, kept.config.task_id, kept.config.id])
-        await self._outbox.post(_SCOPE, Registered(config, kept.version, side_channel), event)
-
-    def _mac(self, what: bytes, words: bytes) -> str:
-        return hmac.new(self._secret, what + b"\0" + words, hashlib.sha256).hexdigest()[:48]
+        await self._outbox.post(_SCOPE, _registered(address, kept), event)
 
 
-def _shelf(address: str) -> str:
+def _group(address: str) -> str:
     return _GROUP + address[:_GROUP_LETTERS]
+
+
+def _registered(address: str, kept: Kept) -> Registered:
+    """A config as it is in the store: under its group and address, with its own names beside it."""
+    config = hub.TaskPushNotificationConfig()
+    config.CopyFrom(kept.config)
+    config.task_id, config.id = _group(address), address
+    return Registered(config, kept.version, json.dumps([*kept.scope, kept.config.task_id, kept.config.id]))

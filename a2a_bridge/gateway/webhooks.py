@@ -33,7 +33,7 @@ from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import older_versions
 from a2a_bridge.gateway.index import visible_to
-from a2a_bridge.gateway.relay_store import Kept, RelayStore
+from a2a_bridge.gateway.relay_store import Addresses, Kept, RelayStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.notification import (
     TOKEN_HEADERS,
@@ -72,12 +72,8 @@ _Name = tuple[Scope, str, str]
 class _Relayed:
     """A config that a caller registered."""
 
-    #: equal for repeated configs; None for one from a store
-    key: tuple[Scope, str, bytes] | None
     #: the config
     kept: Kept
-    #: the gateway's token, which the agent sends
-    token: str
     #: gets the task as that caller; None for a config from a store
     service: Service | None = None
     #: the caller's context, for `service`
@@ -121,13 +117,13 @@ class Relay:
         self.public_url = public_url
         self._check = check
         self._store = store
+        self._addresses = Addresses(secrets.token_bytes(32)) if store is None else store.addresses
         self._most = most
         self._free = at_once
         self._agent_version = agent_version
         self._names = names or {}
         self._older = older_versions()
         self._relayed: OrderedDict[str, _Relayed] = OrderedDict()
-        self._ids: dict[tuple[Scope, str, bytes], str] = {}
         #: config names to addresses; bounded, because each remembered config has at most one name
         self._shown: dict[_Name, str] = {}
 
@@ -162,28 +158,21 @@ class Relay:
         own = hub.TaskPushNotificationConfig()
         own.CopyFrom(config)
         kept = Kept(scope, version if version in self._older else "", own)
-        key = None
+        relay_id = self._addresses.address(kept)
         if self._store is not None:
-            relay_id = self._store.address(kept)
-            token = self._store.token(relay_id)
             # Each time: another gateway may have evicted it since.
             await self._store.keep(relay_id, kept)
-        else:
-            key = scope, version, config.SerializeToString(deterministic=True)
-            relay_id, token = self._ids.get(key) or secrets.token_urlsafe(24), secrets.token_urlsafe(24)
         known = self._relayed.get(relay_id)
         if known is None or known.context is None:
             # A copy of the parameters; otherwise the whole request would stay in memory.
             parameters = dict(call.context.parameters.items())
             context = call.context.replace(reply=ResponseParameters(), deadline=None, parameters=parameters)
-            if key is not None:
-                self._ids[key] = relay_id
-            self._remember(relay_id, _Relayed(key, kept, token, service, context))
+            self._remember(relay_id, _Relayed(kept, service, context))
         self._relayed.move_to_end(relay_id)
         made = hub.TaskPushNotificationConfig()
         made.CopyFrom(config)
         made.url = self._base + relay_id
-        made.token = self._relayed[relay_id].token
+        made.token = self._addresses.token(relay_id)
         made.authentication.scheme, made.authentication.credentials = _SCHEME, made.token
         return made
 
@@ -267,7 +256,7 @@ class Relay:
         registered = self._relayed.get(relay_id)
         if registered is not None or kept is None:
             return registered  # registered meanwhile by a call with more knowledge of it
-        relayed = _Relayed(None, kept, self._store.token(relay_id))
+        relayed = _Relayed(kept)
         self._remember(relay_id, relayed)
         return relayed
 
@@ -293,8 +282,6 @@ class Relay:
 
     def _drop(self, relay_id: str) -> None:
         gone = self._relayed.pop(relay_id)
-        if gone.key is not None:
-            del self._ids[gone.key]
         if gone.named is not None:
             del self._shown[gone.named]
 
@@ -310,7 +297,7 @@ class Relay:
         relayed = await self._recalled(relay_id) if len(relay_id) <= _LONGEST_ID else None
         if relayed is None:
             return _refused(404, "no config has this address: it was deleted, evicted, or never registered")
-        if not _carries(headers, relayed.token):
+        if not _carries(headers, self._addresses.token(relay_id)):
             names = ", ".join(TOKEN_HEADERS)
             return _refused(401, f"the token of its config is in none of {names}, Authorization")
         if not self._free:

@@ -227,7 +227,7 @@ async def test_gateways_that_start_together_give_the_same_addresses(tmp_path: Pa
         ]
         for relay_store in stores:
             await relay_store.open()
-        assert len({relay_store.token("x") for relay_store in stores}) == 1
+        assert len({relay_store.addresses.token("x") for relay_store in stores}) == 1
 
 
 async def test_a_config_that_another_gateway_deleted_is_kept_when_it_comes_again(tmp_path: Path) -> None:
