@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.messages import TERMINAL, task_id_of
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects.v0_1.messages import INDEX, MARK, MESSAGE, index_of
 from a2a_bridge.gateway.identity_table import IdentityTable, Name
@@ -35,7 +35,7 @@ class Naming:
 
     def as_known(self, scope: Scope, event: hub.StreamResponse) -> hub.StreamResponse:
         """An event with the names of a scope, for delivery outside of a call."""
-        task_id = task_of(event)
+        task_id = task_id_of(event)
         name = self._table.find(scope, self._table.given(scope, task_id))
         if name is None:
             task = (
@@ -144,15 +144,6 @@ def _split(task: hub.Task) -> list[hub.StreamResponse]:
     ]
     status = hub.StreamResponse(status_update=update)
     return [*made, status] if task.status.state in FINAL else [status, *made]
-
-
-def task_of(response: Any) -> str:
-    """The task id of an answer or event; empty if it has none."""
-    which = response.WhichOneof("payload")
-    payload = getattr(response, which) if which else None
-    if isinstance(payload, hub.Task):
-        return payload.id
-    return payload.task_id if payload is not None else ""
 
 
 def context_of(response: Any) -> str:
