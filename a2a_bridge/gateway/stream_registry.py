@@ -38,27 +38,25 @@ _MOMENT = 2.0
 class Beginning:
     """How a stream begins."""
 
-    #: the task before the first event; None if unknown
+    #: the first event, with the agent's id; empty if the agent cannot resume after it
+    first: Event
+    #: the task before the first event, or in it; None if unknown
     task: hub.Task | None
-    #: the agent's id of the first event, or of the task if that came first; empty without one
-    id: str
-    #: the first event, unless it was the task
-    event: hub.StreamResponse | None = None
     #: True if `task` is the task that a subscriber would get
     whole: bool = True
+    #: a generated task that the caller gets before the first event
+    shown: hub.Task | None = None
 
 
 class Stream:
     """A replay buffer and the reader that fills it."""
 
-    __slots__ = ("accepted", "buffer", "extensions", "key", "lingering", "reader", "size", "theirs")
+    __slots__ = ("accepted", "buffer", "extensions", "key", "lingering", "reader", "size")
 
-    def __init__(self, key: Key, buffer: ReplayBuffer, *, theirs: bool) -> None:
+    def __init__(self, key: Key, buffer: ReplayBuffer) -> None:
         #: None once it is no longer current
         self.key: Key | None = key
         self.buffer = buffer
-        #: True if its ids are the agent's
-        self.theirs = theirs
         #: the extensions that the agent confirmed to the caller that began the stream
         self.extensions = ""
         #: when the agent last accepted a request of these callers about this task; seconds on the loop's
@@ -138,17 +136,19 @@ class StreamRegistry:
             if not self._idle:
                 return None
             self._discard(next(iter(self._idle)))
-        epoch, _, _ = beginning.id.rpartition("-")
-        number = number_of(beginning.id, epoch) if beginning.id else None
-        theirs = number is not None
+        first = beginning.first
+        update = first.message if not first.message.HasField("task") else None
+        epoch, _, _ = first.id.rpartition("-")
+        number = number_of(first.id, epoch) if first.id else None
+        direct = number is not None
         if number is None:
             epoch, number = f"{self._epoch}{next(self._serial):x}", 0
-        elif beginning.event is not None:
+        elif update is not None:
             number -= 1
         buffer = ReplayBuffer(
             task_id, beginning.task, self._options, epoch=epoch, base=number, whole=beginning.whole
         )
-        stream = Stream(key, buffer, theirs=theirs)
+        stream = Stream(key, buffer)
         stream.reader = StreamReader(
             self._service,
             buffer,
@@ -156,13 +156,13 @@ class StreamRegistry:
             tenant,
             self._options,
             resumes=self._resumes,
-            direct=theirs,
-            last_id=beginning.id,
+            direct=direct,
+            last_id=first.id,
             is_final=self._is_final,
             on_growth=lambda: self._weigh(stream),
         )
-        if beginning.event is not None:
-            buffer.append(Event(beginning.event, buffer.next_id(), is_gap(beginning.event)))
+        if update is not None:
+            buffer.append(Event(update, buffer.next_id(), is_gap(update)))
         before = self._streams.get(key)
         if before is not None:
             old = before.buffer
@@ -191,7 +191,7 @@ class StreamRegistry:
         self._weigh(stream)
         if buffer.readers or stream not in self._all:
             return
-        if stream.key is None or not buffer.regular or stream.theirs:
+        if stream.key is None or not buffer.regular or stream.reader.direct:
             # The agent has all events, or the buffer cannot be used.
             self._discard(stream)
             return
@@ -211,7 +211,7 @@ class StreamRegistry:
         later = asyncio.get_running_loop().call_later
         for stream in self._all:
             # Ids of the agent identify its own events only; agents with ids end their streams.
-            if stream.buffer.task_id == task.id and stream.buffer.live and not stream.theirs:
+            if stream.buffer.task_id == task.id and stream.buffer.live and not stream.reader.direct:
                 later(_MOMENT, self._conclude, stream, task)
 
     async def aclose(self) -> None:

@@ -254,24 +254,20 @@ class StreamSharing:
 
     async def _sent(self, call: Call[Any, Any]) -> _Opened:
         request: hub.SendMessageRequest = call.request
-        event, source, reply = await self._first(call, call.context)
-        if event is None:
+        first, source, reply = await self._first(call, call.context)
+        if first is None:
             return _Opened()
-        first, id_ = event.message, self._id(event)
-        task_id = task_id_of(first)
-        if not task_id or first.HasField("message") or _state_of(first) in TERMINAL:
-            return _Opened([Event(first, id_, event.gap)], source)
-        if first.HasField("task"):
+        message = first.message
+        task_id = task_id_of(message)
+        if not task_id or message.HasField("message") or _state_of(message) in TERMINAL:
+            return _Opened([first], source)
+        if message.HasField("task"):
             # A caller with a short history must not limit the history of others.
             complete = not request.configuration.HasField("history_length")
-            beginning = Beginning(first.task, id_, whole=complete)
+            beginning = Beginning(first, message.task, whole=complete)
         else:
-            new = not request.message.task_id
-            task = await self._task_before(call, first)
-            known = _empty(first) if task is None else task
-            beginning = Beginning(known, id_, first, whole=new or task is not None)
-            return self._kept(call, task_id, beginning, first, source, reply, task)
-        return self._kept(call, task_id, beginning, first, source, reply)
+            beginning = await self._begun_by_update(call, first, new=not request.message.task_id)
+        return self._kept(call, task_id, beginning, source, reply)
 
     async def _subscribed(self, call: Call[Any, Any]) -> _Opened:
         context = call.context
@@ -302,7 +298,7 @@ class StreamSharing:
         stream = self._streams.find(key)
         if stream is not None:
             place = stream.buffer.place(after) if after else None
-            if place is not None and (stream.buffer.live or stream.buffer.ended or not stream.theirs):
+            if place is not None and (stream.buffer.live or stream.buffer.ended or not stream.reader.direct):
                 return self._joined(call, stream, place, _Opened(after=after))
             wanted = not after or self._unknown_to_agent(after)
             snapshot = stream.buffer.snapshot() if wanted and _joinable(stream) else None
@@ -340,34 +336,31 @@ class StreamSharing:
             origin = IN_PROCESS if self._older else context.origin
             asked = context.replace(parameters=parameters, origin=origin)
         try:
-            event, source, reply = await self._first(call, asked)
+            first, source, reply = await self._first(call, asked)
         except A2AError as error:
             if not after or error.reason is not Reason.UNSUPPORTED_OPERATION:
                 raise
             return await self._ended(call, after, error)
-        if event is None:
+        if first is None:
             return _Opened()
-        first, id_ = event.message, self._id(event)
-        if task_id_of(first) != task_id or first.HasField("message"):
-            return _Opened([Event(first, id_, event.gap)], source)
-        if after and not ours and id_ and id_ == _following(after) and not event.gap:
-            beginning = Beginning(None, id_, first, whole=False)
-            return self._kept(call, task_id, beginning, first, source, reply)
-        if not first.HasField("task"):
-            task = await self._task_before(call, first)
-            known = _empty(first) if task is None else task
-            beginning = Beginning(known, id_, first, whole=task is not None)
-            opened = self._kept(call, task_id, beginning, first, source, reply, task)
+        message = first.message
+        if task_id_of(message) != task_id or message.HasField("message"):
+            return _Opened([first], source)
+        if after and not ours and first.id and first.id == _following(after) and not first.gap:
+            return self._kept(call, task_id, Beginning(first, None, whole=False), source, reply)
+        if not message.HasField("task"):
+            beginning = await self._begun_by_update(call, first)
+            opened = self._kept(call, task_id, beginning, source, reply)
             opened.first[-1].gap = bool(after)
             return opened
-        known = _unmarked(first.task)
-        if _state_of(first) in TERMINAL:
-            opened = _Opened([Event(first, id_)], source)
+        known = _unmarked(message.task)
+        if _state_of(message) in TERMINAL:
+            opened = _Opened([Event(message, first.id)], source)
         else:
-            opened = self._kept(call, task_id, Beginning(known, id_), first, source, reply)
+            opened = self._kept(call, task_id, Beginning(first, known), source, reply)
         if after:
             id_ = opened.first[-1].id
-            opened.first = [Event(_marked(first, known, after, id_), id_, gap=True)]
+            opened.first = [Event(_marked(message, known, after, id_), id_, gap=True)]
         return opened
 
     async def _ended(self, call: Call[Any, Any], after: str, refused: A2AError) -> _Opened:
@@ -387,12 +380,12 @@ class StreamSharing:
         self, call: Call[Any, Any], context: CallContext
     ) -> tuple[Event | None, Events, ResponseParameters]:
         """The first event of the agent's stream, the rest, and the parameters with it; None if the stream is
-        empty.
+        empty. The event has no id if the agent cannot resume after it.
         """
         reply = ResponseParameters()
         source = self._service.stream(Call(call.operation, call.request, context.replace(reply=reply)))
         try:
-            return await anext(source), source, reply
+            first = await anext(source)
         except StopAsyncIteration:
             return None, source, reply
         except BaseException:
@@ -400,22 +393,22 @@ class StreamSharing:
             raise
         finally:
             _answer(call.context, reply)
+        if first.id and not self._resumes:
+            first = Event(first.message, gap=first.gap)
+        return first, source, reply
 
-    async def _task_before(self, call: Call[Any, Any], first: hub.StreamResponse) -> hub.Task | None:
-        """The task before the first event of a 1.0 agent that did not begin its stream with it.
+    async def _begun_by_update(self, call: Call[Any, Any], first: Event, *, new: bool = False) -> Beginning:
+        """The beginning of a stream that does not begin with the task. Agents of 1.0 are asked for it.
 
-        None for other agents, and for a message to a task, which the caller knows: SDKs begin its stream with
-        an update.
+        Not for a message to a task, which the caller knows: SDKs begin its stream with an update. new: the
+        call began the task.
         """
         request = call.request
         known = isinstance(request, hub.SendMessageRequest) and bool(request.message.task_id)
         if self._older or known:
-            return None
-        return await task_before(self._service, call, first, BEGINNING)
-
-    def _id(self, event: Event) -> str:
-        """The agent's id of an event; empty if the agent cannot resume after it."""
-        return event.id if self._resumes else ""
+            return Beginning(first, _empty(first.message), whole=new)
+        task = await task_before(self._service, call, first.message, BEGINNING)
+        return Beginning(first, task, shown=task)
 
     def _unknown_to_agent(self, id_: str) -> bool:
         """True if the agent cannot resume after an id."""
@@ -426,27 +419,24 @@ class StreamSharing:
         call: Call[Any, Any],
         task_id: str,
         beginning: Beginning,
-        first: hub.StreamResponse,
         source: Events,
         reply: ResponseParameters,
-        task: hub.Task | None = None,
     ) -> _Opened:
-        """A stream that others may join, if there is room for it. task: a generated task before the first
-        event.
-        """
+        """A stream that others may join, if there is room for it."""
         key = self._whose(call), task_id
         stream = self._streams.keep(
             key, task_id, beginning, self._travelling(call.context), call.request.tenant
         )
-        events = [Event(first, beginning.id)]
-        if task is not None:
-            events.insert(0, Event(hub.StreamResponse(task=task)))
+        events = [Event(beginning.first.message, beginning.first.id)]
+        if beginning.shown is not None:
+            events.insert(0, Event(hub.StreamResponse(task=beginning.shown)))
         if stream is None:
             return _Opened(events, source)
         buffer = stream.buffer
         stream.extensions = reply.get(EXTENSIONS_PARAMETER, "")
         events[-1].id = buffer.id(buffer.last)
-        if task is not None and buffer.base >= 0:  # agents may count from 0: then no id precedes the first
+        # Agents may count from 0; then no id precedes the first.
+        if beginning.shown is not None and buffer.base >= 0:
             events[0].id = buffer.id(buffer.base)
         reader = self._streams.join(stream, buffer.last)
         stream.reader.start(source)
