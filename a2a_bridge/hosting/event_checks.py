@@ -57,7 +57,8 @@ def own_status(update: hub.TaskStatusUpdateEvent, task_id: str, context_id: str,
     status = update.status
     if not status.HasField("timestamp"):
         stamp = status.timestamp
-        stamp.seconds, stamp.nanos = divmod(clock.now(), 1_000_000_000)
+        # In microseconds: the precision of common date types.
+        stamp.seconds, stamp.nanos = divmod(clock.now() // 1000 * 1000, 1_000_000_000)
     if status.HasField("message"):
         message = status.message
         _own_message(message)
@@ -100,7 +101,8 @@ def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> Non
         status.state = hub.TASK_STATE_SUBMITTED
     if not status.HasField("timestamp"):
         stamp = status.timestamp
-        stamp.seconds, stamp.nanos = divmod(clock.now(), 1_000_000_000)
+        # In microseconds: the precision of common date types.
+        stamp.seconds, stamp.nanos = divmod(clock.now() // 1000 * 1000, 1_000_000_000)
     if status.HasField("message"):
         _own_message(status.message)
         _own_ids(status.message, task_id, context_id)

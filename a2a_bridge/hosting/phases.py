@@ -62,19 +62,17 @@ class RunPhase:
 
     #: the present phase: read by the parts of a task run, changed by `to` only
     now: Phase = Phase.IDLE
-
-    @property
-    def stopped(self) -> bool:
-        """True if no run starts any more."""
-        return self.now in STOPPED
+    #: True if no run starts any more; changed by `to` only
+    stopped = False
 
     def to(self, phase: Phase) -> None:
         """Raises IllegalPhaseError for a transition that the table does not have."""
         if phase not in TRANSITIONS[self.now]:
             raise IllegalPhaseError(self.now, phase)
         self.now = phase
+        self.stopped = phase in STOPPED
 
     def to_ending(self) -> None:
         """No run starts any more, unless that is so already."""
-        if self.now not in STOPPED:
+        if not self.stopped:
             self.to(Phase.ENDING)

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from a2a_bridge.core.errors import A2AError, task_not_found
-from a2a_bridge.core.messages import RUNNING
+from a2a_bridge.core.messages import RUNNING, TERMINAL
 from a2a_bridge.hosting.agent_view import for_agent, task_for_agent
 from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.executor_driver import UNFINISHED, CleanUp, ExecutorDriver
@@ -303,7 +303,7 @@ class TaskRun(ExecutorDriver):
         """Starts the queued messages, or turns them away. never: their turn cannot come."""
         if not self._queue or self._producer is not None:
             return
-        if never or self._phase.stopped or self._live.ended:
+        if never or self._phase.stopped or self._live.state in TERMINAL:
             self._turn_away()
         elif self._ender is None:
             self._phase.to(Phase.WORKING)
@@ -321,7 +321,7 @@ class TaskRun(ExecutorDriver):
                     if send.left and all(one.left for one in send.all()):
                         send.finish()
                         continue  # all senders have left, and nothing has begun
-                elif self.ended:
+                elif self._live.ended:
                     for one in send.all():
                         self._live.deliver(one, already_ended(self.task_id))
                     send.finish()

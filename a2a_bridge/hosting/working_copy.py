@@ -144,7 +144,7 @@ class WorkingCopy:
         writer = self.writer
         if writer is not None:
             self._last = writer.last
-            if release and not self.lost and not self.ended:
+            if release and not self.lost and self.state not in TERMINAL:
                 writer.release()
             self.writer = None
         # Cuts a reference cycle, so that a finished run need not wait for the garbage collector.

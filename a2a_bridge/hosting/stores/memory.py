@@ -71,7 +71,7 @@ class MemoryStore:
         self._kept_logs = kept_logs
         self._kept_bytes = kept_bytes
         self._entries: dict[str, Entry] = {}
-        self._shelves: dict[Scope, TaskTable] = {}
+        self._tables: dict[Scope, TaskTable] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._ended_bytes = 0
         self._logs: dict[str, EventLog] = {}
@@ -118,7 +118,7 @@ class MemoryStore:
         return Stored(entry.read(), entry.version, entry.last)
 
     async def list(self, scope: Scope, query: TaskQuery, /) -> TaskPage:
-        return self._shelves.get(scope, TaskTable()).page(scope, query, self._tokens)
+        return self._tables.get(scope, TaskTable()).page(scope, query, self._tokens)
 
     async def task_at(self, scope: Scope, task_id: str, sequence: int, /) -> hub.Task | None:
         entry = self._entries.get(task_id)
@@ -166,9 +166,9 @@ class MemoryStore:
 
     def table(self, scope: Scope) -> TaskTable:
         """The table of a scope, created if there is none."""
-        found = self._shelves.get(scope)
+        found = self._tables.get(scope)
         if found is None:
-            found = self._shelves[scope] = TaskTable()
+            found = self._tables[scope] = TaskTable()
         return found
 
     def leave(self, entry: Entry, log: EventLog) -> None:
@@ -241,10 +241,8 @@ class MemoryStore:
         entry = self._entries.pop(task_id)
         self._ended_bytes -= entry.size
         self.memory.add(-entry.size)
-        shelf = self._shelves[entry.scope]
-        del shelf.entries[task_id]
-        if not shelf.entries:
-            del self._shelves[entry.scope]
+        if self._tables[entry.scope].remove(task_id):
+            del self._tables[entry.scope]
         self._parked_bytes -= self._parked.pop(task_id, 0)
         log = self._logs.pop(task_id, None)
         if log is not None:
@@ -293,8 +291,9 @@ class MemoryWriter:
             table = self._table
             if table is None:
                 table = self._table = store.table(entry.scope)
-            table.place(entry, task.status)
-            if entry.state in TERMINAL:
+            table.moved.pop(entry.task_id, None)  # the newest change comes last
+            table.moved[entry.task_id] = entry
+            if task.status.state in TERMINAL:
                 store.leave(entry, log)
         return log.last
 
@@ -302,7 +301,6 @@ class MemoryWriter:
         if not self._lost:
             self._entry.live = task
             self._entry.version += 1
-            self._store.table(self._entry.scope).place(self._entry, task.status)
             if self._push and self._log is not None:
                 self._log.note(task)
 

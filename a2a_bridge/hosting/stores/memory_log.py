@@ -58,9 +58,7 @@ class EventLog:
     __slots__ = (
         "_dropped",
         "_ends",
-        "_events",
         "_forgetful",
-        "_movers",
         "_noted",
         "_notes",
         "_slowest",
@@ -68,7 +66,9 @@ class EventLog:
         "base",
         "crowded",
         "ended",
+        "events",
         "last",
+        "movers",
         "on_quiet",
         "readers",
         "sleepers",
@@ -87,7 +87,7 @@ class EventLog:
         self._notes: deque[Note] | None = None
         self._noted = 0
         self._forgetful = False
-        self._events: list[hub.StreamResponse] = []
+        self.events: list[hub.StreamResponse] = []
         #: per event: the bytes of all events up to it, since the log began; _dropped: of the dropped ones
         self._ends: list[int] = []
         self._dropped = 0
@@ -95,7 +95,7 @@ class EventLog:
         #: a position that all readers have reached: the lowest one when it was looked up last
         self._slowest = 0
         self.sleepers: list[asyncio.Future[None]] | None = None
-        self._movers: list[asyncio.Future[None]] | None = None
+        self.movers: list[asyncio.Future[None]] | None = None
 
     @property
     def bytes(self) -> int:
@@ -109,7 +109,7 @@ class EventLog:
         size = event.ByteSize()
         total = (ends[-1] if ends else self._dropped) + size
         ends.append(total)
-        self._events.append(event)
+        self.events.append(event)
         self.last += 1
         window = self._window
         if len(ends) >= window.events + _SLACK or total - self._dropped > window.bytes:
@@ -155,8 +155,8 @@ class EventLog:
         self.ended = True
         if self.sleepers:
             _wake(self.sleepers)
-        if self._movers:
-            _wake(self._movers)
+        if self.movers:
+            _wake(self.movers)
 
     def wake(self) -> None:
         """Wakes the readers that wait for an event."""
@@ -166,15 +166,15 @@ class EventLog:
     def after(self, position: int, most: int) -> list[hub.StreamResponse]:
         """Stored events after a position."""
         start = position - self.base
-        return self._events[start : start + most]
+        return self.events[start : start + most]
 
     async def room(self) -> None:
         """Waits until the slowest reader is less than a window behind, or gone."""
         while self.full():
             future = asyncio.get_running_loop().create_future()
-            if self._movers is None:
-                self._movers = []
-            self._movers.append(future)
+            if self.movers is None:
+                self.movers = []
+            self.movers.append(future)
             timer = self._window.clock.call_later(self._window.stall, self._drop_slowest)
             try:
                 await future
@@ -195,8 +195,8 @@ class EventLog:
 
     def moved(self) -> None:
         """Notes that a reader has read further, or left: wakes the producer if that was the slowest one."""
-        if self._movers and (not self.readers or self._lowest() > self._slowest):
-            _wake(self._movers)
+        if self.movers and (not self.readers or self._lowest() > self._slowest):
+            _wake(self.movers)
 
     def leave(self, reader: MemorySubscription) -> None:
         """Notes that a reader has left."""
@@ -242,7 +242,7 @@ class EventLog:
         if count > 0:
             self._window.memory.add(self._dropped - ends[count - 1])
             self._dropped = ends[count - 1]
-            del self._events[:count], ends[:count]
+            del self.events[:count], ends[:count]
             self.base += count
             while self._notes and self._notes[0][0] < self.base:
                 self._forget(self._notes.popleft())
@@ -277,7 +277,8 @@ class MemorySubscription:
         log = self._log
         if self._open and self._given != self.position:
             self.position = self._given
-            log.moved()
+            if log.movers:
+                log.moved()
         while True:
             most = _BATCH
             if self._error is not None:
@@ -286,7 +287,8 @@ class MemorySubscription:
                     raise self._error
             if not self._open:
                 return []
-            batch = log.after(self.position, most)
+            start = self.position - log.base
+            batch = log.events[start : start + most]
             if batch:
                 self._given = self.position + len(batch)
                 return batch

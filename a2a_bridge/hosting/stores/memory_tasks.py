@@ -47,40 +47,61 @@ class Entry:
     def rest(self) -> None:
         """Ends its lease."""
         if self.live is not None:
+            self.look()
             self.data = self.live.SerializeToString()
             self.live = None
         self.held = False
 
+    def look(self) -> None:
+        """Reads state and time from the working copy, if there is one."""
+        if self.live is not None:
+            status = self.live.status
+            stamp = status.timestamp
+            self.time = stamp.seconds * 1_000_000_000 + stamp.nanos
+            self.state = status.state
+
 
 class TaskTable:
-    """The tasks of one scope in the order of (time, id).
+    """The tasks of one scope in the order of (time, id), as of the last listing.
 
-    A status is nearly always newer than all before it, so appending keeps the order; otherwise the
-    table is sorted by the next listing.
+    A listing first moves the tasks whose status has changed since. A status is nearly always newer than all
+    before it, so appending keeps the order; otherwise the table is sorted.
     """
 
-    __slots__ = ("entries", "newest", "ordered")
+    __slots__ = ("_entries", "_newest", "moved")
 
     def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
-        self.newest = (0, "")
-        self.ordered = True
+        self._entries: dict[str, Entry] = {}
+        self._newest = (0, "")
+        #: new tasks and those with a new status since the last listing, in the order of these changes
+        self.moved: dict[str, Entry] = {}
 
-    def place(self, entry: Entry, status: hub.TaskStatus) -> None:
-        """Moves a task to the position of its new status."""
-        stamp = status.timestamp
-        entry.time = stamp.seconds * 1_000_000_000 + stamp.nanos
-        entry.state = status.state
-        self.entries.pop(entry.task_id, None)
-        self.entries[entry.task_id] = entry
-        key = (entry.time, entry.task_id)
-        if key < self.newest:
-            self.ordered = False
-        else:
-            self.newest = key
+    def remove(self, task_id: str) -> bool:
+        """Removes a task. True if none is left."""
+        self._entries.pop(task_id, None)
+        self.moved.pop(task_id, None)
+        return not self._entries and not self.moved
+
+    def _put_in_order(self) -> None:
+        entries, newest, ordered = self._entries, self._newest, True
+        for task_id, entry in self.moved.items():
+            entry.look()
+            entries.pop(task_id, None)
+            entries[task_id] = entry
+            key = (entry.time, task_id)
+            if key < newest:
+                ordered = False
+            else:
+                newest = key
+        self._newest = newest
+        self.moved.clear()
+        if not ordered:
+            in_order = sorted(entries.values(), key=lambda entry: (entry.time, entry.task_id))
+            self._entries = {entry.task_id: entry for entry in in_order}
 
     def page(self, scope: Scope, query: TaskQuery, tokens: PageTokens) -> TaskPage:
         """Implements `Store.list`."""
+        self._put_in_order()
         name = repr((*scope, query.context_id, int(query.state), query.since))
         after: tuple[int, str] | None = None
         if query.page_token:
@@ -99,17 +120,13 @@ class TaskTable:
                 continue
             left += 1
             if unfiltered:
-                total = len(self.entries)
+                total = len(self._entries)
                 break
         token = tokens.issue(f"{page[-1].time} {page[-1].task_id}", name) if left else ""
         return TaskPage([_shown(entry, artifacts=query.artifacts) for entry in page], token, total)
 
     def _matching(self, query: TaskQuery) -> Iterator[Entry]:
-        if not self.ordered:
-            in_order = sorted(self.entries.values(), key=lambda entry: (entry.time, entry.task_id))
-            self.entries = {entry.task_id: entry for entry in in_order}
-            self.ordered = True
-        for entry in reversed(self.entries.values()):
+        for entry in reversed(self._entries.values()):
             if query.since is not None and entry.time < query.since:
                 return
             if query.context_id and entry.context_id != query.context_id:

@@ -184,8 +184,12 @@ class _Tail:
             self.stale = False  # it had no events
         self.last = change.last
         self.ended = change.ended
-        while len(self.events) > _WINDOW or (self._size > _WINDOW_BYTES and len(self.events) > 1):
-            self._drop()
+        count, left = len(self.events), self._size
+        surplus = 0
+        while count - surplus > _WINDOW or (left > _WINDOW_BYTES and count - surplus > 1):
+            left -= self.events[surplus][1]
+            surplus += 1
+        self._drop(surplus)
         self.wake()
 
     def part(self) -> None:
@@ -229,8 +233,7 @@ class _Tail:
         """Drops events that all readers have read."""
         self._trimming = False
         slowest = min((reader.given for reader in self.readers), default=self.base)
-        while self.events and self.base < slowest:
-            self._drop()
+        self._drop(min(slowest - self.base, len(self.events)))
 
     def leave(self, reader: SqlSubscription) -> None:
         self.readers.discard(reader)
@@ -250,11 +253,16 @@ class _Tail:
             self.ended = self.ended or position.ended
         return found
 
-    def _drop(self) -> None:
-        _, size = self.events.popleft()
+    def _drop(self, count: int) -> None:
+        """Drops the oldest events."""
+        if count <= 0:
+            return
+        size = 0
+        for _ in range(count):
+            size += self.events.popleft()[1]
         self._size -= size
         self._memory.add(-size)
-        self.base += 1
+        self.base += count
 
 
 class SqlSubscription:

@@ -127,6 +127,7 @@ class TaskLease:
         "_waiters",
         "_writer",
         "applied",
+        "crowded",
         "dirty",
         "last",
         "let_go_at",
@@ -153,6 +154,8 @@ class TaskLease:
         self.task_id = task_id
         self.push = push
         self.tenant, self.owner = storable(scope.tenant), storable(scope.owner)
+        #: as of the last event
+        self.crowded = False
         self.dirty = False
         self.last = self.applied = self.version = 0
         self._body_size = self._unfolded = self._bytes = 0
@@ -184,7 +187,8 @@ class TaskLease:
     def append(self, event: hub.StreamResponse, task: hub.Task, /) -> int:
         self.last += 1
         if not self.lost:
-            self._events.append(event)
+            events = self._events
+            events.append(event)
             size = event.ByteSize()
             writer = self._writer
             self._bytes += size
@@ -198,6 +202,7 @@ class TaskLease:
             if not self.dirty:
                 self.dirty = True
                 writer.note(self)
+            self.crowded = self._bytes > _MOST_BYTES or len(events) > _MOST_EVENTS or writer.crowded
         return self.last
 
     def amend(self, task: hub.Task, /) -> None:
@@ -230,13 +235,10 @@ class TaskLease:
         with suppress(VersionConflictError):
             await self.synced()
 
-    @property
-    def crowded(self) -> bool:
-        return self._bytes > _MOST_BYTES or len(self._events) > _MOST_EVENTS or self._writer.crowded
-
     async def room(self) -> None:
-        while self.crowded:
+        while self._bytes > _MOST_BYTES or len(self._events) > _MOST_EVENTS or self._writer.crowded:
             await self._writer.next_group()
+        self.crowded = False
 
     def release(self) -> None:
         if not self._released and not self.lost:
