@@ -255,7 +255,7 @@ class Engine:
             accepted.reading.close()
         await accepted.task_run.settled()
         shown = accepted.snapshot
-        return shown if shown is not None else await accepted.task_run.shown(), accepted.send
+        return shown if shown is not None else await accepted.task_run.live.shown(), accepted.send
 
     async def _direct(
         self, reply: Any, request: hub.SendMessageRequest, context: CallContext
@@ -426,7 +426,8 @@ class Engine:
 
     async def _shown(self, scope: Scope, task_id: str) -> Shown:
         """A copy of a task, and the number of its last event. Raises TASK_NOT_FOUND."""
-        live = self._runs.get(scope, task_id)
+        run = self._runs.get(scope, task_id)
+        live = None if run is None else run.live
         # While the store does not work, only its content may be shown. Without the lease the task may be
         # another process's.
         if live is not None and live.held and not (live.pending and self._store.refusal()):
@@ -476,19 +477,19 @@ class Engine:
         self._readers.end(closing())
 
     def _others_go_on(self, run: TaskRun) -> bool:
-        task = run.task
+        task = run.live.task
         return (
             self._store.remote is not None
             and self._context.resumes
             and task is not None
             and goes_on(task)
-            and not run.awaited
+            and not run.live.awaited
             and not self._readers.read(run.task_id)
         )
 
     async def _written(self, runs: list[TaskRun]) -> None:
         """Waits until the store has everything, or has not worked for too long."""
-        waiting = [asyncio.ensure_future(one.flushed()) for one in runs if one.pending]
+        waiting = [asyncio.ensure_future(one.flushed()) for one in runs if one.live.pending]
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=self._options.patience)
             for one in late:

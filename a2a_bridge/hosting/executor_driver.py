@@ -50,7 +50,7 @@ class ExecutorDriver(MemoryUser):
     scope: Scope
     task_id: str
     _engine: EngineContext
-    _live: LiveTask
+    live: LiveTask
     _phase: RunPhase
     _pressure: Pressure
 
@@ -63,7 +63,7 @@ class ExecutorDriver(MemoryUser):
 
     async def _perform(self, send: PendingSend) -> None:
         """One run, from its first event to the state it leaves the task in. Raises OwnershipLostError."""
-        engine, live, pressure = self._engine, self._live, self._pressure
+        engine, live, pressure = self._engine, self.live, self._pressure
         memory, apply = pressure.memory, live.apply
         timer: RunTimer | None = None
         events: Any = None
@@ -71,7 +71,7 @@ class ExecutorDriver(MemoryUser):
         try:
             try:
                 if live.task is not None:
-                    send.run.task = task_for_agent(live.snapshot())
+                    send.run.task = task_for_agent(live.snapshot().task)
                 events = self._executor_events(send)
                 if engine.options.run_timeout > 0 or engine.options.silence_timeout > 0:
                     timer = RunTimer(
@@ -124,7 +124,7 @@ class ExecutorDriver(MemoryUser):
             case A2AError():
                 self._failed(send, error.message, error)
             case ExecutorError() | IllegalTransitionError():
-                if self._live.ended:
+                if self.live.ended:
                     log.warning("events after the end of task %s are dropped: %s", task_id, error)
                 else:
                     log.error("the executor of task %s broke the protocol: %s", task_id, error)
@@ -142,7 +142,7 @@ class ExecutorDriver(MemoryUser):
         events: AsyncIterator[Event]
         if send.resumes:
             events = getattr(engine.executor, "resume")(send.run)  # noqa: B009  optional member
-        elif engine.reply is not None and self._live.task is None:
+        elif engine.reply is not None and self.live.task is None:
             events = _single(engine.reply(send.run))
         else:
             events = engine.executor.execute(send.run)
@@ -170,7 +170,7 @@ class ExecutorDriver(MemoryUser):
 
     def _finished(self, send: PendingSend) -> None:
         """The executor yields no more: it gave a direct answer, a task at rest, or an unfinished task."""
-        live = self._live
+        live = self.live
         if live.task is None:
             for one in send.all():
                 one.settle(send.said or broken("the agent ended without an answer"))
@@ -188,13 +188,13 @@ class ExecutorDriver(MemoryUser):
         if (
             self._phase.now is Phase.WORKING
             and send.begun_at is not None
-            and self._live.asked_at <= send.begun_at
+            and self.live.asked_at <= send.begun_at
             and any(one.wants is Wants.STREAM for one in send.all())
         ):
-            self._live.set_state(hub.TASK_STATE_INPUT_REQUIRED)
+            self.live.set_state(hub.TASK_STATE_INPUT_REQUIRED)
 
     def _failed(self, send: PendingSend, text: str, error: A2AError) -> None:
-        live = self._live
+        live = self.live
         if live.task is None:
             for one in send.all():
                 one.said = None  # what preceded the failure is no answer
@@ -238,7 +238,7 @@ class ExecutorDriver(MemoryUser):
         async for event in clean_up(run):
             if self._phase.stopped:
                 break  # too late
-            self._live.apply(event, None)
+            self.live.apply(event, None)
 
 
 async def _single(answer: Awaitable[hub.Message]) -> AsyncIterator[Event]:

@@ -101,8 +101,8 @@ class Idempotency:
         task_run = accepted.task_run
         snapshot, reading = None, None
         if wants is Wants.STREAM:
-            if task_run.task is not None:
-                snapshot = task_run.snapshot()
+            if task_run.live.task is not None:
+                snapshot = task_run.live.snapshot()
             after = 0 if snapshot is None else snapshot.last
             reading = self._readers.begin(task_run.scope, task_run.task_id, after)
         return Accepted(task_run, task_run.attach(accepted.send, wants), snapshot, reading)
@@ -153,9 +153,9 @@ class Idempotency:
         send = accepted.send
         try:
             await send.wait_finished()
-            if send.said is not None and accepted.task_run.task is None:
+            if send.said is not None and accepted.task_run.live.task is None:
                 await self._store.sends.answered(*key, send.said.SerializeToString())
-            elif accepted.task_run.task is None:
+            elif accepted.task_run.live.task is None:
                 await self._forget(key)
         except A2AError as error:
             log.warning("the answer to a message could not be stored for repetitions: %s", error)

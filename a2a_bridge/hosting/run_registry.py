@@ -93,7 +93,7 @@ class RunRegistry:
         refusal = self._engine.store.refusal()
         for _ in range(_LOOKS):
             run = await self._found(scope, task_id)
-            if run.ended:
+            if run.live.ended:
                 await run.settled()
                 raise ended(run)
             if refusal is not None:
@@ -122,23 +122,23 @@ class RunRegistry:
     async def _found(self, scope: Scope, task_id: str) -> TaskRun:
         """The live run of a task, or a new one for a stored task. Raises TASK_NOT_FOUND, NotOwnerError."""
         run = self.get(scope, task_id)
-        if run is not None and run.task is not None and not run.lost:
+        if run is not None and run.live.task is not None and not run.live.lost:
             return run
         stored = await self._engine.store.get(scope, task_id)
         # It may have become live in the meantime.
         run = self.get(scope, task_id)
-        if stored is not None and (run is None or run.lost):
+        if stored is not None and (run is None or run.live.lost):
             if stored.holder:
                 raise NotOwnerError(stored.holder, stored.task)
             context_id = stored.task.context_id
             return TaskRun(self._engine, scope, task_id, context_id, self._on_idle, self._pressure, stored)
-        if run is None or run.task is None or run.lost:
+        if run is None or run.live.task is None or run.live.lost:
             raise task_not_found(task_id)
         return run
 
     def _drop(self, run: TaskRun) -> None:
         """Forgets a run that did not get the lease on its task."""
-        if not run.opening:
+        if not run.live.opening:
             self._remove(run)
         run.leave()
 

@@ -53,7 +53,7 @@ class Accepted(NamedTuple):
         begun, snapshot = self.send.begun_at, self.snapshot
         if begun is None or snapshot is None or snapshot.task.status.state != hub.TASK_STATE_INPUT_REQUIRED:
             return False
-        return begun < self.task_run.asked_at <= snapshot.last
+        return begun < self.task_run.live.asked_at <= snapshot.last
 
 
 def check_names(request: hub.SendMessageRequest, context: CallContext) -> None:
@@ -150,7 +150,7 @@ class Sending:
             send = PendingSend(run, message, wants)
             snapshot, reading = None, None
             if wants is Wants.STREAM:
-                snapshot = task_run.snapshot()
+                snapshot = task_run.live.snapshot()
                 reading = self._readers.begin(scope, task_run.task_id, snapshot.last)
             task_run.submit(send)
             return Accepted(task_run, send, snapshot, reading)

@@ -35,7 +35,7 @@ from a2a_bridge.hosting.recovery import goes_on, resumed
 from a2a_bridge.hosting.refusals import already_ended, changed_hands, closing, not_cancelable
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_timer import too_late
-from a2a_bridge.hosting.working_copy import OwnershipLostError, Shown
+from a2a_bridge.hosting.working_copy import OwnershipLostError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")
@@ -85,7 +85,8 @@ class TaskRun(ExecutorDriver):
         self._pressure = pressure
         self._on_idle = on_idle
         self._phase = RunPhase()
-        self._live = LiveTask(
+        #: the task: read it before the next await, and copy what is kept
+        self.live = LiveTask(
             engine.store, scope, task_id, context_id, engine.clock, self._lost, stored, push=engine.push
         )
         self._queue: list[PendingSend] = []
@@ -100,27 +101,9 @@ class TaskRun(ExecutorDriver):
         return self._phase.now
 
     @property
-    def task(self) -> hub.Task | None:
-        """The working copy; None until the first event.
-
-        Read it before the next await, and copy what is kept.
-        """
-        return self._live.task
-
-    @property
-    def ended(self) -> bool:
-        """True if the task is in a terminal state."""
-        return self._live.ended
-
-    @property
     def at_work(self) -> bool:
         """True if the task is in a state in which an executor has to work on it."""
-        return self._live.state in RUNNING
-
-    @property
-    def awaited(self) -> bool:
-        """True if any sender waits for an answer."""
-        return self._live.awaited
+        return self.live.state in RUNNING
 
     @property
     def producer(self) -> asyncio.Task[None] | None:
@@ -128,34 +111,9 @@ class TaskRun(ExecutorDriver):
         return self._producer
 
     @property
-    def lost(self) -> bool:
-        """True if another process owns the task."""
-        return self._live.lost
-
-    @property
-    def held(self) -> bool:
-        """True if the task exists and this process owns it."""
-        return self._live.task is not None and self._live.writer is not None
-
-    @property
-    def pending(self) -> bool:
-        """True if the store does not have everything yet."""
-        return self._live.pending
-
-    @property
-    def opening(self) -> bool:
-        """True while the lease on a stored task is being acquired."""
-        return self._live.opening
-
-    @property
     def aborted(self) -> bool:
         """True if the runs were stopped before a task was created."""
-        return self._phase.stopped and not (self._live.task is not None and self._live.writable)
-
-    @property
-    def asked_at(self) -> int:
-        """The number of the last event here that left the task waiting for input; 0 if there was none."""
-        return self._live.asked_at
+        return self._phase.stopped and not (self.live.task is not None and self.live.writable)
 
     @property
     def backlog(self) -> int:
@@ -165,7 +123,7 @@ class TaskRun(ExecutorDriver):
     @property
     def messages(self) -> int:
         """Messages in the task's history, with those that were admitted."""
-        return self._unwritten + (0 if self._live.task is None else len(self._live.task.history))
+        return self._unwritten + (0 if self.live.task is None else len(self.live.task.history))
 
     @property
     def running(self) -> bool:
@@ -174,26 +132,18 @@ class TaskRun(ExecutorDriver):
             self._current is not None
             and self._ender is None
             and not self._phase.stopped
-            and not self._live.ended
+            and not self.live.ended
         )
 
     @property
     def size(self) -> int:
         """Octets of the task."""
-        return 0 if self._live.task is None else self._live.task.ByteSize()
-
-    def snapshot(self) -> Shown:
-        """A copy of the task, perhaps with changes that are not durable yet."""
-        return Shown(self._live.snapshot(), self._live.last)
-
-    async def shown(self) -> Shown:
-        """A durable copy of the task. Raises OwnershipLostError, A2AError UNAVAILABLE."""
-        return await self._live.shown()
+        return 0 if self.live.task is None else self.live.task.ByteSize()
 
     async def settled(self) -> None:
         """Returns when all that is known of the task may be shown. Raises A2AError UNAVAILABLE."""
         try:
-            await self._live.settled()
+            await self.live.settled()
         except OwnershipLostError:
             raise changed_hands() from None
 
@@ -203,7 +153,7 @@ class TaskRun(ExecutorDriver):
         Raises A2AError UNAVAILABLE.
         """
         try:
-            await self._live.settled()
+            await self.live.settled()
         except OwnershipLostError:
             return
 
@@ -215,7 +165,7 @@ class TaskRun(ExecutorDriver):
         Raises VersionConflictError, A2AError UNAVAILABLE; `leave` has to be called then, too.
         """
         self._visits += 1
-        await self._live.hold(self._check_idle)
+        await self.live.hold(self._check_idle)
 
     def leave(self) -> None:
         """Ends a visit."""
@@ -231,7 +181,7 @@ class TaskRun(ExecutorDriver):
             await asyncio.wait({self._ender})  # no run is active, and the cancellation may be refused
         if self.at_work:
             self.resume_or_fail()
-        if self.ended:
+        if self.live.ended:
             await self.settled()
             raise already_ended(self.task_id)
 
@@ -248,11 +198,11 @@ class TaskRun(ExecutorDriver):
                 await prepare()
             finally:
                 self._unwritten -= 1
-            if self.ended:
+            if self.live.ended:
                 await self.settled()
                 raise already_ended(self.task_id)
             try:
-                await self._live.join(message)
+                await self.live.join(message)
             except VersionConflictError:
                 raise changed_hands() from None
         finally:
@@ -260,21 +210,21 @@ class TaskRun(ExecutorDriver):
 
     def submit(self, send: PendingSend) -> None:
         """Queues a message for the executor. The run may be over when this returns."""
-        self._live.add(send)
+        self.live.add(send)
         self._queue.append(send)
         self._start_next()
 
     def attach(self, first: PendingSend, wants: Wants) -> PendingSend:
         """A further sender of a message whose run is not over."""
         send = first.attach(wants)
-        self._live.add_to(send)
+        self.live.add_to(send)
         return send
 
     def abandon(self, send: PendingSend) -> None:
         """The sender of a message has left. A run without a task and without senders is stopped."""
         alone = all(one is send or one.done for one in send.all())
         if (
-            self._live.task is None
+            self.live.task is None
             and self._phase.now is Phase.WORKING
             and alone
             and self._producer is not None
@@ -285,7 +235,7 @@ class TaskRun(ExecutorDriver):
 
     def resume_or_fail(self) -> None:
         """Resumes a task that was left at work and has no run, or fails it."""
-        task = self._live.task
+        task = self.live.task
         if task is None or self._producer is not None or self._ender is not None:
             return
         if self._engine.resumes and goes_on(task) and self._phase.now is Phase.IDLE:
@@ -295,7 +245,7 @@ class TaskRun(ExecutorDriver):
             send.drop()  # it has no sender
             self.submit(send)
         else:
-            self._live.fail_unfinished(LEFT_BEHIND)
+            self.live.fail_unfinished(LEFT_BEHIND)
 
     # ------------------------------------------------------------------ runs
 
@@ -303,7 +253,7 @@ class TaskRun(ExecutorDriver):
         """Starts the queued messages, or turns them away. never: their turn cannot come."""
         if not self._queue or self._producer is not None:
             return
-        if never or self._phase.stopped or self._live.state in TERMINAL:
+        if never or self._phase.stopped or self.live.state in TERMINAL:
             self._turn_away()
         elif self._ender is None:
             self._phase.to(Phase.WORKING)
@@ -317,17 +267,17 @@ class TaskRun(ExecutorDriver):
         try:
             while self._queue and self._phase.now is Phase.WORKING:
                 send = self._queue.pop(0)
-                if self._live.task is None:
+                if self.live.task is None:
                     if send.left and all(one.left for one in send.all()):
                         send.finish()
                         continue  # all senders have left, and nothing has begun
-                elif self._live.ended:
+                elif self.live.ended:
                     for one in send.all():
-                        self._live.deliver(one, already_ended(self.task_id))
+                        self.live.deliver(one, already_ended(self.task_id))
                     send.finish()
                     continue
                 self._current = send
-                send.begin(self._live.last)
+                send.begin(self.live.last)
                 await self._perform(send)
                 self._current = None
                 send.finish()
@@ -353,10 +303,10 @@ class TaskRun(ExecutorDriver):
         for send in queue:
             send.finish()
             for one in send.all():
-                if self.ended:
-                    self._live.deliver(one, already_ended(self.task_id))
+                if self.live.ended:
+                    self.live.deliver(one, already_ended(self.task_id))
                 elif not answered_later:
-                    one.settle(changed_hands() if self._live.lost else closing())
+                    one.settle(changed_hands() if self.live.lost else closing())
 
     # ------------------------------------------------------------------ ends: timeout, memory
 
@@ -384,13 +334,13 @@ class TaskRun(ExecutorDriver):
         send.run.cancel()
         self._phase.to_ending()
         await self._stop_producer()
-        if self._live.task is None:
-            self._live.shut()
+        if self.live.task is None:
+            self.live.shut()
             send.said = None
-            self._live.give_up(error)
+            self.live.give_up(error)
             send.finish()  # the run may ignore its cancellation; a repeated message need not wait for it
         else:
-            self._live.fail(error.message)
+            self.live.fail(error.message)
 
     def _end(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Runs what ends the runs. Only while `_ender` is None."""
@@ -424,7 +374,7 @@ class TaskRun(ExecutorDriver):
         """
         try:
             await asyncio.shield(self._ender or self._end(self._cancel(run)))
-            task = (await self._live.shown()).task
+            task = (await self.live.shown()).task
         except OwnershipLostError:
             log.debug("task %s was ended by its new owner while it was being canceled", self.task_id)
             stored = await self._engine.store.get(self.scope, self.task_id)
@@ -439,7 +389,7 @@ class TaskRun(ExecutorDriver):
         if self._current is not None:
             self._current.run.cancel()
         run.cancel()
-        run.task = task_for_agent(self._live.snapshot())
+        run.task = task_for_agent(self.live.snapshot().task)
         clean_up: CleanUp | None = getattr(self._engine.executor, "cancel", None)
         if clean_up is not None and not self._phase.stopped:
             producer = self._producer
@@ -448,16 +398,16 @@ class TaskRun(ExecutorDriver):
                 await self._clean_up(clean_up, run)
             except BaseException as error:
                 if isinstance(error, A2AError) and producer is not None and producer.done():
-                    self._live.fail_unfinished(UNFINISHED)  # it ended because of the refused cancellation
+                    self.live.fail_unfinished(UNFINISHED)  # it ended because of the refused cancellation
                 if self._phase.now is Phase.CANCELING:
                     self._phase.to(Phase.IDLE if self._producer is None else Phase.WORKING)
                 raise
         self._phase.to_ending()
         await self._stop_producer()
-        if self._live.lost:
+        if self.live.lost:
             raise OwnershipLostError
-        if not self.ended:
-            self._live.set_state(hub.TASK_STATE_CANCELED)
+        if not self.live.ended:
+            self.live.set_state(hub.TASK_STATE_CANCELED)
 
     # ------------------------------------------------------------------ ends: the engine's close
 
@@ -481,21 +431,21 @@ class TaskRun(ExecutorDriver):
         self._phase.to_ending()
         resumes = self._engine.resumes and self._current is not None
         await self._stop_producer()
-        task = self._live.task
-        if task is None or self._live.lost or self._live.writer is None:
+        task = self.live.task
+        if task is None or self.live.lost or self.live.writer is None:
             # There is no task to end, or it is another process's, or may become so.
-            self._live.shut()
-            self._live.give_up(closing())
+            self.live.shut()
+            self.live.give_up(closing())
             return
-        self._live.give_up(closing(), only_queued=True)
-        if resumes and not self.ended and goes_on(task):
+        self.live.give_up(closing(), only_queued=True)
+        if resumes and not self.live.ended and goes_on(task):
             self._phase.to(Phase.HANDED_OVER)
-            self._live.shut()
-            self._live.give_up(closing())
+            self.live.shut()
+            self.live.give_up(closing())
         elif task.status.state in RUNNING:
-            self._live.fail(STOPPED_TEXT)
+            self.live.fail(STOPPED_TEXT)
         else:
-            self._live.give_up(closing())  # senders whose run has begun and left no new state
+            self.live.give_up(closing())  # senders whose run has begun and left no new state
 
     # ------------------------------------------------------------------ idleness
 
@@ -503,7 +453,7 @@ class TaskRun(ExecutorDriver):
         """Reports when nothing happens any more."""
         if self._is_busy():
             return
-        copy = self._live
+        copy = self.live
         if copy.state in RUNNING and copy.writable:
             # Its earlier owner died, and the callers that acquired it here did not start a run.
             self.resume_or_fail()
@@ -514,12 +464,12 @@ class TaskRun(ExecutorDriver):
             self._on_idle(self)
         elif not self._flushing:
             self._flushing = True
-            self._live.when_settled(self._flush_done)
+            self.live.when_settled(self._flush_done)
 
     def _is_busy(self) -> bool:
         if self._producer is not None or self._ender is not None or self._visits or self._rescue is not None:
             return True
-        return not self._begins and self._live.opening
+        return not self._begins and self.live.opening
 
     def _flush_done(self, error: Exception | None) -> None:
         if error is None or isinstance(error, OwnershipLostError):
@@ -535,9 +485,9 @@ class TaskRun(ExecutorDriver):
         A task that is at work or handed over keeps it, so that other processes find an orphan once this one
         is gone.
         """
-        release = self._phase.now is not Phase.HANDED_OVER and self._live.state not in RUNNING
+        release = self._phase.now is not Phase.HANDED_OVER and self.live.state not in RUNNING
         self._phase.to(Phase.OVER)
-        self._live.part(release=release)
+        self.live.part(release=release)
 
     # ------------------------------------------------------------------ loss of the lease
 
@@ -548,7 +498,7 @@ class TaskRun(ExecutorDriver):
         if self._producer is not None:
             self._producer.cancel()
         self._rescue = asyncio.create_task(
-            answer_from_store(self._engine.store, self.scope, self.task_id, self._live, begins=self._begins),
+            answer_from_store(self._engine.store, self.scope, self.task_id, self.live, begins=self._begins),
             name=f"a2a lost {self.task_id}",
         )
         self._rescue.add_done_callback(self._rescued)
@@ -556,12 +506,12 @@ class TaskRun(ExecutorDriver):
     def _rescued(self, done: asyncio.Task[None]) -> None:
         self._rescue = None
         if done.cancelled():
-            self._live.give_up(closing())
+            self.live.give_up(closing())
         elif (error := done.exception()) is not None:
             if not isinstance(error, A2AError):
                 log.error("the senders of task %s could not be answered", self.task_id, exc_info=error)
                 error = changed_hands()
-            self._live.give_up(error)
+            self.live.give_up(error)
         self._check_idle()
 
 

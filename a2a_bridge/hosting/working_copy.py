@@ -99,12 +99,17 @@ class WorkingCopy:
         """True if this process has the lease, so that the task may be changed."""
         return self.writer is not None and not self._shut
 
-    def snapshot(self) -> hub.Task:
+    @property
+    def held(self) -> bool:
+        """True if the task exists and this process owns it."""
+        return self.task is not None and self.writer is not None
+
+    def snapshot(self) -> Shown:
         """A copy of the task. It may contain changes that are not durable yet."""
         copy = hub.Task()
         if self.task is not None:
             copy.CopyFrom(self.task)
-        return copy
+        return Shown(copy, self.last)
 
     # ------------------------------------------------------------------ the lease
 
@@ -288,7 +293,7 @@ class WorkingCopy:
 
     async def shown(self) -> Shown:
         """A durable copy for callers. Raises the errors of `settled`."""
-        found = Shown(self.snapshot(), self.last)
+        found = self.snapshot()
         await self.settled()
         return found
 

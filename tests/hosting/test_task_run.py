@@ -333,7 +333,7 @@ class RunMachine(RuleBasedStateMachine):
             self.time_out()
         elif kind == "leave" and self.working and not self.model.current.call.done():
             self.leave()
-        elif kind == "take over" and self.run is not None and self.run.held and not self.run.lost:
+        elif kind == "take over" and self.run is not None and self.run.live.held and not self.run.live.lost:
             self.take_over()
 
     def time_out(self) -> None:
@@ -414,8 +414,8 @@ class RunMachine(RuleBasedStateMachine):
     @invariant()
     def states_agree(self) -> None:
         run = self.run
-        if run is not None and run.task is not None and not run.lost:
-            assert run.task.status.state == self.model.state
+        if run is not None and run.live.task is not None and not run.live.lost:
+            assert run.live.task.status.state == self.model.state
 
     @invariant()
     def one_run_at_a_time(self) -> None:
@@ -432,7 +432,7 @@ class RunMachine(RuleBasedStateMachine):
                 answer = outcome(sent.call)
                 assert answer in sent.expected, (answer, sent)
                 if not self.store.open_door and isinstance(answer, int) and run is not None:
-                    assert not run.pending  # what is answered is durable
+                    assert not run.live.pending  # what is answered is durable
             else:
                 assert not sent.expected or not self.store.open_door, sent
 
