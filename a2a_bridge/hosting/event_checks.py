@@ -26,8 +26,9 @@ class _HasIds(Protocol):
 
 def direct_answer(message: hub.Message, task_id: str, context_id: str) -> hub.SendMessageResponse:
     """The response with a direct message. It has no task id, because there is no task (spec 3.1.1)."""
-    response = hub.SendMessageResponse(message=message)
+    response = hub.SendMessageResponse()
     own = response.message
+    own.CopyFrom(message)
     named = own.task_id
     if named:
         if named != task_id:

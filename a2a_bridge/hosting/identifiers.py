@@ -13,7 +13,8 @@ import os
 import time
 
 _BATCH = 256
-_VARIANT = "89ab" * 4
+#: of any octet one with the two bits that mark the variant of these ids, 10
+_VARIANT = bytes(0x80 | octet & 0x3F for octet in range(256))
 
 _ready: list[str] = []
 #: the last millisecond in which an id was made, and the prefix of its ids
@@ -45,10 +46,11 @@ def two_ids() -> tuple[str, str]:
 
 
 def _endings() -> list[str]:
-    digits = os.urandom(10 * _BATCH).hex()
+    octets = bytearray(os.urandom(10 * _BATCH))
+    octets[2::10] = octets[2::10].translate(_VARIANT)
+    digits = octets.hex()
     return [
-        f"-7{digits[i : i + 3]}-{_VARIANT[int(digits[i + 3], 16)]}{digits[i + 4 : i + 7]}"
-        f"-{digits[i + 7 : i + 19]}"
+        f"-7{digits[i + 1 : i + 4]}-{digits[i + 4 : i + 8]}-{digits[i + 8 : i + 20]}"
         for i in range(0, len(digits), 20)
     ]
 

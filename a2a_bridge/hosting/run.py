@@ -123,8 +123,14 @@ class Run:
         """
         if len(content) == 1 and isinstance(content[0], hub.Message):
             return content[0]
-        parts = [hub.Part(text=one) if type(one) is str else messages.part_of(one) for one in content]
-        made = hub.Message(message_id=new_id(), context_id=self.context_id, role=hub.ROLE_AGENT, parts=parts)
+        # Filling members in place costs half of passing them to constructors, here and in `artifact`.
+        made = hub.Message(message_id=new_id(), context_id=self.context_id, role=hub.ROLE_AGENT)
+        parts = made.parts
+        for one in content:
+            if type(one) is str:
+                parts.add().text = one
+            else:
+                parts.append(messages.part_of(one))
         if metadata is not None:
             made.metadata.update(metadata)
         return made
@@ -175,9 +181,11 @@ class Run:
         artifact_id: "1", "2"… or any text; empty for a new id. append: True to extend the artifact with this
         id. last: True if no further piece follows.
         """
-        event = hub.TaskArtifactUpdateEvent(
-            task_id=self.task_id, context_id=self.context_id, append=append, last_chunk=last
-        )
+        event = hub.TaskArtifactUpdateEvent()
+        event.task_id = self.task_id
+        event.context_id = self.context_id
+        event.append = append
+        event.last_chunk = last
         artifact = event.artifact
         artifact.artifact_id = artifact_id or new_id()
         if name:
@@ -187,7 +195,7 @@ class Run:
         parts = artifact.parts
         for one in content:
             if type(one) is str:
-                parts.add(text=one)
+                parts.add().text = one
             else:
                 parts.append(messages.part_of(one))
         if extensions:
