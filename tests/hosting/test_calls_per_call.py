@@ -15,12 +15,12 @@ from tests.patience import PATIENCE
 @pytest.mark.parametrize(
     ("row", "frames", "tasks"),
     [
-        ("message", 90, 1),
-        ("message, 0.3, blocking", 96, 1),
-        ("task", 210, 2),
-        ("GetTask", 87, 1),
+        ("message", 88, 1),
+        ("message, 0.3, blocking", 95, 1),
+        ("task", 184, 2),
+        ("GetTask", 86, 1),
         ("gateway to gRPC", 116, 2),
-        (f"SSE, {EVENTS} events", 29 * EVENTS, 2),
+        (f"SSE, {EVENTS} events", 26 * EVENTS, 2),
     ],
 )
 async def test_the_frames_of_a_call(row: str, frames: int, tasks: int) -> None:
