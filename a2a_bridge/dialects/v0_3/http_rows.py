@@ -23,9 +23,10 @@ from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
 from a2a_bridge.codec.values import base64_octets, describe
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import invalid_params
-from a2a_bridge.dialects.boundary import Coder, Conversion, row
+from a2a_bridge.dialects.boundary import Coder, Conversion, response_decoder, response_encoder, row
 from a2a_bridge.dialects.dialect import HttpAddress, HttpRule, Row
-from a2a_bridge.dialects.v0_3 import params, proto_card, push_configs, requests, shapes
+from a2a_bridge.dialects.pair import Pair
+from a2a_bridge.dialects.v0_3 import proto_card, requests, shapes
 from a2a_bridge.dialects.v0_3.file_rows import FILES_PARAMETER, chosen
 from a2a_bridge.dialects.v0_3.http_bodies import (
     CONFIG_CHANNEL,
@@ -45,7 +46,6 @@ from a2a_bridge.dialects.v0_3.http_bodies import (
 )
 from a2a_bridge.dialects.v0_3.proto import EVENT, SEND, SENT, TASK, decode_tree, encode_tree
 from a2a_bridge.dialects.v0_3.proto_requests import CONFIG, CONFIGS
-from a2a_bridge.dialects.v0_3.requests import kind_row
 from a2a_bridge.dialects.v0_3.strict import without_younger_members
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
@@ -157,26 +157,19 @@ _KINDS = {member: kind for kind, member in _MEMBERS.items()} | {
 
 
 def _decode_task(files: Files, tree: Json) -> hub.Task:
-    task: hub.Task = (
-        shapes.decode_task(tree) if says_kind(tree) else decode_tree(TASK, an_object(tree), files)
-    )
+    given = an_object(tree)
+    task: hub.Task = shapes.decode_task(given) if says_kind(given) else decode_tree(TASK, given, files)
     return task
 
 
-def _decode_sent(files: Files, tree: Json) -> hub.SendMessageResponse:
+def _decode_either(pair: Pair, decode_kind: Coder, files: Files, tree: Json) -> Any:
+    """An answer or an event in either spelling. decode_kind: the decoder of JSON-RPC."""
     found = _in_kind(tree)
-    made: hub.SendMessageResponse = (
-        decode_tree(SENT, an_object(tree), files) if found is None else shapes.decode_result(found)
-    )
-    return made
+    return decode_tree(pair, an_object(tree), files) if found is None else decode_kind(found)
 
 
-def _decode_event(files: Files, tree: Json) -> hub.StreamResponse:
-    found = _in_kind(tree)
-    made: hub.StreamResponse = (
-        decode_tree(EVENT, an_object(tree), files) if found is None else shapes.decode_event(found)
-    )
-    return made
+_decode_sent = partial(_decode_either, SENT, shapes.decode_result)
+_decode_event = partial(_decode_either, EVENT, shapes.decode_event)
 
 
 def _in_kind(tree: Json) -> JsonObject | None:
@@ -230,19 +223,20 @@ def _ids(cls: Any, *members: str) -> Coders:
 
 
 def _proto_rows(files: Files) -> dict[Any, HttpRow]:
-    send = (lambda message: encode_tree(SEND, message, files), partial(_decode_send, files))
-    sent = (lambda message: encode_tree(SENT, message, files), partial(_decode_sent, files))
-    event = (lambda message: encode_tree(EVENT, message, files), partial(_decode_event, files))
-    task = (lambda message: encode_tree(TASK, message, files), partial(_decode_task, files))
-    config = (partial(to_proto, CONFIG), decode_config)
+    def encoder_of(pair: Pair) -> Coder:
+        return lambda message: encode_tree(pair, message, files)
+
+    send = (encoder_of(SEND), lambda tree: decode_tree(SEND, an_object(tree), files))
+    event = (encoder_of(EVENT), partial(_decode_event, files))
+    task = (encoder_of(TASK), partial(_decode_task, files))
+    config, configs = (partial(to_proto, CONFIG), decode_config), (partial(to_proto, CONFIGS), decode_configs)
+    one_config = _ids(hub.GetTaskPushNotificationConfigRequest, "taskId", "id")
     rows = (
-        _row(ops.SEND_MESSAGE, send, sent),
+        _row(ops.SEND_MESSAGE, send, (encoder_of(SENT), partial(_decode_sent, files))),
         _row(ops.SEND_STREAMING_MESSAGE, send, event),
         _row(ops.GET_TASK, _history(_ids(hub.GetTaskRequest, "id")), task),
         _row(
-            ops.LIST_TASKS,
-            (encode_listing, decode_listing),
-            (partial(_encode_listed, files), _decode_listed),
+            ops.LIST_TASKS, (encode_listing, decode_listing), (partial(_encode_listed, files), _decode_listed)
         ),
         _row(ops.CANCEL_TASK, (encode_cancel, decode_cancel), task),
         _row(ops.SUBSCRIBE_TO_TASK, _ids(hub.SubscribeToTaskRequest, "id"), event),
@@ -253,34 +247,29 @@ def _proto_rows(files: Files) -> dict[Any, HttpRow]:
             **CREATE_CHANNEL.request(),
             **CONFIG_CHANNEL.response(),
         ),
-        _row(
-            ops.GET_PUSH_CONFIG,
-            _ids(hub.GetTaskPushNotificationConfigRequest, "taskId", "id"),
-            config,
-            **CONFIG_CHANNEL.response(),
-        ),
+        _row(ops.GET_PUSH_CONFIG, one_config, config, **CONFIG_CHANNEL.response()),
         _row(
             ops.LIST_PUSH_CONFIGS,
             _ids(hub.ListTaskPushNotificationConfigsRequest, "taskId"),
-            (partial(to_proto, CONFIGS), decode_configs),
+            configs,
             **CONFIGS_CHANNEL.response(),
-        ),
-        _row(
-            ops.GET_EXTENDED_AGENT_CARD,
-            (lambda _: {}, lambda _: hub.GetExtendedAgentCardRequest()),
-            (proto_card.encode_json, proto_card.decode_json),
         ),
         _row(
             ops.DELETE_PUSH_CONFIG,
             _ids(hub.DeleteTaskPushNotificationConfigRequest, "taskId", "id"),
-            (lambda _: {}, _null_or_empty),
+            (_no_members, _null_or_empty),
+        ),
+        _row(
+            ops.GET_EXTENDED_AGENT_CARD,
+            (_no_members, lambda _: hub.GetExtendedAgentCardRequest()),
+            (proto_card.encode_json, proto_card.decode_json),
         ),
     )
     return {row.operation: replace(row, strict=without_younger_members) for row in rows}
 
 
-def _decode_send(files: Files, tree: Json) -> Any:
-    return decode_tree(SEND, an_object(tree), files)
+def _no_members(_: Any) -> JsonObject:
+    return {}
 
 
 def _history(request: Coders) -> Coders:
@@ -298,45 +287,34 @@ def _history(request: Coders) -> Coders:
     return encode, decode_request
 
 
-def _kind_row(
-    proto: HttpRow,
-    request: Coders,
-    response: Coders,
-    source: Row[str, Any] | None = None,
-) -> HttpRow:
-    """The same row in the spelling of JSON-RPC. source: the JSON-RPC row, for content beside the messages."""
+_IN_KIND: Mapping[Any, Callable[[Any], bool]] = {
+    ops.SEND_MESSAGE: _sent_in_kind,
+    ops.SEND_STREAMING_MESSAGE: _sent_in_kind,
+    ops.CANCEL_TASK: _canceled_in_kind,
+    ops.CREATE_PUSH_CONFIG: _created_in_kind,
+}
+"""Operations with two spellings, and the test for requests in that of JSON-RPC."""
+
+
+def _kind_row(proto: HttpRow) -> HttpRow:
+    """The row of JSON-RPC at the address of a row of a2a.v1."""
     operation = proto.operation
-    beside: dict[str, Any] = dict.fromkeys(("extract", "restore", "extract_response", "restore_response"))
-    if operation in (ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE):
+    of_rpc: Row[Any, Any] = next(row for row in requests.ROWS if row.operation is operation)
+    made = replace(of_rpc, address=proto.address, explicit=None)
+    match operation:
+        case ops.SEND_MESSAGE:
+            answer = Conversion(partial(_wrapped, shapes.encode_result), partial(_decode_sent, Files.AUTO))
+        case ops.SEND_STREAMING_MESSAGE:
+            answer = Conversion(partial(_wrapped, shapes.encode_event), partial(_decode_event, Files.AUTO))
+        case _:
+            return made
+    return replace(
+        made,
+        encode_response=response_encoder(operation.response, answer.encode),
+        decode_response=response_decoder(operation.response, answer),
         # In JSON files are base64 text, and callers of JSON know no other encoding.
-        beside["extract"] = lambda _: {FILES_PARAMETER: Files.BASE64.value}
-    if source is not None:
-        beside = {name: getattr(source, name) for name in beside}
-    return kind_row(operation, proto.address, request, response, **beside)
-
-
-def _kind_rows(proto: Mapping[Any, HttpRow]) -> dict[Any, tuple[Callable[[Any], bool], HttpRow]]:
-    of_rpc = {row.operation: row for row in requests.ROWS}
-    send = (params.encode_send, params.decode_send)
-    task = (shapes.encode_task, shapes.decode_task)
-    sent = (partial(_wrapped, shapes.encode_result), partial(_decode_sent, Files.AUTO))
-    event = (partial(_wrapped, shapes.encode_event), partial(_decode_event, Files.AUTO))
-    config = (push_configs.encode_push_config, push_configs.decode_push_config)
-    return {
-        ops.SEND_MESSAGE: (_sent_in_kind, _kind_row(proto[ops.SEND_MESSAGE], send, sent)),
-        ops.SEND_STREAMING_MESSAGE: (
-            _sent_in_kind,
-            _kind_row(proto[ops.SEND_STREAMING_MESSAGE], send, event),
-        ),
-        ops.CANCEL_TASK: (
-            _canceled_in_kind,
-            _kind_row(proto[ops.CANCEL_TASK], (params.encode_cancel, params.decode_cancel), task),
-        ),
-        ops.CREATE_PUSH_CONFIG: (
-            _created_in_kind,
-            _kind_row(proto[ops.CREATE_PUSH_CONFIG], config, config, of_rpc[ops.CREATE_PUSH_CONFIG]),
-        ),
-    }
+        extract=lambda _: {FILES_PARAMETER: Files.BASE64.value},
+    )
 
 
 def _first_file(tree: Any) -> tuple[bytes, str] | None:
@@ -355,14 +333,15 @@ def _first_file(tree: Any) -> tuple[bytes, str] | None:
     return None
 
 
-def _with_variants(row: HttpRow, kind: tuple[Callable[[Any], bool], HttpRow] | None) -> HttpRow:
-    by_files = row.variant
-    if kind is None and by_files is None:
+def _with_variants(row: HttpRow) -> HttpRow:
+    by_files, is_kind = row.variant, _IN_KIND.get(row.operation)
+    if is_kind is None and by_files is None:
         return row
+    kind = row if is_kind is None else _kind_row(row)
 
     def choose(tree: Any, parameters: Mapping[str, str]) -> HttpRow:
-        if kind is not None and kind[0](tree):
-            return kind[1]
+        if is_kind is not None and is_kind(tree):
+            return kind
         found = row if by_files is None else by_files(tree, parameters)
         return _strict(found) if caller(parameters).quirks.strict_json else found
 
@@ -375,15 +354,12 @@ def _strict(row: HttpRow) -> HttpRow:
 
 
 _PROTO = {files: _proto_rows(files) for files in Files}
-_KIND = _kind_rows(_PROTO[Files.AUTO])
 
 #: for agents with a known encoding
 BY_FILES: Mapping[Files, tuple[HttpRow, ...]] = {
     files: tuple(rows.values()) for files, rows in _PROTO.items()
 }
 ROWS: tuple[HttpRow, ...] = tuple(
-    _with_variants(
-        chosen({files: rows[operation] for files, rows in _PROTO.items()}, _first_file), _KIND.get(operation)
-    )
+    _with_variants(chosen({files: rows[operation] for files, rows in _PROTO.items()}, _first_file))
     for operation in _PROTO[Files.AUTO]
 )

@@ -52,7 +52,7 @@ def _extended_card_request(_: Any) -> hub.GetExtendedAgentCardRequest:
     return hub.GetExtendedAgentCardRequest()
 
 
-def kind_row(
+def _kind_row(
     operation: ops.Operation[Any, Any],
     address: Any,
     request: tuple[Coder, Coder],
@@ -74,7 +74,7 @@ def _query_row(
 ) -> Row[Any, Any]:
     """A row whose request has no metadata, so that its unmapped content travels beside it."""
     coders = (request.encode, partial(decode_inline, request))
-    return kind_row(operation, address, coders, response, **of_kind(request).request(), **beside)
+    return _kind_row(operation, address, coders, response, **of_kind(request).request(), **beside)
 
 
 _SEND = (params.encode_send, params.decode_send)
@@ -91,22 +91,22 @@ _ABOUT_CONFIGS = of_list(
 GET_TASK_LITERALLY = _query_row(ops.GET_TASK, "tasks/get", params.GET_TASK, _TASK)
 
 ROWS: tuple[Row[str, Any], ...] = (
-    kind_row(
+    _kind_row(
         ops.SEND_MESSAGE,
         "message/send",
         _SEND,
         (encode_result, decode_result),
         explicit=params.explicit_send,
     ),
-    kind_row(ops.SEND_STREAMING_MESSAGE, "message/stream", _SEND, _EVENT, explicit=params.explicit_send),
-    kind_row(
+    _kind_row(ops.SEND_STREAMING_MESSAGE, "message/stream", _SEND, _EVENT, explicit=params.explicit_send),
+    _kind_row(
         ops.GET_TASK,
         "tasks/get",
         (params.GET_TASK.encode, params.decode_get_task),
         _TASK,
         **of_kind(params.GET_TASK).request(),
     ),
-    kind_row(ops.CANCEL_TASK, "tasks/cancel", (params.encode_cancel, params.decode_cancel), _TASK),
+    _kind_row(ops.CANCEL_TASK, "tasks/cancel", (params.encode_cancel, params.decode_cancel), _TASK),
     _query_row(ops.SUBSCRIBE_TO_TASK, "tasks/resubscribe", params.SUBSCRIBE, _EVENT),
     _query_row(
         ops.CREATE_PUSH_CONFIG,
