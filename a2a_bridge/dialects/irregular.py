@@ -205,32 +205,20 @@ class Shape:
     #: its possible facts
     facts: Mapping[str, Fact] = field(default_factory=dict)
 
-
-def text_with(shape: Shape) -> Callable[[Any], str]:
-    """The writer of a shape: any JSON tree → wire text, fast for canonical trees. Raises Refused."""
-    write = shape.write
-
-    def text(tree: Any) -> str:
+    def text(self, tree: Any) -> str:
+        """The wire text of any tree, fast for canonical ones. Raises Refused."""
         try:
-            return write(tree)
+            return self.write(tree)
         except (ValueError, LookupError, AttributeError, TypeError):
-            return text_of(shape, tree)
+            return text_of(self, tree)
 
-    return text
-
-
-def decode_with(shape: Shape, text: Callable[[Any], str]) -> Callable[[Any], Any]:
-    """The decoder of a shape: JSON tree → message. It raises DecodeError."""
-    from_string = shape.cls.FromString
-
-    def decode(tree: Json) -> Any:
+    def decode(self, tree: Json) -> Any:
+        """The message of a tree. Raises DecodeError."""
         try:
-            return from_string(text(tree).encode("latin-1"))
+            return self.cls.FromString(self.text(tree).encode("latin-1"))
         except (Refused, ValueError, RecursionError, ProtobufDecodeError):
             pass
-        raise explained(shape, tree)
-
-    return decode
+        raise explained(self, tree)
 
 
 def text_of(shape: Shape, given: Any) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from a2a_bridge.codec import JsonObject
+from a2a_bridge.codec import DecodeError, Json, JsonObject
 from a2a_bridge.codec.plan import FieldPlan, plan_of
+from a2a_bridge.codec.values import describe
 from a2a_bridge.dialects.irregular import Reader, Shape
 
 
@@ -39,6 +40,27 @@ class Inline:
     encode: Callable[[Any], JsonObject]
     #: the tolerant reader
     read: Callable[[Reader], None]
+
+    def reader(self, tree: Json) -> Reader:
+        """Reads a tree outside of any unit: its canonical form, or its problems."""
+        if type(tree) is not dict:
+            reader = Reader({})
+            reader.wrong("", f"expected an object, got {describe(tree)}")
+            return reader
+        reader = Reader(tree)
+        self.read(reader)
+        return reader
+
+    def decode(self, tree: Json) -> Any:
+        """The message of a tree outside of any unit. Raises DecodeError."""
+        try:
+            text = self.write(tree)
+        except (ValueError, LookupError, AttributeError, TypeError):
+            reader = self.reader(tree)
+            if reader.problems:
+                raise DecodeError.of(reader.problems) from None
+            text = self.write(reader.tree)
+        return self.cls.FromString(text.encode("latin-1"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,16 +41,15 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
-from a2a_bridge.codec import DecodeError, Json, JsonObject, values
+from a2a_bridge.codec import Json, JsonObject, values
 from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.meter import spend_on
 from a2a_bridge.codec.plan import BUILDING, FieldPlan, Kind
 from a2a_bridge.codec.source import Source, literal
 from a2a_bridge.codec.structs import LEVELS, read_struct
-from a2a_bridge.codec.values import describe
 from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, VARINT_WIRE, tag
 from a2a_bridge.dialects import scalars
-from a2a_bridge.dialects.irregular import Fact, Reader, Shape, marked, restored, text_of, text_with
+from a2a_bridge.dialects.irregular import Fact, Shape, marked, restored, text_of
 from a2a_bridge.dialects.members import Inline, Member, Names, fields_of
 from a2a_bridge.dialects.tolerant import reader_of
 from a2a_bridge.dialects.unmapped import KEY
@@ -108,29 +107,6 @@ def table_of(shape: Shape | Inline) -> tuple[tuple[Member, ...], str]:
     """The members of a compiled shape and the value of its `kind`, for generators of code and docs."""
     compiler = _COMPILERS[shape]
     return compiler.members, compiler.kind
-
-
-def read_inline(shape: Inline, tree: Json) -> Reader:
-    """Reads an object of an inline shape outside of any unit."""
-    if type(tree) is not dict:
-        reader = Reader({})
-        reader.wrong("", f"expected an object, got {describe(tree)}")
-        return reader
-    reader = Reader(tree)
-    shape.read(reader)
-    return reader
-
-
-def decode_inline(shape: Inline, tree: Json) -> Any:
-    """The message of an object of an inline shape. Raises DecodeError."""
-    try:
-        text = shape.write(tree)
-    except (ValueError, LookupError, AttributeError, TypeError):
-        reader = read_inline(shape, tree)
-        if reader.problems:
-            raise DecodeError.of(reader.problems) from None
-        text = shape.write(reader.tree)
-    return shape.cls.FromString(text.encode("latin-1"))
 
 
 class _Compiler:
@@ -291,10 +267,10 @@ class _Compiler:
         if shape in _COMPILERS:
             label = _COMPILERS[shape].label
             return f"text_{label}" if isinstance(shape, Shape) else f"write_{label}"
-        return self.source.keep("text", text_with(shape) if isinstance(shape, Shape) else shape.write)
+        return self.source.keep("text", shape.text if isinstance(shape, Shape) else shape.write)
 
     def texter(self) -> None:
-        """The writer for any tree, made by `text_with`."""
+        """The writer for any tree: `Shape.text`."""
         line, block = self.source.line, self.source.block
         with block(f"def text_{self.label}(tree):"):
             with block("try:"):

@@ -10,7 +10,7 @@ import pytest
 from a2a_bridge.codec import DecodeError
 from a2a_bridge.codec.source import Source
 from a2a_bridge.dialects.members import Member
-from a2a_bridge.dialects.shape import _COMPILERS, decode_inline, inline, table_of
+from a2a_bridge.dialects.shape import _COMPILERS, inline, table_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -35,12 +35,10 @@ def test_a_table_is_compiled_on_its_first_call_and_once(monkeypatch: pytest.Monk
 def test_a_canonical_tree_comes_back_and_wrong_members_are_named() -> None:
     shape = artifact()
     tree = {"artifactId": "é", "name": "n", "extensions": ["urn:x"]}
-    assert shape.encode(decode_inline(shape, tree)) == tree
-    assert decode_inline(shape, {"artifactId": "a", "name": None, "later": 1}) == hub.Artifact(
-        artifact_id="a"
-    )
+    assert shape.encode(shape.decode(tree)) == tree
+    assert shape.decode({"artifactId": "a", "name": None, "later": 1}) == hub.Artifact(artifact_id="a")
     with pytest.raises(DecodeError, match="name: expected a string, got a number"):
-        decode_inline(shape, {"artifactId": "a", "name": 1})
+        shape.decode({"artifactId": "a", "name": 1})
 
 
 def test_tracebacks_show_the_lines_of_compiled_functions() -> None:

@@ -19,7 +19,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 def encode(event: hub.StreamResponse) -> JsonObject:
     """The body for an event; a task is unchanged."""
-    tree: Any = newer_shapes.encode_event(event)
+    tree: Any = newer_shapes.EVENT.encode(event)
     if tree.get("kind") == "task":
         made: JsonObject = messages.encode_task(tree)
     else:
@@ -35,7 +35,7 @@ def decode(body: JsonObject) -> hub.StreamResponse:
     if type(body) is not dict or type(body.get("id")) is not str:
         raise invalid_params("id", "is required")
     try:
-        event: hub.StreamResponse = newer_shapes.decode_event(events.decode_event(body))
+        event: hub.StreamResponse = newer_shapes.EVENT.decode(events.decode_event(body))
     except DecodeError as error:
         raise invalid_params(error.path, error.problem) from None
     except RecursionError:

@@ -18,12 +18,12 @@ _SEND = next(row for row in ROWS if row.address == "message/send")
 
 
 def _event(event: hub.StreamResponse) -> Any:
-    return encode_event(event, shapes.encode_event)
+    return encode_event(event, shapes.EVENT.encode)
 
 
 _DECODERS: Mapping[str, Callable[[Any], Any]] = {
     **models_hub.DECODERS,
-    "TaskStatusUpdateEvent": lambda tree: decode_event(tree, shapes.decode_event).status_update,
+    "TaskStatusUpdateEvent": lambda tree: decode_event(tree, shapes.EVENT.decode).status_update,
     "AgentCard": card.FORM.decode,
     "MessageSendParams": _SEND.decode_request,
 }

@@ -22,7 +22,6 @@ from a2a_bridge.dialects.boundary import (
     response_encoder,
 )
 from a2a_bridge.dialects.dialect import Row
-from a2a_bridge.dialects.irregular import decode_with, text_with
 from a2a_bridge.dialects.v0_2_5 import card
 from a2a_bridge.dialects.v0_3 import requests as v0_3
 from a2a_bridge.dialects.v0_3.params import send_params
@@ -33,7 +32,6 @@ EXTENDED_CARD = "GET ../agent/authenticatedExtendedCard"
 EXTENDED_CARD_METHOD = "agent/authenticatedExtendedCard"
 
 _SEND = send_params(modes=True)
-_decode_send = decode_with(_SEND, text_with(_SEND))
 
 
 def encode_event(event: hub.StreamResponse, encode: Callable[[Any], Any]) -> Any:
@@ -82,7 +80,7 @@ def _turned(event: hub.StreamResponse) -> hub.StreamResponse:
 
 
 def _sending(row: Row[str, Any]) -> Row[str, Any]:
-    sent = Conversion(_SEND.encode, _decode_send, absent=params_required)
+    sent = Conversion(_SEND.encode, _SEND.decode, absent=params_required)
     encode = request_encoder(hub.SendMessageRequest, sent.encode)
     return replace(row, encode_request=encode, decode_request=request_decoder(sent))
 

@@ -53,7 +53,7 @@ def decode_cancel(tree: Json) -> hub.CancelTaskRequest:
     name = tree.get("name")
     if name is not None and (type(name) is not str or names.decode_task(name) != tree.get("id")):
         raise invalid_params("name", "is not what the path says")
-    made: hub.CancelTaskRequest = params.decode_cancel(
+    made: hub.CancelTaskRequest = params.CANCEL.decode(
         {key: value for key, value in tree.items() if key != "name"}
     )
     return made
@@ -61,7 +61,7 @@ def decode_cancel(tree: Json) -> hub.CancelTaskRequest:
 
 def encode_cancel(request: hub.CancelTaskRequest) -> JsonObject:
     """All members that peers may read."""
-    tree = params.encode_cancel(request)
+    tree = params.CANCEL.encode(request)
     return {**tree, "name": names.encode_task(request.id)}
 
 
@@ -114,8 +114,9 @@ def decode_config(tree: Json) -> hub.TaskPushNotificationConfig:
     """A configuration in an answer, in either spelling."""
     tree = an_object(tree)
     if "taskId" in tree:
-        return push_configs.decode_push_config(tree)
-    config: hub.TaskPushNotificationConfig = from_proto(CONFIG, tree)
+        config: hub.TaskPushNotificationConfig = push_configs.TASK_CONFIG.decode(tree)
+    else:
+        config = from_proto(CONFIG, tree)
     return config
 
 

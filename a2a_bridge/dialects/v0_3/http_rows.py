@@ -158,7 +158,7 @@ _KINDS = {member: kind for kind, member in _MEMBERS.items()} | {
 
 def _decode_task(files: Files, tree: Json) -> hub.Task:
     given = an_object(tree)
-    task: hub.Task = shapes.decode_task(given) if says_kind(given) else decode_tree(TASK, given, files)
+    task: hub.Task = shapes.TASK.decode(given) if says_kind(given) else decode_tree(TASK, given, files)
     return task
 
 
@@ -168,8 +168,8 @@ def _decode_either(pair: Pair, decode_kind: Coder, files: Files, tree: Json) -> 
     return decode_tree(pair, an_object(tree), files) if found is None else decode_kind(found)
 
 
-_decode_sent = partial(_decode_either, SENT, shapes.decode_result)
-_decode_event = partial(_decode_either, EVENT, shapes.decode_event)
+_decode_sent = partial(_decode_either, SENT, shapes.RESULT.decode)
+_decode_event = partial(_decode_either, EVENT, shapes.EVENT.decode)
 
 
 def _in_kind(tree: Json) -> JsonObject | None:
@@ -303,9 +303,9 @@ def _kind_row(proto: HttpRow) -> HttpRow:
     made = replace(of_rpc, address=proto.address, explicit=None)
     match operation:
         case ops.SEND_MESSAGE:
-            answer = Conversion(partial(_wrapped, shapes.encode_result), partial(_decode_sent, Files.AUTO))
+            answer = Conversion(partial(_wrapped, shapes.RESULT.encode), partial(_decode_sent, Files.AUTO))
         case ops.SEND_STREAMING_MESSAGE:
-            answer = Conversion(partial(_wrapped, shapes.encode_event), partial(_decode_event, Files.AUTO))
+            answer = Conversion(partial(_wrapped, shapes.EVENT.encode), partial(_decode_event, Files.AUTO))
         case _:
             return made
     return replace(

@@ -25,40 +25,40 @@ _ROWS = {row.address: row for row in requests.ROWS}
 
 #: name of a model -> the reader of its tree
 DECODERS: Mapping[str, Callable[[Any], Any]] = {
-    "TextPart": parts.decode_part,
-    "FilePart": parts.decode_part,
-    "DataPart": parts.decode_part,
-    "Message": shapes.decode_message,
-    "Artifact": shapes.decode_artifact,
-    "Task": shapes.decode_task,
-    "TaskStatusUpdateEvent": lambda tree: shapes.decode_event(tree).status_update,
-    "TaskArtifactUpdateEvent": lambda tree: shapes.decode_event(tree).artifact_update,
+    "TextPart": parts.PART.decode,
+    "FilePart": parts.PART.decode,
+    "DataPart": parts.PART.decode,
+    "Message": shapes.MESSAGE.decode,
+    "Artifact": shapes.ARTIFACT.decode,
+    "Task": shapes.TASK.decode,
+    "TaskStatusUpdateEvent": lambda tree: shapes.EVENT.decode(tree).status_update,
+    "TaskArtifactUpdateEvent": lambda tree: shapes.EVENT.decode(tree).artifact_update,
     "AgentCard": card.decode_card,
     "MessageSendParams": _ROWS["message/send"].decode_request,
     "TaskQueryParams": _ROWS["tasks/get"].decode_request,
-    "TaskPushNotificationConfig": push_configs.decode_push_config,
+    "TaskPushNotificationConfig": push_configs.TASK_CONFIG.decode,
 }
 
 #: message of the hub -> the writer of its tree, and the name of the model for the tree
 ENCODERS: Mapping[type, tuple[Callable[[Any], Any], str]] = {
-    hub.Part: (parts.encode_part, "Part"),
-    hub.Message: (shapes.encode_message, "Message"),
-    hub.Artifact: (shapes.encode_artifact, "Artifact"),
-    hub.Task: (shapes.encode_task, "Task"),
+    hub.Part: (parts.PART.encode, "Part"),
+    hub.Message: (shapes.MESSAGE.encode, "Message"),
+    hub.Artifact: (shapes.ARTIFACT.encode, "Artifact"),
+    hub.Task: (shapes.TASK.encode, "Task"),
     hub.TaskStatusUpdateEvent: (
-        lambda update: shapes.encode_event(hub.StreamResponse(status_update=update)),
+        lambda update: shapes.EVENT.encode(hub.StreamResponse(status_update=update)),
         "TaskStatusUpdateEvent",
     ),
     hub.TaskArtifactUpdateEvent: (
-        lambda update: shapes.encode_event(hub.StreamResponse(artifact_update=update)),
+        lambda update: shapes.EVENT.encode(hub.StreamResponse(artifact_update=update)),
         "TaskArtifactUpdateEvent",
     ),
-    hub.StreamResponse: (shapes.encode_event, "StreamResult"),
-    hub.SendMessageResponse: (shapes.encode_result, "SendResult"),
+    hub.StreamResponse: (shapes.EVENT.encode, "StreamResult"),
+    hub.SendMessageResponse: (shapes.RESULT.encode, "SendResult"),
     hub.AgentCard: (card.encode_card, "AgentCard"),
     hub.SendMessageRequest: (_ROWS["message/send"].encode_request, "MessageSendParams"),
     hub.GetTaskRequest: (_ROWS["tasks/get"].encode_request, "TaskQueryParams"),
-    hub.TaskPushNotificationConfig: (push_configs.encode_push_config, "TaskPushNotificationConfig"),
+    hub.TaskPushNotificationConfig: (push_configs.TASK_CONFIG.encode, "TaskPushNotificationConfig"),
     core.A2AError: (lambda error: errors.encode_jsonrpc(error).body, "AnyError"),
 }
 

@@ -18,9 +18,9 @@ from __future__ import annotations
 from typing import Any
 
 from a2a_bridge.codec import Json
-from a2a_bridge.dialects.irregular import Shape, decode_with, text_with
+from a2a_bridge.dialects.irregular import Shape
 from a2a_bridge.dialects.members import Member
-from a2a_bridge.dialects.shape import decode_inline, inline, unit
+from a2a_bridge.dialects.shape import inline, unit
 from a2a_bridge.dialects.v0_3.push_configs import NESTED_CONFIG
 from a2a_bridge.dialects.v0_3.shapes import CALLERS_MESSAGE
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -46,9 +46,6 @@ def send_params(*, modes: bool) -> Shape:
 SEND = send_params(modes=False)
 #: TaskIdParams of a cancellation
 CANCEL = unit(hub.CancelTaskRequest, Member("id", always=True), Member("metadata"))
-
-encode_send, decode_send = SEND.encode, decode_with(SEND, text_with(SEND))
-encode_cancel, decode_cancel = CANCEL.encode, decode_with(CANCEL, text_with(CANCEL))
 
 
 def explicit_send(tree: Any, older: bool) -> Any:
@@ -86,7 +83,7 @@ DELETE_PUSH_CONFIG = inline(
 
 def decode_get_task(tree: Json) -> hub.GetTaskRequest:
     """TaskQueryParams, in which a historyLength of 0 counts as absent. Raises DecodeError."""
-    request: hub.GetTaskRequest = decode_inline(GET_TASK, tree)
+    request: hub.GetTaskRequest = GET_TASK.decode(tree)
     if not request.history_length:
         request.ClearField("history_length")
     return request

@@ -18,10 +18,8 @@ from a2a_bridge.dialects.irregular import (
     Fact,
     Reader,
     Shape,
-    decode_with,
     marked,
     restored,
-    text_with,
 )
 from a2a_bridge.dialects.scalars import struct
 from a2a_bridge.dialects.unmapped import KEY
@@ -304,6 +302,3 @@ PART = Shape(
         "empty": Fact(_take_empty, _put_empty, _is_empty),
     },
 )
-
-part_text = text_with(PART)
-decode_part = decode_with(PART, part_text)

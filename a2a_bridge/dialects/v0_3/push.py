@@ -10,7 +10,7 @@ from __future__ import annotations
 from a2a_bridge.codec import DecodeError, JsonObject
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation
 from a2a_bridge.dialects.dialect import PushForm
-from a2a_bridge.dialects.v0_3.shapes import decode_event, encode_event, kind_of
+from a2a_bridge.dialects.v0_3.shapes import EVENT, kind_of
 from a2a_bridge.dialects.v1_0 import push as newer
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -18,9 +18,10 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 def _encode(event: hub.StreamResponse) -> JsonObject:
     """The task; without one, the event itself."""
     try:
-        return encode_event(event)
+        tree: JsonObject = EVENT.encode(event)
     except ValueError as error:
         raise A2AError(Reason.INVALID_AGENT_RESPONSE, str(error), blame=Blame.PEER) from None
+    return tree
 
 
 def _decode(tree: JsonObject) -> hub.StreamResponse:
@@ -28,7 +29,7 @@ def _decode(tree: JsonObject) -> hub.StreamResponse:
     if kind_of(tree) is None and "kind" not in tree:
         return newer.FORM.decode(tree)
     try:
-        event: hub.StreamResponse = decode_event(tree)
+        event: hub.StreamResponse = EVENT.decode(tree)
     except DecodeError as error:
         violations = [Violation(path, problem) for path, problem in error.violations]
         raise A2AError(Reason.INVALID_PARAMS, str(error), violations=violations) from None

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from a2a_bridge.codec import Json
 from a2a_bridge.dialects.members import Member
-from a2a_bridge.dialects.shape import decode_inline, inline
+from a2a_bridge.dialects.shape import inline
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _USUAL_SCHEMES = ("bearer", "basic")
@@ -54,11 +53,3 @@ TASK_CONFIG = inline(
     Member("pushNotificationConfig", CONFIG, flat=True, always=True, required=True),
     Member("tenant", later=True),
 )
-
-encode_push_config = TASK_CONFIG.encode
-
-
-def decode_push_config(tree: Json) -> hub.TaskPushNotificationConfig:
-    """{taskId, pushNotificationConfig} → hub. Raises DecodeError."""
-    config: hub.TaskPushNotificationConfig = decode_inline(TASK_CONFIG, tree)
-    return config

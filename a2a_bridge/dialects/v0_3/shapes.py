@@ -8,14 +8,17 @@ their parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+from google.protobuf.message import Message
 
 from a2a_bridge.codec import DecodeError, Json, JsonObject
 from a2a_bridge.codec.values import describe
 from a2a_bridge.codec.wire import VARINT
 from a2a_bridge.dialects.annotation import FINAL
-from a2a_bridge.dialects.irregular import Refused, Shape, decode_with, explained, text_with
+from a2a_bridge.dialects.boundary import Conversion
+from a2a_bridge.dialects.irregular import Refused, Shape, explained
 from a2a_bridge.dialects.members import Member, Names
 from a2a_bridge.dialects.shape import inline, unit
 from a2a_bridge.dialects.v0_3.parts import PART
@@ -114,18 +117,6 @@ ARTIFACT_UPDATE = unit(
     kind="artifact-update",
 )
 
-encode_message, decode_message = MESSAGE.encode, decode_with(MESSAGE, text_with(MESSAGE))
-encode_artifact, decode_artifact = ARTIFACT.encode, decode_with(ARTIFACT, text_with(ARTIFACT))
-encode_task, decode_task = TASK.encode, decode_with(TASK, text_with(TASK))
-
-RESULTS: Mapping[str, tuple[Shape, str]] = {"task": (TASK, "\n"), "message": (MESSAGE, "\x12")}
-"""Shapes of answers to a message, by kind, and the tags of their members of the oneof `payload`."""
-EVENTS: Mapping[str, tuple[Shape, str]] = {
-    **RESULTS,
-    "status-update": (STATUS_UPDATE, "\x1a"),
-    "artifact-update": (ARTIFACT_UPDATE, '"'),
-}
-
 
 def kind_of(tree: JsonObject) -> str | None:
     """The kind of a tree, by its `kind`, else by its members; None if undetermined."""
@@ -141,34 +132,14 @@ def kind_of(tree: JsonObject) -> str | None:
     return None
 
 
-def payload_decoder(
-    shapes: Mapping[str, tuple[Shape, str]], from_string: Callable[[bytes], Any]
-) -> Callable[[Any], Any]:
-    """The decoder of a oneof whose members are distinguished by kind. It raises DecodeError."""
-    branches = {kind: (shape, text_with(shape), tag) for kind, (shape, tag) in shapes.items()}
+def _payload(cls: type[Message], branches: Mapping[str, tuple[Shape, str]]) -> Conversion:
+    """The conversion of a oneof `payload`, whose members are distinguished by kind.
 
-    def decode(tree: Json) -> Any:
-        if type(tree) is not dict:
-            raise DecodeError("", f"expected an object, got {describe(tree)}")
-        branch = branches.get(kind_of(tree) or "")
-        if branch is None:
-            raise DecodeError("kind", f"is none of {', '.join(branches)}")
-        shape, text, tag = branch
-        try:
-            body = text(tree)
-            return from_string(f"{tag}{VARINT[len(body)]}{body}".encode("latin-1"))
-        except (Refused, ValueError, RecursionError):
-            pass
-        raise explained(shape, tree)
+    It raises DecodeError, and ValueError for content that JSON cannot express and for an empty oneof.
 
-    return decode
-
-
-def payload_encoder(shapes: Mapping[str, tuple[Shape, str]]) -> Callable[[Any], JsonObject]:
-    """The encoder of a oneof. It raises ValueError for content that JSON cannot express, and for an empty
-    one.
+    branches: the shapes by kind, and the tags of their members of the oneof.
     """
-    encoders = {kind.replace("-", "_"): shape.encode for kind, (shape, _) in shapes.items()}
+    encoders = {kind.replace("-", "_"): shape.encode for kind, (shape, _) in branches.items()}
 
     def encode(message: Any) -> JsonObject:
         which = message.WhichOneof("payload")
@@ -176,10 +147,28 @@ def payload_encoder(shapes: Mapping[str, tuple[Shape, str]]) -> Callable[[Any], 
             raise ValueError("holds none of its members")
         return encoders[which](getattr(message, which))
 
-    return encode
+    def decode(tree: Json) -> Any:
+        if type(tree) is not dict:
+            raise DecodeError("", f"expected an object, got {describe(tree)}")
+        branch = branches.get(kind_of(tree) or "")
+        if branch is None:
+            raise DecodeError("kind", f"is none of {', '.join(branches)}")
+        shape, tag = branch
+        try:
+            body = shape.text(tree)
+            return cls.FromString(f"{tag}{VARINT[len(body)]}{body}".encode("latin-1"))
+        except (Refused, ValueError, RecursionError):
+            pass
+        raise explained(shape, tree)
+
+    return Conversion(encode, decode)
 
 
-encode_result = payload_encoder(RESULTS)
-decode_result = payload_decoder(RESULTS, hub.SendMessageResponse.FromString)
-encode_event = payload_encoder(EVENTS)
-decode_event = payload_decoder(EVENTS, hub.StreamResponse.FromString)
+_RESULTS = {"task": (TASK, "\n"), "message": (MESSAGE, "\x12")}
+#: the answer to a message
+RESULT = _payload(hub.SendMessageResponse, _RESULTS)
+#: an event of a stream
+EVENT = _payload(
+    hub.StreamResponse,
+    {**_RESULTS, "status-update": (STATUS_UPDATE, "\x1a"), "artifact-update": (ARTIFACT_UPDATE, '"')},
+)

@@ -21,7 +21,6 @@ from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
 from a2a_bridge.dialects.members import Inline
 from a2a_bridge.dialects.pair import Pair
-from a2a_bridge.dialects.shape import read_inline
 from a2a_bridge.dialects.unmapped import KIND, PROTO, Entry, difference, read, restore, write
 from a2a_bridge.dialects.unmapped_fields import (
     UNKNOWN,
@@ -83,7 +82,7 @@ def of_kind(shape: Inline) -> Channel:
     """The channel of an object in the shape of JSON-RPC."""
 
     def text(tree: Any) -> str:
-        reader = read_inline(shape, tree)
+        reader = shape.reader(tree)
         # The decoder of the row reports the problems.
         return _text(KIND, [] if reader.problems else difference(reader.tree, tree))
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from a2a_bridge import codec
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.dialects.v0_3.params import decode_send, encode_send
-from a2a_bridge.dialects.v0_3.shapes import decode_event, encode_event
+from a2a_bridge.dialects.v0_3 import shapes
+from a2a_bridge.dialects.v0_3.params import SEND
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing import strategies_v0
 from tests.dialects.v0_3.kind_hops import ROW, reading
@@ -75,7 +75,7 @@ FAULTS = [
 @pytest.mark.parametrize(("tree", "path", "problem"), FAULTS)
 def test_what_cannot_be_understood_is_refused_with_its_place(tree: Any, path: str, problem: str) -> None:
     with pytest.raises(codec.DecodeError) as raised:
-        decode_event(tree)
+        shapes.EVENT.decode(tree)
     assert raised.value.path == path
     assert problem in raised.value.problem
 
@@ -88,7 +88,7 @@ def test_all_that_is_wrong_is_told_but_not_without_end() -> None:
         "metadata": 1,
     }
     with pytest.raises(codec.DecodeError) as raised:
-        decode_event(tree)
+        shapes.EVENT.decode(tree)
     paths = [path for path, _ in raised.value.violations]
     assert paths[:3] == ["id", "metadata", "history[0].parts[0].text"]
     assert len(paths) == 20
@@ -116,8 +116,8 @@ def test_params_have_to_be_an_object(method: str, params: Any) -> None:
 
 def test_the_extended_card_takes_no_params_at_all() -> None:
     row = ROW["agent/getAuthenticatedExtendedCard"]
-    for params in (None, {}, {"x": 1}):
-        assert row.decode_request(params) == hub.GetExtendedAgentCardRequest()
+    for tree in (None, {}, {"x": 1}):
+        assert row.decode_request(tree) == hub.GetExtendedAgentCardRequest()
     assert row.encode_request(hub.GetExtendedAgentCardRequest()) is None
 
 
@@ -173,8 +173,8 @@ def _changed(tree: Any, path: tuple[Any, ...], value: Any) -> Any:
 @given(data=st.data())
 def test_a_tree_with_anything_anywhere_comes_back_or_is_refused(side: str, data: Any) -> None:
     decode, encode, trees = {
-        "event": (decode_event, encode_event, strategies_v0.events),
-        "params": (decode_send, encode_send, strategies_v0.send_params),
+        "event": (shapes.EVENT.decode, shapes.EVENT.encode, strategies_v0.events),
+        "params": (SEND.decode, SEND.encode, strategies_v0.send_params),
     }[side]
     tree = data.draw(trees())
     value = data.draw(strategies_v0.anything() | st.sampled_from(["task", "message", "user", {}, []]))

@@ -15,17 +15,7 @@ import pytest
 from a2a_bridge import codec
 from a2a_bridge.codec import ExactFloat
 from a2a_bridge.dialects import annotation, irregular, unmapped
-from a2a_bridge.dialects.v0_3.parts import decode_part, encode_part
-from a2a_bridge.dialects.v0_3.shapes import (
-    decode_artifact,
-    decode_event,
-    decode_message,
-    decode_task,
-    encode_artifact,
-    encode_event,
-    encode_message,
-    encode_task,
-)
+from a2a_bridge.dialects.v0_3 import parts, shapes
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.dialects.v0_3.kind_hops import ROW, check, reading
 
@@ -61,17 +51,17 @@ def side_channel_trip(method: str, params: Any) -> tuple[Any, Any]:
 @pytest.mark.parametrize("name", ["contextId", "taskId", "extensions", "referenceTaskIds", "metadata"])
 def test_L01_empty_members_of_messages_stay_and_absent_ones_stay_away(name: str) -> None:
     empty: Any = {"metadata": {}}.get(name, [] if name.endswith("s") and name != "taskId" else "")
-    check(decode_message, encode_message, {**MESSAGE, name: empty})
-    check(decode_message, encode_message, MESSAGE)
+    check(shapes.MESSAGE.decode, shapes.MESSAGE.encode, {**MESSAGE, name: empty})
+    check(shapes.MESSAGE.decode, shapes.MESSAGE.encode, MESSAGE)
 
 
 @pytest.mark.parametrize("name", ["history", "artifacts", "metadata"])
 def test_L01_empty_members_of_tasks_stay(name: str) -> None:
-    check(decode_task, encode_task, {**TASK, name: {} if name == "metadata" else []})
+    check(shapes.TASK.decode, shapes.TASK.encode, {**TASK, name: {} if name == "metadata" else []})
 
 
 def test_L01_empty_metadata_alone_needs_no_residue() -> None:
-    message = decode_message({**MESSAGE, "metadata": {}})
+    message = shapes.MESSAGE.decode({**MESSAGE, "metadata": {}})
     assert message.HasField("metadata")
     assert not unmapped.present(message)
 
@@ -79,7 +69,7 @@ def test_L01_empty_metadata_alone_needs_no_residue() -> None:
 @pytest.mark.parametrize("name", ["name", "description", "extensions"])
 def test_L01_empty_members_of_artifacts_stay(name: str) -> None:
     tree = {"artifactId": "a", "parts": [], name: [] if name == "extensions" else ""}
-    check(decode_artifact, encode_artifact, tree)
+    check(shapes.ARTIFACT.decode, shapes.ARTIFACT.encode, tree)
 
 
 # L02 numbers, depth, strings
@@ -88,15 +78,15 @@ def test_L01_empty_members_of_artifacts_stay(name: str) -> None:
 @pytest.mark.parametrize("text", ["1", "-5", "9007199254740991", "0.5", "1e300", "1e17", "0.1", "-0.0"])
 def test_L02_numbers_that_a_double_prints_need_no_residue(text: str) -> None:
     number = codec.loads_exact(text)
-    message = decode_part(part(n=number))
+    message = parts.PART.decode(part(n=number))
     assert not unmapped.present(message)
-    check(decode_part, encode_part, part(n=number))
+    check(parts.PART.decode, parts.PART.encode, part(n=number))
 
 
 def test_L02_integers_of_64_bits_come_back_and_larger_ones_are_rounded() -> None:
     tree = '{"kind":"data","data":{"n":[9007199254740993,18446744073709550592]},"metadata":{"m":18446744073709551617}}'
-    message = reading(decode_part, tree)
-    found = codec.loads_exact(codec.dumps(encode_part(message)))
+    message = reading(parts.PART.decode, tree)
+    found = codec.loads_exact(codec.dumps(parts.PART.encode(message)))
     assert found == {
         "kind": "data",
         "data": {"n": [9007199254740993, 18446744073709550592]},
@@ -111,7 +101,7 @@ def test_L02_what_no_message_holds_is_refused_with_its_place(text: str) -> None:
         f'{{"kind":"text","text":"","metadata":{{"n":[{text}]}}}}',
     ):
         with pytest.raises(codec.DecodeError) as caught:
-            reading(decode_part, tree)
+            reading(parts.PART.decode, tree)
         assert caught.value.path in ("data.n[0]", "metadata.n[0]")
 
 
@@ -132,15 +122,15 @@ def test_L02_how_a_number_is_written_costs_nothing_and_is_not_kept(
 ) -> None:
     monkeypatch.setattr(irregular, "read", None)
     tree = f'{{"kind":"data","data":{{"n":[{text}]}},"metadata":{{"m":{text}}}}}'
-    message = decode_part(codec.loads(tree))
+    message = parts.PART.decode(codec.loads(tree))
     assert not unmapped.present(message)
-    assert codec.loads(codec.dumps(encode_part(message))) == codec.loads(tree)
+    assert codec.loads(codec.dumps(parts.PART.encode(message))) == codec.loads(tree)
 
 
 def test_L02_integers_stay_integers_towards_0x() -> None:
     message = hub.Part()
     message.data.struct_value["n"] = 1
-    assert codec.dumps(encode_part(message)) == b'{"kind":"data","data":{"n":1}}'
+    assert codec.dumps(parts.PART.encode(message)) == b'{"kind":"data","data":{"n":1}}'
 
 
 @pytest.mark.parametrize(("depth", "array"), [(10, True), (43, True), (10, False), (29, False)])
@@ -148,7 +138,11 @@ def test_L02_trees_of_any_depth_that_messages_may_have_come_back(depth: int, arr
     tree: Any = "bottom"
     for _ in range(depth):
         tree = [tree] if array else {"d": tree}
-    check(decode_message, encode_message, {**MESSAGE, "parts": [part(x=tree)], "metadata": {"x": tree}})
+    check(
+        shapes.MESSAGE.decode,
+        shapes.MESSAGE.encode,
+        {**MESSAGE, "parts": [part(x=tree)], "metadata": {"x": tree}},
+    )
 
 
 @pytest.mark.parametrize(("depth", "array"), [(44, True), (30, False), (200, False), (900, True)])
@@ -157,27 +151,31 @@ def test_L02_what_is_too_deep_for_other_bindings_is_refused(depth: int, array: b
     for _ in range(depth):
         tree = [tree] if array else {"d": tree}
     with pytest.raises(codec.DecodeError) as caught:
-        decode_message({**MESSAGE, "parts": [part(x=tree)], "metadata": {"x": tree}})
+        shapes.MESSAGE.decode({**MESSAGE, "parts": [part(x=tree)], "metadata": {"x": tree}})
     found = [(path.partition(".x")[0], problem) for path, problem in caught.value.violations]
     assert found == [("metadata", "is nested too deeply"), ("parts[0].data", "is nested too deeply")]
-    check(decode_message, encode_message, {**MESSAGE, "stranger": tree} if depth < 400 else MESSAGE)
+    check(
+        shapes.MESSAGE.decode,
+        shapes.MESSAGE.encode,
+        {**MESSAGE, "stranger": tree} if depth < 400 else MESSAGE,
+    )
 
 
 def test_L02_the_last_of_duplicate_keys_wins() -> None:
-    message = decode_part(codec.loads('{"kind":"data","data":{"a":1,"a":2}}'))
-    assert encode_part(message) == part(a=2)
+    message = parts.PART.decode(codec.loads('{"kind":"data","data":{"a":1,"a":2}}'))
+    assert parts.PART.encode(message) == part(a=2)
 
 
 def test_L02_null_in_free_data_is_a_value() -> None:
-    assert not unmapped.present(decode_part(part(a=None)))
-    check(decode_part, encode_part, part(a=None, b=[None]))
+    assert not unmapped.present(parts.PART.decode(part(a=None)))
+    check(parts.PART.decode, parts.PART.encode, part(a=None, b=[None]))
 
 
 @pytest.mark.parametrize("name", ["contextId", "metadata", "extensions", "referenceTaskIds"])
 def test_L02_null_for_an_optional_member_is_absence_that_comes_back(name: str) -> None:
-    message = decode_message({**MESSAGE, name: None})
-    assert unmapped.stripped(message) == decode_message(MESSAGE)
-    check(decode_message, encode_message, {**MESSAGE, name: None})
+    message = shapes.MESSAGE.decode({**MESSAGE, name: None})
+    assert unmapped.stripped(message) == shapes.MESSAGE.decode(MESSAGE)
+    check(shapes.MESSAGE.decode, shapes.MESSAGE.encode, {**MESSAGE, name: None})
 
 
 # L03 timestamps
@@ -215,11 +213,11 @@ def test_L03_timestamps_are_understood_as_far_as_they_can_be_and_come_back(
     text: str, canonical: str | None
 ) -> None:
     tree = {**TASK, "status": {"state": "working", "timestamp": text}}
-    task = decode_task(tree)
+    task = shapes.TASK.decode(tree)
     assert task.status.HasField("timestamp") == (canonical is not None)
-    stripped = encode_task(unmapped.stripped(task))
+    stripped = shapes.TASK.encode(unmapped.stripped(task))
     assert stripped["status"].get("timestamp") == canonical
-    check(decode_task, encode_task, tree)
+    check(shapes.TASK.decode, shapes.TASK.encode, tree)
 
 
 # L04 final
@@ -233,21 +231,23 @@ def test_L03_timestamps_are_understood_as_far_as_they_can_be_and_come_back(
     ],
 )  # fmt: skip
 def test_L04_final_follows_from_the_state_and_is_noted_where_it_does_not(state: str, derived: bool) -> None:
-    event = decode_event(status_update(state, final=derived))
+    event = shapes.EVENT.decode(status_update(state, final=derived))
     assert not event.status_update.HasField("metadata")
-    assert encode_event(event) == status_update(state, final=derived)
-    other = decode_event(status_update(state, final=not derived))
+    assert shapes.EVENT.encode(event) == status_update(state, final=derived)
+    other = shapes.EVENT.decode(status_update(state, final=not derived))
     assert annotation.final_said(other.status_update) is not derived
     assert not unmapped.present(other), "it is no residue: those who end streams read it"
     for metadata in ({}, {"metadata": {"k": "v"}}, {"metadata": {}}):
-        check(decode_event, encode_event, status_update(state, final=not derived, **metadata))
+        check(shapes.EVENT.decode, shapes.EVENT.encode, status_update(state, final=not derived, **metadata))
 
 
 def test_L04_a_missing_final_stays_missing() -> None:
-    event = decode_event(status_update("completed"))
+    event = shapes.EVENT.decode(status_update("completed"))
     assert annotation.final_said(event.status_update) is None
-    check(decode_event, encode_event, status_update("completed"))
-    check(decode_event, encode_event, status_update("working", metadata={annotation.FINAL: True}))
+    check(shapes.EVENT.decode, shapes.EVENT.encode, status_update("completed"))
+    check(
+        shapes.EVENT.decode, shapes.EVENT.encode, status_update("working", metadata={annotation.FINAL: True})
+    )
 
 
 # L05 booleans
@@ -262,31 +262,31 @@ def test_L05_false_stays_apart_from_absence() -> None:
     }
     for append in ({}, {"append": False}, {"append": True}):
         for last in ({}, {"lastChunk": False}, {"lastChunk": True}):
-            check(decode_event, encode_event, tree | append | last)
-    assert not unmapped.present(decode_event(tree | {"append": True, "lastChunk": True}))
+            check(shapes.EVENT.decode, shapes.EVENT.encode, tree | append | last)
+    assert not unmapped.present(shapes.EVENT.decode(tree | {"append": True, "lastChunk": True}))
 
 
 # L06 the state `unknown`
 
 
 def test_L06_unknown_is_unspecified_and_back() -> None:
-    task = decode_task({**TASK, "status": {"state": "unknown"}})
+    task = shapes.TASK.decode({**TASK, "status": {"state": "unknown"}})
     assert task.status.state == hub.TASK_STATE_UNSPECIFIED
     assert not unmapped.present(task)
     assert codec.encoder(hub.Task)(task)["status"] == {"state": "TASK_STATE_UNSPECIFIED"}
-    check(decode_task, encode_task, {**TASK, "status": {"state": "unknown"}})
+    check(shapes.TASK.decode, shapes.TASK.encode, {**TASK, "status": {"state": "unknown"}})
 
 
 def test_L06_a_missing_state_and_a_missing_status_are_unknown_and_stay_missing() -> None:
     for tree in ({**TASK, "status": {}}, {key: value for key, value in TASK.items() if key != "status"}):
-        assert decode_task(tree).status.state == hub.TASK_STATE_UNSPECIFIED
-        check(decode_task, encode_task, tree)
+        assert shapes.TASK.decode(tree).status.state == hub.TASK_STATE_UNSPECIFIED
+        check(shapes.TASK.decode, shapes.TASK.encode, tree)
 
 
 def test_L06_the_other_spelling_of_canceled_is_understood() -> None:
     tree = {**TASK, "status": {"state": "cancelled"}}
-    assert decode_task(tree).status.state == hub.TASK_STATE_CANCELED
-    check(decode_task, encode_task, tree)
+    assert shapes.TASK.decode(tree).status.state == hub.TASK_STATE_CANCELED
+    check(shapes.TASK.decode, shapes.TASK.encode, tree)
 
 
 # L07 tags and strangers
@@ -308,7 +308,7 @@ def test_L06_the_other_spelling_of_canceled_is_understood() -> None:
     ],
 )  # fmt: skip
 def test_L07_missing_kinds_aliases_and_unknown_members_come_back(tree: Any) -> None:
-    check(decode_event, encode_event, tree)
+    check(shapes.EVENT.decode, shapes.EVENT.encode, tree)
 
 
 # L08 members that the protobuf of 0.3 lacks
@@ -320,8 +320,8 @@ def test_L08_the_kind_shape_has_them_all() -> None:
         "referenceTaskIds": ["a"],
         "parts": [{"kind": "file", "file": {"uri": "u", "name": "n"}, "metadata": {"k": 1}}],
     }
-    assert not unmapped.present(decode_message(tree))
-    check(decode_message, encode_message, tree)
+    assert not unmapped.present(shapes.MESSAGE.decode(tree))
+    check(shapes.MESSAGE.decode, shapes.MESSAGE.encode, tree)
 
 
 # L09 base64 and files
@@ -339,22 +339,22 @@ def file(**members: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_L09_base64_in_any_spelling(text: str, octets: bytes) -> None:
-    assert decode_part(file(bytes=text)).raw == octets
-    check(decode_part, encode_part, file(bytes=text))
+    assert parts.PART.decode(file(bytes=text)).raw == octets
+    check(parts.PART.decode, parts.PART.encode, file(bytes=text))
 
 
 def test_L09_a_file_with_bytes_and_uri_is_its_bytes() -> None:
-    part = decode_part(file(bytes="aGk=", uri="u", name="n"))
+    part = parts.PART.decode(file(bytes="aGk=", uri="u", name="n"))
     assert (part.raw, part.filename) == (b"hi", "n")
     assert not part.HasField("metadata")  # 0.3 does not allow both, so the uri is not carried
-    assert encode_part(part) == file(bytes="aGk=", name="n")
+    assert parts.PART.encode(part) == file(bytes="aGk=", name="n")
 
 
 def test_L09_a_file_with_neither_has_an_empty_url() -> None:
-    message = decode_part(file(name="n"))
+    message = parts.PART.decode(file(name="n"))
     assert message.WhichOneof("content") == "url"
-    check(decode_part, encode_part, file(name="n"))
-    check(decode_part, encode_part, file())
+    check(parts.PART.decode, parts.PART.encode, file(name="n"))
+    check(parts.PART.decode, parts.PART.encode, file())
 
 
 # L10 data that is no object
@@ -368,23 +368,23 @@ def test_L10_other_values_are_wrapped_and_marked_towards_0x(value: Any, metadata
     if metadata is not None:
         message.metadata.SetInParent()
         message.metadata.update(metadata)
-    tree = encode_part(message)
+    tree = parts.PART.encode(message)
     assert tree["data"] == {"value": value}
-    assert reading(decode_part, codec.dumps(tree)) == message
+    assert reading(parts.PART.decode, codec.dumps(tree)) == message
 
 
 @pytest.mark.parametrize("value", [{"k": 1}, 5, None])
 @pytest.mark.parametrize("flag", [{}, {"data_part_compat": True}, {"data_part_compat": False}])
 def test_L10_user_data_that_looks_wrapped_is_left_alone(value: Any, flag: Any) -> None:
     tree = {"kind": "data", "data": {"value": value}, "metadata": flag}
-    assert decode_part(tree).data.WhichOneof("kind") == "struct_value"
-    check(decode_part, encode_part, tree)
+    assert parts.PART.decode(tree).data.WhichOneof("kind") == "struct_value"
+    check(parts.PART.decode, parts.PART.encode, tree)
 
 
 def test_L10_a_list_from_0_2_5_is_a_list_in_the_hub() -> None:
-    message = decode_part({"kind": "data", "data": [1, "a"]})
+    message = parts.PART.decode({"kind": "data", "data": [1, "a"]})
     assert len(message.data.list_value.values) == 2
-    check(decode_part, encode_part, {"kind": "data", "data": [1, ExactFloat("2.0")]})
+    check(parts.PART.decode, parts.PART.encode, {"kind": "data", "data": [1, ExactFloat("2.0")]})
 
 
 # L11 what only 1.0 says of text and data
@@ -392,6 +392,6 @@ def test_L10_a_list_from_0_2_5_is_a_list_in_the_hub() -> None:
 
 def test_L11_media_types_and_names_of_text_and_data_are_further_members() -> None:
     message = hub.Part(text="# hi", media_type="text/markdown", filename="a.md")
-    tree = encode_part(message)
+    tree = parts.PART.encode(message)
     assert tree == {"kind": "text", "text": "# hi", "mediaType": "text/markdown", "filename": "a.md"}
-    assert decode_part(tree) == message
+    assert parts.PART.decode(tree) == message

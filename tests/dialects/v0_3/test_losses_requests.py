@@ -18,16 +18,9 @@ from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V0_2_5, V0_3, V1_0, annotation, irregular, unmapped
 from a2a_bridge.dialects.dialect import JSONRPC, ErrorReply
-from a2a_bridge.dialects.v0_3 import names
+from a2a_bridge.dialects.v0_3 import names, shapes
 from a2a_bridge.dialects.v0_3.losses import LOSSES
-from a2a_bridge.dialects.v0_3.params import decode_send, encode_send
-from a2a_bridge.dialects.v0_3.shapes import (
-    decode_event,
-    decode_message,
-    decode_task,
-    encode_event,
-    encode_task,
-)
+from a2a_bridge.dialects.v0_3.params import SEND
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.dialects.v0_3.kind_hops import ROW, check, reading
 from tests.identity import says
@@ -72,10 +65,10 @@ CONFIGURATIONS: list[tuple[dict[str, Any], bool]] = [
 
 @pytest.mark.parametrize(("configuration", "immediately"), CONFIGURATIONS)
 def test_L12_blocking_is_the_reverse_of_returning_immediately(configuration: Any, immediately: bool) -> None:
-    request = decode_send({"message": MESSAGE, **configuration})
+    request = SEND.decode({"message": MESSAGE, **configuration})
     assert request.configuration.return_immediately is immediately
     assert request.HasField("configuration") == ("configuration" in configuration)
-    check(decode_send, encode_send, {"message": MESSAGE, **configuration})
+    check(SEND.decode, SEND.encode, {"message": MESSAGE, **configuration})
 
 
 @pytest.mark.parametrize(
@@ -87,9 +80,9 @@ def test_L12_what_the_official_clients_send_takes_no_slow_path(
 ) -> None:
     monkeypatch.setattr(irregular, "read", None)
     tree = {"message": MESSAGE, "configuration": configuration}
-    request = decode_send(tree)
+    request = SEND.decode(tree)
     assert not request.HasField("metadata")
-    assert encode_send(request) == tree
+    assert SEND.encode(request) == tree
 
 
 @pytest.mark.parametrize(
@@ -99,8 +92,8 @@ def test_L12_what_the_official_clients_send_takes_no_slow_path(
 )  # fmt: skip
 def test_L13_lengths_of_any_size_come_back(length: Any, found: int) -> None:
     params = {"message": MESSAGE, "configuration": {"historyLength": length}}
-    assert decode_send(params).configuration.history_length == found
-    check(decode_send, encode_send, params)
+    assert SEND.decode(params).configuration.history_length == found
+    check(SEND.decode, SEND.encode, params)
     if not length:
         return  # in tasks/get it is as if it were absent: see tests/profiles
     request, again = side_channel_trip("tasks/get", {"id": "t", "historyLength": length})
@@ -109,7 +102,7 @@ def test_L13_lengths_of_any_size_come_back(length: Any, found: int) -> None:
 
 
 def test_L13_no_length_is_not_zero() -> None:
-    assert not decode_send({"message": MESSAGE, "configuration": {}}).configuration.HasField("history_length")
+    assert not SEND.decode({"message": MESSAGE, "configuration": {}}).configuration.HasField("history_length")
     assert not ROW["tasks/get"].decode_request({"id": "t"}).HasField("history_length")
 
 
@@ -138,7 +131,11 @@ def test_L14_the_first_usable_scheme_is_the_hubs_and_all_come_back(schemes: list
     )
     assert (request.authentication.scheme, request.authentication.credentials) == (scheme, "s")
     assert again == {"taskId": "t", "pushNotificationConfig": config}
-    check(decode_send, encode_send, {"message": MESSAGE, "configuration": {"pushNotificationConfig": config}})
+    check(
+        SEND.decode,
+        SEND.encode,
+        {"message": MESSAGE, "configuration": {"pushNotificationConfig": config}},
+    )
 
 
 @pytest.mark.parametrize(
@@ -284,10 +281,10 @@ def test_L21_ids_in_resource_names_are_not_cut(task: str) -> None:
 
 def test_L22_any_event_may_come_first_and_marks_of_the_bridge_pass() -> None:
     for tree in (status_update("working", final=False), MESSAGE, TASK):
-        check(decode_event, encode_event, tree)
-    task = decode_task(TASK)
+        check(shapes.EVENT.decode, shapes.EVENT.encode, tree)
+    task = shapes.TASK.decode(TASK)
     annotation.synthesise(task, annotation.SNAPSHOT)
-    again = decode_task(codec.loads(codec.dumps(encode_task(task))))
+    again = shapes.TASK.decode(codec.loads(codec.dumps(shapes.TASK.encode(task))))
     assert annotation.synthesised(again) == annotation.SNAPSHOT
 
 
@@ -322,7 +319,7 @@ def test_L24_ids_of_requests_are_never_doubles(token: str) -> None:
 def test_L25_modes_that_0_2_5_requires_are_given() -> None:
     form = V0_2_5.forms[JSONRPC]
     row = next(row for row in form.rows if row.address == "message/send")
-    request = hub.SendMessageRequest(message=decode_message(MESSAGE))
+    request = hub.SendMessageRequest(message=shapes.MESSAGE.decode(MESSAGE))
     request.configuration.return_immediately = True
     tree = row.encode_request(request)
     assert tree["configuration"] == {"acceptedOutputModes": [], "blocking": False}
@@ -343,7 +340,7 @@ def test_L26_both_names_of_the_extensions_header_are_known() -> None:
 def test_L27_a_push_notification_is_spelled_as_its_version_does() -> None:
     assert V0_3.push is not None
     assert V1_0.push is not None
-    event = hub.StreamResponse(task=decode_task(TASK))
+    event = hub.StreamResponse(task=shapes.TASK.decode(TASK))
     assert V0_3.push.encode(event) == TASK
     assert V0_3.push.whole_tasks
     assert "task" in V1_0.push.encode(event)

@@ -22,12 +22,12 @@ ROWS = {row.address: row for row in requests.ROWS}
 
 #: what is judged: model, and the function that reads the same tree
 JUDGED: dict[str, tuple[Any, Callable[[Any], Any]]] = {
-    "Part": (models.Part, parts.decode_part),
-    "Message": (models.Message, shapes.decode_message),
-    "Artifact": (models.Artifact, shapes.decode_artifact),
-    "Task": (models.Task, shapes.decode_task),
-    "TaskStatusUpdateEvent": (models.TaskStatusUpdateEvent, shapes.decode_event),
-    "TaskArtifactUpdateEvent": (models.TaskArtifactUpdateEvent, shapes.decode_event),
+    "Part": (models.Part, parts.PART.decode),
+    "Message": (models.Message, shapes.MESSAGE.decode),
+    "Artifact": (models.Artifact, shapes.ARTIFACT.decode),
+    "Task": (models.Task, shapes.TASK.decode),
+    "TaskStatusUpdateEvent": (models.TaskStatusUpdateEvent, shapes.EVENT.decode),
+    "TaskArtifactUpdateEvent": (models.TaskArtifactUpdateEvent, shapes.EVENT.decode),
     "MessageSendParams": (models.MessageSendParams, ROWS["message/send"].decode_request),
     "TaskQueryParams": (models.TaskQueryParams, ROWS["tasks/get"].decode_request),
     "TaskIdParams": (models.TaskIdParams, ROWS["tasks/cancel"].decode_request),

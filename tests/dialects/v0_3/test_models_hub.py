@@ -106,8 +106,8 @@ def test_undeclared_members_survive_the_hub() -> None:
 def test_what_peers_write_against_the_schema_is_shown_within_it() -> None:
     tree = {"messageId": "m", "role": "agent", "parts": [{"data": [1, 2]}, {"kind": "file", "file": {}}]}
     assert models.check(models.Message, tree)
-    message = shapes.decode_message(tree)
-    assert says(shapes.encode_message(message), tree)
+    message = shapes.MESSAGE.decode(tree)
+    assert says(shapes.MESSAGE.encode(message), tree)
     first, second = (part.root for part in models.encode(message).parts)
     assert first.data == {"value": [1, 2]}
     assert second.file.uri == ""
@@ -116,7 +116,7 @@ def test_what_peers_write_against_the_schema_is_shown_within_it() -> None:
 @given(data=st.data())
 def test_whatever_the_codec_takes_has_a_model(data: Any) -> None:
     tree = data.draw(strategies_v0.results())
-    made = models.encode(reading(shapes.decode_result, codec.dumps(tree)))
+    made = models.encode(reading(shapes.RESULT.decode, codec.dumps(tree)))
     assert models.check(type(made), models.write(made)) == []
 
 

@@ -13,18 +13,8 @@ import pytest
 from a2a_bridge import codec
 from a2a_bridge.codec import ExactFloat
 from a2a_bridge.dialects import unmapped
-from a2a_bridge.dialects.v0_3.params import decode_send, encode_send
-from a2a_bridge.dialects.v0_3.parts import decode_part, encode_part
-from a2a_bridge.dialects.v0_3.shapes import (
-    decode_artifact,
-    decode_event,
-    decode_message,
-    decode_task,
-    encode_artifact,
-    encode_event,
-    encode_message,
-    encode_task,
-)
+from a2a_bridge.dialects.v0_3 import parts, shapes
+from a2a_bridge.dialects.v0_3.params import SEND
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.dialects.v0_3.kind_hops import ROW, check, reading
 
@@ -37,30 +27,40 @@ def data(value: Any, **members: Any) -> dict[str, Any]:
 
 
 def test_payload_01_large_and_integral_numbers() -> None:
-    check(decode_part, encode_part, data({"n": 9007199254740993, "one": 1, "float": ExactFloat("1.0")}))
-    check(decode_message, encode_message, {**MESSAGE, "metadata": {"n": 9007199254740993, "one": 1}})
-    assert b'"one":1' in codec.dumps(encode_part(decode_part(data({"one": 1}))))
+    check(
+        parts.PART.decode,
+        parts.PART.encode,
+        data({"n": 9007199254740993, "one": 1, "float": ExactFloat("1.0")}),
+    )
+    check(
+        shapes.MESSAGE.decode,
+        shapes.MESSAGE.encode,
+        {**MESSAGE, "metadata": {"n": 9007199254740993, "one": 1}},
+    )
+    assert b'"one":1' in codec.dumps(parts.PART.encode(parts.PART.decode(data({"one": 1}))))
 
 
 @pytest.mark.parametrize("value", [{"value": {"k": 1}}, {"z": 1}])
 def test_payload_02_user_data_with_the_flag_of_the_sdk(value: Any) -> None:
-    check(decode_part, encode_part, data(value, metadata={"data_part_compat": True}))
+    check(parts.PART.decode, parts.PART.encode, data(value, metadata={"data_part_compat": True}))
 
 
 def test_payload_03_empty_metadata() -> None:
-    check(decode_part, encode_part, data({"z": "1"}, metadata={}))
-    check(decode_message, encode_message, {**MESSAGE, "metadata": {}})
-    check(decode_task, encode_task, {**TASK, "metadata": {}})
-    check(decode_artifact, encode_artifact, {"artifactId": "a", "parts": [], "metadata": {}})
+    check(parts.PART.decode, parts.PART.encode, data({"z": "1"}, metadata={}))
+    check(shapes.MESSAGE.decode, shapes.MESSAGE.encode, {**MESSAGE, "metadata": {}})
+    check(shapes.TASK.decode, shapes.TASK.encode, {**TASK, "metadata": {}})
+    check(shapes.ARTIFACT.decode, shapes.ARTIFACT.encode, {"artifactId": "a", "parts": [], "metadata": {}})
 
 
 @pytest.mark.parametrize("text", ["aGk", "-_8=", "aGk=\n", "aGl="])
 def test_payload_04_odd_base64(text: str) -> None:
-    check(decode_part, encode_part, {"kind": "file", "file": {"bytes": text}})
+    check(parts.PART.decode, parts.PART.encode, {"kind": "file", "file": {"bytes": text}})
 
 
 def test_payload_05_a_file_with_an_empty_name_and_with_a_stranger() -> None:
-    check(decode_part, encode_part, {"kind": "file", "file": {"bytes": "aGk=", "name": "", "x": 1}})
+    check(
+        parts.PART.decode, parts.PART.encode, {"kind": "file", "file": {"bytes": "aGk=", "name": "", "x": 1}}
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_payload_05_a_file_with_an_empty_name_and_with_a_stranger() -> None:
     ],
 )
 def test_payload_06_odd_timestamps(time: str) -> None:
-    check(decode_task, encode_task, {**TASK, "status": {"state": "working", "timestamp": time}})
+    check(shapes.TASK.decode, shapes.TASK.encode, {**TASK, "status": {"state": "working", "timestamp": time}})
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_payload_07_final_is_what_the_peer_said(state: str, final: bool) -> None
         "status": {"state": state},
         "final": final,
     }
-    check(decode_event, encode_event, tree)
+    check(shapes.EVENT.decode, shapes.EVENT.encode, tree)
 
 
 def test_payload_08_an_artifact_update_without_flags() -> None:
@@ -98,16 +98,20 @@ def test_payload_08_an_artifact_update_without_flags() -> None:
         "contextId": "c",
         "artifact": {"artifactId": "a", "parts": []},
     }
-    check(decode_event, encode_event, tree)
+    check(shapes.EVENT.decode, shapes.EVENT.encode, tree)
 
 
 def test_payload_09_an_empty_configuration() -> None:
-    check(decode_send, encode_send, {"message": MESSAGE, "configuration": {}})
+    check(SEND.decode, SEND.encode, {"message": MESSAGE, "configuration": {}})
 
 
 def test_payload_10_several_schemes() -> None:
     config = {"url": "u", "authentication": {"schemes": ["Bearer", "Basic"]}}
-    check(decode_send, encode_send, {"message": MESSAGE, "configuration": {"pushNotificationConfig": config}})
+    check(
+        SEND.decode,
+        SEND.encode,
+        {"message": MESSAGE, "configuration": {"pushNotificationConfig": config}},
+    )
     row = ROW["tasks/pushNotificationConfig/set"]
     tree = {"taskId": "t", "pushNotificationConfig": config}
     assert row.restore(row.encode_request(row.decode_request(tree)), row.extract(tree)) == tree
@@ -122,21 +126,25 @@ def test_payload_10_several_schemes() -> None:
 
 
 def test_payload_14_an_extension_of_a_message_is_only_a_uri() -> None:
-    check(decode_message, encode_message, {**MESSAGE, "extensions": ["u"]})
+    check(shapes.MESSAGE.decode, shapes.MESSAGE.encode, {**MESSAGE, "extensions": ["u"]})
 
 
 def test_payload_15_empty_lists_and_an_empty_context() -> None:
-    check(decode_task, encode_task, {**TASK, "history": [], "artifacts": [], "contextId": ""})
-    check(decode_message, encode_message, {**MESSAGE, "extensions": [], "contextId": ""})
+    check(shapes.TASK.decode, shapes.TASK.encode, {**TASK, "history": [], "artifacts": [], "contextId": ""})
+    check(shapes.MESSAGE.decode, shapes.MESSAGE.encode, {**MESSAGE, "extensions": [], "contextId": ""})
 
 
 def test_payload_16_a_length_beyond_32_bits() -> None:
-    check(decode_send, encode_send, {"message": MESSAGE, "configuration": {"historyLength": 3_000_000_000}})
+    check(
+        SEND.decode,
+        SEND.encode,
+        {"message": MESSAGE, "configuration": {"historyLength": 3_000_000_000}},
+    )
 
 
 def test_payload_17_media_type_and_name_of_a_text() -> None:
     part = hub.Part(text="a", media_type="text/markdown", filename="f")
-    assert reading(decode_part, codec.dumps(encode_part(part))) == part
+    assert reading(parts.PART.decode, codec.dumps(parts.PART.encode(part))) == part
 
 
 def test_payload_19_a_tenant_of_a_push_config_and_a_role_that_is_not_given() -> None:
@@ -145,10 +153,10 @@ def test_payload_19_a_tenant_of_a_push_config_and_a_role_that_is_not_given() -> 
     assert row.decode_response(codec.loads(codec.dumps(row.encode_response(config)))) == config
     request = hub.SendMessageRequest(message=hub.Message(message_id="m"))
     request.configuration.task_push_notification_config.tenant = "x"
-    tree = encode_send(request)
+    tree = SEND.encode(request)
     assert tree["message"]["role"] == "user", "what comes from a caller is the user's"
-    assert decode_send(codec.loads(codec.dumps(tree))) == request
-    assert encode_message(hub.Message())["role"] == "agent", "what an agent answers is the agent's"
+    assert SEND.decode(codec.loads(codec.dumps(tree))) == request
+    assert shapes.MESSAGE.encode(hub.Message())["role"] == "agent", "what an agent answers is the agent's"
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/resubscribe", "tasks/pushNotificationConfig/list"])
@@ -178,7 +186,7 @@ def test_what_is_regular_leaves_no_trace() -> None:
         ],
         "metadata": {"k": "v"},
     }  # fmt: skip
-    message = decode_task(task)
+    message = shapes.TASK.decode(task)
     assert not unmapped.present(message)
     assert b"urn:" not in message.SerializeToString()
-    assert encode_task(message) == task
+    assert shapes.TASK.encode(message) == task
