@@ -39,23 +39,18 @@ def write_part(tree: Any) -> str:
         if not value.isascii():
             value = value.encode().decode("latin-1")
         out = f"\n{VARINT[len(value)]}{value}"
-        if len(tree) == 2:
-            return out
     elif kind == "data":
         value = get("data")
         body = struct(value, LEVELS)
         body = f"*{VARINT[len(body)]}{body}"
         out = f'"{VARINT[len(body)]}{body}'
-        if len(tree) == 2:
-            return out
     elif kind == "file":
-        file = get("file")
-        if type(file) is not dict:
-            raise Irregular
-        return _file(file, tree)
+        out = _file(get("file"))
     else:
         raise Irregular
     rest = len(tree) - 2
+    if not rest:
+        return out
     value = get("metadata")
     if value is not None:
         rest -= 1
@@ -63,20 +58,24 @@ def write_part(tree: Any) -> str:
             raise Irregular
         body = struct(value, LEVELS)
         out += f"*{VARINT[len(body)]}{body}"
-    value = get("filename")
-    if value is not None:
-        rest -= 1
-        out += _name("2", value)
-    value = get("mediaType")
-    if value is not None:
-        rest -= 1
-        out += _name(":", value)
+    if rest and kind != "file":
+        value = get("filename")
+        if value is not None:
+            rest -= 1
+            out += _name("2", value)
+        value = get("mediaType")
+        if value is not None:
+            rest -= 1
+            out += _name(":", value)
     if rest:
         raise Irregular
     return out
 
 
-def _file(file: dict[str, Any], tree: dict[str, Any]) -> str:
+def _file(file: Any) -> str:
+    """Wire text of a canonical file."""
+    if type(file) is not dict:
+        raise Irregular
     if "bytes" in file:
         octets = base64_octets(file["bytes"])
         out = f"\x12{VARINT[len(octets)]}{octets}"
@@ -99,18 +98,6 @@ def _file(file: dict[str, Any], tree: dict[str, Any]) -> str:
             out += _name(":", value)
         if rest:
             raise Irregular
-    if len(tree) == 2:
-        return out
-    rest = len(tree) - 2
-    metadata = tree.get("metadata")
-    if metadata is not None:
-        rest -= 1
-        if KEY in metadata:
-            raise Irregular
-        body = struct(metadata, LEVELS)
-        out += f"*{VARINT[len(body)]}{body}"
-    if rest:
-        raise Irregular
     return out
 
 
@@ -126,38 +113,28 @@ def _name(tag: str, value: Any) -> str:
 def encode_part(part: Any) -> JsonObject:
     """A part as sent to a 0.x peer. Raises ValueError for content that JSON cannot express."""
     tree: JsonObject
+    name, media_type = "filename", "mediaType"
     text = part.text
     which = "text" if text else part.WhichOneof("content")
     if which == "text":
-        tree = {"kind": "text", "text": text}
+        place = tree = {"kind": "text", "text": text}
     elif which == "data":
         value = part.data
         if value.WhichOneof("kind") != "struct_value":
             return marked(PART, part)
-        tree = {"kind": "data", "data": read_struct(value.struct_value)}
+        place = tree = {"kind": "data", "data": read_struct(value.struct_value)}
     elif which is None:
         return marked(PART, part)
     else:
-        file: JsonObject = {"bytes": base64_text(part.raw)} if which == "raw" else {"uri": part.url}
-        tree = {"kind": "file", "file": file}
-        value = part.filename
-        if value:
-            file["name"] = value
-        value = part.media_type
-        if value:
-            file["mimeType"] = value
-        if part.HasField("metadata"):
-            metadata = read_struct(part.metadata)
-            tree["metadata"] = metadata
-            if KEY in metadata:
-                return restored(PART, tree)
-        return tree
+        place = {"bytes": base64_text(part.raw)} if which == "raw" else {"uri": part.url}
+        tree = {"kind": "file", "file": place}
+        name, media_type = "name", "mimeType"
     value = part.filename
     if value:
-        tree["filename"] = value
+        place[name] = value
     value = part.media_type
     if value:
-        tree["mediaType"] = value
+        place[media_type] = value
     if part.HasField("metadata"):
         metadata = read_struct(part.metadata)
         tree["metadata"] = metadata
