@@ -6,7 +6,7 @@ It does not handle JSON itself: a model is written as a tree, and the functions 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -16,99 +16,97 @@ from a2a_bridge.codec import DecodeError, EncodeError
 from a2a_bridge.core import errors as core
 from a2a_bridge.core.errors import Reason, Violation
 from a2a_bridge.dialects import unmapped
-from a2a_bridge.dialects.dialect import ErrorReply
-from a2a_bridge.dialects.v0_3 import card, errors, parts, push_configs, requests, shapes
+from a2a_bridge.dialects.boundary import Conversion
+from a2a_bridge.dialects.dialect import CardForm, ErrorReply, Row
+from a2a_bridge.dialects.v0_3 import card, errors, requests
 from a2a_bridge.dialects.v0_3.models_shape import A2ABaseModel, read, write
+from a2a_bridge.dialects.v0_3.parts import PART
+from a2a_bridge.dialects.v0_3.push_configs import TASK_CONFIG
+from a2a_bridge.dialects.v0_3.shapes import ARTIFACT, EVENT, MESSAGE, RESULT, TASK
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-_ROWS = {row.address: row for row in requests.ROWS}
-
-#: name of a model -> the reader of its tree
-DECODERS: Mapping[str, Callable[[Any], Any]] = {
-    "TextPart": parts.PART.decode,
-    "FilePart": parts.PART.decode,
-    "DataPart": parts.PART.decode,
-    "Message": shapes.MESSAGE.decode,
-    "Artifact": shapes.ARTIFACT.decode,
-    "Task": shapes.TASK.decode,
-    "TaskStatusUpdateEvent": lambda tree: shapes.EVENT.decode(tree).status_update,
-    "TaskArtifactUpdateEvent": lambda tree: shapes.EVENT.decode(tree).artifact_update,
-    "AgentCard": card.decode_card,
-    "MessageSendParams": _ROWS["message/send"].decode_request,
-    "TaskQueryParams": _ROWS["tasks/get"].decode_request,
-    "TaskPushNotificationConfig": push_configs.TASK_CONFIG.decode,
-}
-
-#: message of the hub -> the writer of its tree, and the name of the model for the tree
-ENCODERS: Mapping[type, tuple[Callable[[Any], Any], str]] = {
-    hub.Part: (parts.PART.encode, "Part"),
-    hub.Message: (shapes.MESSAGE.encode, "Message"),
-    hub.Artifact: (shapes.ARTIFACT.encode, "Artifact"),
-    hub.Task: (shapes.TASK.encode, "Task"),
-    hub.TaskStatusUpdateEvent: (
-        lambda update: shapes.EVENT.encode(hub.StreamResponse(status_update=update)),
-        "TaskStatusUpdateEvent",
-    ),
-    hub.TaskArtifactUpdateEvent: (
-        lambda update: shapes.EVENT.encode(hub.StreamResponse(artifact_update=update)),
-        "TaskArtifactUpdateEvent",
-    ),
-    hub.StreamResponse: (shapes.EVENT.encode, "StreamResult"),
-    hub.SendMessageResponse: (shapes.RESULT.encode, "SendResult"),
-    hub.AgentCard: (card.encode_card, "AgentCard"),
-    hub.SendMessageRequest: (_ROWS["message/send"].encode_request, "MessageSendParams"),
-    hub.GetTaskRequest: (_ROWS["tasks/get"].encode_request, "TaskQueryParams"),
-    hub.TaskPushNotificationConfig: (push_configs.TASK_CONFIG.encode, "TaskPushNotificationConfig"),
-    core.A2AError: (lambda error: errors.encode_jsonrpc(error).body, "AnyError"),
-}
+Coder = Callable[[Any], Any]
 
 
-def decode_model(model: BaseModel) -> Any:
-    """A model as its hub message. Raises as `models.decode` does."""
-    return decode_by(DECODERS, model)
+class Models:
+    """The conversions of one version of 0.x."""
 
+    def __init__(
+        self, rows: Iterable[Row[str, Any]], card: CardForm, event: Conversion, encode_error: Coder
+    ) -> None:
+        """rows, encode_error: those of JSON-RPC."""
+        by_method = {row.address: row for row in rows}
+        send, query = by_method["message/send"], by_method["tasks/get"]
+        #: the name of a model, the message of the hub, the writer and the reader of their tree
+        table: tuple[tuple[str, type, Coder, Coder], ...] = (
+            ("Part", hub.Part, PART.encode, PART.decode),
+            ("Message", hub.Message, MESSAGE.encode, MESSAGE.decode),
+            ("Artifact", hub.Artifact, ARTIFACT.encode, ARTIFACT.decode),
+            ("Task", hub.Task, TASK.encode, TASK.decode),
+            (
+                "TaskStatusUpdateEvent",
+                hub.TaskStatusUpdateEvent,
+                lambda update: event.encode(hub.StreamResponse(status_update=update)),
+                lambda tree: event.decode(tree).status_update,
+            ),
+            (
+                "TaskArtifactUpdateEvent",
+                hub.TaskArtifactUpdateEvent,
+                lambda update: event.encode(hub.StreamResponse(artifact_update=update)),
+                lambda tree: event.decode(tree).artifact_update,
+            ),
+            ("AgentCard", hub.AgentCard, card.encode, card.decode),
+            ("MessageSendParams", hub.SendMessageRequest, send.encode_request, send.decode_request),
+            ("TaskQueryParams", hub.GetTaskRequest, query.encode_request, query.decode_request),
+            (
+                "TaskPushNotificationConfig",
+                hub.TaskPushNotificationConfig,
+                TASK_CONFIG.encode,
+                TASK_CONFIG.decode,
+            ),
+        )
+        self._decoders = {name: decode for name, _, _, decode in table}
+        self._decoders |= dict.fromkeys(("TextPart", "FilePart", "DataPart"), PART.decode)
+        self._encoders = {
+            **{message: (encode, name) for name, message, encode, _ in table},
+            hub.StreamResponse: (event.encode, "StreamResult"),
+            hub.SendMessageResponse: (RESULT.encode, "SendResult"),
+            core.A2AError: (lambda error: encode_error(error).body, "AnyError"),
+        }
 
-def encode_message(message: Any, types: Mapping[str, Any]) -> Any:
-    """A hub message as one of these types. Raises as `models.encode` does."""
-    return encode_by(ENCODERS, message, types)
+    def decode_model(self, model: BaseModel) -> Any:
+        """A model as its hub message. Raises as `models.decode` does."""
+        while isinstance(model, RootModel):
+            model = model.root
+        names = (cls.__name__ for cls in type(model).__mro__ if issubclass(cls, A2ABaseModel))
+        found = next((name for name in names if name in self._decoders), None)
+        tree = write(model)
+        if found is None:
+            if isinstance(tree, dict) and isinstance(tree.get("code"), int):
+                return errors.decode_jsonrpc(ErrorReply(200, tree))
+            raise TypeError(f"{type(model).__name__} has no message of its own in the hub")
+        try:
+            _check_finite(tree)
+            return self._decoders[found](tree)
+        except DecodeError as error:
+            violations = [Violation(path, problem) for path, problem in error.violations]
+            raise core.A2AError(Reason.INVALID_PARAMS, str(error), violations=violations) from None
+        except (EncodeError, RecursionError) as error:
+            problem = error.problem if isinstance(error, EncodeError) else "is nested too deeply"
+            raise core.invalid_params("", f"the {found} {problem}") from None
 
-
-def decode_by(decoders: Mapping[str, Callable[[Any], Any]], model: BaseModel) -> Any:
-    """Reads a model with the reader of its type."""
-    while isinstance(model, RootModel):
-        model = model.root
-    names = (cls.__name__ for cls in type(model).__mro__ if issubclass(cls, A2ABaseModel))
-    found = next((name for name in names if name in decoders), None)
-    tree = write(model)
-    if found is None:
-        if isinstance(tree, dict) and isinstance(tree.get("code"), int):
-            return errors.decode_jsonrpc(ErrorReply(200, tree))
-        raise TypeError(f"{type(model).__name__} has no message of its own in the hub")
-    try:
-        _check_finite(tree)
-        return decoders[found](tree)
-    except DecodeError as error:
-        violations = [Violation(path, problem) for path, problem in error.violations]
-        raise core.A2AError(Reason.INVALID_PARAMS, str(error), violations=violations) from None
-    except (EncodeError, RecursionError) as error:
-        problem = error.problem if isinstance(error, EncodeError) else "is nested too deeply"
-        raise core.invalid_params("", f"the {found} {problem}") from None
-
-
-def encode_by(
-    encoders: Mapping[type, tuple[Callable[[Any], Any], str]], message: Any, types: Mapping[str, Any]
-) -> Any:
-    """A message as the model of its type."""
-    found = encoders.get(type(message))
-    if found is None:
-        raise TypeError(f"{type(message).__name__} has no model")
-    write_tree, name = found
-    model = types[name] if isinstance(types[name], type) else _root(types[name])
-    try:
-        made = _read(model, write_tree, message)
-    except EncodeError as error:
-        raise core.invalid_params(error.path, error.problem) from None
-    return made.root if isinstance(made, RootModel) and name != "Part" else made
+    def encode_message(self, message: Any, types: Mapping[str, Any]) -> Any:
+        """A hub message as one of these types. Raises as `models.encode` does."""
+        found = self._encoders.get(type(message))
+        if found is None:
+            raise TypeError(f"{type(message).__name__} has no model")
+        write_tree, name = found
+        model = types[name] if isinstance(types[name], type) else _root(types[name])
+        try:
+            made = _read(model, write_tree, message)
+        except EncodeError as error:
+            raise core.invalid_params(error.path, error.problem) from None
+        return made.root if isinstance(made, RootModel) and name != "Part" else made
 
 
 @cache
@@ -139,3 +137,7 @@ def _check_finite(tree: Any) -> None:
             rest.extend(item)
         elif type(item) is float and not math.isfinite(item):
             raise EncodeError("", "holds a number that is not finite")
+
+
+_MODELS = Models(requests.ROWS, card.FORM, EVENT, errors.encode_jsonrpc)
+decode_model, encode_message = _MODELS.decode_model, _MODELS.encode_message
