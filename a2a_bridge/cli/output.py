@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,14 @@ def document(tree: Any) -> None:
     from a2a_bridge.codec import dumps  # what loads protobuf is not loaded for --version
 
     data(dumps(tree).decode())
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as lines."""
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
 
 
 def talk(text: str, style: str = "") -> None:

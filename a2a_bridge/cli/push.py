@@ -64,7 +64,7 @@ def list_(*, store: StoreUrl, flags: ListFlags) -> None:
 
       a2a-bridge push list --store sqlite:///.a2a-bridge/Echo.db --dead
     """
-    from a2a_bridge.cli.output import data, document
+    from a2a_bridge.cli.output import columns, data, document
     from a2a_bridge.cli.store_options import keys_of
     from a2a_bridge.hosting.stores.sql.push import entries
     from a2a_bridge.push.vault import Vault
@@ -78,7 +78,7 @@ def list_(*, store: StoreUrl, flags: ListFlags) -> None:
     if flags.output is Output.JSON:
         document({"notifications": [_tree(one) for one in found]})
     else:
-        data("\n".join(_table(found)))
+        data(columns(_table(found)))
 
 
 @app.command(cls=Command)
@@ -169,28 +169,14 @@ def _tree(letter: OutboxEntry) -> dict[str, Any]:
     }
 
 
-def _table(entries: list[OutboxEntry]) -> list[str]:
+def _table(entries: list[OutboxEntry]) -> list[list[str]]:
     if not entries:
-        return ["nothing waits, and nothing was given up"]
+        return [["nothing waits, and nothing was given up"]]
     lines = [["NUMBER", "STATE", "TASK", "EVENT", "TARGET", "ATTEMPTS", "AGE", "ERROR"]]
     now = time.time()
     for one in entries:
         age = f"{max(0, int(now - one.created))}s"
         state = "dead" if one.dead else "waiting"
-        lines.append(
-            [
-                str(one.number),
-                state,
-                one.task_id,
-                str(one.sequence),
-                one.url,
-                str(one.attempts),
-                age,
-                one.error,
-            ]
-        )
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
+        numbers = str(one.number), str(one.sequence), str(one.attempts)
+        lines.append([numbers[0], state, one.task_id, numbers[1], one.url, numbers[2], age, one.error])
+    return lines

@@ -56,7 +56,7 @@ def usage(
       a2a-bridge usage :9100 --a2a-version 0.3 --since 30d
     """
     from a2a_bridge.bindings import DialOptions
-    from a2a_bridge.cli.output import data, document, guarded
+    from a2a_bridge.cli.output import columns, data, document, guarded
     from a2a_bridge.middleware.usage import FORMAT
 
     window = _window(flags.since)
@@ -77,7 +77,7 @@ def usage(
 
             document({"format": FORMAT, "now": now, "usage": [asdict(one) for one in chosen]})
         else:
-            data("\n".join(_table(chosen, now, flags.by_operation)))
+            data(columns(_table(chosen, now, flags.by_operation)))
 
 
 def _window(since: str) -> int | None:
@@ -128,7 +128,7 @@ async def _fetch(url: str, options: DialOptions) -> bytes:
     return reply.body
 
 
-def _table(counts: Iterable[Count], now: float, by_operation: bool) -> list[str]:
+def _table(counts: Iterable[Count], now: float, by_operation: bool) -> list[list[str]]:
     """Cells in the order of version and binding, the oldest version first; callers by when they last
     called.
     """
@@ -144,25 +144,12 @@ def _table(counts: Iterable[Count], now: float, by_operation: bool) -> list[str]
         calls, errors, last = rows.get(key, (0, 0, 0.0))
         rows[key] = (calls + one.calls, errors + one.errors, max(last, one.last))
     if not rows:
-        return ["no calls"]
-    names = [
-        "VERSION",
-        "BINDING",
-        "PEER",
-        "CALLER",
-        *(["OPERATION"] if by_operation else []),
-        "CALLS",
-        "ERRORS",
-        "LAST",
-    ]
-    lines = [names]
+        return [["no calls"]]
+    operation = ["OPERATION"] if by_operation else []
+    lines = [["VERSION", "BINDING", "PEER", "CALLER", *operation, "CALLS", "ERRORS", "LAST"]]
     for key, (calls, errors, last) in sorted(rows.items(), key=lambda row: (row[0][:2], -row[1][2])):
         lines.append([*key, str(calls), str(errors), _ago(now - last)])
-    widths = [max(len(line[column]) for line in lines) for column in range(len(names))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
+    return lines
 
 
 def _ago(seconds: float) -> str:

@@ -6,8 +6,9 @@ import inspect
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import typer
@@ -16,7 +17,8 @@ from typer.testing import CliRunner
 
 from a2a_bridge.bindings import Frame
 from a2a_bridge.cli import app
-from a2a_bridge.cli.commands import SUMMARIES
+from a2a_bridge.cli.commands import SUMMARIES, Command
+from a2a_bridge.cli.flags import LogLevel, flag, with_flags
 from a2a_bridge.cli.frames import lines_of, masked
 from a2a_bridge.cli.options import listen_address, parameters, read_secrets
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -79,6 +81,40 @@ def test_reading_the_flags_of_a_server_loads_no_pydantic() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.split("\n")[0] == "<LogLevel.INFO: 'info'> :0 1 False"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    most: int = flag(3, "Most.", "N", least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own(Shared):
+    level: LogLevel = flag(LogLevel.INFO, "Level.", None, "-l", "--level")
+    quiet: bool = flag(False, "Quiet.", variable="")
+    names: list[str] | None = flag(None, "Names.", "NAME", "--name", variable="NAME")
+
+
+@with_flags
+def command(target: Annotated[str, typer.Argument()], *, flags: Own) -> None:
+    typer.echo(f"{target} {flags}")
+
+
+def test_a_command_with_flags() -> None:
+    group = typer.Typer(add_completion=False)
+    group.command(cls=Command)(command)
+
+    def said(*arguments: str, **variables: str) -> str:
+        done = RUNNER.invoke(group, [*arguments], env=variables)
+        return done.stdout.strip() if done.exit_code == 0 else f"exit {done.exit_code}"
+
+    assert said("x") == f"x {Own()}"
+    given = Own(most=7, level=LogLevel.DEBUG, quiet=True, names=["a", "b"])
+    assert said("x", "--most", "7", "-l", "debug", "--quiet", "--name", "a", "--name", "b") == f"x {given}"
+    assert said("x", A2A_BRIDGE_MOST="7", A2A_BRIDGE_QUIET="1") == f"x {Own(most=7)}"
+    assert [said("x", "--most", "0"), said("x", "--level", "loud"), said()] == ["exit 2"] * 3
+    names = [param.name for param in get_command(group).params]
+    assert names == ["target", "level", "quiet", "names", "most"]
 
 
 def test_no_command_is_usage() -> None:
