@@ -24,7 +24,6 @@ from a2a_bridge.dialects.v0_3.security import (
     decode_schemes,
     encode_requirements,
     encode_schemes,
-    pick,
 )
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -33,7 +32,17 @@ _encode = encoder(hub.AgentCard)
 
 _EXTENDED = "supportsAuthenticatedExtendedCard"
 
-_CARD = (
+#: the table of a member with free JSON
+_FREE = "free"
+
+
+def _object(*names: str, **tables: Any) -> dict[str, Any]:
+    """The table of an object. tables: of the members with objects, or with lists of objects."""
+    return dict.fromkeys(names) | tables
+
+
+#: the members that 0.x and the hub have under the same names
+_CARD = _object(
     "name",
     "description",
     "version",
@@ -41,12 +50,13 @@ _CARD = (
     "iconUrl",
     "defaultInputModes",
     "defaultOutputModes",
+    provider=_object("organization", "url"),
+    capabilities=_object(
+        "streaming", "pushNotifications", extensions=[_object("uri", "description", "required", params=_FREE)]
+    ),
+    skills=[_object("id", "name", "description", "tags", "examples", "inputModes", "outputModes")],
+    signatures=[_object("protected", "signature", header=_FREE)],
 )
-_PROVIDER = ("organization", "url")
-_CAPABILITIES = ("streaming", "pushNotifications")
-_EXTENSION = ("uri", "description", "required")
-_SKILL = ("id", "name", "description", "tags", "examples", "inputModes", "outputModes")
-_SIGNATURE = ("protected", "signature")
 
 
 def decode_members(tree: JsonObject, version: str) -> hub.AgentCard:
@@ -55,15 +65,16 @@ def decode_members(tree: JsonObject, version: str) -> hub.AgentCard:
     version: the version of a card that names none.
     """
     tree = plain(tree)
-    picked: dict[str, Any] = {name: tree[name] for name in _CARD if tree.get(name) is not None}
-    if tree.get("provider") is not None:
-        picked["provider"] = pick(tree["provider"], _PROVIDER)
-    picked["capabilities"] = _capabilities(tree)
-    skills = tree.get("skills")
-    if skills is not None:
-        picked["skills"] = _each(skills, lambda one: pick(one, _SKILL))
-    if tree.get("signatures") is not None:
-        picked["signatures"] = _each(tree["signatures"], lambda one: _with_struct(one, _SIGNATURE, "header"))
+    extended = tree.get(_EXTENDED)
+    if extended is not None and type(extended) is not bool:
+        raise DecodeError(_EXTENDED, f"expected true or false, got {describe(extended)}")
+    picked: Any = {"capabilities": {}} | _picked(tree, _CARD)
+    capabilities = picked["capabilities"]
+    if type(capabilities) is dict:
+        if type(capabilities.get("extensions")) is list:
+            capabilities["extensions"] = _without_carriers(capabilities["extensions"])
+        if extended is not None:
+            capabilities["extendedAgentCard"] = extended
     schemes, alternatives = decode_schemes(tree.get("securitySchemes"))
     requirements = decode_requirements(tree.get("security"), "security", alternatives)
     interfaces = decode_interfaces(tree, version)
@@ -72,7 +83,7 @@ def decode_members(tree: JsonObject, version: str) -> hub.AgentCard:
     for name, scheme in schemes.items():
         card.security_schemes[name].CopyFrom(scheme)
     card.security_requirements.extend(requirements)
-    for index, skill in enumerate(skills or ()):
+    for index, skill in enumerate(tree.get("skills") or ()):
         path = f"skills[{index}].security"
         card.skills[index].security_requirements.extend(
             decode_requirements(skill.get("security"), path, alternatives)
@@ -131,30 +142,22 @@ def struct(value: Json, levels: int = LEVELS) -> Json:
 
 def _members(card: hub.AgentCard, version: str, alternatives: Alternatives) -> JsonObject:
     tree = _encode(card)
-    capabilities = tree.setdefault("capabilities", {})
     members = encode_interfaces(card.supported_interfaces, version)
-    members |= {name: tree[name] for name in (*_CARD, "provider", "signatures") if name in tree}
-    members["capabilities"] = {name: capabilities[name] for name in _CAPABILITIES if name in capabilities}
-    extensions = [{"uri": ""} | one for one in capabilities.get("extensions", ()) if one.get("uri") != KEY]
-    if extensions:
+    members |= {"capabilities": {}} | _picked(tree, _CARD)
+    extensions = members["capabilities"].pop("extensions", ())
+    if extensions := [{"uri": ""} | one for one in _without_carriers(extensions)]:
         members["capabilities"]["extensions"] = extensions
+    capabilities = tree.get("capabilities", {})
     if "extendedAgentCard" in capabilities:
         members[_EXTENDED] = capabilities["extendedAgentCard"]
     if card.security_schemes:
         members["securitySchemes"] = encode_schemes(card.security_schemes, alternatives)
     if card.security_requirements:
         members["security"] = encode_requirements(card.security_requirements, alternatives)
-    members["skills"] = [
-        {name: one[name] for name in _SKILL if name in one} | _skill_security(skill, alternatives)
-        for one, skill in zip(tree["skills"], card.skills, strict=True)
-    ]
+    for member, skill in zip(members["skills"], card.skills, strict=True):
+        if skill.security_requirements:
+            member["security"] = encode_requirements(skill.security_requirements, alternatives)
     return members
-
-
-def _skill_security(skill: hub.AgentSkill, alternatives: Alternatives) -> JsonObject:
-    if not skill.security_requirements:
-        return {}
-    return {"security": encode_requirements(skill.security_requirements, alternatives)}
 
 
 def _agree(card: hub.AgentCard, alternatives: Alternatives) -> bool:
@@ -162,38 +165,23 @@ def _agree(card: hub.AgentCard, alternatives: Alternatives) -> bool:
     return all(encode_requirements(one, alternatives) is not None for one in lists)
 
 
-def _capabilities(tree: JsonObject) -> Json:
-    value = tree.get("capabilities")
-    extended = tree.get(_EXTENDED)
-    if extended is not None and type(extended) is not bool:
-        raise DecodeError(_EXTENDED, f"expected true or false, got {describe(extended)}")
-    members: dict[str, Any] = {}
-    if value is not None:
-        if type(value) is not dict:
-            unexpected: Json = value  # the codec reports the error
-            return unexpected
-        members |= {name: value[name] for name in _CAPABILITIES if value.get(name) is not None}
-        if value.get("extensions") is not None:
-            members["extensions"] = _each(
-                _without_carriers(value["extensions"]), lambda one: _with_struct(one, _EXTENSION, "params")
-            )
-    if extended is not None:
-        members["extendedAgentCard"] = extended
-    return members
+def _picked(value: Json, table: Any) -> Any:
+    """The value without the members that the table does not name. Values of other types stay as they are.
+
+    It keeps the 1.0 codec from reading members and spellings that 0.x does not have.
+    """
+    if table == _FREE:
+        return struct(value)
+    if type(table) is list and type(value) is list:
+        return [_picked(one, table[0]) for one in value]
+    if type(table) is dict and type(value) is dict:
+        return {
+            name: found if inner is None else _picked(found, inner)
+            for name, inner in table.items()
+            if (found := value.get(name)) is not None
+        }
+    return value
 
 
-def _without_carriers(value: Json) -> Json:
-    if type(value) is not list:
-        return value
-    return [one for one in value if type(one) is not dict or one.get("uri") != KEY]
-
-
-def _with_struct(tree: Json, names: Sequence[str], free: str) -> Json:
-    picked = pick(tree, (*names, free))
-    if type(picked) is dict and free in picked:
-        picked[free] = struct(picked[free])
-    return picked
-
-
-def _each(value: Json, change: Any) -> Json:
-    return [change(one) for one in value] if type(value) is list else value
+def _without_carriers(extensions: Sequence[Any]) -> list[Any]:
+    return [one for one in extensions if type(one) is not dict or one.get("uri") != KEY]

@@ -12,7 +12,7 @@ Rules (A2A 0.3, 5.5.3; A2A 1.0, 4.5):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import Any
@@ -169,16 +169,6 @@ def alternatives_of(schemes: Mapping[str, hub.SecurityScheme]) -> Alternatives:
     }
 
 
-def pick(tree: Json, names: Iterable[str]) -> Json:
-    """An object reduced to these members; a value of another type unchanged.
-
-    It keeps the 1.0 codec from reading members and spellings that 0.x does not have.
-    """
-    if type(tree) is not dict:
-        return tree
-    return {name: tree[name] for name in names if tree.get(name) is not None}
-
-
 def _decode_scheme(tree: JsonObject, path: str) -> tuple[hub.SecurityScheme, dict[str, hub.SecurityScheme]]:
     kind = tree.get("type")
     known = TYPES.get(kind) if type(kind) is str else None
@@ -214,7 +204,7 @@ def _decode_flows(value: Json, path: str) -> list[tuple[str, hub.OAuthFlows]]:
         if tree is None:
             continue
         try:
-            content = _read_flow(cls, tree, members, f"{path}.{name}")
+            content: Any = _read(cls, tree, {one: one for one in members}, f"{path}.{name}")
         except DecodeError:
             if name == "deviceCode":  # an unknown member in 0.x, which may hold anything
                 continue
@@ -226,10 +216,6 @@ def _decode_flows(value: Json, path: str) -> list[tuple[str, hub.OAuthFlows]]:
         getattr(flows, field).SetInParent()
         found.append((name, flows))
     return found
-
-
-def _read_flow(cls: type[Message], tree: Json, members: Iterable[str], path: str) -> Any:
-    return _read(cls, tree, {name: name for name in members}, path)
 
 
 def _read(cls: type[Message], tree: Json, names: Mapping[str, str], path: str) -> Any:
