@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import tracemalloc
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
@@ -15,7 +16,7 @@ from a2a_bridge.bindings import HostOptions
 from a2a_bridge.core.call import Call
 from a2a_bridge_transports._http import protocol
 from a2a_bridge_transports._http.exchange import JSON, Reply, Request
-from a2a_bridge_transports._http.parser import MOST_HEADERS
+from a2a_bridge_transports._http.parser import MOST_HEADERS, RequestParser
 from a2a_bridge_transports._http.protocol import READ_AHEAD
 from tests.patience import PATIENCE
 from tests.transports.http_scene import MESSAGE, Scripted, ask, frame, hosting, reply, request, wire
@@ -328,3 +329,19 @@ async def test_a_quick_client_does_not_starve_the_others(caplog: pytest.LogCaptu
         for _ in range(count):
             assert (await quick.answer()).status == 200
     assert not caplog.records
+
+
+def test_a_body_in_tiny_chunks_takes_little_more_memory_than_its_size() -> None:
+    parser = RequestParser(16 * 1024)
+    size = 400_000
+    data = CHUNKED + b"2\r\n[]\r\n" * (size // 2) + b"0\r\n\r\n"
+    tracemalloc.start()
+    try:
+        at = 0
+        while not parser.complete:
+            at = parser.feed(data, at)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert parser.take_body() == b"[]" * (size // 2)
+    assert peak < 4 * size

@@ -87,7 +87,7 @@ class RequestParser:
         """Begins the next message."""
         self._target = b""
         self._lines: list[tuple[str, str]] = []
-        self._body: list[bytes] = []
+        self._body: bytes | bytearray = b""
         #: the last bytes, in which the end of a block may have begun
         self._tail = b""
         #: bytes of the head so far
@@ -103,8 +103,8 @@ class RequestParser:
 
     def take_body(self) -> bytes:
         """The body as far as it has come. It is not kept here."""
-        parts, self._body = self._body, []
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        body, self._body = self._body, b""
+        return bytes(body)
 
     def release(self) -> None:
         """Frees llhttp, which refers back to this object, until more is fed. For the time after a message."""
@@ -241,7 +241,13 @@ class RequestParser:
 
     def on_body(self, data: bytes) -> None:
         self.size += len(data)
-        self._body.append(data)
+        # One buffer: objects for the pieces of a body in tiny chunks would be many times as large as it.
+        if not self._body:
+            self._body = data
+        elif isinstance(self._body, bytes):
+            self._body = bytearray(self._body) + data
+        else:
+            self._body += data
 
     def on_message_complete(self) -> None:
         self.complete = True

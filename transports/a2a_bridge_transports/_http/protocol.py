@@ -16,6 +16,7 @@ import logging
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context
 from math import inf
 from typing import Any, Protocol, cast
@@ -138,7 +139,8 @@ class Connection(asyncio.Protocol):
         self.peer = str(address[0]) if isinstance(address, tuple) else ""
         opened = transport.get_extra_info("socket")
         if opened is not None:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            with suppress(OSError):  # on some systems, if the client has left already
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  a client that leaves is no error
         self.host.connections.discard(self)
