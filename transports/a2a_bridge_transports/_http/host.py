@@ -55,7 +55,8 @@ class HttpHost(Mounts):
         self._address = address
         self._listener: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
-        self._hosts: set[str] = set()
+        #: valid Host headers → the base URL; empty if the headers of proxies count, too
+        self.bases: dict[str, str] = {}
         self._is_full = False
 
     @property
@@ -106,7 +107,7 @@ class HttpHost(Mounts):
         if self._sweep is not None:
             self._sweep.cancel()
         await self._end_requests()
-        for connection in self.connections:
+        for connection in list(self.connections):
             connection.close()
         last = loop.time() + LAST_WORDS
         while self.connections and loop.time() < last:  # noqa: ASYNC110  a set has no event
@@ -155,7 +156,7 @@ class HttpHost(Mounts):
         """Why a request is refused before any handler sees it; None if it is not."""
         headers = request.headers
         hosts = headers.getall("Host", ())
-        is_known = len(hosts) == 1 and hosts[0] in self._hosts
+        is_known = len(hosts) == 1 and hosts[0] in self.bases
         if not is_known and not self._is_good_host(hosts, request.version):
             return A2AError(Reason.INVALID_REQUEST, "the Host header is not valid")
         if request.version not in ("1.1", "1.0"):  # without one in the request line it is HTTP/0.9
@@ -173,6 +174,7 @@ class HttpHost(Mounts):
             return not hosts and version == "1.0"  # which does not require it
         if not is_host(hosts[0]):
             return False
-        if len(self._hosts) < _REMEMBERED:
-            self._hosts.add(hosts[0])
+        if len(self.bases) < _REMEMBERED:
+            scheme = "https" if self.options.tls is not None else "http"
+            self.bases[hosts[0]] = "" if self.options.trust_forwarded else f"{scheme}://{hosts[0]}"
         return True

@@ -33,6 +33,8 @@ class Owner(Protocol):
     options: HostOptions
     draining: bool
     trust: Trust
+    #: Host header → base URL, as far as it is known without the other headers
+    bases: dict[str, str]
 
     @property
     def address(self) -> ListenAddress: ...
@@ -98,8 +100,11 @@ class HostRequest(HoldsInWork):
         return HeaderParameters(self.headers)
 
     def base_url(self) -> str:
-        scheme = "https" if self._host.options.tls is not None else "http"
         named = self.headers.get("Host") or str(self._host.address)
+        known = self._host.bases.get(named)
+        if known:
+            return known
+        scheme = "https" if self._host.options.tls is not None else "http"
         return base_url(scheme, named, "", self.headers, trusted=self.peer in self._host.trust)
 
     async def read(self) -> bytes:
