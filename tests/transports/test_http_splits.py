@@ -69,6 +69,9 @@ class Pipe(asyncio.Transport):
         assert not self.closed
         self.written += data
 
+    def is_closing(self) -> bool:
+        return self.closed
+
     def get_write_buffer_size(self) -> int:
         return 0
 
@@ -124,6 +127,20 @@ def agree(pieces: bytes, whole: bytes) -> bool:
         return True
     said, expected = (re.sub(rb"Connection: [^\r]*\r\n", b"", text) for text in (pieces, whole))
     return b"Connection: close" in pieces and expected.startswith(said)
+
+
+async def test_a_refused_client_may_have_left_already() -> None:
+    class Reset(Pipe):
+        def write_eof(self) -> None:
+            raise OSError(107, "Transport endpoint is not connected")
+
+    async with hosting(Scripted()) as host:
+        connection = Connection(host)
+        pipe = Reset(connection)
+        connection.connection_made(pipe)
+        connection.data_received(b"nonsense\r\n\r\n")
+        assert pipe.written.startswith(b"HTTP/1.1 400")
+        connection.connection_lost(None)
 
 
 def cut(data: bytes, random: Random) -> list[bytes]:

@@ -261,8 +261,9 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Writes unless the client has left."""
-        if self.transport is not None:
-            self.transport.write(data)
+        transport = self.transport
+        if transport is not None and not transport.is_closing():
+            transport.write(data)
 
     def pause_writing(self) -> None:
         self.is_full = True
@@ -336,4 +337,5 @@ class Connection(asyncio.Protocol):
         self.deadline = self._loop.time() + LINGER
         self.resume_reading()
         if transport.can_write_eof():
-            transport.write_eof()
+            with suppress(OSError):  # the client has left already
+                transport.write_eof()
