@@ -163,7 +163,11 @@ class Engine:
                 raise
             return await self._remote_tasks.send(other, request, context)
         else:
-            answer = await self._answer(accepted, request, context)
+            send = accepted.send
+            if send.done and self._idempotency is None:
+                answer = send.result()
+            else:
+                answer = await self._answer(accepted, request, context)
         if answer is None:
             raise RuntimeError("a unary send was settled like a stream")
         if limit is not None and answer.HasField("task"):

@@ -177,7 +177,7 @@ class ExecutorDriver(MemoryUser):
         elif live.state not in RUNNING:
             if live.state == hub.TASK_STATE_INPUT_REQUIRED:
                 self._repeat_question(send)
-            for one in send.all():
+            for one in send.waiters or (send,):
                 if not one.done:
                     live.settle(one)
         elif self._phase.now is Phase.WORKING:  # in other phases, the cause of the end decides the state

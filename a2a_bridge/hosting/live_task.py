@@ -110,7 +110,7 @@ class LiveTask(WorkingCopy):
             own.CopyFrom(message)
         own.task_id, own.context_id = self.task_id, self.context_id
         self.begin(task)
-        for one in send.all():
+        for one in send.waiters or (send,):
             if one.wants is not Wants.OUTCOME:
                 self.settle(one)
         if self.state in AT_REST:
@@ -160,13 +160,16 @@ class LiveTask(WorkingCopy):
         answer = hub.SendMessageResponse()
         if self.task is not None:
             answer.task.CopyFrom(self.task)
-        self.deliver(send, answer)
-
-    def deliver(self, send: PendingSend, answer: hub.SendMessageResponse | A2AError) -> None:
-        """Gives an answer that depends on the task, as soon as the task is durable."""
         writer = self.writer
         if writer is None or not writer.pending:
             send.settle(answer)  # at once in stores that are not durable
+        else:
+            self.deliver(send, answer)
+
+    def deliver(self, send: PendingSend, answer: hub.SendMessageResponse | A2AError) -> None:
+        """Gives an answer that depends on the task, as soon as the task is durable."""
+        if not self.pending:
+            send.settle(answer)
             return
 
         def tell(error: Exception | None) -> None:

@@ -64,7 +64,7 @@ class PendingSend:
 
     def all(self) -> Sequence[PendingSend]:
         """All sends of this message, itself included."""
-        return (self,) if self.waiters is None else self.waiters
+        return self.waiters or (self,)
 
     def attach(self, wants: Wants) -> PendingSend:
         """A further sender of the same message."""
@@ -103,6 +103,10 @@ class PendingSend:
         if not self.done:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
+        return self.result()
+
+    def result(self) -> hub.SendMessageResponse | None:
+        """The answer, once `done`; see `answer`."""
         if isinstance(self._answer, A2AError):
             raise self._answer
         return self._answer

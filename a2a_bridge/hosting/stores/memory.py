@@ -71,7 +71,8 @@ class MemoryStore:
         self._kept_logs = kept_logs
         self._kept_bytes = kept_bytes
         self._entries: dict[str, Entry] = {}
-        self._tables: dict[Scope, TaskTable] = {}
+        #: the tasks by scope
+        self.tables: dict[Scope, TaskTable] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._ended_bytes = 0
         self._logs: dict[str, EventLog] = {}
@@ -118,7 +119,7 @@ class MemoryStore:
         return Stored(entry.read(), entry.version, entry.last)
 
     async def list(self, scope: Scope, query: TaskQuery, /) -> TaskPage:
-        return self._tables.get(scope, TaskTable()).page(scope, query, self._tokens)
+        return self.tables.get(scope, TaskTable()).page(scope, query, self._tokens)
 
     async def task_at(self, scope: Scope, task_id: str, sequence: int, /) -> hub.Task | None:
         entry = self._entries.get(task_id)
@@ -166,10 +167,7 @@ class MemoryStore:
 
     def table(self, scope: Scope) -> TaskTable:
         """The table of a scope, created if there is none."""
-        found = self._tables.get(scope)
-        if found is None:
-            found = self._tables[scope] = TaskTable()
-        return found
+        return self.tables.setdefault(scope, TaskTable())
 
     def leave(self, entry: Entry, log: EventLog) -> None:
         """Ends the lease on a task."""
@@ -241,8 +239,8 @@ class MemoryStore:
         entry = self._entries.pop(task_id)
         self._ended_bytes -= entry.size
         self.memory.add(-entry.size)
-        if self._tables[entry.scope].remove(task_id):
-            del self._tables[entry.scope]
+        if self.tables[entry.scope].remove(task_id):
+            del self.tables[entry.scope]
         self._parked_bytes -= self._parked.pop(task_id, 0)
         log = self._logs.pop(task_id, None)
         if log is not None:
@@ -290,7 +288,7 @@ class MemoryWriter:
         if not event.HasField("artifact_update"):
             table = self._table
             if table is None:
-                table = self._table = store.table(entry.scope)
+                table = self._table = store.tables.get(entry.scope) or store.table(entry.scope)
             table.moved.pop(entry.task_id, None)  # the newest change comes last
             table.moved[entry.task_id] = entry
             if task.status.state in TERMINAL:
