@@ -121,7 +121,7 @@ async def test_a_replica_that_comes_back_answers_its_callers(
         # Not `Talk.send`, which is less patient.
         waiting = asyncio.create_task(one.client.send_message(request("go")))
         await counting.gate.reached()
-        (task,) = [execution.task for execution in one.engine._runs]
+        (task,) = [execution.live.task for execution in one.engine._runs]
         await one.get(task.id)
         streams = [asyncio.create_task(_all(one.client, task.id)) for _ in range(2)]
         # Both have read what the database has, and wait for more.
