@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit, urlunsplit
-from urllib.request import getproxies, proxy_bypass
 
 from a2a_bridge.bindings import DialOptions, find
 from a2a_bridge.cards.select import Candidate
@@ -312,6 +311,9 @@ def _proxied(candidate: Candidate, place: Place) -> bool:
     """True if a proxy of the environment makes the connection and resolves the host."""
     if _family(candidate) != "http" or place.is_local:
         return False
+    # It imports the HTTP client of the standard library: 3 MB that a server without a gateway never needs.
+    from urllib.request import getproxies, proxy_bypass
+
     scheme = urlsplit(candidate.interface.url).scheme or "http"
     return bool(getproxies().get(scheme)) and not proxy_bypass(f"{place.host}:{place.port}")
 

@@ -94,7 +94,7 @@ async def echo(text: str) -> str:
 
 async def main() -> None:
     async with serve(echo, [interface(binding) for binding in ("JSONRPC", "HTTP+JSON", "GRPC")]):
-        print([name for name in ("aiohttp", "httptools") if name in sys.modules])
+        print([name for name in ("aiohttp", "http.client", "httptools") if name in sys.modules])
 
 asyncio.run(main())
 """
