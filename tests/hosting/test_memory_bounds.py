@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
+from a2a_bridge.hosting import Run
+from a2a_bridge.hosting.live_task import LiveTask
+from a2a_bridge.hosting.pending_send import PendingSend
 from a2a_bridge.hosting.ports import GapError
 from a2a_bridge.hosting.stores import MemoryStore
+from a2a_bridge.hosting.task_run import TaskRun
+from a2a_bridge.testing.agents import ScriptedAgent
 from a2a_bridge.testing.store_scene import COMPLETED, HERE, INPUT, PATIENCE, WORKING, Author, rest, take
+from tests.hosting.scene import Talk
 
 
 async def kept(store: MemoryStore, task_id: str, last: int) -> int:
@@ -155,3 +162,19 @@ async def test_asking_for_what_is_not_kept_keeps_nothing() -> None:
         with pytest.raises(GapError):
             await take(store.subscribe("never", 1), 1)
     assert set(store._logs) == set(store._parked) == {"t4", "t5"}
+
+
+@pytest.mark.parametrize("text", ["hello", "task", "fail"])
+async def test_a_finished_run_needs_no_garbage_collector(text: str) -> None:
+    """References in a circle would keep each run until the next collection, which then costs a tenth of a call."""
+    talk = Talk(ScriptedAgent())
+    await talk.send(text)
+    gc.collect()
+    gc.disable()
+    try:
+        await talk.send(text)
+        await talk.rest()
+        left = [one for one in gc.get_objects() if isinstance(one, (TaskRun, LiveTask, PendingSend, Run))]
+    finally:
+        gc.enable()
+    assert left == []
