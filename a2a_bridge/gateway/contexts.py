@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, ResponseParameters
@@ -56,12 +56,13 @@ class Contexts:
                 _settle(call.request, answer)
             return answer
         request: Any = call.request
-        completed = await self._completed(call) if request.message.task_id else call
-        response: Any = await self._service.unary(completed)
-        task: hub.Task = response.task
+        completed: Call[Req, Res] = await self._completed(call) if request.message.task_id else call
+        response = await self._service.unary(completed)
+        sent: Any = response
+        task: hub.Task = sent.task
         if task.id and task.status.state not in TERMINAL:
             self._note(call, task.id, task.context_id)
-        return cast("Res", response)
+        return response
 
     def stream(self, call: Call[Req, Res], /) -> Events:
         if call.operation is not ops.SEND_STREAMING_MESSAGE:

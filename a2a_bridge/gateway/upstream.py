@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 
 from a2a_bridge.bindings import IMPERSONAL, DialOptions, find
 from a2a_bridge.cards.select import Candidate
@@ -89,9 +89,9 @@ class Upstream:
         return f"<Upstream {interface.protocol_binding} {interface.protocol_version} {interface.url}>"
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
-        if self._service is None:
-            await self.open()
-        service = cast("Service", self._service)
+        service = self._service
+        if service is None:
+            service = await self.open()
         _withdraw(call)
         try:
             response = await service.unary(call)
@@ -106,9 +106,9 @@ class Upstream:
         return HandedOver(partial(self._open_stream, call))
 
     async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
-        if self._service is None:
-            await self.open()
-        service = cast("Service", self._service)
+        service = self._service
+        if service is None:
+            service = await self.open()
         _withdraw(call)
         try:
             stream = await opened(service.stream(call))
@@ -119,14 +119,15 @@ class Upstream:
             self._note(None)
         return stream
 
-    async def open(self) -> None:
+    async def open(self) -> Service:
         """Creates the client side, which does not connect yet. Raises UNAVAILABLE if its binding refuses."""
-        if self._service is None:
-            try:
-                await self._dialled()
-            except A2AError as error:
-                self._note(error)
-                raise
+        if self._service is not None:
+            return self._service
+        try:
+            return await self._dialled()
+        except A2AError as error:
+            self._note(error)
+            raise
 
     async def aclose(self) -> None:
         """Closes the client side. Running calls fail."""

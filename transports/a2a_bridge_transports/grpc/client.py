@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import grpc
 import grpc.aio
@@ -184,9 +184,9 @@ class _Client:
         received = await rpc.initial_metadata()
         if received:
             self._take(call, received)
-        if len(answer) <= SMALL:
-            return cast("Res", _read(row, call, answer))
-        return cast("Res", await self._large(row, call, answer))
+        small = len(answer) <= SMALL
+        message: Res = _read(row, call, answer) if small else await self._large(row, call, answer)
+        return message
 
     async def stream(self, call: Call[Req, Res], /) -> Events:
         rpc, row = await self._start(call, None)
