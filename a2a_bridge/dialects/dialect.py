@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
-from a2a_bridge.codec import JsonObject, decoder, encoder
+from a2a_bridge.codec import JsonObject
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError
@@ -247,18 +247,3 @@ class Dialect:
 
     def __repr__(self) -> str:
         return f"<Dialect {self.version}>"
-
-
-def canonical_rows() -> tuple[Row[str, Any], ...]:
-    """Rows for any JSON carrier: the operation's name as address, ProtoJSON as wire."""
-    return tuple(
-        Row(
-            operation,
-            operation.name,
-            encode_request=encoder(operation.request),
-            decode_request=decoder(operation.request),
-            encode_response=encoder(operation.response),
-            decode_response=decoder(operation.response),
-        )
-        for operation in ops.ALL
-    )

@@ -11,7 +11,6 @@ from a2a_bridge.codec.plan import plan_of
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V1_0, Form
-from a2a_bridge.dialects.dialect import canonical_rows
 from a2a_bridge.dialects.v1_0.forms import _query_kind
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
@@ -232,15 +231,6 @@ def test_requests_and_responses_round_trip(kind: str) -> None:
     assert row is not None
     assert row.decode_request(row.encode_request(request)) == request
     assert row.decode_response(row.encode_response(response)) == response
-
-
-def test_canonical_rows_carry_json_under_the_operations_name() -> None:
-    rows = canonical_rows()
-    assert [row.address for row in rows] == [one.name for one in ops.ALL]
-    request = hub.GetTaskRequest(id="t", history_length=3)
-    row = rows[ops.ALL.index(ops.GET_TASK)]  # type: ignore[arg-type]
-    assert row.encode_request(request) == {"id": "t", "historyLength": 3}
-    assert row.decode_request({"id": "t", "historyLength": 3}) == request
 
 
 def test_cards_are_strict_json_of_the_hub() -> None:

@@ -17,6 +17,8 @@ from a2a_bridge.dialects.v0_1 import events, messages, params
 from a2a_bridge.dialects.v0_3 import requests as v0_3
 
 Tree = Callable[[Any], Any]
+Trees = tuple[Tree, Tree]
+"""The functions from trees of 0.1 to those of 0.3, and back."""
 
 #: in 0.1 an absent historyLength requests no history; 0 means that here, but not in 0.3
 _OF_0_3: Mapping[str, Row[str, Any]] = {row.address: row for row in v0_3.ROWS} | {
@@ -34,17 +36,9 @@ _RENAMED = (
 )
 
 
-def _row(
-    method: str,
-    newer: str,
-    decode_request: Tree,
-    encode_request: Tree,
-    decode_response: Tree,
-    encode_response: Tree,
-) -> Row[str, Any]:
+def _row(method: str, newer: str, requests: Trees, responses: Trees) -> Row[str, Any]:
     inner = _OF_0_3[newer]
-    request = _Requests(inner, decode_request, encode_request)
-    response = _Responses(inner, decode_response, encode_response)
+    request, response = _Requests(inner, requests), _Responses(inner, responses)
     return Row(
         inner.operation,
         method,
@@ -59,15 +53,20 @@ def _row(
     )
 
 
-class _Requests:
-    """The request half of a row."""
+class _Half:
+    """One direction of a row of 0.3, between trees of 0.1."""
 
     __slots__ = ("_down", "_inner", "_up")
 
-    def __init__(self, inner: Row[str, Any], up: Tree, down: Tree) -> None:
+    def __init__(self, inner: Row[str, Any], trees: Trees) -> None:
         self._inner = inner
-        self._up = up
-        self._down = down
+        self._up, self._down = trees
+
+
+class _Requests(_Half):
+    """The request half of a row."""
+
+    __slots__ = ()
 
     def decode(self, wire: Any) -> Any:
         """Raises INVALID_PARAMS with the member names of 0.1."""
@@ -104,15 +103,10 @@ class _Requests:
             return wire  # lacks members that 0.1 requires: the agent reports the error
 
 
-class _Responses:
+class _Responses(_Half):
     """The response half of a row."""
 
-    __slots__ = ("_down", "_inner", "_up")
-
-    def __init__(self, inner: Row[str, Any], up: Tree, down: Tree) -> None:
-        self._inner = inner
-        self._up = up
-        self._down = down
+    __slots__ = ()
 
     def decode(self, wire: Any) -> Any:
         """Raises INVALID_AGENT_RESPONSE, and TASK_NOT_FOUND for null as the answer to a query."""
@@ -204,11 +198,11 @@ _RESULT = (events.decode_result, events.encode_result)
 
 #: the JSON-RPC methods
 ROWS: tuple[Row[str, Any], ...] = (
-    _row("tasks/send", "message/send", *_SEND, *_RESULT),
-    _row("tasks/sendSubscribe", "message/stream", *_SEND, *_EVENTS),
-    _row("tasks/get", "tasks/get", *_QUERY, *_TASK_OR_NULL),
-    _row("tasks/cancel", "tasks/cancel", *_ID, *_TASK),
-    _row("tasks/pushNotification/set", "tasks/pushNotificationConfig/set", *_CONFIG, *_CONFIG_OR_NULL),
-    _row("tasks/pushNotification/get", "tasks/pushNotificationConfig/get", *_CONFIG_QUERY, *_CONFIG_OR_NULL),
-    _row("tasks/resubscribe", "tasks/resubscribe", *_ID, *_EVENTS),
+    _row("tasks/send", "message/send", _SEND, _RESULT),
+    _row("tasks/sendSubscribe", "message/stream", _SEND, _EVENTS),
+    _row("tasks/get", "tasks/get", _QUERY, _TASK_OR_NULL),
+    _row("tasks/cancel", "tasks/cancel", _ID, _TASK),
+    _row("tasks/pushNotification/set", "tasks/pushNotificationConfig/set", _CONFIG, _CONFIG_OR_NULL),
+    _row("tasks/pushNotification/get", "tasks/pushNotificationConfig/get", _CONFIG_QUERY, _CONFIG_OR_NULL),
+    _row("tasks/resubscribe", "tasks/resubscribe", _ID, _EVENTS),
 )
