@@ -137,6 +137,21 @@ def response_encoder(cls: type[Message], encode: Coder) -> Coder:
     return encode_response
 
 
+def card_decoder(decode: Callable[..., Any]) -> Callable[..., Any]:
+    """`decode` of an agent card; raises INVALID_AGENT_RESPONSE with the path of the member at fault."""
+
+    def decode_card(tree: Any, *options: Any, **named: Any) -> Any:
+        try:
+            return decode(tree, *options, **named)
+        except DecodeError as error:
+            problem = str(error)
+        except RecursionError:
+            problem = "it is nested too deeply"
+        raise A2AError(Reason.INVALID_AGENT_RESPONSE, f"not an agent card: {problem}", blame=Blame.PEER)
+
+    return decode_card
+
+
 def parser(cls: type[Message]) -> Conversion:
     """Protobuf bytes of a message of the hub."""
     return Conversion(cls.SerializeToString, cls.FromString, cls, parsed=True)

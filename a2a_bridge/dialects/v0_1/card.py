@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from a2a_bridge.codec import DecodeError, JsonObject
-from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.codec import JsonObject
+from a2a_bridge.dialects.boundary import card_decoder
 from a2a_bridge.dialects.detect import normalise
 from a2a_bridge.dialects.dialect import CardForm
 from a2a_bridge.dialects.unmapped import same
@@ -54,13 +54,13 @@ def claims(tree: JsonObject) -> bool:
     return "authentication" in tree or not tree.keys() >= {"description", *_MODES}
 
 
-def decode(tree: JsonObject) -> hub.AgentCard:
-    """JSON → card. Raises A2AError INVALID_AGENT_RESPONSE with the path of the member at fault."""
-    try:
-        return decode_card(decode_tree(tree) if type(tree) is dict else tree, VERSION)
-    except DecodeError as error:
-        text = f"not an agent card: {error}"
-        raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
+def _decode(tree: JsonObject) -> hub.AgentCard:
+    card: hub.AgentCard = decode_card(decode_tree(tree) if type(tree) is dict else tree, VERSION)
+    return card
+
+
+#: JSON → card
+decode = card_decoder(_decode)
 
 
 def encode(card: hub.AgentCard) -> JsonObject:

@@ -27,8 +27,8 @@ from a2a_bridge.codec import (
     encoder,
 )
 from a2a_bridge.codec.values import describe
-from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import unmapped
+from a2a_bridge.dialects.boundary import card_decoder
 from a2a_bridge.dialects.dialect import CardForm
 from a2a_bridge.dialects.unmapped import HUB, KEY, KIND
 from a2a_bridge.dialects.v0_3.card_interfaces import INTERFACE_MEMBERS
@@ -43,21 +43,6 @@ VERSION = "0.3.0"
 
 _encode_hub = encoder(hub.AgentCard)
 _decode_hub = decoder(hub.AgentCard)
-
-
-def decode_card(tree: JsonObject, version: str = VERSION) -> hub.AgentCard:
-    """JSON → card. `version`: the version of a card that names none.
-
-    Raises A2AError INVALID_AGENT_RESPONSE with the path of the member at fault.
-    """
-    try:
-        return _decode(tree, version)
-    except DecodeError as error:
-        text = f"not an agent card: {error}"
-        raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
-    except RecursionError:
-        text = "not an agent card: it is nested too deeply"
-        raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
 
 
 def encode_card(card: hub.AgentCard, version: str = VERSION) -> JsonObject:
@@ -100,11 +85,15 @@ def without_carrier(card: hub.AgentCard) -> hub.AgentCard:
     return bare
 
 
-def _decode(tree: JsonObject, version: str) -> hub.AgentCard:
+def _decode(tree: JsonObject, version: str = VERSION) -> hub.AgentCard:
     if type(tree) is not dict:
         raise DecodeError("", f"expected an object, got {describe(tree)}")
     card = _unmirrored(tree, version)
     return card if card is not None else _carried(decode_members(tree, version), tree, version)
+
+
+#: JSON → card. `version`: the version of a card that names none
+decode_card = card_decoder(_decode)
 
 
 def _carrier(card: hub.AgentCard) -> hub.AgentExtension | None:
