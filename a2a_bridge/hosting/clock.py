@@ -18,7 +18,7 @@ class Clock(Protocol):
     """Wall clock and timers."""
 
     def now(self) -> int:
-        """Nanoseconds since the epoch, for timestamps."""
+        """Nanoseconds since the epoch. Timestamps are cut to microseconds where they are made."""
         ...
 
     def call_later(self, seconds: float, callback: Callable[[], None], /) -> Timer:

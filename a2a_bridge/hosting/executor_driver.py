@@ -41,29 +41,34 @@ CRASHED = "the agent failed while working on the task"
 
 #: the executor's `cancel`
 CleanUp = Callable[[Run], AsyncIterator[Event]]
+#: called when a limit has passed: with the message, the text for the caller, and whether that still applies
+#: (see RunTimer)
+TimedOut = Callable[[PendingSend, str, Callable[[], bool]], None]
 
 
-class ExecutorDriver(MemoryUser):
-    """The executor at work on one task. `TaskRun` derives from it, so that a task has one object less."""
+class ExecutorDriver:
+    """The executor at work on one task. It does not know the task run: references in a circle would keep both
+    until the garbage collector runs.
+    """
 
-    # Set by TaskRun.
-    scope: Scope
-    task_id: str
-    _engine: EngineContext
-    live: LiveTask
-    _phase: RunPhase
-    _pressure: Pressure
+    __slots__ = ("_engine", "_live", "_phase", "_pressure", "_scope")
 
-    def _timed_out(self, send: PendingSend, text: str, valid: Callable[[], bool]) -> None:
-        """A limit of a run has passed.
+    def __init__(
+        self, engine: EngineContext, scope: Scope, live: LiveTask, phase: RunPhase, pressure: Pressure
+    ) -> None:
+        self._engine = engine
+        self._scope = scope
+        self._live = live
+        self._phase = phase
+        self._pressure = pressure
 
-        text: for the caller. valid: whether that still applies (see RunTimer).
+    async def perform(self, send: PendingSend, user: MemoryUser, timed_out: TimedOut) -> None:
+        """One run, from its first event to the state it leaves the task in.
+
+        user: the task run, for the memory pressure. timed_out: called when the run takes too long. Raises
+        OwnershipLostError.
         """
-        raise NotImplementedError
-
-    async def _perform(self, send: PendingSend) -> None:
-        """One run, from its first event to the state it leaves the task in. Raises OwnershipLostError."""
-        engine, live, pressure = self._engine, self.live, self._pressure
+        engine, live, pressure = self._engine, self._live, self._pressure
         memory, apply = pressure.memory, live.apply
         timer: RunTimer | None = None
         events: Any = None
@@ -74,9 +79,7 @@ class ExecutorDriver(MemoryUser):
                     send.run.task = task_for_agent(live.snapshot().task)
                 events = self._executor_events(send)
                 if engine.options.run_timeout > 0 or engine.options.silence_timeout > 0:
-                    timer = RunTimer(
-                        engine.clock, engine.options, lambda *expired: self._timed_out(send, *expired)
-                    )
+                    timer = RunTimer(engine.clock, engine.options, lambda *expired: timed_out(send, *expired))
                     timer.ask(live.task)
                 async for event in events:
                     if timer is not None:
@@ -93,7 +96,7 @@ class ExecutorDriver(MemoryUser):
                     if writer is not None and writer.crowded:
                         await writer.room()
                     if memory.pressed and memory.exceeded:
-                        await pressure.relieved(self)
+                        await pressure.relieved(user)
                     if timer is not None:
                         timer.ask(live.task)
             finally:
@@ -109,7 +112,7 @@ class ExecutorDriver(MemoryUser):
 
     def _broken_off(self, send: PendingSend, error: BaseException) -> None:
         """A run has ended with an exception. Raises it again if it is not the executor's fault."""
-        task_id = self.task_id
+        task_id = self._live.task_id
         match error:
             case asyncio.CancelledError():
                 if self._phase.stopped:
@@ -124,7 +127,7 @@ class ExecutorDriver(MemoryUser):
             case A2AError():
                 self._failed(send, error.message, error)
             case ExecutorError() | IllegalTransitionError():
-                if self.live.ended:
+                if self._live.ended:
                     log.warning("events after the end of task %s are dropped: %s", task_id, error)
                 else:
                     log.error("the executor of task %s broke the protocol: %s", task_id, error)
@@ -142,7 +145,7 @@ class ExecutorDriver(MemoryUser):
         events: AsyncIterator[Event]
         if send.resumes:
             events = getattr(engine.executor, "resume")(send.run)  # noqa: B009  optional member
-        elif engine.reply is not None and self.live.task is None:
+        elif engine.reply is not None and self._live.task is None:
             events = _single(engine.reply(send.run))
         else:
             events = engine.executor.execute(send.run)
@@ -162,7 +165,7 @@ class ExecutorDriver(MemoryUser):
         if self._phase.now is Phase.WORKING:
             self._phase.to(Phase.REGISTERING)
         try:
-            await self._engine.store.push_configs.put(self.scope, config)
+            await self._engine.store.push_configs.put(self._scope, config)
         finally:
             if self._phase.now is Phase.REGISTERING:
                 self._phase.to(Phase.WORKING)
@@ -170,7 +173,7 @@ class ExecutorDriver(MemoryUser):
 
     def _finished(self, send: PendingSend) -> None:
         """The executor yields no more: it gave a direct answer, a task at rest, or an unfinished task."""
-        live = self.live
+        live = self._live
         if live.task is None:
             for one in send.all():
                 one.settle(send.said or broken("the agent ended without an answer"))
@@ -188,13 +191,13 @@ class ExecutorDriver(MemoryUser):
         if (
             self._phase.now is Phase.WORKING
             and send.begun_at is not None
-            and self.live.asked_at <= send.begun_at
+            and self._live.asked_at <= send.begun_at
             and any(one.wants is Wants.STREAM for one in send.all())
         ):
-            self.live.set_state(hub.TASK_STATE_INPUT_REQUIRED)
+            self._live.set_state(hub.TASK_STATE_INPUT_REQUIRED)
 
     def _failed(self, send: PendingSend, text: str, error: A2AError) -> None:
-        live = self.live
+        live = self._live
         if live.task is None:
             for one in send.all():
                 one.said = None  # what preceded the failure is no answer
@@ -206,14 +209,16 @@ class ExecutorDriver(MemoryUser):
             for one in send.all():  # a refused cancellation leaves the task as it is
                 live.settle(one)
 
-    async def _clean_up(self, clean_up: CleanUp, run: Run) -> None:
+    async def clean_up(self, clean_up: CleanUp, run: Run) -> None:
         """Runs the executor's `cancel`, for `cancel_timeout` seconds.
 
         Raises its A2AError, and OwnershipLostError.
         """
         # In an asyncio task, because it may ignore its cancellation, and the A2A task has to end all the
         # same.
-        work = asyncio.create_task(self._clean_up_events(clean_up, run), name=f"a2a clean up {self.task_id}")
+        work = asyncio.create_task(
+            self._clean_up_events(clean_up, run), name=f"a2a clean up {self._live.task_id}"
+        )
         try:
             await asyncio.wait({work}, timeout=self._engine.options.cancel_timeout or None)
         finally:
@@ -224,7 +229,7 @@ class ExecutorDriver(MemoryUser):
         if late:
             log.error(
                 "canceling task %s: the executor's cancel takes too long; its run is stopped",
-                self.task_id,
+                self._live.task_id,
             )
             return
         try:
@@ -232,13 +237,15 @@ class ExecutorDriver(MemoryUser):
         except (A2AError, OwnershipLostError):
             raise
         except (Exception, asyncio.CancelledError):
-            log.exception("canceling task %s: the executor's cancel failed; its run is stopped", self.task_id)
+            log.exception(
+                "canceling task %s: the executor's cancel failed; its run is stopped", self._live.task_id
+            )
 
     async def _clean_up_events(self, clean_up: CleanUp, run: Run) -> None:
         async for event in clean_up(run):
             if self._phase.stopped:
                 break  # too late
-            self.live.apply(event, None)
+            self._live.apply(event, None)
 
 
 async def _single(answer: Awaitable[hub.Message]) -> AsyncIterator[Event]:

@@ -47,7 +47,7 @@ STOPPED_TEXT = "the agent was stopped before it finished the task"
 LEFT_BEHIND = "the agent's process ended before it finished the task"
 
 
-class TaskRun(ExecutorDriver):
+class TaskRun:
     """One task while messages wait for it, an executor works on it, or something ends it."""
 
     # Most runs need none of these: they are set when something happens.
@@ -82,13 +82,13 @@ class TaskRun(ExecutorDriver):
         self.task_id = task_id
         self.context_id = context_id
         self._engine = engine
-        self._pressure = pressure
         self._on_idle = on_idle
         self._phase = RunPhase()
         #: the task: read it before the next await, and copy what is kept
         self.live = LiveTask(
             engine.store, scope, task_id, context_id, engine.clock, self._lost, stored, push=engine.push
         )
+        self._driver = ExecutorDriver(engine, scope, self.live, self._phase, pressure)
         self._queue: list[PendingSend] = []
         #: True if the task begins here: a task that the store does not have never existed
         self._begins = stored is None
@@ -278,7 +278,7 @@ class TaskRun(ExecutorDriver):
                     continue
                 self._current = send
                 send.begin(self.live.last)
-                await self._perform(send)
+                await self._driver.perform(send, self, self._timed_out)
                 self._current = None
                 send.finish()
         except OwnershipLostError:
@@ -395,7 +395,7 @@ class TaskRun(ExecutorDriver):
             producer = self._producer
             self._phase.to(Phase.CANCELING)
             try:
-                await self._clean_up(clean_up, run)
+                await self._driver.clean_up(clean_up, run)
             except BaseException as error:
                 if isinstance(error, A2AError) and producer is not None and producer.done():
                     self.live.fail_unfinished(UNFINISHED)  # it ended because of the refused cancellation

@@ -16,6 +16,7 @@ from a2a_bridge.hosting.ports import Scope
 from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent, SlowAgent
+from tests.hosting.hand_clock import HandClock
 from tests.hosting.scene import (
     COMPLETED,
     FAILED,
@@ -290,3 +291,23 @@ async def test_a_state_nobody_knows_keeps_no_caller_waiting() -> None:
     task = await talk.send("go on", task_id="t")
     assert task.status.state == hub.TASK_STATE_UNSPECIFIED
     assert len(task.artifacts) == 1
+
+
+@pytest.mark.parametrize("begins", [True, False])
+async def test_times_are_whole_microseconds(begins: bool) -> None:
+    """Date types of most languages have no nanoseconds: a peer must not change a time that it only passes on."""
+
+    class Precise(HandClock):
+        def now(self) -> int:
+            return 1_700_000_000_123_456_789
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        if begins:
+            yield run.start()
+        yield run.status("working")
+        yield run.artifact("x")
+        yield run.status("completed")
+
+    events = await Talk(agent_of(execute), clock=Precise()).stream("x")
+    stamps = [one.status.timestamp for one in events if not isinstance(one, hub.TaskArtifactUpdateEvent)]
+    assert [(one.seconds, one.nanos) for one in stamps] == [(1_700_000_000, 123_456_000)] * 3
