@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 
 from a2a_bridge.bindings import DialOptions, http_fetch
 from a2a_bridge.core.agent_api import Client
@@ -15,6 +16,7 @@ from a2a_bridge.core.errors import Blame, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe
 from a2a_bridge_transports._http.proxy import is_loopback
+from a2a_bridge_transports._http.session import KEEP_CONNECTION
 from tests.transports.grpc_scene import hosting as hosting_grpc
 from tests.transports.http_peer import (
     EVENT,
@@ -31,6 +33,10 @@ from tests.transports.http_peer import (
 from tests.transports.http_scene import BINDINGS, Scripted, dialling, hosting, reply
 
 both = pytest.mark.parametrize("kind", list(BINDINGS))
+
+
+def test_a_kept_connection_is_given_up_before_the_server_closes_it() -> None:
+    assert KEEP_CONNECTION < uvicorn.Config("").timeout_keep_alive
 
 
 @both

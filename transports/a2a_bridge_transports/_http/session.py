@@ -30,8 +30,9 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.proxy import proxy_of, shown
 
-#: seconds an idle connection is kept for the next call; less than servers keep theirs
-KEEP_CONNECTION = 15.0
+#: seconds an idle connection is kept for the next call. Less than the 5 s of uvicorn and Node.js: a call that
+#: meets the close of the server fails, and cannot be repeated because the server may have read it
+KEEP_CONNECTION = 4.0
 #: bytes above which a body is passed as a file (aiohttp warns of larger ones in one piece)
 LARGE_BODY = 512 * 1024
 #: size of an unneeded answer up to which reading it is cheaper than a new connection
