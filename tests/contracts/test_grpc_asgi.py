@@ -16,6 +16,7 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.testing.binding_contract import Listening
 from a2a_bridge.testing.contracts import BindingContract
 from a2a_bridge.testing.probe import Probe
+from tests.patience import PATIENCE
 from tests.transports.envoy_scene import envoy
 
 
@@ -56,7 +57,7 @@ class TestGrpcAsgi(BindingContract):
         yield
         left = asyncio.all_tasks() - before - {asyncio.current_task()}
         if left:
-            _, pending = await asyncio.wait(left, timeout=10)
+            _, pending = await asyncio.wait(left, timeout=PATIENCE)
             assert not pending
 
     @asynccontextmanager
