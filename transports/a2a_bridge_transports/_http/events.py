@@ -16,7 +16,6 @@ from collections.abc import Callable
 from time import monotonic
 
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge_transports._http.asgi_request import flushing
 from a2a_bridge_transports._http.exchange import Reply, StreamReply
 from a2a_bridge_transports._http.protocol import Connection
 from a2a_bridge_transports._http.sse import KEEP_ALIVE
@@ -62,45 +61,42 @@ class EventWriter:
         self._timer = self._loop.call_later(keep_alive, self._tick)
 
     async def run(self, reply: StreamReply) -> Reply | None:
-        """Writes the stream to its end. If it fails before the first byte, returns the reply to send instead.
+        """Writes the stream to its end; is run by `flushing`. If it fails before the first byte, returns the
+        reply to send instead.
 
         Raises CancelledError if the client has left.
         """
+        encode, parts = reply.encode, self.parts
         try:
-            await flushing(self._events(reply), self)
+            async for event in reply.source:
+                data = encode(event)
+                if not isinstance(data, bytes):
+                    data = await data
+                if self._head is not None:
+                    self._start(gap=event.gap)
+                if not parts:
+                    self._begun = monotonic()
+                parts.append(data)
+                self._size += len(data)
+                if (
+                    len(parts) >= BATCH_EVENTS
+                    or self._size >= BATCH_BYTES
+                    or (len(parts) > 1 and monotonic() - self._begun > BATCH_TIME)
+                ):
+                    await self.flush()
+                    await asyncio.sleep(0)
+            if self._head is not None:
+                self._start(gap=False)
         except BaseException as error:
             if self._connection.transport is None:
                 raise
             failure = reply.fail(error)
             if self._head is not None:
                 return failure.reply
-            self.parts.append(failure.event)
+            parts.append(failure.event)
         self._send(last=True)
         await self._connection.drain()
         return None
-
-    async def _events(self, reply: StreamReply) -> None:
-        encode = reply.encode
-        parts = self.parts
-        async for event in reply.source:
-            data = encode(event)
-            if not isinstance(data, bytes):
-                data = await data
-            if self._head is not None:
-                self._start(gap=event.gap)
-            if not parts:
-                self._begun = monotonic()
-            parts.append(data)
-            self._size += len(data)
-            if (
-                len(parts) >= BATCH_EVENTS
-                or self._size >= BATCH_BYTES
-                or (len(parts) > 1 and monotonic() - self._begun > BATCH_TIME)
-            ):
-                await self.flush()
-                await asyncio.sleep(0)
-        if self._head is not None:
-            self._start(gap=False)
 
     async def flush(self) -> None:
         """Sends `parts`, and waits for a reader that is behind."""
@@ -130,7 +126,9 @@ class EventWriter:
             data = self._out + data
         self._out = b""
         self._last = self._loop.time()
-        self._connection.write(data)
+        transport = self._connection.transport
+        if transport is not None:  # as Connection.write, without a call for each event
+            transport.write(data)
 
     def _tick(self) -> None:
         """Sends a comment after `keep_alive` seconds without other data."""

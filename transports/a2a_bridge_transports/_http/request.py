@@ -13,6 +13,7 @@ from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, request_too_large
 from a2a_bridge.memory import HoldsInWork
 from a2a_bridge.offload import SMALL
+from a2a_bridge_transports._http.asgi_request import flushing
 from a2a_bridge_transports._http.events import EventWriter
 from a2a_bridge_transports._http.exchange import Handler, HttpStatusError, Reply, StreamReply, refuse
 from a2a_bridge_transports._http.mounts import without_empty_start
@@ -209,7 +210,14 @@ class HostRequest(HoldsInWork):
                     await connection.drain()
             else:
                 self.release()
-                await self._stream(reply)
+                writer = self._writer(reply)
+                try:
+                    failure = await flushing(writer.run(reply), writer)
+                finally:
+                    writer.release()
+                    await reply.source.aclose()
+                if failure is not None:
+                    self._send(failure)
         except asyncio.CancelledError:
             self.close = True
             if connection.transport is not None:
@@ -243,7 +251,7 @@ class HostRequest(HoldsInWork):
             return CLOSE
         return b"" if self.version == "1.1" else KEEP
 
-    async def _stream(self, reply: StreamReply) -> None:
+    def _writer(self, reply: StreamReply) -> EventWriter:
         chunked = self.version == "1.1"
         if not chunked:
             self.close = True
@@ -256,14 +264,7 @@ class HostRequest(HoldsInWork):
 
         if self._connection.parser.complete:
             self._connection.parser.release()  # a stream may last for hours
-        writer = EventWriter(self._connection, begin, self._host.options.keep_alive, chunked=chunked)
-        try:
-            failure = await writer.run(reply)
-        finally:
-            writer.release()
-            await reply.source.aclose()
-        if failure is not None:
-            self._send(failure)
+        return EventWriter(self._connection, begin, self._host.options.keep_alive, chunked=chunked)
 
 
 def origin_form(target: str) -> str:
