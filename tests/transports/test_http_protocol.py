@@ -50,6 +50,7 @@ async def until(condition: Callable[[], bool]) -> None:
         POST + b"Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
         POST + b"Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         POST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
+        POST + b"Connection: Upgrade\r\nUpgrade: h2c\r\nTransfer-Encoding: \xff, chunked\r\n\r\n0\r\n\r\n",
         POST + b"X: a\r\n b\r\nContent-Length: 0\r\n\r\n",
         POST + b" X: a\r\nContent-Length: 0\r\n\r\n",
         POST + b"X : a\r\nContent-Length: 0\r\n\r\n",
@@ -92,6 +93,24 @@ async def test_trailers_are_no_headers() -> None:
     assert "a2a-extensions" not in service.calls[0].context.parameters
 
 
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        (CHUNKED, b"2\r\n{}\r\n0\r\nConnection: close\r\n\r\n"),
+        (
+            b"POST / HTTP/1.0\r\nContent-Length: 2\r\nConnection: keep-alive, Upgrade\r\nUpgrade: h2c\r\n\r\n",
+            b"{}",
+        ),
+    ],
+)
+async def test_a_kept_connection_is_read_further(head: bytes, body: bytes) -> None:
+    """A trailer does not end the connection, nor does an ignored Upgrade: the answer has said that it stays."""
+    async with hosting(Scripted()) as host, wire(host) as connection:
+        connection.send(head + body + request("GET", "/livez"))
+        assert (await connection.answer()).headers.get("connection") != "close"
+        assert (await connection.answer()).body == b"ok\n"
+
+
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_an_upgrade_is_ignored_and_the_body_is_read(chunked: bool) -> None:
     """As the HTTP client of the JDK asks for HTTP/2 without TLS."""
@@ -124,6 +143,18 @@ async def test_http_1_0_may_keep_its_connection() -> None:
         connection.send(b"GET /livez HTTP/1.0\r\n\r\n")
         assert (await connection.answer()).headers["connection"] == "close"
         assert await connection.ended()
+
+
+@pytest.mark.parametrize(
+    "lines", ["keep-alive, Close", "close,keep-alive", "keep-alive\r\nConnection: close"]
+)
+async def test_close_counts_more_than_keep_alive(lines: str) -> None:
+    async with hosting(Scripted()) as host:
+        for version in ("1.0", "1.1"):
+            async with wire(host) as connection:
+                connection.send(f"GET /livez HTTP/{version}\r\nHost: x\r\nConnection: {lines}\r\n\r\n")
+                assert (await connection.answer()).headers["connection"] == "close"
+                assert await connection.ended()
 
 
 async def test_an_answer_to_head_has_no_body() -> None:

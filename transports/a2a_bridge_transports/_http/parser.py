@@ -52,6 +52,7 @@ class RequestParser:
     __slots__ = (
         "_body",
         "_framing",
+        "_is_spent",
         "_lines",
         "_max_header",
         "_parser",
@@ -72,6 +73,8 @@ class RequestParser:
     def __init__(self, max_header: int) -> None:
         self._max_header = max_header
         self._parser: HttpRequestParser | None = None
+        #: True if llhttp may refuse what follows this message: it has seen other headers than ours
+        self._is_spent = False
         self.method = ""
         #: the target in the request line, as sent
         self.target = ""
@@ -85,6 +88,9 @@ class RequestParser:
 
     def reset(self) -> None:
         """Begins the next message."""
+        if self._is_spent:
+            self._parser = None
+        self._is_spent = False
         self._target = b""
         self._lines: list[tuple[str, str]] = []
         self._body: bytes | bytearray = b""
@@ -194,10 +200,11 @@ class RequestParser:
         so the body goes to a new parser, which gets a head without that header.
         """
         framing = [
-            f"{name}: {value}\r\n".encode()
+            f"{name}: {value}\r\n".encode("utf-8", "surrogateescape")
             for name in ("Content-Length", "Transfer-Encoding")
             for value in self.headers.getall(name, ())
         ]
+        self._is_spent = True
         if self.method == "CONNECT":  # what follows is no HTTP
             self.keep_alive = False
         elif framing:
@@ -218,7 +225,8 @@ class RequestParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.has_head:
-            return  # a trailer
+            self._is_spent = True  # a trailer; if it is `Connection: close`, llhttp reads nothing further
+            return
         if len(self._lines) >= MOST_HEADERS:
             raise HeadTooLargeError(431)
         known = _names.get(name) or _remembered(name)
@@ -233,8 +241,15 @@ class RequestParser:
         self.version = parser.get_http_version()
         self.headers = CIMultiDict(self._lines)
         self._lines = []
-        self.keep_alive = parser.should_keep_alive()
+        self.keep_alive = parser.should_keep_alive() and not (self.version == "1.0" and self._names_close())
         self.has_head = True
+
+    def _names_close(self) -> bool:
+        """True if a Connection header says "close". To llhttp, "keep-alive" counts more in HTTP/1.0; RFC 9112
+        section 9.3 says the opposite.
+        """
+        options = ",".join(self.headers.getall("Connection", ())).lower().split(",")
+        return any(option.strip() == "close" for option in options)
 
     def on_chunk_header(self) -> None:
         self._framing -= _CHUNK_FRAME
