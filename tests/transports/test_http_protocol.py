@@ -338,6 +338,21 @@ async def test_what_a_handler_raises_stays_here(caplog: pytest.LogCaptureFixture
     assert "a secret" in caplog.text
 
 
+@pytest.mark.parametrize("value", ["a\r\nSet-Cookie: b", "a\nb", "a\rb", "a\0b"])
+async def test_a_header_cannot_split_an_answer(value: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def splitting(_: Request) -> Reply:
+        return Reply(200, (("X-Value", value),), b"{}")
+
+    async with hosting(Scripted()) as host, wire(host) as connection:
+        host.mount("/splitting", {"GET": splitting})
+        connection.send(request("GET", "/splitting"))
+        answer = await connection.answer()
+        assert (answer.status, answer.reason) == (500, "INTERNAL_ERROR")
+        assert not {"x-value", "set-cookie"} & answer.headers.keys()
+        assert await connection.ended()
+    assert "X-Value" in caplog.text
+
+
 @pytest.mark.parametrize("size", [100, 2_000_000])
 async def test_an_answer_that_nobody_reads_ends_with_its_client(size: int) -> None:
     async def large(_: Request) -> Reply:

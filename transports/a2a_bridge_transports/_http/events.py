@@ -145,7 +145,7 @@ class EventWriter:
     def _keep_alive(self) -> None:
         try:
             self._start(gap=False)
-        except A2AError:
+        except (A2AError, ValueError):
             return  # an invalid header: the first event will report it
         self.parts.append(KEEP_ALIVE)
         self._send()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from email.utils import formatdate
 from functools import lru_cache
@@ -16,13 +17,22 @@ CLOSE = b"Connection: close\r\n"
 KEEP = b"Connection: keep-alive\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 
+#: characters that would end a header early (response splitting)
+_SPLITTING = re.compile(r"[\r\n\0]")
+
 #: statuses of responses without a body
 _BODYLESS = frozenset({204, 304})
 
 
 @lru_cache(maxsize=256)
 def head(status: int, headers: Headers) -> bytes:
-    """The status line and headers, without the empty line after them."""
+    """The status line and headers, without the empty line after them.
+
+    Raises ValueError for a header with a line break or NUL.
+    """
+    for name, value in headers:
+        if _SPLITTING.search(name) or _SPLITTING.search(value):
+            raise ValueError(f"the response header {name!r} contains a line break or NUL")
     phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else "Error"
     lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in headers), ""]
     return "\r\n".join(lines).encode("utf-8", "surrogateescape")
