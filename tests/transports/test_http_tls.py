@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.host import HttpHost
-from tests.transports.http_scene import BINDINGS, PATIENCE, Scripted, dialling, hosting
+from tests.transports.http_scene import BINDINGS, PATIENCE, Scripted, dialling, hosting, wire
 
 PEM = Path(__file__).with_name("http_tls.pem")
 both = pytest.mark.parametrize("kind", list(BINDINGS))
@@ -83,6 +85,28 @@ async def test_a_handshake_that_never_comes_is_cut_off() -> None:
         async with asyncio.timeout(PATIENCE):
             assert await reader.read() == b""
         writer.close()
+
+
+async def test_a_handshake_that_ends_after_draining_is_too_late() -> None:
+    late = socket.socket()
+    try:
+        async with hosting(Scripted(), options=replace(serving(), header_timeout=PATIENCE)) as host:
+            address = (host.address.host, host.address.port)
+            async with asyncio.timeout(PATIENCE):
+                late.setblocking(False)
+                await asyncio.get_running_loop().sock_connect(late, address)
+                # A later connection is accepted after it.
+                async with wire(host, ssl=trusting()):
+                    pass
+        async with asyncio.timeout(PATIENCE):
+            reader, writer = await asyncio.open_connection(
+                sock=late, ssl=trusting(), server_hostname=address[0]
+            )
+            assert await reader.read() == b""
+            assert not host.connections
+            writer.close()
+    finally:
+        late.close()
 
 
 @both

@@ -58,6 +58,8 @@ class HttpHost(Mounts):
         #: valid Host headers → the base URL; empty if the headers of proxies count, too
         self.bases: dict[str, str] = {}
         self._is_full = False
+        #: True when draining is over
+        self._is_closed = False
 
     @property
     def address(self) -> ListenAddress:
@@ -104,6 +106,7 @@ class HttpHost(Mounts):
                 if connection.is_idle or (connection.request is None and now >= linger):
                     connection.close()
             await asyncio.sleep(min(0.05, end - now))
+        self._is_closed = True
         if self._sweep is not None:
             self._sweep.cancel()
         await self._end_requests()
@@ -143,8 +146,10 @@ class HttpHost(Mounts):
 
     def has_room(self) -> bool:
         """True if one more connection is within the limit. Logs once that it is not, until there is room
-        again.
+        again. After draining there is none: a TLS handshake may have begun before the listener was closed.
         """
+        if self._is_closed:
+            return False
         limit = self.options.max_connections
         full = 0 < limit <= len(self.connections)
         if full and not self._is_full:
