@@ -127,6 +127,22 @@ async def test_an_upgrade_is_ignored_and_the_body_is_read(chunked: bool) -> None
         assert (await connection.answer()).body == b"ok\n"
 
 
+async def test_the_host_of_an_absolute_target_counts() -> None:
+    named: list[str] = []
+
+    async def name(asked: Request) -> Reply:
+        named.append(asked.base_url())
+        return Reply(204, ())
+
+    async with hosting(Scripted()) as host:
+        host.mount("/name", {"GET": name})
+        for target in ("http://other:81/name", "/name"):
+            assert (await ask(host, request("GET", target))).status == 204
+        answer = await ask(host, request("GET", "http://user@other/name"))
+        assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")
+    assert named == ["http://other:81", "http://x"]
+
+
 async def test_connect_is_refused_and_ends_the_connection() -> None:
     async with hosting(Scripted()) as host, wire(host) as connection:
         connection.send(b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n\x16\x03\x01")

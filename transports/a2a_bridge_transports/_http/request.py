@@ -77,7 +77,11 @@ class HostRequest(HoldsInWork):
         self.method = parser.method
         self.headers: CIMultiDict[str] = parser.headers
         target = parser.target
-        path, _, self.query = (target if target[:1] == "/" else origin_form(target)).partition("?")
+        if target[:1] != "/":
+            authority, target = split_target(target)
+            if authority and len(self.headers.getall("Host", ())) == 1:
+                self.headers["Host"] = authority  # which replaces the header (RFC 9112 section 3.2.2)
+        path, _, self.query = target.partition("?")
         self.path = without_empty_start(path) if path.startswith("//") else path
         #: of HTTP, as RequestParser.version
         self.version = parser.version
@@ -267,10 +271,12 @@ class HostRequest(HoldsInWork):
         return EventWriter(self._connection, begin, self._host.options.keep_alive, chunked=chunked)
 
 
-def origin_form(target: str) -> str:
-    """The path and query of a target without a slash at its start: the absolute form, as proxies send it."""
+def split_target(target: str) -> tuple[str, str]:
+    """The authority, and the path with the query, of a target in absolute form, as proxies send it. Other
+    targets without a slash at their start have no authority.
+    """
     _, separator, rest = target.partition("://")
     if not separator:
-        return target  # "*", or the authority of a CONNECT
+        return "", target  # "*", or the authority of a CONNECT
     at = min((place for place in map(rest.find, "/?") if place >= 0), default=len(rest))
-    return rest[at:] if rest[at : at + 1] == "/" else "/" + rest[at:]
+    return rest[:at], rest[at:] if rest[at : at + 1] == "/" else "/" + rest[at:]
