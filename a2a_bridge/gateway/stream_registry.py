@@ -137,7 +137,8 @@ class StreamRegistry:
                 return None
             self._discard(next(iter(self._idle)))
         first = beginning.first
-        update = first.message if not first.message.HasField("task") else None
+        # A stream that resumes after an id may begin with a task, too: there it is an event like all others.
+        update = None if beginning.task is not None and first.message.HasField("task") else first.message
         epoch, _, _ = first.id.rpartition("-")
         number = number_of(first.id, epoch) if first.id else None
         direct = number is not None

@@ -320,6 +320,18 @@ async def test_a_break_after_the_last_event_is_the_end(state: hub.TaskState) -> 
         assert len(agent.streams) == 1
 
 
+@pytest.mark.parametrize("state", [hub.TASK_STATE_COMPLETED, hub.TASK_STATE_INPUT_REQUIRED])
+async def test_a_break_after_a_resumed_task_is_the_end(state: hub.TaskState) -> None:
+    """An agent sends a task in place of an update, and it is the first event after the id of the caller."""
+    task = begun()
+    task.task.status.state = state
+    log = Log(begun(), became(hub.TASK_STATE_WORKING), task)
+    agent = Shaky(log, 1)
+    async with sharing(agent) as service:
+        assert await read(service, subscribing(log.id(2))) == [(log.id(3), task)]
+        assert len(agent.streams) == 1
+
+
 async def test_lost_events_whose_number_nobody_knows_end_the_stream() -> None:
     """The agent's own numbers cannot be gone on with: whoever subscribes again is told of the gap."""
     events = whole(6)

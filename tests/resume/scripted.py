@@ -91,7 +91,10 @@ class Log:
         task.CopyFrom(self.events[0].task)
         for event in self.events[1:]:
             which: Any = event.WhichOneof("payload")
-            advance(task, getattr(event, which))
+            if which == "task":
+                task.CopyFrom(event.task)
+            else:
+                advance(task, getattr(event, which))
         return task
 
     async def unary(self, call: Call[Any, Any], /) -> Any:
