@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -123,3 +124,19 @@ async def test_a_rolling_restart_loses_no_request_on_kept_connections() -> None:
                 current.append(await hosts.enter_async_context(hosting(Scripted(), options=options)))
                 await old.drain(PATIENCE)
     assert answered == clients * each * (rounds + 1)
+
+
+async def test_connections_that_wait_to_be_accepted_are_answered() -> None:
+    async with hosting(Scripted(), options=HostOptions(drain_window=0)) as host:
+        # The system makes these while the loop does not run.
+        waiting = [socket.create_connection((host.address.host, host.address.port)) for _ in range(3)]
+        for one in waiting:
+            one.sendall(request("POST", "/", rpc()))
+        draining = asyncio.create_task(host.drain(PATIENCE))
+        for one in waiting:
+            reader, writer = await asyncio.open_connection(sock=one)
+            answer = await Wire(reader, writer).answer()
+            assert (answer.status, answer.headers["connection"]) == (200, "close")
+            writer.close()
+        async with asyncio.timeout(PATIENCE):
+            await draining

@@ -28,6 +28,8 @@ _log = logging.getLogger("a2a_bridge.http")
 #: how long the listener stays open once draining has begun, unless HostOptions.drain_window says otherwise
 #: (seconds)
 DRAIN_WINDOW = 0.5
+#: seconds to accept the connections that are waiting for it when the listener is closed
+LAST_ACCEPT = 0.01
 #: seconds for connections with an incomplete request after that
 LINGER = 0.5
 #: seconds for clients to read their last answer
@@ -96,6 +98,7 @@ class HttpHost(Mounts):
         loop = asyncio.get_running_loop()
         end = loop.time() + grace
         await self._let_go(end)
+        await self._accept_last(listener)
         listener.close()
         linger = loop.time() + LINGER
         while self.connections:
@@ -125,6 +128,14 @@ class HttpHost(Mounts):
         until = min(end, loop.time() + (DRAIN_WINDOW if window is None else window))
         while (now := loop.time()) < until and (window is not None or self.connections):  # noqa: ASYNC110
             await asyncio.sleep(min(0.05, until - now))
+
+    async def _accept_last(self, listener: asyncio.Server) -> None:
+        """Accepts the connections that the system has made already; closing the listener would reset them."""
+        if self.options.listener is None:  # else other processes accept them
+            for opened in listener.sockets:
+                with socket.fromfd(opened.fileno(), opened.family, opened.type) as same:
+                    same.listen(0)  # the system makes no further ones
+        await asyncio.sleep(LAST_ACCEPT)
 
     async def _end_requests(self) -> None:
         """Ends the requests in progress. Their clients are told, if they read."""
