@@ -54,7 +54,7 @@ class EventLog:
     on_quiet: called when the last reader has left.
     """
 
-    # A store keeps many logs without readers and notes: what only those need is made for the first of them.
+    # Most logs have neither readers nor notes: the first reader or note makes the members for them.
     __slots__ = (
         "_dropped",
         "_ends",
