@@ -178,7 +178,8 @@ async def test_a_connection_that_is_cut_in_between_is_made_again(fleet: Fleet) -
     await asyncio.wait_for(asked.wait(), PATIENCE)
     with psycopg.connect(fleet.url, autocommit=True) as connection:
         connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'a2a-bridge commands'"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name = 'a2a-bridge commands' AND datname = current_database()"
         )
     go_on.set()
     assert await asyncio.wait_for(asking, PATIENCE) == b"x"

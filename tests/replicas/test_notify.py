@@ -68,7 +68,8 @@ async def test_a_listener_whose_connection_is_cut_listens_again_and_takes_everyt
     await heard.until(lambda: heard.tasks == [None])
     with psycopg.connect(fleet.url, autocommit=True) as connection:
         connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'a2a-bridge listener'"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name = 'a2a-bridge listener' AND datname = current_database()"
         )
     await heard.until(lambda: heard.tasks[-1] is None and len(heard.tasks) >= 3)
     one._replicas.alone = False
