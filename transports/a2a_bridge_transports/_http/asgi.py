@@ -23,7 +23,8 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.offload import SMALL
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_transports._http.asgi_request import AsgiRequest, Receive, Scope, Send, Watches, flushing
+from a2a_bridge_transports._http.asgi_request import AsgiRequest, Receive, Scope, Send, Watches
+from a2a_bridge_transports._http.batches import flushing
 from a2a_bridge_transports._http.exchange import ClientLeftError, Headers, Reply, StreamReply
 from a2a_bridge_transports._http.mounts import Mounts, without_empty_start
 from a2a_bridge_transports._http.origin import Trust, base_url, is_host

@@ -3,38 +3,30 @@
 Rules:
 1. A request that is answered at once has no task but that of the server. Only one that takes longer gets a
    task that waits for the client to leave (`Watches`).
-2. Messages of a stream that are ready together are sent together: `flushing` sends what has been written at
-   the moment when the writer has to wait, so that no message is delayed. A writer that never waits is bounded
-   by number, size and time.
+2. Messages of a stream that are ready together are sent together (`batches`).
 3. A client that leaves is no error.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from time import monotonic
-from types import coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from a2a_bridge.memory import HoldsInWork
+from a2a_bridge_transports._http.batches import BATCH_BYTES, BATCH_EVENTS, BATCH_TIME
 from a2a_bridge_transports._http.exchange import ClientLeftError
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-T = TypeVar("T")
 
 #: seconds after which a request counts as slow; it gets its watch after one or two of them
 MOMENT = 0.05
 #: longest time until a server that does not tell by itself whether the client has left is asked again (s)
 LONGEST_PAUSE = 2.0
-
-BATCH_MESSAGES = 16
-BATCH_BYTES = 16 * 1024
-#: longest delay of messages from a writer that never waits (seconds)
-BATCH_TIME = 0.005
 
 
 class Watches:
@@ -125,7 +117,7 @@ class AsgiRequest(HoldsInWork):
         parts.append(data)
         self._size += len(data)
         if (
-            len(parts) >= BATCH_MESSAGES
+            len(parts) >= BATCH_EVENTS
             or self._size >= BATCH_BYTES
             or (len(parts) > 1 and monotonic() - self._began > BATCH_TIME)
         ):
@@ -177,39 +169,3 @@ class AsgiRequest(HoldsInWork):
         if self.left and self._task is not None:
             self._task.uncancel()
         return self.left
-
-
-class Flushed(Protocol):
-    """A writer of messages."""
-
-    parts: list[bytes]
-
-    async def flush(self) -> None:
-        """Sends `parts` and empties it."""
-        ...
-
-
-@coroutine
-def flushing(work: Coroutine[Any, Any, T], out: Flushed) -> Generator[Any, Any, T]:
-    """Runs `work` in this task. Before it waits for anything, what it has written to `out` is sent.
-
-    `work` is stepped by hand, because nothing else tells that it is about to wait. An error of `flush` is
-    raised inside `work`, at the place where it waits.
-    """
-    value: Any = None
-    error: BaseException | None = None
-    while True:
-        try:
-            waits_for = work.send(value) if error is None else work.throw(error)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
-        value = error = None
-        try:
-            if out.parts:
-                yield from out.flush().__await__()
-            value = yield waits_for
-        except BaseException as raised:  # noqa: BLE001  raised again inside `work`
-            error = raised
-            if isinstance(raised, asyncio.CancelledError) and asyncio.isfuture(waits_for):
-                waits_for.cancel()  # as the task does with the future that it waits for

@@ -16,14 +16,10 @@ from collections.abc import Callable
 from time import monotonic
 
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge_transports._http.batches import BATCH_BYTES, BATCH_EVENTS, BATCH_TIME
 from a2a_bridge_transports._http.exchange import Reply, StreamReply
 from a2a_bridge_transports._http.protocol import Connection
 from a2a_bridge_transports._http.sse import KEEP_ALIVE
-
-BATCH_EVENTS = 16
-BATCH_BYTES = 16 * 1024
-#: longest delay of events from a producer that never suspends (seconds)
-BATCH_TIME = 0.005
 
 
 class EventWriter:

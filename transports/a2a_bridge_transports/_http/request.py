@@ -13,7 +13,7 @@ from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, request_too_large
 from a2a_bridge.memory import HoldsInWork
 from a2a_bridge.offload import SMALL
-from a2a_bridge_transports._http.asgi_request import flushing
+from a2a_bridge_transports._http.batches import flushing
 from a2a_bridge_transports._http.events import EventWriter
 from a2a_bridge_transports._http.exchange import Handler, HttpStatusError, Reply, StreamReply, refuse
 from a2a_bridge_transports._http.mounts import without_empty_start

@@ -26,7 +26,8 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.offload import SMALL, in_thread
 from a2a_bridge_transports._http.asgi import TRAILERS, AsgiHost
-from a2a_bridge_transports._http.asgi_request import AsgiRequest, Receive, Scope, Send, flushing
+from a2a_bridge_transports._http.asgi_request import AsgiRequest, Receive, Scope, Send
+from a2a_bridge_transports._http.batches import flushing
 from a2a_bridge_transports.grpc.frames import (
     FrameError,
     Headers,
