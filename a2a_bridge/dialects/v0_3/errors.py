@@ -210,8 +210,7 @@ def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
     body = reply.body if isinstance(reply.body, Mapping) else {}
     inner = body.get("error")
     if isinstance(inner, Mapping):
-        found = inner.get("details")
-        details = [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+        details = any_details.listed(inner)
         message = text_of(inner.get("message")) or text_of(body.get("message"))
         body = {"type": body.get("type"), **inner, "message": message}
     else:

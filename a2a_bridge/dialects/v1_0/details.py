@@ -50,6 +50,12 @@ def value(data: Any) -> dict[str, Any]:
     return {"@type": PREFIX + "google.protobuf.Value", "value": data}
 
 
+def listed(error: Mapping[str, Any]) -> list[Any]:
+    """The details of an `error` object over HTTP. Items that are no objects are left out."""
+    found = error.get("details")
+    return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+
+
 def status(code: GrpcStatus, message: str, details: list[Any]) -> bytes:
     """A serialized google.rpc.Status."""
     packed = [_pack(detail) for detail in details]

@@ -129,8 +129,7 @@ def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
     body = reply.body if isinstance(reply.body, Mapping) else {}
     inner = body.get("error")
     if isinstance(inner, Mapping):
-        found = inner.get("details")
-        details = [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+        details = any_details.listed(inner)
         message = text_of(inner.get("message"))
         name = text_of(inner.get("status"))
         fallback = BY_GRPC.get(GrpcStatus[name]) if name in GrpcStatus.__members__ else None
