@@ -84,7 +84,7 @@ class TaskRun:
         self._engine = engine
         self._on_idle = on_idle
         self._phase = RunPhase()
-        #: the task: read it before the next await, and copy what is kept
+        #: the task; read it before the next await, and copy parts that are kept
         self.live = LiveTask(
             engine.store, scope, task_id, context_id, engine.clock, self._lost, stored, push=engine.push
         )

@@ -166,7 +166,7 @@ class WorkingCopy:
 
     # ------------------------------------------------------------------ changes
 
-    # A change takes a copy of what it is given: executors may keep their events and change them later.
+    # A change copies its event: executors may keep their events and change them later.
 
     def begin(self, task: hub.Task) -> None:
         """Creates the task. It takes over the message.

@@ -134,7 +134,7 @@ class Wire:
     # --- answers ---
 
     def write_answer(self, row: Row[Any, Any], call: Call[Any, Any], message: Any) -> Written:
-        """The server side. What is beside the answer is in the reply of the call's context."""
+        """The server side. Content beside the answer is in the reply of the call's context."""
         reply = call.context.reply
         wire = row.encode_response(message)
         if row.restore_response is not None:
@@ -146,7 +146,7 @@ class Wire:
         return Written(body, parameters)
 
     def read_answer(self, call: Call[Any, Any], written: Written) -> Any:
-        """The client side. What is beside the answer goes into the reply of the call's context."""
+        """The client side. Content beside the answer goes into the reply of the call's context."""
         row = self._client.row(call)
         if written.parameters.get(SIDE_CHANNEL):
             given = written.parameters[SIDE_CHANNEL]

@@ -135,7 +135,7 @@ _PRECONDITIONS: Mapping[ops.Operation[Any, Any] | None, Reason] = {
 
 
 def encode_jsonrpc(error: A2AError, known: Container[Reason] = KNOWN) -> ErrorReply[Any]:
-    """The JSON-RPC error object; HTTP 200 except for what is refused before JSON-RPC (level "http").
+    """The JSON-RPC error object; HTTP 200, except for errors found before JSON-RPC (level "http").
 
     known: the reasons whose numbers the caller's version defines. Other reasons keep their number and are
     explained by details.

@@ -10,7 +10,7 @@ from a2a_bridge.dialects.dialect import Loss
 _ROUTING = (
     "0.x has no tenants: a tenant is part of the address of an interface, and the bridge sets it from there"
 )
-_SHAPE = "what is odd about a message of that shape is kept for wires of the same shape only"
+_SHAPE = "unusual content of that shape is kept for wires of the same shape only"
 _BESIDE = "it travels beside the message, and only wires of the shape that it was said in read it there"
 _PAGES = "0.x lists all configurations at once: the bridge follows the pages of an agent that has some"
 

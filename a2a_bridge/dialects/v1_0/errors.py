@@ -78,7 +78,7 @@ BY_HTTP = {
 
 
 def encode_jsonrpc(error: A2AError) -> ErrorReply[Any]:
-    """The JSON-RPC error object; HTTP 200 except for what is refused before JSON-RPC (level "http")."""
+    """The JSON-RPC error object; HTTP 200, except for errors found before JSON-RPC (level "http")."""
     body = {"code": error.code, "message": error.message, "data": json_details(error) + underlying(error)}
     return ErrorReply(error.reason.jsonrpc_http, body)
 
