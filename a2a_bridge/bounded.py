@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 async def answered(answer: Awaitable[T], bound: asyncio.Timeout, late: Callable[[], A2AError]) -> T:
-    """What an awaitable gives. Raises `late()` when the bound has passed before."""
+    """The result of an awaitable. Raises `late()` if the bound passes first."""
     try:
         async with bound:
             return await answer
@@ -35,7 +35,7 @@ async def streamed(
     """The events of a stream, each awaited within a new `bound()`. Raises `late()` when one has passed."""
     async with aclosing(events):
         while True:
-            # A timeout around the yield would cancel whatever the reader is doing at that moment.
+            # A timeout around the yield would cancel the reader.
             limit = bound()
             try:
                 async with limit:

@@ -1,11 +1,11 @@
-"""Taking up a broken stream again, over any service. Not a retry of calls: nothing is sent twice.
+"""Resumes broken streams, over any service. It does not retry calls: no message is sent twice.
 
 Rules:
-1. What breaks is followed by SubscribeToTask with the id of the last event that was seen; without ids the
-   agent's snapshot comes first, and for a task that has ended meanwhile the task as it is.
-2. A stream that ends although its task is not at rest counts as broken, unless taking it up brings nothing.
-3. Attempts in a row that bring nothing new are bounded, and wait longer and longer, by chance more or less.
-4. Only what another side's outage explains is followed. A stream that fails before its task is known is not.
+1. A broken stream is resumed with SubscribeToTask and the id of the last seen event. Without ids the agent's
+   snapshot comes first, and for a task that has ended meanwhile the task itself.
+2. A stream that ends although its task is not at rest counts as broken, unless resuming it brings no event.
+3. Attempts without a new event are limited in number, with exponential backoff and jitter between them.
+4. Only errors of an outage lead to an attempt. A stream that fails before its task is known is not resumed.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _PASSING = (Reason.UNAVAILABLE, Reason.RESOURCE_EXHAUSTED)
-#: where a stream may end although the task has not
+#: states in which a stream may end although the task has not
 _RESTING = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED, hub.TASK_STATE_AUTH_REQUIRED}
 
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """How patiently a broken stream is taken up again.
+    """The attempts to resume a broken stream.
 
-    attempts: in a row that bring nothing new. first: seconds before the first one; each further one waits
-    twice as long, up to `most`, and as long as the agent asks for within that. Each wait is cut by chance, to
-    half of it at most.
+    attempts: most attempts in a row without a new event. first: seconds before the first one; each further
+    one waits twice as long, up to `most`, and as long as the agent requests within that. Each wait is
+    shortened at random, by half of it at most.
     """
 
     attempts: int = 8
@@ -44,7 +44,7 @@ class Following:
     most: float = 10.0
 
     def wait(self, attempt: int, asked: float | None = None) -> float:
-        """Seconds before an attempt, counted from 1. asked: what the agent said."""
+        """Seconds before an attempt, counted from 1. asked: the time that the agent requested."""
         seconds = min(self.most, self.first * 2.0 ** min(attempt - 1, 64))
         return max(seconds * random.uniform(0.5, 1.0), min(asked or 0.0, self.most))  # noqa: S311  no secret
 
@@ -52,9 +52,9 @@ class Following:
 async def followed(
     service: Service, call: Call[Any, Any], following: Following, *, resumes: bool = True
 ) -> Events:
-    """The events of a streaming call, over as many streams as it takes. Raises the error of the last one.
+    """The events of a streaming call, over as many streams as necessary. Raises the error of the last one.
 
-    resumes: whether the agent may go on after its ids; some number the events of each connection, and do not.
+    resumes: whether the agent can resume after its ids; some only number the events of a connection.
     """
     seen = _Seen(call, resumes)
     reply = call.context.reply
@@ -95,7 +95,7 @@ async def followed(
 
 
 class _Seen:
-    """How far a stream has been followed."""
+    """The position in a stream."""
 
     def __init__(self, call: Call[Any, Any], resumes: bool) -> None:
         self._resumes = resumes
@@ -108,7 +108,7 @@ class _Seen:
             self._last = asked_after(call.context)
 
     def note(self, event: Event) -> bool:
-        """Remembers an event. Whether it is news: snapshots at the beginning tell nothing by being there."""
+        """Remembers an event. Returns whether it is new: a snapshot at the beginning is not."""
         first, self._first = self._first, False
         message = event.message
         which = message.WhichOneof("payload")
@@ -120,11 +120,11 @@ class _Seen:
             self.task_id = message.artifact_update.task_id
         id_ = event.id if self._resumes else ""
         news = id_ != self._last if id_ else not (first and which == "task")
-        self._last = id_ or self._last  # what has no id is no event of the task's, but made up on the way
+        self._last = id_ or self._last  # an event without an id was generated on the way
         return news
 
     def subscription(self, call: Call[Any, Any]) -> Call[Any, Any]:
-        """The call that goes on from here."""
+        """The call that resumes here."""
         self._first = True
         parameters = {**call.context.parameters, LAST_EVENT_PARAMETER: self._last}
         if not self._last:
@@ -138,19 +138,17 @@ class _Seen:
 
 
 def _passing(error: A2AError, *, begun: bool) -> bool:
-    """Whether an error may be over soon. begun: the agent had the task, so that its limits are no refusal of
-    it.
-    """
+    """Whether an error can be temporary. begun: the agent has the task, so RESOURCE_EXHAUSTED counts, too."""
     return error.reason in (_PASSING if begun else _PASSING[:1]) and error.blame is Blame.PEER
 
 
 async def _ended(service: Service, seen: _Seen, call: Call[Any, Any]) -> Event | None:
-    """The task as it is, if it has ended: agents without ids do not let anybody subscribe to it any more."""
+    """The task if it has ended: agents without ids refuse to subscribe to it then."""
     request = hub.GetTaskRequest(id=seen.task_id, tenant=call.request.tenant)
     try:
         task = await service.unary(
             Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
         )
     except A2AError:
-        return None  # the error in hand says more
+        return None  # the first error is more precise
     return Event(hub.StreamResponse(task=task)) if task.status.state in TERMINAL else None

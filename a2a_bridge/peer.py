@@ -1,4 +1,4 @@
-"""What `connect` gives: a client with the agent's card and shortcuts for text. Not a transport."""
+"""The result of `connect`: a client with the agent's card and shortcuts for text. No transport."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What an agent answered: a message or a task, exactly one of them."""
+    """The answer of an agent: a message or a task, exactly one of them."""
 
     message: hub.Message | None = None
     task: hub.Task | None = None
@@ -90,13 +90,13 @@ class Peer(Client):
         follow: Following | bool = False,
         context: CallContext | None = None,
     ) -> AsyncGenerator[hub.StreamResponse, None]:
-        """Sends one message and yields what happens (spec 3.1.2). Raises A2AError when iterated.
+        """Sends one message and yields the events (spec 3.1.2). Raises A2AError when iterated.
 
-        follow: takes a stream that breaks up again, as patiently as it says; see `a2a_bridge.following`. The
-        message is sent once. Of an agent that offers to resume nothing is lost and nothing comes twice; where
-        events are kept no longer, a snapshot of the task comes instead, marked as `core.resume.gap_of` tells.
+        follow: resumes the stream if it breaks; see `a2a_bridge.following`. The message is sent once. If the
+        agent can resume streams, no event is lost or repeated; for events that it no longer keeps, there is a
+        snapshot of the task, marked as a gap (`core.resume.gap_of`).
 
-        `events` is the same with the ids of the events, after which `subscribe` goes on.
+        `events` is the same with the ids of the events, for `subscribe`.
         """
         request = request_of(content, task=task, context_id=context_id)
         return messages_of(self.events(request, follow, context))
@@ -109,12 +109,12 @@ class Peer(Client):
         follow: Following | bool = False,
         context: CallContext | None = None,
     ) -> AsyncGenerator[hub.StreamResponse, None]:
-        """Yields a snapshot of a task and what happens from then on (spec 3.1.6). Raises A2AError when
+        """Yields a snapshot of a task and its further events (spec 3.1.6). Raises A2AError when
         iterated.
 
-        after: the id of the last event that was seen: what came since is yielded instead of the snapshot,
-        also of a task that has ended; a snapshot with a mark where that is kept no longer. An agent that does
-        not offer this begins with the snapshot. follow: see `stream`.
+        after: the id of the last seen event: the events after it are yielded instead of the snapshot, also
+        for a task that has ended; for events that are no longer kept, a snapshot that is marked as a gap. An
+        agent that cannot resume streams begins with the snapshot. follow: see `stream`.
         """
         context = context or CallContext()
         parameters = {**context.parameters, LAST_EVENT_PARAMETER: after}
@@ -128,7 +128,7 @@ class Peer(Client):
     ) -> AsyncGenerator[str, None]:
         """Sends one message and yields the text of artifacts and direct answers as it comes.
 
-        follow: see `stream`. The text of a snapshot, which says all from the beginning, is left out.
+        follow: see `stream`. The text of a snapshot is left out, because it repeats earlier text.
         """
         async with aclosing(self.stream(*content, follow=follow, context=context)) as events:
             async for event in events:
@@ -159,7 +159,7 @@ class Peer(Client):
         )
         if follow is False:
             return self.service.stream(call)
-        # Of an agent without a card nobody knows.
+        # Without a card it is unknown.
         resumes = offers_resume(self.card) or not self.card.name
         return followed(self.service, call, Following() if follow is True else follow, resumes=resumes)
 

@@ -66,7 +66,7 @@ class ServeOptions:
     engine: EngineOptions = field(default_factory=EngineOptions)
     #: limits of one principal
     limits: Limits = field(default_factory=Limits)
-    #: what a gateway keeps of streams, for readers that resume or join
+    #: the replay buffers of a gateway, for readers that resume or join
     replay: ReplayOptions = field(default_factory=ReplayOptions)
 
     def host_of(self, family: str) -> HostOptions:

@@ -90,7 +90,7 @@ _log = logging.getLogger(__name__)
 
 
 class Remembered:
-    """What one server remembers of callers of 0.x, in memory: their push registrations and their names of
+    """The state of one server for callers of 0.x, in memory: their push registrations and their names of
     tasks.
 
     registers: whether registrations are remembered here, because the service does not store them.

@@ -1,13 +1,12 @@
-"""What makes two results the same: ids and times of each run replaced by what they stand for. Not a diff of
-bytes.
+"""Results in a form that can be compared: placeholders replace the ids and times of a run. No diff of bytes.
 
 Rules:
 1. An id becomes `<id 1>`, `<id 2>` … in order of appearance, wherever it appears, so that relations between
    ids are compared and the ids themselves are not.
-2. A timestamp becomes `<time>`; that one is there is compared.
-3. Two texts that are the same but for what looks generated (UUIDs, long runs of hexadecimal digits, random
-   letters and digits) are told apart from real differences.
-4. What the bridge carries in metadata for older versions says nothing about the result and is left out.
+2. A timestamp becomes `<time>`; only its presence is compared.
+3. Texts that differ only in values that look generated (UUIDs, long runs of hexadecimal digits, random
+   letters and digits) are reported separately from real differences.
+4. Metadata that the bridge uses to carry content of other versions is left out.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def _walk(tree: Any, names: dict[str, str], member: str) -> Any:
             return names.setdefault(tree, f"<id {len(names) + 1}>")
         if member in TIME_MEMBERS:
             return "<time>"
-        # An id an agent mentions elsewhere, in an error's text say, is still that id.
+        # An agent can mention an id elsewhere, for example in the text of an error.
         for known, name in names.items():
             if len(known) >= 8 and known in tree:
                 tree = tree.replace(known, name)
@@ -59,7 +58,7 @@ _GENERATED = re.compile(
 
 
 def without_generated(tree: Any) -> Any:
-    """The tree with `<generated>` for what looks generated in its texts."""
+    """The tree with `<generated>` in place of the parts of texts that look generated."""
     if isinstance(tree, Mapping):
         return {key: without_generated(value) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -68,7 +67,7 @@ def without_generated(tree: Any) -> Any:
 
 
 def differences(left: Any, right: Any, path: str = "") -> list[str]:
-    """Where two canonical trees differ, as `path: this ≠ that`; empty when they are the same."""
+    """The differences of two canonical trees, as `path: this ≠ that`; empty if they are equal."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         keys = sorted(set(left) | set(right))
         return _joined(

@@ -33,8 +33,8 @@ _EXITS = {
 
 @dataclass(slots=True)
 class Answer:
-    """What one interface answered. different: where it is not as the first answer was. generated: where only
-    values differ that look generated.
+    """The answer of one interface. different: its differences from the first answer. generated: those in
+    values that look generated.
     """
 
     interface: hub.AgentInterface
@@ -46,12 +46,12 @@ class Answer:
 
     @property
     def result(self) -> Any:
-        """What is compared: the answer, or the error."""
+        """The answer or the error, in a form that can be compared."""
         return canonical(self.events if self.error is None else [error_document(self.error)])
 
 
 async def compare(target: Target, said: Outgoing, how: CallOptions) -> Exit:
-    """Calls them all, one after the other, and prints how they compare."""
+    """Calls all interfaces, one after the other, and prints the comparison."""
     async with addressed(target, how.dial) as (card, options):
         return await _compare(card, said, how, named(target, options))
 
@@ -133,7 +133,7 @@ def _gist(answer: Answer) -> str:
 
 
 def _last(answer: Answer) -> str:
-    """The state that was told last; empty when none was."""
+    """The last reported state; empty if there is none."""
     return next((found for event in reversed(answer.events) if (found := _state(event))), "")
 
 
@@ -164,5 +164,5 @@ def _exit(answers: list[Answer]) -> Exit:
         return exit_code(failed)
     if any(answer.different for answer in answers):
         return Exit.PROTOCOL
-    # They are not different, so the first one speaks for all.
+    # All are equal, so the first one is enough.
     return _EXITS.get(_last(answers[0]), Exit.OK)

@@ -1,4 +1,4 @@
-"""From a target to a peer or a card, for the commands that call somebody. Not the parsing of targets."""
+"""From a target to a peer or a card, for the commands that call agents. It does not parse targets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from a2a_bridge.gateway import synthesised
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
 
-#: how agents say that there is no extended card to be had
+#: the errors of agents without an extended card
 _NO_CARD = frozenset(
     {Reason.UNSUPPORTED_OPERATION, Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED, Reason.METHOD_NOT_FOUND}
 )
@@ -68,17 +68,17 @@ def version_of(text: str) -> str:
 
 
 async def card_of(target: Target, options: DialOptions, version: str = "") -> hub.AgentCard:
-    """The card of an agent to reach. Raises as `found_at` does."""
+    """The card of an agent. Raises the errors of `found_at`."""
     return (await found_at(target, options, version))[0]
 
 
 async def found_at(
     target: Target, options: DialOptions, version: str = ""
 ) -> tuple[hub.AgentCard, DialOptions]:
-    """The card of an agent to reach, and the options for the implementation that it shows to be. Raises
+    """The card of an agent, and the options for the recognised implementation. Raises
     A2AError; BadTargetError for a file that holds no card.
 
-    A bare gRPC address is asked for its extended card; if it has none to show, the least card stands in.
+    For a bare gRPC address the extended card is requested; without one, a minimal card is used.
     """
     if target.sort is TargetKind.URL:
         async with http_fetch(options) as fetch:
@@ -108,8 +108,8 @@ def card_file(path: Path) -> hub.AgentCard:
 
 
 def grpc_interface(place: str, version: str = "") -> hub.AgentInterface:
-    """The interface behind a bare gRPC address, which does not say what it speaks: the newest, unless
-    told.
+    """The interface of a bare gRPC address, which names no version: the newest version unless one is
+    given.
     """
     return interface("GRPC", place, version=version or KNOWN[0].version)
 
@@ -123,8 +123,8 @@ def named(target: Target, options: DialOptions) -> DialOptions:
 
 @asynccontextmanager
 async def addressed(target: Target, options: DialOptions) -> AsyncIterator[tuple[hub.AgentCard, DialOptions]]:
-    """The card of an agent that has addresses, and the options to dial it with; one in code gets addresses of
-    its own for as long as this is open.
+    """The card of an agent that has addresses, and the options to dial it with; an agent in code gets
+    addresses of its own while the context is open.
     """
     if target.is_code:
         async with runtime.serve_agent(load(target)) as server:
@@ -137,7 +137,7 @@ async def addressed(target: Target, options: DialOptions) -> AsyncIterator[tuple
 async def reached(
     target: Target, binding: str, options: DialOptions, version: str = ""
 ) -> AsyncIterator[Peer]:
-    """A peer to talk to. An agent in code is called without a socket, unless a binding is asked for.
+    """A client to an agent. An agent in code is called without a socket, unless a binding is requested.
 
     Raises A2AError, or BadTargetError.
     """

@@ -65,7 +65,7 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameters(group: Any) -> list[inspect.Parameter]:
-    """The flags of a class as the parameters of a function, with what Typer has to know about them."""
+    """The flags of a class as the parameters of a function, annotated for Typer."""
     types = get_type_hints(group)
     by_name = {one.name: one for one in fields(group)}
     parameters = []
@@ -215,7 +215,7 @@ class AgentFlags(DialFlags, BridgeKeyFlags):
 
 @dataclass(frozen=True, kw_only=True)
 class ServerFlags(BridgeKeyFlags, StoreKeyFlags):
-    """What `serve` and `gateway` share: listeners, card, limits, stores, process."""
+    """The flags that `serve` and `gateway` share: listeners, card, limits, stores, process."""
 
     http: str = flag(
         "127.0.0.1:8080", "Listen here for JSON-RPC and HTTP+JSON; port 0 takes a free port.", "HOST:PORT"

@@ -1,6 +1,4 @@
-"""Shows frames to people (`call -v`): what was really sent and received, on stderr. Credentials are
-masked.
-"""
+"""Prints frames on stderr (`call -v`): the real bytes, with masked credentials."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ LONGEST = 20_000
 
 
 def show(frame: Frame) -> None:
-    """Prints a frame: `>` what was sent, `<` what came."""
+    """Prints a frame: `>` for a sent one, `<` for a received one."""
     mark, style = (">", "cyan") if frame.sent else ("<", "green")
     for line in lines_of(frame):
         talk(f"{mark} {line}".rstrip(), style)

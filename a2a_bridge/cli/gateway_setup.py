@@ -1,4 +1,4 @@
-"""Puts the gateway together: the upstream's card, the upstream dialled, and both served. Not the flags."""
+"""Builds the gateway: reads the card of the upstream, dials it, serves it. It reads no flags."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def bridge(
     version: str,
     grace: float,
 ) -> None:
-    """Serves `target` until told to stop. Raises A2AError when the agent cannot be reached or used."""
+    """Serves `target` until a signal. Raises A2AError when the agent cannot be reached or used."""
     if target.is_code:
         raise fail(
             Exit.USAGE,
@@ -65,8 +65,8 @@ async def bridge(
 
 
 async def _settled(candidates: Sequence[Candidate], options: DialOptions) -> list[Candidate]:
-    """The interfaces to dial, each told on stderr, with what is odd about it. Raises UNSUPPORTED_OPERATION
-    for none.
+    """The interfaces to dial; prints each on stderr, with warnings. Raises UNSUPPORTED_OPERATION if there is
+    none.
     """
     found = await Destinations(options).settled(candidates)
     usable = []
@@ -106,8 +106,8 @@ def upstream_card(
 ) -> hub.AgentCard:
     """The card whose interfaces are dialled.
 
-    An address that was given is dialled as it is: a gRPC one always, a URL where the card came from a file
-    (as JSON-RPC, if no other binding was asked for). Else the card says where.
+    The given address is dialled as it is for gRPC, and for a URL with a card from a file (as JSON-RPC, if no
+    other binding was requested). Otherwise the card has the addresses.
     """
     if target.sort is TargetKind.GRPC:
         return hub.AgentCard(supported_interfaces=[grpc_interface(target.place, version)])

@@ -21,7 +21,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 @dataclass(frozen=True, slots=True)
 class ListenOptions:
-    """What to mount, and how."""
+    """The interfaces to mount, and the options of the server."""
 
     interfaces: list[hub.AgentInterface]
     options: runtime.ServeOptions

@@ -1,6 +1,4 @@
-"""Finds an agent in the user's Python code. Runs that code: importing it is the only way to see what it
-defines.
-"""
+"""Finds an agent in the user's Python code. This runs the code: only an import shows its definitions."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ from a2a_bridge.hosting import Agent
 
 
 def load(target: Target) -> Agent:
-    """The agent a target names, or the only one in its module. Raises BadTargetError, listing what there
-    is.
+    """The agent a target names, or the only one in its module. Raises BadTargetError, which lists the
+    agents of the module.
     """
     module = _from_file(Path(target.place)) if target.sort is TargetKind.FILE else _from_name(target.place)
     found = agents_of(module)

@@ -1,4 +1,4 @@
-"""What to say to an agent and how to: the values that one call and a comparison of calls share."""
+"""A message to an agent, and the options of its call: shared by `call` and the comparison of interfaces."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ encode_event = encoder(hub.StreamResponse)
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """What to say, and where it belongs."""
+    """The text to send, and its task and context."""
 
     text: str
     task: str = ""
@@ -47,12 +47,12 @@ class CallOptions:
     stream: bool
     #: whether a stream that breaks is resumed
     follow: bool
-    #: in seconds; None for none: the user can interrupt
+    #: in seconds; None: no limit, because the user can interrupt
     timeout: float | None
     output: Output
 
     def context(self) -> CallContext:
-        """The context of a call, whose deadline the agent hears of too."""
+        """The context of a call; its deadline is also sent to the agent."""
         return CallContext(deadline=None if self.timeout is None else time.monotonic() + self.timeout)
 
 

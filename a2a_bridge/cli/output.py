@@ -1,9 +1,9 @@
-"""What the commands say, and where: data on stdout, talk on stderr, and an exit code. Not what they do.
+"""The output of the commands: data on stdout, messages on stderr, and an exit code.
 
 Rules:
-1. stdout holds what was asked for and nothing else: with `-o json` one document, or one per line of a stream.
-2. An error says what happened and, if there is one, the next command to try.
-3. Colours only where a terminal reads them and NO_COLOR is not set.
+1. stdout has the result and nothing else: with `-o json` one document, or one per line for a stream.
+2. An error message has the cause and, if there is one, the next command to try.
+3. Colours are used only on a terminal, and if NO_COLOR is not set.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 if TYPE_CHECKING:
     from a2a_bridge.hosting.stores import StoreOpenError
 
-#: reason -> exit code; everything else an agent may answer is a protocol error
+#: reason -> exit code; all other reasons are protocol errors
 _EXITS = {
     Reason.UNAVAILABLE: Exit.UNREACHABLE,
     Reason.UNAUTHENTICATED: Exit.AUTH,
@@ -42,7 +42,7 @@ def data(text: str, *, end: str = "\n") -> None:
 
 def document(tree: Any) -> None:
     """Prints a JSON document on one line of stdout."""
-    from a2a_bridge.codec import dumps  # what loads protobuf is not loaded for --version
+    from a2a_bridge.codec import dumps  # loads protobuf, which --version does not need
 
     data(dumps(tree).decode())
 
@@ -56,13 +56,13 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 
 
 def talk(text: str, style: str = "") -> None:
-    """Says something on stderr."""
+    """Prints a message on stderr."""
     sys.stderr.write((styled(text, style) if style and _coloured(sys.stderr) else text) + "\n")
     sys.stderr.flush()
 
 
 def fail(code: Exit, text: str, advice: str = "") -> typer.Exit:
-    """Says why nothing came of it; raise what it returns."""
+    """Prints an error; returns the exception that ends the command with the exit code."""
     talk(f"error: {text}", "red")
     if advice:
         talk(f"  try: {advice}")
@@ -70,7 +70,7 @@ def fail(code: Exit, text: str, advice: str = "") -> typer.Exit:
 
 
 def not_opened(error: StoreOpenError, remedy: str | None = None) -> typer.Exit:
-    """Says why a store cannot be opened. remedy: in place of the one that the error knows."""
+    """Prints the reason why a store cannot be opened. remedy: replaces that of the error."""
     code = Exit.UNREACHABLE if error.unreachable else Exit.USAGE
     return fail(code, error.text, error.remedy if remedy is None else remedy)
 
@@ -98,7 +98,7 @@ def explain(error: A2AError) -> str:
 
 @contextmanager
 def guarded(target: str, output: Output = Output.TEXT) -> Iterator[None]:
-    """Turns what ends a command into a message, a document if JSON was asked for, and an exit code."""
+    """Turns errors into a message, a JSON document if one was requested, and an exit code."""
     from a2a_bridge.cli.target import BadTargetError
 
     try:

@@ -1,4 +1,4 @@
-"""Answers as people read them: text on stdout, what happened to the task on stderr. Not JSON."""
+"""Answers as text: their content on stdout, the state of the task on stderr. No JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _encode_value = encoder(Value)
 
 
 def state_name(state: hub.TaskState) -> str:
-    """A task's state as people say it: `input-required`."""
+    """The state of a task as text: `input-required`."""
     try:
         return hub.TaskState.Name(state).removeprefix("TASK_STATE_").lower().replace("_", "-")
     except ValueError:
@@ -21,8 +21,8 @@ def state_name(state: hub.TaskState) -> str:
 
 
 def print_response(response: hub.SendMessageResponse) -> None:
-    """Prints a message's parts, or a task's artifacts; its status message where there is no artifact. Where
-    there is one, the message of a task that is not completed is printed too, on stderr.
+    """Prints the parts of a message or the artifacts of a task; without artifacts, its status message. With
+    artifacts, the status message of a task that is not completed is printed on stderr.
     """
     if response.HasField("message"):
         data(content(response.message.parts))
@@ -61,7 +61,7 @@ def _other(part: hub.Part) -> str:
 
 
 def summary(task: hub.Task | None, interface: hub.AgentInterface | None, seconds: float) -> str:
-    """One line about how it went: state, task, binding, time."""
+    """One line about the result: state, task, binding, time."""
     what = "message" if task is None else f"{state_name(task.status.state)}  task {task.id}"
     where = "in-process" if interface is None else interface.protocol_binding
     return f"{what}  {where}  {seconds * 1000:.0f} ms"

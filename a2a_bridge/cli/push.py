@@ -94,7 +94,7 @@ def retry(
 ) -> None:
     """Queue dead letters again, in their original order, with a fresh number of attempts.
 
-    The exit code is 1 when a number is none of a dead letter.
+    The exit code is 1 if a number does not belong to a dead letter.
 
     For example:
 

@@ -1,4 +1,4 @@
-"""What a serving command does between its first and its last moment: ready line, signals, draining."""
+"""The life of a serving command: ready line, signals, draining."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def run(
 
 
 def _announce(server: Any) -> None:
-    """The addresses for people who watch."""
+    """Prints the addresses on stderr."""
     if sys.stderr.isatty():
         card = server.card
         talk(f"{card.name} {card.version}".strip(), "bold")

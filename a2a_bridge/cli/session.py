@@ -21,8 +21,8 @@ from a2a_bridge.peer import Peer
 
 
 async def converse(target: str, said: Outgoing, how: CallOptions) -> Exit:
-    """Calls, prints, and says how it went. Raises A2AError, TimeoutError, BadTargetError."""
-    # What cannot be reached is said once, by the error that ends the command.
+    """Calls the agent and prints the answer. Raises A2AError, TimeoutError, BadTargetError."""
+    # An unreachable agent is reported once, by the error that ends the command.
     logging.getLogger("a2a_bridge").setLevel(logging.ERROR)
     async with asyncio.timeout(how.timeout):
         if how.binding == "all":
@@ -54,7 +54,7 @@ async def _unary(peer: Peer, said: Outgoing, how: CallOptions) -> hub.Task | Non
 
 
 async def _stream(peer: Peer, said: Outgoing, how: CallOptions) -> hub.Task | None:
-    """Prints events as they come; returns the task as it stood at the end, as far as it was told."""
+    """Prints events as they arrive; returns the task as far as the events described it."""
     task: hub.Task | None = None
     teller = printing.Teller()
     try:
@@ -71,7 +71,7 @@ async def _stream(peer: Peer, said: Outgoing, how: CallOptions) -> hub.Task | No
 
 
 def _followed(task: hub.Task | None, event: hub.StreamResponse) -> hub.Task | None:
-    """The little that is kept of a task while its events pass: id and status."""
+    """The parts of a task that are kept while its events are printed: id and status."""
     which = event.WhichOneof("payload")
     if which == "task":
         return hub.Task(id=event.task.id, context_id=event.task.context_id, status=event.task.status)
@@ -82,7 +82,7 @@ def _followed(task: hub.Task | None, event: hub.StreamResponse) -> hub.Task | No
 
 
 def exit_of(task: hub.Task | None) -> Exit:
-    """Whether what was asked for was done. A task that goes on, or waits for the caller, has not failed."""
+    """The exit code for a task. A task that continues, or waits for the caller, has not failed."""
     state = hub.TASK_STATE_COMPLETED if task is None else task.status.state
     if state == hub.TASK_STATE_AUTH_REQUIRED:
         return Exit.AUTH

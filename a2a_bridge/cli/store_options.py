@@ -1,5 +1,4 @@
-"""From flags to what is kept and what is posted: which store, with which keys, and where notifications may
-go.
+"""From flags to the options of the store and of push notifications: URL, keys, allowed addresses.
 
 It opens no store.
 """
@@ -21,13 +20,13 @@ from a2a_bridge.push import PushOptions
 from a2a_bridge.push.signing import Signer
 from a2a_bridge.push.vault import Vault, keys_in
 
-#: below the working directory; what is in it may be private
+#: below the working directory; only the owner can read it
 FOLDER = Path(".a2a-bridge")
 _LONGEST = 48
 
 
 def store_url(given: str, agent: Agent) -> str:
-    """The store to open: the given one, else a file for this agent, whose folder is made. Raises
+    """The store to open: the given one, else a file for this agent, whose folder is created. Raises
     typer.Exit.
     """
     if given:
@@ -44,7 +43,7 @@ def store_url(given: str, agent: Agent) -> str:
 
 
 def store_options(flags: ServerFlags, keep_tasks: float = 0.0, keep_events: float = 1.0) -> StoreOptions:
-    """How the store is opened. Times in days; `keep_tasks` 0 keeps tasks. Raises typer.BadParameter."""
+    """The options of the store. Times in days; `keep_tasks` 0 keeps tasks. Raises typer.BadParameter."""
     days = 24 * 3600.0
     return StoreOptions(
         keys=tuple(keys_of(flags.store_key)),
@@ -56,7 +55,7 @@ def store_options(flags: ServerFlags, keep_tasks: float = 0.0, keep_events: floa
 
 
 def keys_of(text: str) -> list[str]:
-    """The keys of `--store-key`, which may stand in a file. Raises typer.BadParameter."""
+    """The keys of `--store-key`, which can be in a file. Raises typer.BadParameter."""
     if text.startswith("@"):
         text = read(Path(text[1:]), "--store-key")
     keys = keys_in(text)
@@ -68,7 +67,7 @@ def keys_of(text: str) -> list[str]:
 
 
 def push_options(flags: ServerFlags) -> PushOptions:
-    """Where notifications may go, and what they are signed with. Raises typer.BadParameter."""
+    """The allowed addresses and the signing keys of notifications. Raises typer.BadParameter."""
     keys = tuple(read(path, "--push-signing-key") for path in flags.push_signing_key or ())
     options = PushOptions(allow=tuple(flags.push_allow or ()), signing_keys=keys)
     try:
@@ -93,8 +92,8 @@ def read(path: Path, flag: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """A file name for an agent: its name where that can be one; else what is left of it and a digest, so that
-    no two agents share a file.
+    """A file name for an agent: its name if that is a valid one; else its valid characters and a digest, so
+    that no two agents share a file.
     """
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:_LONGEST]
     if plain and plain == name:

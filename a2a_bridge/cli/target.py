@@ -1,10 +1,10 @@
-"""What a user may name as a target, for every verb: addresses, card files and agents in Python code.
+"""The targets of commands: addresses, card files and agents in Python code.
 
-Nothing is connected to here. The forms:
+No connection is made here. The forms:
 
     https://agent.example            an agent by its base URL or card URL (a query is kept)
     :8080, :8080/agents/a            the same on this machine, over http
-    localhost:50051                  host:port is gRPC; grpc:// and grpcs:// say so
+    localhost:50051                  host:port is gRPC, as are grpc:// and grpcs://
     card.json                        a card in a file
     weather.py, weather.py:agent     an agent in a file; without a name, the only one there
     package.module:agent             an agent in a module
@@ -25,7 +25,7 @@ _OBJECT = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
 
 class TargetKind(Enum):
-    """What a target turned out to be."""
+    """The kinds of targets."""
 
     URL = "an agent's URL"
     GRPC = "a gRPC address"
@@ -35,12 +35,12 @@ class TargetKind(Enum):
 
 
 class BadTargetError(ValueError):
-    """A target that cannot be one. The text says what would be."""
+    """An invalid target. The text names the valid forms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A target, read.
+    """A parsed target.
 
     place: URL, gRPC address, path or module. name: the object in it, dotted; empty for "the only one".
     """
@@ -51,7 +51,7 @@ class Target:
 
     @property
     def is_code(self) -> bool:
-        """Whether it is an agent to run here rather than one to reach."""
+        """Whether it is an agent in Python code, and not a remote one."""
         return self.sort in (TargetKind.FILE, TargetKind.MODULE)
 
 

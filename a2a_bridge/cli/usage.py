@@ -90,7 +90,7 @@ def _window(since: str) -> int | None:
 
 
 def _read(source: str, options: DialOptions) -> tuple[list[Count], float]:
-    """The counts, and the time on the clock that they were taken by."""
+    """The counts, and the time by the clock of the server."""
     from a2a_bridge.cli.target import BadTargetError
     from a2a_bridge.codec import JsonSyntaxError, loads
     from a2a_bridge.middleware.usage import counts_of
@@ -129,8 +129,8 @@ async def _fetch(url: str, options: DialOptions) -> bytes:
 
 
 def _table(counts: Iterable[Count], now: float, by_operation: bool) -> list[list[str]]:
-    """Cells in the order of version and binding, the oldest version first; callers by when they last
-    called.
+    """Cells in the order of version and binding, the oldest version first; callers by the time of
+    their last call.
     """
     rows: dict[tuple[str, ...], tuple[int, int, float]] = {}
     for one in counts:

@@ -20,14 +20,14 @@ from a2a_bridge.middleware import Usage
 
 logger = logging.getLogger(__name__)
 
-#: seconds between two savings: what a killed process may forget
+#: seconds between two savings; a killed process loses the counts of this time
 SAVE_EVERY = 30.0
 PATH = "/usage"
 
 
 @dataclass(frozen=True, slots=True)
 class UsageRecorder:
-    """Where counts go. file: None for nowhere. listen: None for no listener."""
+    """Saves and serves counts. file: None: not saved. listen: None: no listener."""
 
     table: Usage
     file: Path | None = None
@@ -37,8 +37,8 @@ class UsageRecorder:
     async def open(self) -> AsyncIterator[ListenAddress | None]:
         """Counts are restored when this opens, saved while it is open and when it closes.
 
-        Gives the address of the listener. Raises OSError when it cannot listen, typer.Exit for a file that
-        holds something else or cannot be written.
+        Gives the address of the listener. Raises OSError when it cannot listen, typer.Exit for a file with
+        other content or one that cannot be written.
         """
         async with AsyncExitStack() as stack:
             address = None
@@ -86,7 +86,7 @@ class UsageRecorder:
         saving.cancel()
         with suppress(asyncio.CancelledError):
             await saving
-        assert self.file is not None  # noqa: S101  who has no file has nothing to end
+        assert self.file is not None  # noqa: S101  only called with a file
         self._try_to_save(self.file)
 
     def _try_to_save(self, file: Path) -> None:

@@ -47,7 +47,7 @@ _SOON = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """The worker's end: the process serves what its supervisor gave it."""
+    """A process as a worker: the sockets and addresses that its supervisor passed to it."""
 
     #: file descriptor of the connection to the supervisor
     channel: int
@@ -60,8 +60,8 @@ class Worker:
     @classmethod
     @cache
     def of_environment(cls) -> Worker | None:
-        """What the supervisor gave this process; None if it has no supervisor. It leaves the environment, so
-        that a command which the agent starts is no worker.
+        """The values that the supervisor passed to this process; None without one. They are removed from the
+        environment, so that a command which the agent starts is no worker.
         """
         given = os.environ.pop(_VARIABLE, None)
         if given is None:
@@ -75,7 +75,7 @@ class Worker:
         )
 
     def ready(self, line: str) -> None:
-        """Tells the supervisor that this worker serves."""
+        """Tells the supervisor that this worker is ready."""
         os.write(self.channel, f"{line}\n".encode())
 
     @contextmanager
@@ -96,12 +96,12 @@ class Worker:
 
 
 def asked(flags: ServerFlags) -> bool:
-    """Whether this process is to be the supervisor of several workers."""
+    """Whether this process has to be the supervisor of several workers."""
     return flags.workers > 1 and Worker.of_environment() is None
 
 
 def check_store(store: str) -> None:
-    """Whether several processes can serve with this store; says what memory means. Raises typer.Exit."""
+    """Checks that several processes can serve with this store; warns for memory. Raises typer.Exit."""
     if store.startswith("memory:"):
         logger.warning(
             "each worker keeps its own tasks in memory, and a call may reach any worker: a task is often not"

@@ -19,7 +19,7 @@ from a2a_bridge.core.service import Middleware, Service
 def deadline() -> Middleware:
     """Middleware that raises DEADLINE_EXCEEDED at `context.deadline` and stops the work below.
 
-    The deadline of a stream is for the whole stream. A task of a hosted agent goes on; only the call ends.
+    The deadline of a stream is for the whole stream. A task of a hosted agent continues; only the call ends.
     """
     return _Deadline
 

@@ -1,17 +1,16 @@
-"""What callers of 0.x expect and 1.0 does differently, where telling it takes memory or a second call. No
-spelling.
+"""Differences for callers of 0.x that need state or a second call. Message shapes are the dialects' part.
 
 Rules:
-1. A 0.x stream ends with an event that says `final`: nothing follows it, and where none came one is made up,
-   with the status known last and a mark (`dialects.annotation`). A terminal status is final even if its agent
-   left that out (Go 2 over gRPC of 0.3), so that it is not told twice. In a stream that is resumed a request
+1. A 0.x stream ends with the first event with `final`. If there is none, one is generated from the last known
+   status, with a mark (`dialects.annotation`). A terminal status is final even if its agent left that out
+   (Go 2 over gRPC of 0.3), so that it is not sent twice. In a resumed stream a request
    for input is final only if the task still waits for that input. A snapshot in the middle of a stream (a
    gap) becomes updates.
-2. A snapshot that a bridge made up for 1.0 callers is dropped again, and its status counts; but not when it
-   begins a subscription, which tells what happened before.
-3. Getting a push config without an id means the first one, or the one whose id is the task's (what agents of
-   the time called it). Lists of push configs have no pages.
-4. All other callers pass by a single look at the version they speak.
+2. A snapshot that a bridge generated for 1.0 callers is dropped, and its status counts; but not at the
+   beginning of a subscription, where it has the earlier events.
+3. Getting a push config without an id means the first one, or the one whose id is the task's (the name that
+   older agents used). Lists of push configs have no pages.
+4. For all other callers only the version is checked.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
 
-#: seconds that the end of a stream waits for a status nobody has told
+#: seconds that the end of a stream waits for an unknown status
 PATIENCE = 10.0
-#: most pages of push configs that are put together into one list
+#: most pages of push configs that are joined into one list
 PAGES = 100
 
 _LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
@@ -130,7 +129,7 @@ class _OlderCallers:
                     yield Event(passed, event.id)
                     continue
                 yield event
-        # Whoever has seen the last event has seen that it is final: after it there is nothing to say.
+        # A resumed stream whose last event was seen needs no closing event: that event was final.
         if known.spoke_of_task and not resumed:
             yield Event(hub.StreamResponse(status_update=await self._closing(call, known, is_final)))
 
@@ -148,7 +147,7 @@ class _OlderCallers:
         return update
 
     async def _ask(self, call: Call[Any, Any], known: _LastKnown) -> None:
-        """Gets the status of a task that only artifacts were heard of. Not getting it is no failure."""
+        """Requests the status of a task of which only artifacts were seen. A failure is ignored."""
         request = hub.GetTaskRequest(id=known.task_id, tenant=call.request.tenant, history_length=0)
         try:
             async with asyncio.timeout(PATIENCE):
@@ -161,8 +160,8 @@ class _OlderCallers:
             known.status = task.status
 
     async def _is_current(self, call: Call[Any, Any], update: hub.TaskStatusUpdateEvent) -> bool:
-        """Whether a request for input still holds. One that the agent does not tell about counts as
-        current.
+        """Whether the task still waits for input. If the agent does not answer, it counts as
+        waiting.
         """
         known = _LastKnown(call.request)
         await self._ask(call, known)
@@ -193,7 +192,7 @@ class _OlderCallers:
         return await self._service.unary(Call(ops.GET_PUSH_CONFIG, named, call.context))
 
     async def _whole_list(self, call: Call[Any, Any]) -> hub.ListTaskPushNotificationConfigsResponse:
-        """All pages in one. Raises INVALID_AGENT_RESPONSE for an agent that never comes to the last one."""
+        """All pages in one list. Raises INVALID_AGENT_RESPONSE if there are too many pages."""
         response = await self._service.unary(call)
         if call.request.page_size or not response.next_page_token:
             return cast("hub.ListTaskPushNotificationConfigsResponse", response)
@@ -224,7 +223,7 @@ def _as_updates(event: Event) -> list[Event]:
 
 
 def _final(event: Event, is_final: Finality) -> Event:
-    """A terminal status as one that says that it is final: a copy where it does not, because it has other
+    """A terminal status with `final`: a copy if it has none, because the event is shared with other
     readers.
     """
     if is_final(event.message.status_update):
@@ -236,19 +235,19 @@ def _final(event: Event, is_final: Finality) -> Event:
 
 
 class _LastKnown:
-    """What a stream has told of its task so far."""
+    """The task of a stream as far as its events described it."""
 
     __slots__ = ("context_id", "spoke_of_task", "status", "task_id")
 
     def __init__(self, request: Any) -> None:
-        # Whoever subscribes names a task that exists, even if nothing is said about it.
+        # A subscription is about an existing task, even without events.
         self.spoke_of_task = isinstance(request, hub.SubscribeToTaskRequest)
         self.task_id = request.id if isinstance(request, hub.SubscribeToTaskRequest) else ""
         self.context_id = ""
         self.status: hub.TaskStatus | None = None
 
     def note(self, event: hub.StreamResponse) -> str | None:
-        """Remembers what an event tells; which event it is."""
+        """Notes the content of an event; returns its kind."""
         which: str | None = event.WhichOneof("payload")
         if which == "task":
             self.task_id, self.context_id = event.task.id, event.task.context_id

@@ -20,9 +20,9 @@ _MAY_BE_EMPTY = frozenset({"message.parts"})
 def validate(dialects: Iterable[Dialect] = KNOWN, *, elsewhere: bool = False) -> Middleware:
     """Middleware that raises INVALID_PARAMS naming every absent REQUIRED member (spec 1.4, field_behavior).
 
-    elsewhere: the agent runs elsewhere and may be of 0.x itself, so that it decides about what only 0.x lets
-    be empty.
-    dialects: those that may be spoken; of older ones such requests pass.
+    elsewhere: the agent is remote and may be of 0.x itself, so that it decides about members that only 0.x
+    allows to be empty.
+    dialects: the served versions; requests of older ones with such members pass.
     """
     older = older_versions(dialects) if elsewhere else frozenset()
 
@@ -58,7 +58,7 @@ class _Validate:
         return check
 
     def _demanded(self, call: Call[Any, Any], missing: list[str]) -> list[str]:
-        """Those of the absent members that the caller's version has to give."""
+        """The absent members that the caller's version requires."""
         if call.context.origin.version in self._older:
             return [path for path in missing if path not in _MAY_BE_EMPTY]
         return missing

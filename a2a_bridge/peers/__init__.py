@@ -1,6 +1,4 @@
-"""What is known of single implementations of A2A: a table of profiles, and how a peer is recognised as one of
-them.
-"""
+"""The quirks of single implementations of A2A: a table of profiles, and the recognition of peers."""
 
 from __future__ import annotations
 

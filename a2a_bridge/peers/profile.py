@@ -18,11 +18,11 @@ from typing import Any
 
 
 class Files(Enum):
-    """What a peer puts into `file_with_bytes` of a2a.v1, and expects there."""
+    """The content of `file_with_bytes` of a2a.v1 that a peer writes and expects."""
 
     #: unknown; the content tells (see dialects/v0_3/proto_files.py)
     AUTO = "auto"
-    #: the content, as the specification says
+    #: the content, as in the specification
     RAW = "raw"
     #: the ASCII characters of the content's base64 text
     BASE64 = "base64"
@@ -136,7 +136,7 @@ class Profile:
     quirk.
     """
 
-    #: unique, such as `a2a-go-0.3`; what `--peer` takes
+    #: unique, such as `a2a-go-0.3`; the value of `--peer`
     name: str
     #: the implementation and its versions, for people
     about: str

@@ -81,7 +81,7 @@ _table: Profiles | None = None
 
 
 def add_profile(profile: Profile) -> None:
-    """Adds a profile of one's own to this process; a further one of the same name replaces it.
+    """Adds a custom profile to this process; a further one of the same name replaces it.
 
     Raises ValueError for the name of a profile of the bridge.
     """

@@ -252,7 +252,7 @@ class DeliveryWorker:
         if 200 <= status < 300:
             return
         if status in _WISHES:
-            # A receiver that asks for time works, if it says how much.
+            # A receiver that sends Retry-After works.
             wish = self._wish(reply.headers)
             raise _DeliveryError(f"HTTP {status}", wish=wish, fine=None if wish is not None else False)
         if status in _AGAIN:

@@ -4,8 +4,8 @@ Rules:
 1. The policy is checked when a config is registered and when a connection is made. Only the second check
    protects, because DNS may change in between: connections use the addresses given here and no others.
 2. A name that cannot be resolved at present may be registered: DNS changes can be slow.
-3. Addresses of this machine are refused, public ones too: the system says which of its addresses would reach
-   them.
+3. Addresses of this machine are refused, public ones too: the system names the source address of a
+   connection to them.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class WebhookResolver:
 
 
 def is_own(text: str) -> bool:
-    """Whether an address is one of this machine's: what speaks to itself speaks from there.
+    """Whether an address belongs to this machine: a connection to it would have the same source address.
 
     Nothing is sent.
     """

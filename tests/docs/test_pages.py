@@ -40,7 +40,7 @@ def test_the_middleware() -> None:
     said = (
         prose(DOCS / "library.md")
         .rpartition("`a2a_bridge.middleware` has")[2]
-        .partition("bounds")[0]
+        .partition("limits the concurrent")[0]
         .replace("`serve`", "")
     )
     assert set(re.findall(r"`(\w+)`", said)) == set(middleware.__all__)

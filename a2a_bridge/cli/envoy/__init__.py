@@ -21,6 +21,6 @@ def inside() -> Inside | None:
 
 
 def set_inside(command: Inside) -> None:
-    """Says that this process is Envoy."""
+    """Sets the command that runs in this process, which is Envoy."""
     global _inside  # noqa: PLW0603  a fact about the process
     _inside = command

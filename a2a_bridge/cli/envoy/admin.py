@@ -8,7 +8,7 @@ import json
 from a2a_bridge.bindings import ListenAddress
 from a2a_bridge.cli.envoy.bootstrap import CONNECTIONS, LISTENER, STREAMS
 
-#: seconds between two looks at a state
+#: seconds between two requests for a state
 _LOOK = 0.01
 
 
@@ -61,7 +61,7 @@ class Admin:
             key, _, value = line.partition(": ")
             if key == wanted:
                 return int(value)
-        return 0  # Envoy makes a figure when it first counts
+        return 0  # Envoy creates a counter when it first counts
 
     async def _ask(self, method: str, path: str) -> str:
         """The body of an answer. Raises OSError."""
@@ -75,7 +75,7 @@ class Admin:
 
 
 def _joined(body: bytes) -> str:
-    """The content of a body in chunks, which is what Envoy's administration sends."""
+    """The content of a chunked body; Envoy's administration sends no other."""
     content = b""
     while body:
         size, _, rest = body.partition(b"\r\n")

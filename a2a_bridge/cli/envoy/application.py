@@ -108,7 +108,7 @@ class Inside:
         await self._ready.wait()
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        # Envoy was told to end by somebody else: its listeners are closed already.
+        # Envoy was stopped by another process: its listeners are closed already.
         self._stop.set()
         await self._ended.wait()
         await send({"type": "lifespan.shutdown.complete"})
@@ -128,7 +128,7 @@ class Inside:
         sys.stdout.flush()
         sys.stderr.flush()
         if code or not self._ready.is_set():
-            atexit._run_exitfuncs()  # noqa: SLF001  what an interpreter does at its end
+            atexit._run_exitfuncs()  # noqa: SLF001  as the interpreter does it
             os._exit(code or 0)
         self._loop.result().call_soon_threadsafe(self._ended.set)
         os.kill(os.getpid(), signal.SIGTERM)  # Envoy's handler

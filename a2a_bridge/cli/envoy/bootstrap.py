@@ -47,7 +47,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class EnvoyOptions:
-    """What Envoy is told. Sizes in octets, times in seconds."""
+    """The values in the configuration of Envoy. Sizes in octets, times in seconds."""
 
     #: IP addresses to listen on, at least one
     hosts: tuple[str, ...]

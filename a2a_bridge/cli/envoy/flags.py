@@ -1,4 +1,4 @@
-"""What the flags of `--server envoy` lead to: the options of Envoy, and the command running in it."""
+"""From the flags of `--server envoy` to the options of Envoy, and to the command running in it."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def _run(flags: ServerFlags) -> int:
 
 
 def _tls(flags: ServerFlags) -> Tls | None:
-    """The certificate files. Raises typer.BadParameter for files that cannot be used: Envoy would only say
-    that it cannot start.
+    """The certificate files. Raises typer.BadParameter for files that cannot be used, because Envoy would
+    only report that it cannot start.
     """
     import ssl
 

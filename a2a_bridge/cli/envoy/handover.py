@@ -1,4 +1,4 @@
-"""What the supervisor tells the process of Envoy about itself: by an environment variable, as JSON."""
+"""The message of the supervisor to the process of Envoy: an environment variable with JSON."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from a2a_bridge.core.extras import MissingExtraError, load
 
 #: name of the folder with the configuration and the socket of Envoy
 _FOLDER = "a2a-bridge-"
-#: Envoy's own lines in the log, in the form of the bridge's; it says more than the bridge on each level
+#: Envoy's own lines in the log, in the form of the bridge's; Envoy logs more than the bridge on each level
 _FORMAT = "%l envoy.%n: %v"
 _LEVELS = {LogLevel.DEBUG: "debug", LogLevel.INFO: "warning"}
 #: seconds after the grace after which Envoy is killed
@@ -77,7 +77,7 @@ def _family(address: str) -> socket.AddressFamily:
 
 
 def check_free(host: str, port: int) -> None:
-    """Raises OSError if the IP address cannot be listened on. Envoy would say so in its own words."""
+    """Raises OSError if the IP address cannot be listened on. The message of Envoy would be different."""
     with socket.socket(_family(host), socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
