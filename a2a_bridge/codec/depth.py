@@ -26,8 +26,10 @@ from a2a_bridge.codec.plan import plan_of
 from a2a_bridge.codec.wire import VARINT, read_varint
 from a2a_bridge.pb.google_protobuf import ListValue, Struct, Value
 
-_FEWEST = structs.LEVELS // structs.OBJECT_LEVELS - 1
-"""A number of nested containers that is always within the limit."""
+SHALLOW = structs.LEVELS // structs.OBJECT_LEVELS - 1
+"""A number of nested containers that is always within the limit. Each container has a line feed in the bytes
+of a message, so a message with no more line feeds than this is not too deep.
+"""
 _SURE = structs.BARE_LEVELS - structs.OBJECT_LEVELS
 """A number of protobuf levels that is always within the limit. (An empty container counts more levels than
 protobuf needs.)
@@ -41,7 +43,7 @@ def may_be_deep(wire: bytes) -> bool:
     # Each object and each array has a line feed before its content, and `*` or `2` before itself. Large
     # messages hold files and texts: the next step is faster for them, because it looks at free content only.
     return len(wire) > _LARGE or (
-        wire.count(b"\n") > _FEWEST and wire.count(b"*") + wire.count(b"2") > _FEWEST
+        wire.count(b"\n") > SHALLOW and wire.count(b"*") + wire.count(b"2") > SHALLOW
     )
 
 
@@ -52,7 +54,7 @@ def is_plain(wire: bytes) -> bool:
     # One function for both questions, because it is asked for each event.
     return not (
         len(wire) > _LARGE
-        or (wire.count(b"\n") > _FEWEST and may_be_deep(wire))
+        or (wire.count(b"\n") > SHALLOW and may_be_deep(wire))
         or KINDLESS_MEMBER in wire
         or KINDLESS_ITEM in wire
         or KINDLESS_PART in wire

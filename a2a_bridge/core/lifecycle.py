@@ -47,8 +47,8 @@ def check_transition(before: hub.TaskState, after: hub.TaskState) -> None:
         raise IllegalTransitionError(f"a task cannot go from {_name(before)} to {_name(after)}")
 
 
-def advance(task: hub.Task, event: hub.TaskStatusUpdateEvent | hub.TaskArtifactUpdateEvent) -> None:
-    """Applies an event to `task` in place (spec 4.2).
+def advance(task: hub.Task, event: hub.TaskStatusUpdateEvent | hub.TaskArtifactUpdateEvent) -> hub.TaskState:
+    """Applies an event to `task` in place (spec 4.2). Returns the state after it.
 
     A status message that the new status replaces moves to the history. An artifact with a known id is
     replaced, or extended if the event is marked `append`; appending to an unknown id starts an artifact.
@@ -57,17 +57,20 @@ def advance(task: hub.Task, event: hub.TaskStatusUpdateEvent | hub.TaskArtifactU
     """
     if isinstance(event, hub.TaskStatusUpdateEvent):
         status, after = task.status, event.status
-        if after.state not in TRANSITIONS.get(status.state, _NONE):
-            check_transition(status.state, after.state)
+        state = after.state
+        if state not in TRANSITIONS.get(status.state, _NONE):
+            check_transition(status.state, state)
         if status.HasField("message"):
             task.history.append(status.message)
         status.CopyFrom(after)
         if event.HasField("metadata"):
             task.metadata.MergeFrom(event.metadata)
-        return
-    if task.status.state in TERMINAL:
-        raise IllegalTransitionError(f"a task in {_name(task.status.state)} takes no more artifacts")
+        return state
+    state = task.status.state
+    if state in TERMINAL:
+        raise IllegalTransitionError(f"a task in {_name(state)} takes no more artifacts")
     add_artifact(task, event)
+    return state
 
 
 def join(task: hub.Task, message: hub.Message) -> None:
@@ -106,8 +109,8 @@ def add_artifact(task: hub.Task, event: hub.TaskArtifactUpdateEvent) -> None:
         present.extensions[:] = dict.fromkeys(present.extensions)
 
 
-def advance_to(task: hub.Task, snapshot: hub.Task) -> None:
-    """Applies an executor's snapshot of its own task in place.
+def advance_to(task: hub.Task, snapshot: hub.Task) -> hub.TaskState:
+    """Applies an executor's snapshot of its own task in place. Returns the state after it.
 
     Its status replaces the status, its artifacts replace those with the same ids, its metadata is merged, and
     messages missing from the history are added: a snapshot only adds and removes nothing.
@@ -127,6 +130,7 @@ def advance_to(task: hub.Task, snapshot: hub.Task) -> None:
         add_artifact(task, hub.TaskArtifactUpdateEvent(artifact=artifact))
     if snapshot.HasField("metadata"):
         task.metadata.MergeFrom(snapshot.metadata)
+    return snapshot.status.state
 
 
 def _name(state: hub.TaskState) -> str:

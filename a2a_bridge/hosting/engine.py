@@ -29,6 +29,7 @@ from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.event_checks import ExecutorError, direct_answer
 from a2a_bridge.hosting.idempotency import AlreadySentError, Idempotency
 from a2a_bridge.hosting.identifiers import two_ids
+from a2a_bridge.hosting.live_task import OwnershipLostError
 from a2a_bridge.hosting.options import DEFAULT, EngineOptions
 from a2a_bridge.hosting.pending_send import Wants
 from a2a_bridge.hosting.ports import PushSender, Scope, Store, TaskQuery, scope_of
@@ -44,8 +45,7 @@ from a2a_bridge.hosting.run_timer import TOO_LONG, too_late
 from a2a_bridge.hosting.sending import SHORT, Accepted, Sending, check_names
 from a2a_bridge.hosting.stores.memory import MemoryStore
 from a2a_bridge.hosting.task_run import TaskRun
-from a2a_bridge.hosting.views import AT_REST, QueuePosition, cut_history, histories_cut, history_limit
-from a2a_bridge.hosting.working_copy import OwnershipLostError, Shown
+from a2a_bridge.hosting.views import AT_REST, QueuePosition, Shown, cut_history, histories_cut, history_limit
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")

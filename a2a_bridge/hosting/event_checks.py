@@ -9,7 +9,7 @@ from typing import Protocol
 
 from google.protobuf.message import Message
 
-from a2a_bridge.codec.depth import may_be_deep, too_deep
+from a2a_bridge.codec.depth import SHALLOW, may_be_deep, too_deep
 from a2a_bridge.hosting.clock import Clock
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -38,16 +38,10 @@ def direct_answer(message: hub.Message, task_id: str, context_id: str) -> hub.Se
         _own_context(own, context_id)
     if not own.message_id or own.role == hub.ROLE_UNSPECIFIED:
         _own_message(own)
-    parts = own.parts
-    if not parts:
+    if not own.parts:
         raise ExecutorError("a message has no parts")
-    if own.HasField("metadata"):
+    if own.SerializeToString().count(b"\n") > SHALLOW:
         _check_depth(own)
-        return response
-    for part in parts:
-        if part.HasField("data") or part.HasField("metadata"):
-            _check_depth(own)
-            break
     return response
 
 
@@ -55,19 +49,8 @@ def own_status(update: hub.TaskStatusUpdateEvent, task_id: str, context_id: str,
     """A status update of this task, with a time."""
     if update.task_id != task_id or update.context_id != context_id:
         _own_ids(update, task_id, context_id)
-    status = update.status
-    if not status.HasField("timestamp"):
-        stamp = status.timestamp
-        # In microseconds: the precision of common date types.
-        stamp.seconds, stamp.nanos = divmod(clock.now() // 1000 * 1000, 1_000_000_000)
-    if status.HasField("message"):
-        message = status.message
-        _own_message(message)
-        _own_ids(message, task_id, context_id)
-        if _may_nest(message):
-            _check_depth(update)
-            return
-    if update.HasField("metadata"):
+    _complete_status(update.status, task_id, context_id, clock)
+    if update.SerializeToString().count(b"\n") > SHALLOW:
         _check_depth(update)
 
 
@@ -80,13 +63,8 @@ def own_artifact(update: hub.TaskArtifactUpdateEvent, task_id: str, context_id: 
         if update.append:
             raise ExecutorError("a piece of an artifact does not say of which")
         artifact.artifact_id = new_id()
-    if update.HasField("metadata") or artifact.HasField("metadata"):
+    if update.SerializeToString().count(b"\n") > SHALLOW:
         _check_depth(update)
-        return
-    for part in artifact.parts:
-        if part.HasField("data") or part.HasField("metadata"):
-            _check_depth(update)
-            return
 
 
 def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> None:
@@ -100,6 +78,14 @@ def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> Non
     status = task.status
     if status.state == hub.TASK_STATE_UNSPECIFIED:
         status.state = hub.TASK_STATE_SUBMITTED
+    _complete_status(status, task_id, context_id, clock)
+    for artifact in task.artifacts[:]:
+        artifact.artifact_id = artifact.artifact_id or new_id()
+    if task.SerializeToString().count(b"\n") > SHALLOW:
+        _check_depth(task)
+
+
+def _complete_status(status: hub.TaskStatus, task_id: str, context_id: str, clock: Clock) -> None:
     if not status.HasField("timestamp"):
         stamp = status.timestamp
         # In microseconds: the precision of common date types.
@@ -107,27 +93,11 @@ def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> Non
     if status.HasField("message"):
         _own_message(status.message)
         _own_ids(status.message, task_id, context_id)
-    artifacts = task.artifacts
-    for artifact in artifacts:
-        artifact.artifact_id = artifact.artifact_id or new_id()
-    # The first snapshot of most tasks is a state and nothing else.
-    if artifacts or task.history or task.HasField("metadata") or status.HasField("message"):
-        _check_depth(task)
-
-
-def _may_nest(content: hub.Message) -> bool:
-    """True if the content has free JSON. Pieces of text, which are most events, have none."""
-    if content.HasField("metadata"):
-        return True
-    for part in content.parts:  # noqa: SIM110  a generator would be resumed for each part
-        if part.HasField("data") or part.HasField("metadata"):
-            return True
-    return False
 
 
 def _check_depth(event: Message) -> None:
     """Refuses free JSON that is nested too deeply: otherwise the task, and lists with it, would be
-    unreadable.
+    unreadable. Call it only if the octets of the event have more line feeds than SHALLOW.
     """
     if may_be_deep(event.SerializeToString()) and (deep := too_deep(event)):
         raise ExecutorError(f"an event is nested too deeply, at {deep[0][:200]}")

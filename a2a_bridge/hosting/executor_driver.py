@@ -20,7 +20,7 @@ from a2a_bridge.hosting.agent_view import task_for_agent
 from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.event_checks import ExecutorError
 from a2a_bridge.hosting.executor import Event
-from a2a_bridge.hosting.live_task import LiveTask
+from a2a_bridge.hosting.live_task import LiveTask, OwnershipLostError
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.phases import Phase, RunPhase
 from a2a_bridge.hosting.ports import Scope
@@ -28,7 +28,6 @@ from a2a_bridge.hosting.pressure import MemoryUser, Pressure
 from a2a_bridge.hosting.refusals import broken
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_timer import RunTimer
-from a2a_bridge.hosting.working_copy import OwnershipLostError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")

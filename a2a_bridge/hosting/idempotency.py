@@ -24,7 +24,7 @@ from a2a_bridge.hosting.ports import Scope, Sent, Store, scope_of
 from a2a_bridge.hosting.reading import EventReaders
 from a2a_bridge.hosting.run_registry import NotOwnerError
 from a2a_bridge.hosting.sending import Accepted, Sending
-from a2a_bridge.hosting.working_copy import Shown
+from a2a_bridge.hosting.views import Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")

@@ -10,11 +10,15 @@ Rules:
 from __future__ import annotations
 
 import os
+import re
 import time
 
 _BATCH = 256
 #: of any octet one with the two bits that mark the variant of these ids, 10
 _VARIANT = bytes(0x80 | octet & 0x3F for octet in range(256))
+
+#: the digits of an id after the one of the version
+_PIECES = re.compile("[0-9a-f]([0-9a-f]{3})([0-9a-f]{4})([0-9a-f]{12})")
 
 _ready: list[str] = []
 #: the last millisecond in which an id was made, and the prefix of its ids
@@ -48,11 +52,7 @@ def two_ids() -> tuple[str, str]:
 def _endings() -> list[str]:
     octets = bytearray(os.urandom(10 * _BATCH))
     octets[2::10] = octets[2::10].translate(_VARIANT)
-    digits = octets.hex()
-    return [
-        f"-7{digits[i + 1 : i + 4]}-{digits[i + 4 : i + 8]}-{digits[i + 8 : i + 20]}"
-        for i in range(0, len(digits), 20)
-    ]
+    return [f"-7{a}-{b}-{c}" for a, b, c in _PIECES.findall(octets.hex())]
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,75 +1,247 @@
-"""A live task: takes the events of its executor, and answers the senders who wait for them. It does not know
-how runs start or stop.
+"""A live task: its working copy, the connection to the store, and the senders who wait for answers. It does
+not know how runs start or stop.
 
 Rules:
-1. The engine never waits for a write: an event goes to the working copy, and from there to the store.
-2. An answer that says anything about the task is given once that is durable.
-3. An executor that breaks the protocol fails its own task, with a clear text.
-4. An update may come first; readers get a task before it all the same (spec 3.1.2).
+1. A change goes to the working copy, and from there to the writer at once; nothing waits for a write.
+2. An answer that says anything about the task is given once that is durable, so a crash never undoes data
+   that a client has seen.
+3. Once the lease is lost, the working copy is invalid, and changes to it are dropped.
+4. An executor that breaks the protocol fails its own task, with a clear text.
+5. An update may come first; readers get a task before it all the same (spec 3.1.2).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Callable
 
 from a2a_bridge.core.call import CallContext
-from a2a_bridge.core.errors import A2AError
-from a2a_bridge.core.lifecycle import IllegalTransitionError
+from a2a_bridge.core.errors import A2AError, internal_error
+from a2a_bridge.core.lifecycle import IllegalTransitionError, add_artifact, advance, advance_to, join
 from a2a_bridge.core.messages import INTERRUPTED, RUNNING, TERMINAL
-from a2a_bridge.hosting.event_checks import ExecutorError, direct_answer, own_task
+from a2a_bridge.hosting.clock import Clock
+from a2a_bridge.hosting.event_checks import ExecutorError, direct_answer, own_artifact, own_status, own_task
 from a2a_bridge.hosting.executor import Event
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
+from a2a_bridge.hosting.ports import Scope, Store, Stored, Synced, TaskWriter, VersionConflictError
 from a2a_bridge.hosting.refusals import already_ended
 from a2a_bridge.hosting.run import Run
-from a2a_bridge.hosting.views import AT_REST
-from a2a_bridge.hosting.working_copy import OwnershipLostError, WorkingCopy, as_answer
+from a2a_bridge.hosting.views import AT_REST, Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")
 
+#: the events that change a task
+_UPDATES = frozenset({hub.Task, hub.TaskStatusUpdateEvent, hub.TaskArtifactUpdateEvent})
 
-class LiveTask(WorkingCopy):
-    """A working copy that takes the events of an executor and answers senders."""
 
+class OwnershipLostError(Exception):
+    """Another process owns the task. The content of the store is valid, the working copy is not."""
+
+
+class LiveTask:
+    """One live task.
+
+    on_lost: called when the lease is lost. stored: the task, if it exists already. push: True if events go to
+    the outbox.
+    """
+
+    #: the working copy; None until the first event
+    task: hub.Task | None = None
+    #: the state of the task; UNSPECIFIED until the first event
+    state: hub.TaskState = hub.TASK_STATE_UNSPECIFIED
+    #: None without the lease
+    writer: TaskWriter | None = None
+    #: True if another process writes the task
+    lost = False
     #: the number of the last event that left the task waiting for input; 0 if there was none in this process
     asked_at = 0
+    _shut = False
+    _last = 0
+    _opening: asyncio.Task[None] | None = None
     _sends: tuple[PendingSend, ...] = ()
+
+    def __init__(
+        self,
+        store: Store,
+        scope: Scope,
+        task_id: str,
+        context_id: str,
+        clock: Clock,
+        on_lost: Callable[[], None],
+        stored: Stored | None = None,
+        *,
+        push: bool = False,
+    ) -> None:
+        self.task_id = task_id
+        self.context_id = context_id
+        self._store = store
+        self._scope = scope
+        self._clock = clock
+        self._on_lost = on_lost
+        self._push = push
+        self._stored = stored
+        if stored is not None:
+            self.task = stored.task
+            self.state = stored.task.status.state
+            self._last = stored.last
+
+    # ------------------------------------------------------------------ questions
+
+    @property
+    def ended(self) -> bool:
+        """True if the task is in a terminal state."""
+        return self.state in TERMINAL
+
+    @property
+    def last(self) -> int:
+        """The number of the last event that the working copy contains."""
+        return self._last if self.writer is None else self.writer.last
+
+    @property
+    def pending(self) -> bool:
+        """True if any change is not durable yet."""
+        writer = self.writer
+        return writer is not None and writer.pending
+
+    @property
+    def writable(self) -> bool:
+        """True if this process has the lease, so that the task may be changed."""
+        return self.writer is not None and not self._shut
+
+    @property
+    def held(self) -> bool:
+        """True if the task exists and this process owns it."""
+        return self.task is not None and self.writer is not None
+
+    @property
+    def awaited(self) -> bool:
+        """True if any sender still waits."""
+        return any(not send.done for send in self._sends)
+
+    def snapshot(self) -> Shown:
+        """A copy of the task. It may contain changes that are not durable yet."""
+        copy = hub.Task()
+        if self.task is not None:
+            copy.CopyFrom(self.task)
+        return Shown(copy, self.last)
+
+    async def shown(self) -> Shown:
+        """A durable copy for callers. Raises the errors of `settled`."""
+        found = self.snapshot()
+        await self.settled()
+        return found
+
+    # ------------------------------------------------------------------ the lease
+
+    @property
+    def opening(self) -> bool:
+        """True while the lease on a stored task is being acquired."""
+        return self._opening is not None and not self._opening.done()
+
+    async def hold(self, opened: Callable[[], None]) -> None:
+        """Acquires the lease on a stored task, unless it is already held. Raises VersionConflictError,
+        A2AError UNAVAILABLE.
+
+        opened: called at the end of the attempt, which may be after the caller has left.
+        """
+        if self.writer is not None or self._stored is None:
+            return
+        if not self._store.durable:
+            await self._open(self._stored)
+            return
+        if self._opening is None:
+            # In a separate asyncio task, so that a caller that leaves does not leave an unknown lease behind.
+            self._opening = asyncio.create_task(self._open(self._stored), name=f"a2a open {self.task_id}")
+
+            def tell(done: asyncio.Task[None]) -> None:
+                if not done.cancelled():
+                    done.exception()  # waiters get it; there may be none
+                opened()
+
+            self._opening.add_done_callback(tell)
+        await asyncio.shield(self._opening)
+
+    async def _open(self, stored: Stored) -> None:
+        self.writer = await self._store.open(self._scope, stored, self._lose, push=self._push)
+
+    def part(self, *, release: bool) -> None:
+        """Ends the use of the working copy. release: True to release the lease, if there is one."""
+        writer = self.writer
+        if writer is not None:
+            self._last = writer.last
+            if release and not self.lost and self.state not in TERMINAL:
+                writer.release()
+            self.writer = None
+        # Cuts a reference cycle, so that a finished run need not wait for the garbage collector.
+        self._on_lost = _nothing
+        self._shut = True
+
+    def shut(self) -> None:
+        """Accepts no more changes: further ones raise OwnershipLostError."""
+        self._shut = True
+
+    def _lose(self) -> None:
+        self.lost = self._shut = True
+        self._on_lost()
+
+    def _writable(self) -> tuple[hub.Task, TaskWriter]:
+        if self._shut:
+            raise OwnershipLostError
+        if self.task is None or self.writer is None:
+            raise RuntimeError("the task is not held")
+        return self.task, self.writer
 
     # ------------------------------------------------------------------ events
 
     def apply(self, event: Event, send: PendingSend | None) -> None:
-        """Applies an event.
+        """Applies a copy of an event: executors may keep their events and change them later.
 
         send: the message whose run yielded it; None for events of the engine and of the executor's `cancel`.
         Raises ExecutorError, IllegalTransitionError, OwnershipLostError, A2AError RESOURCE_EXHAUSTED.
         """
         if send is not None and send.said is not None:
             raise ExecutorError("nothing may follow a direct message")
-        if type(event) is hub.TaskArtifactUpdateEvent:
-            if self.task is None:
-                self._begin(send)
-            self.extend(event)
-        elif type(event) is hub.TaskStatusUpdateEvent:
-            if self.task is None:
-                self._begin(send)
-            self.advance(event)
-            if self.state in AT_REST:
-                self._rested()
-        elif type(event) is hub.Task:
-            if self.task is None:
-                task = hub.Task()
-                task.CopyFrom(event)
-                self._create(task, send)
-            else:
-                self.advance_to(event)
-                if self.state in AT_REST:
-                    self._rested()
-        elif type(event) is hub.Message:
+        if type(event) is hub.Message:
             if self.task is not None or send is None:
                 raise ExecutorError("a message cannot follow a task; send it with a status instead")
             send.said = direct_answer(event, self.task_id, self.context_id)
-        else:
+            return
+        if type(event) not in _UPDATES:
             raise ExecutorError(f"{type(event).__name__} is not an event")
+        if self.task is None:
+            if type(event) is hub.Task:
+                self._begin(event, send)
+                return
+            self._begin(None, send)
+        task, writer = self.task, self.writer
+        if self._shut or task is None or writer is None:
+            task, writer = self._writable()
+        change = hub.StreamResponse()
+        if type(event) is hub.TaskArtifactUpdateEvent:
+            artifact = change.artifact_update
+            artifact.CopyFrom(event)
+            own_artifact(artifact, self.task_id, self.context_id)
+            if self.state in TERMINAL:
+                advance(task, artifact)  # which raises the error
+            add_artifact(task, artifact)
+            writer.append(change, task)
+            return
+        if type(event) is hub.TaskStatusUpdateEvent:
+            status = change.status_update
+            status.CopyFrom(event)
+            own_status(status, self.task_id, self.context_id, self._clock)
+            self.state = advance(task, status)
+        elif type(event) is hub.Task:
+            snapshot = change.task
+            snapshot.CopyFrom(event)
+            own_task(snapshot, self.task_id, self.context_id, self._clock)
+            self.state = advance_to(task, snapshot)
+            snapshot.CopyFrom(task)
+        writer.append(change, task)
+        if self.state in AT_REST:
+            self._rested()
 
     def set_state(self, state: hub.TaskState) -> None:
         """Applies a status without a message. Raises what `apply` raises."""
@@ -90,17 +262,17 @@ class LiveTask(WorkingCopy):
         if self.state in RUNNING:
             self.fail(text)
 
-    def _begin(self, send: PendingSend | None) -> None:
-        task = hub.Task(id=self.task_id, context_id=self.context_id)
-        task.status.state = hub.TASK_STATE_SUBMITTED
-        self._create(task, send)
-
-    def _create(self, task: hub.Task, send: PendingSend | None) -> None:
+    def _begin(self, first: hub.Task | None, send: PendingSend | None) -> None:
+        """Creates the task. first: the executor's snapshot; None for a task in the state SUBMITTED."""
         if send is None:
             raise RuntimeError("a task is created by a run")
+        if self._shut:
+            raise OwnershipLostError
+        task, message = hub.Task(), send.message
+        if first is not None:
+            task.CopyFrom(first)
         own_task(task, self.task_id, self.context_id, self._clock)
-        message = send.message
-        for own in task.history:
+        for own in task.history[:]:
             if own.message_id == message.message_id:
                 if own == send.run.message:
                     own.CopyFrom(message)  # it may hold more than the agent was shown
@@ -109,7 +281,12 @@ class LiveTask(WorkingCopy):
             own = task.history.add()
             own.CopyFrom(message)
         own.task_id, own.context_id = self.task_id, self.context_id
-        self.begin(task)
+        writer = self.writer = self._store.create(self._scope, self.task_id, self._lose, push=self._push)
+        self.task = task
+        self.state = task.status.state
+        change = hub.StreamResponse()
+        change.task.CopyFrom(task)
+        writer.append(change, task)
         for one in send.waiters or (send,):
             if one.wants is not Wants.OUTCOME:
                 self.settle(one)
@@ -128,12 +305,77 @@ class LiveTask(WorkingCopy):
             elif self.state in TERMINAL:
                 self.deliver(send, already_ended(self.task_id))
 
-    # ------------------------------------------------------------------ answers
+    # ------------------------------------------------------------------ further messages
 
-    @property
-    def awaited(self) -> bool:
-        """True if any sender still waits."""
-        return any(not send.done for send in self._sends)
+    async def join(self, message: hub.Message) -> None:
+        """Adds a further message to the history, and returns when it is durable; otherwise it is removed
+        again.
+
+        Raises VersionConflictError, A2AError UNAVAILABLE.
+        """
+        if self._shut:
+            raise VersionConflictError(self.task_id)
+        task, writer = self._writable()
+        answered = task.status.message.message_id
+        join(task, message)
+        own = task.history[-1]
+        writer.amend(task)
+        if self.lost:
+            raise VersionConflictError(self.task_id)
+        if not writer.pending:
+            return
+        try:
+            await writer.synced()
+        except BaseException:
+            self._take_out(own.message_id, answered)
+            raise
+
+    def _take_out(self, message_id: str, answered: str) -> None:
+        """Undoes `join`, independent of later changes."""
+        if self._shut or self.ended:
+            return
+        task, writer = self._writable()
+        history = task.history
+        place = next((n for n in reversed(range(len(history))) if history[n].message_id == message_id), None)
+        if place is None:
+            return
+        del history[place]
+        if (
+            answered
+            and place
+            and history[place - 1].message_id == answered
+            and not task.status.HasField("message")
+        ):
+            task.status.message.CopyFrom(history[place - 1])
+            del history[place - 1]
+        writer.amend(task)
+
+    # ------------------------------------------------------------------ durability
+
+    async def settled(self) -> None:
+        """Waits until all changes are durable.
+
+        Raises OwnershipLostError if another process owns the task, A2AError UNAVAILABLE if the store does not
+        work.
+        """
+        if self.lost:
+            raise OwnershipLostError
+        if self.writer is not None and self.writer.pending:
+            try:
+                await self.writer.synced()
+            except VersionConflictError:
+                raise OwnershipLostError from None
+
+    def when_settled(self, tell: Synced) -> None:
+        """Calls `tell` once all changes are durable, or with the error that `settled` would raise."""
+        if self.writer is None:
+            tell(None)
+        else:
+            self.writer.when_synced(
+                lambda error: tell(OwnershipLostError() if isinstance(error, VersionConflictError) else error)
+            )
+
+    # ------------------------------------------------------------------ answers
 
     def add(self, send: PendingSend) -> None:
         """A message was accepted. Forgets those that are answered."""
@@ -198,3 +440,12 @@ class LiveTask(WorkingCopy):
                 continue  # the store brings its answer
             if not only_queued or send.begun_at is None or self.task is None:
                 send.settle(error)
+
+
+def _nothing() -> None:
+    """The callback after the copy's use has ended."""
+
+
+def as_answer(error: Exception) -> A2AError:
+    """The error for callers for an error of the store."""
+    return error if isinstance(error, A2AError) else internal_error()

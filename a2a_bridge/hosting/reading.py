@@ -17,8 +17,7 @@ from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import event_id, mark_gap
 from a2a_bridge.hosting.ports import GapError, Scope, Store, Subscription
-from a2a_bridge.hosting.views import AT_REST, QueuePosition, rests, state_of
-from a2a_bridge.hosting.working_copy import Shown
+from a2a_bridge.hosting.views import AT_REST, QueuePosition, Shown, rests, state_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 

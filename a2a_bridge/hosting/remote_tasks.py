@@ -20,8 +20,7 @@ from a2a_bridge.hosting.reading import EventReaders
 from a2a_bridge.hosting.refusals import changed_hands
 from a2a_bridge.hosting.replica_calls import LocalTasks, ReplicaCalls, Streamed
 from a2a_bridge.hosting.run_registry import NotOwnerError
-from a2a_bridge.hosting.views import AT_REST, QueuePosition, state_of
-from a2a_bridge.hosting.working_copy import Shown
+from a2a_bridge.hosting.views import AT_REST, QueuePosition, Shown, state_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 T = TypeVar("T")

@@ -24,8 +24,7 @@ from a2a_bridge.core.call import CallContext, Origin, Principal
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, internal_error
 from a2a_bridge.hosting.ports import OwnerLostError, Remote
 from a2a_bridge.hosting.run_registry import NotOwnerError
-from a2a_bridge.hosting.views import QueuePosition
-from a2a_bridge.hosting.working_copy import Shown
+from a2a_bridge.hosting.views import QueuePosition, Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")

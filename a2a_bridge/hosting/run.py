@@ -76,7 +76,8 @@ class Run:
         request = self.request
         if not isinstance(request, hub.SendMessageRequest):
             return ""
-        return "".join([part.text for part in request.message.parts if part.HasField("text")])
+        # A slice is a list, whose iteration costs a third of that of protobuf's container.
+        return "".join([part.text for part in request.message.parts[:] if part.HasField("text")])
 
     @property
     def metadata(self) -> Struct:
@@ -157,7 +158,9 @@ class Run:
         state: a hub.TaskState, or its name as in "working", "completed", "input-required".
         content: as for `reply`; none for a status without a message.
         """
-        event = hub.TaskStatusUpdateEvent(task_id=self.task_id, context_id=self.context_id)
+        event = hub.TaskStatusUpdateEvent()
+        event.task_id = self.task_id
+        event.context_id = self.context_id
         event.status.state = (_STATES.get(state) or _state(state)) if isinstance(state, str) else state
         if content:
             event.status.message.CopyFrom(self.reply(*content))

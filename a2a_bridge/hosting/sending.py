@@ -26,8 +26,7 @@ from a2a_bridge.hosting.refusals import already_ended, history_full, too_many_ta
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_registry import NotOwnerError, RunRegistry
 from a2a_bridge.hosting.task_run import TaskRun
-from a2a_bridge.hosting.views import history_limit
-from a2a_bridge.hosting.working_copy import Shown
+from a2a_bridge.hosting.views import Shown, history_limit
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: maximum length of the ids in a message, in characters

@@ -25,7 +25,7 @@ from a2a_bridge.core.messages import RUNNING, TERMINAL
 from a2a_bridge.hosting.agent_view import for_agent, task_for_agent
 from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.executor_driver import UNFINISHED, CleanUp, ExecutorDriver
-from a2a_bridge.hosting.live_task import LiveTask
+from a2a_bridge.hosting.live_task import LiveTask, OwnershipLostError
 from a2a_bridge.hosting.lost_task import answer_from_store
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.phases import Phase, RunPhase
@@ -35,7 +35,6 @@ from a2a_bridge.hosting.recovery import goes_on, resumed
 from a2a_bridge.hosting.refusals import already_ended, changed_hands, closing, not_cancelable
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_timer import too_late
-from a2a_bridge.hosting.working_copy import OwnershipLostError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")

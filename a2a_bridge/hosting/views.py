@@ -6,7 +6,7 @@ It makes no decisions about the task and keeps no state.
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.core.event import Event, Events
@@ -15,6 +15,13 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: states in which nothing happens without an action from outside
 AT_REST = TERMINAL | INTERRUPTED
+
+
+class Shown(NamedTuple):
+    """A copy of a task for callers, and the number of the last event that it contains."""
+
+    task: hub.Task
+    last: int
 
 
 class QueuePosition(Protocol):

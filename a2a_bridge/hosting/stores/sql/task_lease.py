@@ -189,7 +189,7 @@ class TaskLease:
         if not self.lost:
             events = self._events
             events.append(event)
-            size = event.ByteSize()
+            size = len(event.SerializeToString())  # ByteSize costs more
             writer = self._writer
             self._bytes += size
             writer.queued += size
