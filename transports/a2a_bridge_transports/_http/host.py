@@ -19,6 +19,7 @@ from functools import partial
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge_transports._http.mounts import Mounts
+from a2a_bridge_transports._http.names import HOST, TRANSFER_ENCODING
 from a2a_bridge_transports._http.origin import Trust, is_host
 from a2a_bridge_transports._http.protocol import KEEP_CONNECTION, Answering, Connection
 from a2a_bridge_transports._http.request import HostRequest
@@ -171,16 +172,16 @@ class HttpHost(Mounts):
     def check(self, request: HostRequest) -> A2AError | None:
         """Why a request is refused before any handler sees it; None if it is not."""
         headers = request.headers
-        hosts = headers.getall("Host", ())
+        hosts = headers.getall(HOST, ())
         is_known = len(hosts) == 1 and hosts[0] in self.bases
         if not is_known and not self._is_good_host(hosts, request.version):
             return A2AError(Reason.INVALID_REQUEST, "the Host header is not valid")
         if request.version not in ("1.1", "1.0"):  # without one in the request line it is HTTP/0.9
             return A2AError(Reason.INVALID_REQUEST, "HTTP/1.0 and HTTP/1.1 are spoken here")
-        if "Transfer-Encoding" in headers:
+        if TRANSFER_ENCODING in headers:
             # HTTP/1.0 has no chunked bodies (RFC 9112 section 6.1): a proxy may frame such a request in
             # another way.
-            codings = [coding.lower() for coding in headers.getall("Transfer-Encoding")]
+            codings = [coding.lower() for coding in headers.getall(TRANSFER_ENCODING)]
             if codings != ["chunked"] or request.version == "1.0":
                 return A2AError(Reason.INVALID_REQUEST, "the Transfer-Encoding header is not valid")
         return None

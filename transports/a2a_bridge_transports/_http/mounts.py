@@ -30,12 +30,10 @@ from a2a_bridge_transports._http.exchange import (
     not_found,
     refuse,
 )
+from a2a_bridge_transports._http.names import VERSION
 
 #: first segments of HTTP+JSON paths and of documents, which are no tenants
 _SEGMENTS = frozenset({"tasks", "v1", "card", "extendedAgentCard", ".well-known"})
-
-#: the header with which a reader of a document declares its version
-VERSION_HEADER = "A2A-Version"
 
 _log = logging.getLogger("a2a_bridge.http")
 
@@ -203,7 +201,7 @@ class _Published:
     def __init__(self, document: Document, variant: Variant | None, cors: str) -> None:
         self._document = document
         self._variant = variant
-        self._vary: Headers = (("Vary", VERSION_HEADER),) if variant is not None else ()
+        self._vary: Headers = (("Vary", VERSION),) if variant is not None else ()
         self._cors: Headers = (
             (
                 ("Access-Control-Allow-Origin", cors),
@@ -220,7 +218,7 @@ class _Published:
     async def get(self, request: Request) -> Reply:
         base_url = request.base_url()
         try:
-            version = request.headers.get(VERSION_HEADER, "")
+            version = request.headers.get(VERSION, "")
             if self._variant is not None and (request.query or version):
                 body = self._variant(base_url, request.query, version)
                 key = f"{base_url}?{request.query}#{version}"

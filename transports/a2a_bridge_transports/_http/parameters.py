@@ -28,8 +28,7 @@ from a2a_bridge.core.resume import GAP
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, merged
 from a2a_bridge_transports._http.exchange import Headers, HttpStatusError
-
-DEADLINE = "Request-Timeout"
+from a2a_bridge_transports._http.names import CONTENT_ENCODING, CONTENT_TYPE, DEADLINE, VERSION
 
 #: headers that the transport sets itself
 FRAMING = frozenset(
@@ -146,7 +145,7 @@ class Overlaid(Mapping[str, str]):
 
 def declared_version(headers: Mapping[str, str], query: str) -> str | None:
     """The A2A-Version header, else the query parameter of that name in any case (spec 3.6.1)."""
-    declared = headers.get("A2A-Version")
+    declared = headers.get(VERSION)
     if declared or not query or "=" not in query:
         return declared
     for name, value in parse_qsl(query, keep_blank_values=True, max_num_fields=None):
@@ -169,7 +168,7 @@ def check_encoding(headers: Mapping[str, str]) -> None:
     """Raises HttpStatusError 415 for a compressed body: no client sends one, and refusing prevents
     decompression bombs.
     """
-    coding = headers.get("Content-Encoding")
+    coding = headers.get(CONTENT_ENCODING)
     if coding is not None and coding.strip().lower() not in ("", "identity"):
         raise HttpStatusError(
             415,
@@ -194,7 +193,7 @@ def check_content_type(headers: Mapping[str, str]) -> None:
     text/plain and forms are refused on purpose: browsers send those across origins without a preflight
     request.
     """
-    content_type = headers.get("Content-Type")
+    content_type = headers.get(CONTENT_TYPE)
     if not content_type or content_type in _KNOWN_TYPES or is_json(content_type):
         return
     raise HttpStatusError(

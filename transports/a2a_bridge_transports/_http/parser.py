@@ -14,6 +14,8 @@ from __future__ import annotations
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 from multidict import CIMultiDict, istr
 
+from a2a_bridge_transports._http.names import CONTENT_LENGTH, TRANSFER_ENCODING
+
 #: header lines in one head
 MOST_HEADERS = 256
 #: bytes of chunk extensions and trailers in one request; they do not count as body
@@ -110,7 +112,7 @@ class RequestParser:
     def take_body(self) -> bytes:
         """The body as far as it has come. It is not kept here."""
         body, self._body = self._body, b""
-        return bytes(body)
+        return body if type(body) is bytes else bytes(body)
 
     def release(self) -> None:
         """Frees llhttp, which refers back to this object, until more is fed. For the time after a message."""
@@ -125,7 +127,7 @@ class RequestParser:
         if self.missing:
             end = min(len(data), at + self.missing)
             self.missing -= end - at
-            self._execute(memoryview(data)[at:end])
+            self._execute(data[at:end])
             if self.complete == (self.missing > 0):
                 self.complete = False
                 raise MalformedError("the body has another length than announced")
@@ -144,7 +146,7 @@ class RequestParser:
         if self.fed > 2 * self._max_header:
             self._execute(data[at : at + 2 * self._max_header])  # tells how long the target is
             raise HeadTooLargeError(414 if len(self._target) > self._max_header else 431)
-        if self._execute(data if end - at == len(data) else data[at:end]):
+        if self._execute(data[at:end]):
             self._check_head()
         return end
 
@@ -173,7 +175,7 @@ class RequestParser:
             raise HeadTooLargeError(431)
         if self.complete:
             return
-        length = self.headers.get("Content-Length")
+        length = self.headers.get(CONTENT_LENGTH)
         if length is not None:
             if len(length) > _MOST_DIGITS:
                 raise MalformedError("the Content-Length is too long")
@@ -201,7 +203,7 @@ class RequestParser:
         """
         framing = [
             f"{name}: {value}\r\n".encode("utf-8", "surrogateescape")
-            for name in ("Content-Length", "Transfer-Encoding")
+            for name in (CONTENT_LENGTH, TRANSFER_ENCODING)
             for value in self.headers.getall(name, ())
         ]
         self._is_spent = True

@@ -261,9 +261,8 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Writes unless the client has left."""
-        transport = self.transport
-        if transport is not None and not transport.is_closing():
-            transport.write(data)
+        if self.transport is not None:
+            self.transport.write(data)
 
     def pause_writing(self) -> None:
         self.is_full = True

@@ -17,6 +17,7 @@ from a2a_bridge_transports._http.batches import flushing
 from a2a_bridge_transports._http.events import EventWriter
 from a2a_bridge_transports._http.exchange import Handler, HttpStatusError, Reply, StreamReply, refuse
 from a2a_bridge_transports._http.mounts import without_empty_start
+from a2a_bridge_transports._http.names import CONTENT_ENCODING, HOST
 from a2a_bridge_transports._http.origin import Trust, base_url
 from a2a_bridge_transports._http.parameters import HeaderParameters, check_encoding
 from a2a_bridge_transports._http.protocol import READ_AHEAD, Connection
@@ -79,8 +80,8 @@ class HostRequest(HoldsInWork):
         target = parser.target
         if target[:1] != "/":
             authority, target = split_target(target)
-            if authority and len(self.headers.getall("Host", ())) == 1:
-                self.headers["Host"] = authority  # which replaces the header (RFC 9112 section 3.2.2)
+            if authority and len(self.headers.getall(HOST, ())) == 1:
+                self.headers[HOST] = authority  # which replaces the header (RFC 9112 section 3.2.2)
         path, _, self.query = target.partition("?")
         self.path = without_empty_start(path) if path.startswith("//") else path
         #: of HTTP, as RequestParser.version
@@ -105,7 +106,7 @@ class HostRequest(HoldsInWork):
         return HeaderParameters(self.headers)
 
     def base_url(self) -> str:
-        named = self.headers.get("Host") or str(self._host.address)
+        named = self.headers.get(HOST) or str(self._host.address)
         known = self._host.bases.get(named)
         if known:
             return known
@@ -113,7 +114,7 @@ class HostRequest(HoldsInWork):
         return base_url(scheme, named, "", self.headers, trusted=self.peer in self._host.trust)
 
     async def read(self) -> bytes:
-        if "Content-Encoding" in self.headers:
+        if CONTENT_ENCODING in self.headers:
             check_encoding(self.headers)
         parser = self._connection.parser
         if not parser.complete:

@@ -20,13 +20,7 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import (
-    RESUME_PARAMETER,
-    SIDE_CHANNEL,
-    Call,
-    CallContext,
-    Origin,
-)
+from a2a_bridge.core.call import RESUME_PARAMETER, Call, CallContext, Origin, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.resume import GAP, asked_after
@@ -37,8 +31,8 @@ from a2a_bridge.dialects.detect import detect, presumed
 from a2a_bridge.dialects.extensions import extension_names
 from a2a_bridge.peers import caller
 from a2a_bridge_transports._http.exchange import ClientLeftError, Headers, HttpStatusError, Request
+from a2a_bridge_transports._http.names import DEADLINE, SIDE_CHANNEL
 from a2a_bridge_transports._http.parameters import (
-    DEADLINE,
     Overlaid,
     deadline_of,
     declared_version,
@@ -136,7 +130,8 @@ class ServerSide(Generic[Index]):
             None,
             deadline_of(request.headers, time.monotonic()) if DEADLINE in request.headers else None,
             _origin(self._kind, table.dialect.version, request.peer, request.base_url()),
-            side_channel=side_channel,
+            ResponseParameters(),
+            side_channel,
         )
 
     def begun(self, call: Call[Any, Any]) -> Events:

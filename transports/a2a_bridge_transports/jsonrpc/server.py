@@ -192,6 +192,7 @@ class JsonRpcServer(ServerSide[Rows]):
     ) -> StreamReply:
         reply = call.context.reply
         name = row.operation.name
+        before = wire.before_result(token)
 
         def encode(event: Event) -> bytes | Awaitable[bytes]:
             nonlocal table, row
@@ -199,7 +200,8 @@ class JsonRpcServer(ServerSide[Rows]):
                 table, row = self._in_version(table, row, reply)
             METER.left = ALLOWANCE  # as `briefly`, without two more calls for each event
             try:
-                return sse.encode(wire.result(token, row.encode_response(event.message)), b"", event.id)
+                data = before + dumps(row.encode_response(event.message)) + wire.AFTER_RESULT
+                return sse.encode(data, b"", event.id)
             except LengthyError:
                 return written_apart(partial(_event, token, row, event.id), event.message)
             finally:

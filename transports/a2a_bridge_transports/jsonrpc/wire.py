@@ -21,6 +21,8 @@ from a2a_bridge.dialects.carrying import dumps, loads
 
 MAX_ID = 1024
 NULL = b"null"
+#: the part of a successful response after its result
+AFTER_RESULT = b"}"
 
 
 class Frame(NamedTuple):
@@ -79,7 +81,12 @@ def not_a_request() -> A2AError:
 
 def result(id: bytes, tree: Json) -> bytes:  # noqa: A002
     """A successful response."""
-    return b'{"jsonrpc":"2.0","id":' + id + b',"result":' + dumps(tree) + b"}"
+    return before_result(id) + dumps(tree) + AFTER_RESULT
+
+
+def before_result(id: bytes) -> bytes:  # noqa: A002
+    """The part of a successful response before its result; all responses of a stream have the same."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":' % id
 
 
 def error(id: bytes, body: Json) -> bytes:  # noqa: A002
