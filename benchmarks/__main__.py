@@ -32,13 +32,13 @@ from benchmarks.tools import MISSING, missing
 from benchmarks.work import WORK
 from tests import calls_per_call, calls_per_event
 
-# title, binding, our share of the SDK's memory that we mean to stay under
+# title, binding, target for our share of the SDK's memory
 MEMORY = (("open SSE stream", "JSONRPC", 0.4), ("open gRPC stream", "GRPC", None))
 CODEC = "codec"
 WORKERS = "gateway with two workers"
 RESUME, LIST = "SQLite resume", "ListTasks"
 VALUES = "values"
-#: cores in use by others that a measurement bears
+#: most cores that other processes may use during a measurement
 QUIET = 0.2
 
 
@@ -113,7 +113,7 @@ def main() -> int:
 
 
 def measure(only: list[str], plan: Plan, progress: Console) -> list[dict[str, Any]]:
-    """The rows that were asked for; a row that cannot be measured holds the reason."""
+    """The requested rows; a row that cannot be measured has the reason."""
     where = cores()
     rows: list[dict[str, Any]] = []
 

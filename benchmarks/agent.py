@@ -1,4 +1,4 @@
-"""What the measured agents do, as constants. Not an agent: each side writes the same one with its own means.
+"""The behaviour of the measured agents, as constants. Each side implements the agent with its own means.
 
 The text of the message decides:
 

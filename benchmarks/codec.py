@@ -1,4 +1,4 @@
-"""Our codec against json_format with the standard library's json, which is what the official SDK runs.
+"""Our codec against json_format with the standard library's json, as in the official SDK.
 
 Both sides get the same text and the same classes; rounds of the two are interleaved and medians compared, so
 that a busy machine slows both. It measures no sockets.
@@ -23,7 +23,7 @@ from a2a_bridge.pb import lf_a2a_v1 as a2a
 ROUNDS = 15
 ROUND_SECONDS = 0.02
 
-# name, JSON → message, message → JSON: how many times faster than json_format we mean to be.
+# name, JSON → message, message → JSON: the factor over json_format that we aim at.
 TARGETS = {
     "message 300 B": (6.0, 3.0),
     "task 18 KB": (6.0, 3.0),
@@ -33,8 +33,8 @@ TARGETS = {
 
 
 def rows() -> list[dict[str, Any]]:
-    """One row per document and direction: microseconds of both sides, the ratio, and the ratio we mean to
-    reach.
+    """One row per document and direction: microseconds of both sides, the ratio, and the target of
+    the ratio.
     """
     found = []
     for name, (cls, document) in documents().items():

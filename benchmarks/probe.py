@@ -1,6 +1,6 @@
-"""One request sent once: what the answer says, and how many octets it has. Not a load generator.
+"""Sends one request once: the content of the answer, and its number of octets. No load generator.
 
-Every answer is looked at before it is measured, and its size is compared with what the load generators read
+Every answer is checked before it is measured, and its size is compared with what the load generators read
 afterwards, so that an error is never counted as a fast answer.
 """
 

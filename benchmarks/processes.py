@@ -1,6 +1,6 @@
 """Processes of a run: servers under test and load generators, each on its core, all ended with the run.
 
-It knows nothing of what they do.
+It does not depend on their work.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import psutil  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).resolve().parents[1]
 
-#: The fair setting for the official SDK; it does nothing to the others.
+#: The fair setting for the official SDK; it has no effect on the others.
 ENVIRONMENT = {"OTEL_INSTRUMENTATION_A2A_SDK_ENABLED": "false", "PYTHONHASHSEED": "0"}
 
 #: seconds in which a server opens its port
@@ -31,13 +31,13 @@ PATIENCE = 30.0
 
 
 class BenchmarkError(Exception):
-    """Something that makes a measurement worthless. The text is for people."""
+    """A measurement is not valid. The text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """The core of the server under test, of the load generator, and of whatever else takes part. None:
-    any.
+    """The core of the server under test, of the load generator, and of the other processes. None: any
+    core.
     """
 
     server: int | None
@@ -104,7 +104,7 @@ class Child:
         """command: a program that is run instead; `module` is its name then, and it ends on SIGTERM."""
         self._is_program = bool(command)
         self.name = module.rpartition(".")[2]
-        # A file and not a pipe: nobody reads it while the process runs, and a full pipe would stop the
+        # A file and not a pipe: it is not read while the process runs, and a full pipe would stop the
         # process.
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
         with on_core(core):
@@ -149,12 +149,12 @@ class Child:
         raise BenchmarkError(f"{self.name} did not say {word!r} within {seconds:g} s\n{self.errors()}")
 
     def errors(self) -> str:
-        """The end of what the process wrote to standard error."""
+        """The end of the standard error of the process."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")[-4000:]
 
     def close(self) -> None:
-        """Ends the process, by force if it does not go by itself."""
+        """Stops the process; kills it if it does not end."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):
@@ -182,7 +182,7 @@ class Child:
 class Server(Child):
     """A server under test. It starts on any core, because imports take seconds, and then stays on its own.
 
-    command: a program that is no module of ours. words: its addresses, if it does not say them itself.
+    command: a program that is no module of ours. words: its addresses, if it does not print them itself.
     """
 
     def __init__(

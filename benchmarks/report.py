@@ -1,4 +1,4 @@
-"""Results as a table for people, as Markdown for the documents, and as JSON with all that they depend on."""
+"""Results as a table, as Markdown for the documents, and as JSON with the conditions of the run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CPU_HEADINGS = ("", *HOST_NAMES, "SDK", "best")
 
 
 def document(rows: list[dict[str, Any]], plan: Plan, busy: float) -> dict[str, Any]:
-    """Everything worth keeping of a run. busy: cores that others used when it began."""
+    """A run as JSON. busy: cores that other processes used when it began."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),

@@ -1,5 +1,5 @@
-"""wrk and h2load: the load on unary calls and on streams, counted in requests and in octets. They know no
-side.
+"""wrk and h2load: the load on unary calls and on streams, counted in requests and in octets. They work the
+same for every side.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ The benchmarks need {names}, real load generators that are not Python.
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a load generator saw: seconds it took, complete answers, octets it read, answers that were not 2xx
-    or failed otherwise. `octets` counts heads too with wrk, bodies only with h2load.
+    """The figures of a load generator: seconds, complete answers, octets read, answers that were not 2xx or
+    failed otherwise. `octets` counts heads too with wrk, bodies only with h2load.
     """
 
     seconds: float
@@ -50,7 +50,7 @@ class Target:
     body: bytes
 
 
-# What wrk prints cannot be parsed well (it rounds); what its hook is given can.
+# The output of wrk is rounded; the arguments of its hook are exact.
 _DONE = """
 function done(summary, latency, requests)
   local e = summary.errors

@@ -1,6 +1,6 @@
-"""What many small values cost: microseconds of a call for each value that is taken, milliseconds for each MB
-refused, and how long the event loop is held at most. `python -m benchmarks.values` runs it alone, `--quick`
-with a few cells.
+"""The cost of many small values: microseconds of a call for each accepted value, milliseconds for each
+refused MB, and the longest time that the event loop is held. `python -m benchmarks.values` runs it alone,
+`--quick` with a few cells.
 
 The agent's server and the gateways are two processes, and each is measured alone; the client that sends and
 reads bytes is a third. A value of a call is counted once, although an accepted one comes back in the answer.
@@ -50,7 +50,7 @@ class Echo:
         yield run.status("canceled")
 
 
-#: what the values are: how the text of one looks, and how many values that is
+#: the shapes: the text of one item, and its number of values
 SHAPES: dict[str, tuple[bytes, int]] = {
     "integers": (b"7", 1),
     "1.0": (b"1.0", 1),
@@ -70,8 +70,8 @@ def listed(shape: str, values: int) -> bytes:
 
 
 def json_body(binding: str, version: str, content: bytes, *, unknown: bool = False) -> bytes:
-    """A request to send a message that has the content in its metadata, or else in a member that nobody
-    knows.
+    """A request to send a message that has the content in its metadata, or else in an unknown
+    member.
     """
     place = b'"stranger":{"x":%b}' % content if unknown else b'"metadata":{"x":%b}' % content
     if version == "1.0":
@@ -92,7 +92,7 @@ def json_body(binding: str, version: str, content: bytes, *, unknown: bool = Fal
 
 
 def grpc_body(version: str, content: bytes, *, unknown: bool = False) -> bytes:
-    """The same in protobuf, as far as protobuf can say it."""
+    """The same in protobuf, as far as protobuf can express it."""
     from a2a_bridge.codec import decoder
     from a2a_bridge.pb.google_protobuf import Struct
 
@@ -126,14 +126,14 @@ def _field(number: int, octets: bytes) -> bytes:
 
 
 class Target:
-    """Somewhere to send bytes."""
+    """An address to send bytes to."""
 
     def __init__(self, http: str, session: aiohttp.ClientSession, channel: Any) -> None:
         self._http, self._session = http, session
         self._channel = channel
 
     async def send(self, binding: str, version: str, body: bytes) -> bool:
-        """Whether a request was taken."""
+        """Whether a request was accepted."""
         if binding == "GRPC":
             package = "lf.a2a.v1" if version == "1.0" else "a2a.v1"
             declared = () if version == "1.0" else (("a2a-version", version),)
@@ -288,7 +288,7 @@ class Holds:
         self._handle: asyncio.Handle = self._loop.call_soon(self._pause)
 
     def _pause(self) -> None:
-        # Not every turn: an idle loop would burn CPU that is measured.
+        # Not every turn: an idle loop would use CPU, which is measured.
         self._last = time.thread_time()
         self._handle = self._loop.call_later(0.001, self._turn)
 
@@ -300,14 +300,14 @@ class Holds:
 async def measured(
     target: Target, process: Measured, binding: str, version: str, body: bytes
 ) -> tuple[bool, float, float]:
-    """Whether it was taken, CPU seconds of the server, and its longest hold in seconds."""
+    """Whether it was accepted, CPU seconds of the server, and its longest hold in seconds."""
     process.begin()
     taken = await target.send(binding, version, body)
     return taken, *process.end()
 
 
 def cells(*, quick: bool) -> Iterator[tuple[str, str, str]]:
-    """Binding, version and shape of what is sent."""
+    """Binding, version and shape of the requests."""
     for shape in ("1.0", "objects") if quick else SHAPES:
         for version in ("1.0", "0.3") if quick else VERSIONS:
             for binding in BINDINGS:
@@ -317,9 +317,7 @@ def cells(*, quick: bool) -> Iterator[tuple[str, str, str]]:
 async def measure(
     *, quick: bool = False, only: str = "", show: Callable[[dict[str, Any]], object]
 ) -> list[dict[str, Any]]:
-    """One row per cell and target, each shown as soon as it is known. only: of cells whose titles begin with
-    it.
-    """
+    """One row per cell and target, each printed at once. only: cells whose titles begin with it."""
     upstreams = [("JSONRPC", "0.3")] if quick else [(b, v) for v in VERSIONS[:2] for b in BINDINGS]
     found = []
     async with targets(upstreams) as known:

@@ -1,4 +1,4 @@
-"""The rows of load: which request is repeated, what its answer must be, and which ratio we mean to reach.
+"""The rows of load: the repeated request, the right answer, and the target of the ratio.
 
 It sends nothing. Requests are octets made here once, so that both sides get the same.
 """
@@ -16,7 +16,7 @@ from benchmarks.databases import POSTGRESQL, SQLITE
 from benchmarks.processes import BenchmarkError
 from benchmarks.tools import Target
 
-#: callers of 0.3 do not say their version
+#: callers of 0.3 do not send their version
 LEGACY_HEADERS = {"Content-Type": "application/json"}
 JSON_HEADERS = {"Content-Type": "application/json", "A2A-Version": agent.VERSION}
 GRPC_HEADERS = {"content-type": "application/grpc", "te": "trailers", "a2a-version": agent.VERSION}
@@ -29,15 +29,15 @@ Check = Callable[[list[Any]], None]
 class Work:
     """One row.
 
-    kind: the binding the load speaks. text: what the agent is told (see `benchmarks.agent`).
+    kind: the binding the load speaks. text: the message to the agent (see `benchmarks.agent`).
     per_answer: how many of the row's units one answer holds; 1 for calls, the events of a stream.
-    goal: the rate of the best of our hosts over the SDK's that we mean to reach; None when the row is only
+    goal: the target for the rate of the best of our hosts over the SDK's; None when the row is only
     informative. builtin_goal: the same for our builtin host, with uvloop.
     gateway: the server under test stands before a gRPC agent.
-    twin: much like another row, so that a quick run does without it.
+    twin: similar to another row, so that a quick run omits it.
     legacy: the load is a client of version 0.3, and the servers speak that beside 1.0.
     store: the kind of database that both sides keep tasks in; ours in memory is measured beside them.
-    share: of our rate in memory, that we mean to keep.
+    share: the target for the share of our rate in memory.
     """
 
     title: str
@@ -63,7 +63,7 @@ class Work:
         return "grpc" if self.kind == "GRPC" else "http"
 
     def target(self, address: str, task_id: str = "") -> Target:
-        """The request to repeat at `host:port`. `task_id` is what GetTask asks for."""
+        """The request to repeat at `host:port`. `task_id`: for GetTask."""
         request: Any = hub.GetTaskRequest(id=task_id) if self.operation == "GetTask" else send(self.text)
         if self.kind == "GRPC":
             wire = request.SerializeToString()
@@ -82,12 +82,12 @@ class Work:
         return Target("POST", address, path, JSON_HEADERS, octets(params))
 
     def bare_target(self, address: str) -> Target:
-        """What the bare server is asked instead: the same octets, at its own paths."""
+        """The request to the bare server: the same octets, at its own paths."""
         like = self.target(address, task_id=MESSAGE_ID)
         if self.kind == "GRPC":
             operation = "SendMessage" if self.per_answer == 1 else "SendStreamingMessage"
             return Target("POST", address, grpc_path(operation), GRPC_HEADERS, like.body)
-        # A bare gateway knows no JSON: it forwards what it gets, so it gets what the gRPC agent wants.
+        # A bare gateway does not read JSON: it forwards the octets, so they are those for the gRPC agent.
         body = send(self.text).SerializeToString() if self.gateway else like.body
         return Target("POST", address, "/" if self.per_answer == 1 else "/events", JSON_HEADERS, body)
 
@@ -103,7 +103,7 @@ def send_json(text: str) -> dict[str, Any]:
 
 
 def send_legacy(text: str) -> dict[str, Any]:
-    """A request as the official client of 0.3 sends it: it always says whether it waits."""
+    """A request as the official client of 0.3 sends it: always with `blocking`."""
     parts = [{"kind": "text", "text": text}]
     message = {"kind": "message", "messageId": MESSAGE_ID, "role": "user", "parts": parts}
     return {"message": message, "configuration": {"blocking": True}}

@@ -1,10 +1,10 @@
-"""An agent whose work outlives its process: it goes on counting where it stopped.
+"""An agent whose work outlives its process: after a restart it continues to count where it stopped.
 
     a2a-bridge serve examples/counting_agent.py
     a2a-bridge call :8080 40 --stream
 
-End it in mid-count, with `kill -9` if you like, and start it again: `resume` is called with the task as far
-as it got, and whoever was reading goes on behind the last number seen.
+Kill it while it counts, with `kill -9` if you like, and start it again: `resume` is called with the current
+task, and readers continue after the last number that they have seen.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Counter(AgentExecutor):
     """An executor that can be resumed."""
 
     async def execute(self, run: Run) -> AsyncIterator[AgentEvent]:
-        """Counts to the number it is told, one piece of an artifact each."""
+        """Counts to the number in the message, one piece of an artifact for each number."""
         yield run.status("working")
         async for event in self._count(run, 1):
             yield event
 
     async def resume(self, run: Run) -> AsyncIterator[AgentEvent]:
-        """Goes on where the task is. Whatever was seen of it is in there."""
+        """Continues from the task, which contains every number that a client has seen."""
         said = run.task.artifacts[0].parts if run.task is not None and run.task.artifacts else ()
         async for event in self._count(run, len(said) + 1):
             yield event

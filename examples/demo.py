@@ -5,11 +5,11 @@
 It starts three agents written with the official SDK (sdk_agent.py), each with `a2a-bridge gateway` in front
 of it:
 
-1. one that speaks 1.0 over JSON-RPC: the same things are done with it directly and through the gateway over
-   all three transports, by the official client and by ours, and by ours in 0.3 and 0.2.5, too;
+1. one that speaks 1.0 over JSON-RPC: the same steps are run directly and through the gateway over all three
+   transports, by the official client and by ours, and by ours in 0.3 and 0.2.5, too;
 2. one that speaks 0.3 over JSON-RPC: the same once more;
-3. one that speaks 1.0 over gRPC: a client of 0.3 says things to it that 1.0 has no words for, and gets them
-   back.
+3. one that speaks 1.0 over gRPC: a client of 0.3 sends it content that 1.0 has no members for, and gets the
+   content back.
 
 Last comes an agent of ours (counting_agent.py), which is killed while three clients read its streams, and
 started again.
@@ -65,8 +65,8 @@ FRONTS = [Front("1.0", "official", binding) for binding in BINDINGS] + [
 Results = Mapping[str, Any]
 
 
-class NotStarted(Exception):  # noqa: N818  the story's word
-    """A program ended, or said nothing, before it was ready."""
+class NotStarted(Exception):  # noqa: N818  a plain word for the output
+    """A program ended, or was not ready in time."""
 
 
 # ---------------------------------------------------------------- running
@@ -74,7 +74,7 @@ class NotStarted(Exception):  # noqa: N818  the story's word
 
 @asynccontextmanager
 async def program(*command: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A running program, told to end in the end; killed if it will not."""
+    """A running program, which is stopped at the end, and killed if it does not stop."""
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     try:
         yield process
@@ -89,8 +89,8 @@ async def program(*command: str) -> AsyncIterator[asyncio.subprocess.Process]:
 
 
 async def addresses(title: str, process: asyncio.subprocess.Process) -> dict[str, str]:
-    """Where a program is reached, as its `ready` line says. Raises NotStarted."""
-    assert process.stdout is not None  # noqa: S101  it is a pipe, as asked for
+    """The addresses in the `ready` line of a program. Raises NotStarted."""
+    assert process.stdout is not None  # noqa: S101  a pipe, as requested
     try:
         line = (await asyncio.wait_for(process.stdout.readline(), 40)).decode()
     except TimeoutError:
@@ -101,18 +101,18 @@ async def addresses(title: str, process: asyncio.subprocess.Process) -> dict[str
 
 
 async def directly(agent: str, version: str) -> Results:
-    """What the agent answers without a gateway."""
+    """The answers of the agent without a gateway."""
     async with official(agent, "JSONRPC") as client:
         return await all_steps(client, version)
 
 
 async def through(gateway: str, version: str) -> dict[Front, Results]:
-    """What clients get through a gateway to an agent of a version, in what both versions have."""
+    """The answers through a gateway to an agent of a version, for the operations that both versions have."""
     slots = asyncio.Semaphore(AT_ONCE)
 
     async def one(front: Front) -> Results:
         async with slots, CLIENTS[front.client](gateway, front.binding, front.version) as client:
-            # As texts they are in order, too.
+            # They sort in the same order as texts.
             return await all_steps(client, min(version, front.version))
 
     return dict(zip(FRONTS, await asyncio.gather(*map(one, FRONTS)), strict=True))
@@ -123,7 +123,7 @@ async def demo() -> bool:
     cells = (("JSONRPC", "1.0"), ("JSONRPC", "0.3"), ("GRPC", "1.0"))
     report = Report()
     async with AsyncExitStack() as stack:
-        # All at once: most of the time a program takes to start is Python reading its modules.
+        # All at once: most of the start of a program is the import of its modules.
         running = [await stack.enter_async_context(program(*AGENT, *cell)) for cell in cells]
         agents = [await addresses("agent", one) for one in running]
         targets = [agent.get("http") or agent["grpc"] for agent in agents]
@@ -143,11 +143,11 @@ async def demo() -> bool:
     return report.ends(time.monotonic() - started)
 
 
-# ---------------------------------------------------------------- saying so
+# ---------------------------------------------------------------- report
 
 
 class Report:
-    """What is printed, and how many of the results it shows differ."""
+    """Prints results, and counts those that differ."""
 
     def __init__(self) -> None:
         self._compared = 0
@@ -174,7 +174,7 @@ class Report:
         print("\n✓ equal to what the agent answers when called directly, by the official client and by ours")
 
     def versions(self, direct: Results, bridged: Mapping[Front, Results], version: str) -> None:
-        """How many results are equal, by version and transport of the clients. version: of the agent."""
+        """The number of equal results, by version and transport of the clients. version: of the agent."""
         rows: dict[str, list[str]] = {}
         for front, results in bridged.items():
             older = min(version, front.version) != "1.0"
@@ -193,7 +193,7 @@ class Report:
         table(["results equal", *BINDINGS], [[name, *cells] for name, cells in rows.items()], words=1)
 
     def oddities(self, sent: Any, back: Any) -> None:
-        """What was said in a message of 0.3, and what came back."""
+        """The content of a message of 0.3, as it was sent and as it came back."""
         rows = []
         wrong = []
         for name, path in ODDITIES.items():
@@ -210,7 +210,7 @@ class Report:
         self._wrong += wrong
 
     def survival(self, stories: Sequence[Story]) -> None:
-        """What the callers of an agent saw that was killed meanwhile."""
+        """The events that the callers of a killed agent received."""
         print("\n4. an agent that keeps its tasks, killed with SIGKILL while clients read, and started again")
         rows = []
         for story in stories:
@@ -223,7 +223,7 @@ class Report:
         table(["before the kill, and after", "seen", "each once, in order"], rows, words=2)
 
     def ends(self, seconds: float) -> bool:
-        """The verdict: whether nothing differs."""
+        """Prints the verdict; returns whether all results are equal."""
         print()
         for line in self._wrong:
             print(f"✗ {line}")
@@ -248,7 +248,7 @@ async def in_time() -> bool:
 
 
 def main() -> int:
-    # The last story is about an agent that cannot be reached for a while; it need not be said nine times.
+    # In the last part an agent is unreachable for a while; nine warnings about it are not useful.
     logging.getLogger("a2a_bridge").setLevel(logging.ERROR)
     try:
         return 0 if asyncio.run(in_time()) else 1

@@ -1,6 +1,4 @@
-"""The clients of the demo: the official one and ours, so that both can be told the same. Not what they are
-told.
-"""
+"""The clients of the demo, the official one and ours, behind one interface. The steps are elsewhere."""
 
 from __future__ import annotations
 
@@ -28,12 +26,12 @@ class Caller(Protocol):
     def stream(self, operation: str, request: Any) -> AsyncIterator[Any]: ...
 
 
-class Refused(Exception):  # noqa: N818  the story's word
-    """What a client raised: the name of the A2A error, and its text."""
+class Refused(Exception):  # noqa: N818  a plain word for the output
+    """The error of a client: the name of the A2A error, and its text."""
 
 
 class Official:
-    """The official client. It has one method for both kinds of send, and a client decides which it is."""
+    """The official client. One of its methods is both kinds of send, and its configuration decides."""
 
     def __init__(self, unary: Any, streaming: Any) -> None:
         self._unary = unary
@@ -63,7 +61,7 @@ class Official:
 
 
 class Ours:
-    """The bridge's client, given and giving the SDK's classes; the bytes of both are the same."""
+    """The bridge's client with the SDK's classes as arguments and results; the bytes of both are equal."""
 
     def __init__(self, peer: a2a_bridge.Client) -> None:
         self._peer = peer

@@ -39,7 +39,7 @@ _NUMBER = "number "
 
 
 async def there_and_back(gateway: str) -> tuple[Any, Any]:
-    """The message as it was sent and as it came back, see `read`."""
+    """The message as it was sent and as it came back; see `read`."""
     async with httpx.AsyncClient(timeout=20) as http:
 
         async def ask(method: str, params: str) -> Any:
@@ -60,17 +60,17 @@ async def there_and_back(gateway: str) -> tuple[Any, Any]:
 
 
 def read(text: str) -> Any:
-    """JSON with its numbers as they are written, so that no digit is rounded away."""
+    """JSON with numbers as text, so that no digit is rounded."""
     return json.loads(text, parse_int=_number, parse_float=_number)
 
 
 def written(tree: Any) -> str:
-    """What was `read`, as JSON again."""
+    """The result of `read` as JSON text."""
     return re.sub(f'"{_NUMBER}([^"]*)"', r"\1", json.dumps(tree))
 
 
 def at(tree: Any, path: tuple[str | int, ...]) -> str:
-    """What is at a place, as JSON; or that nothing is there."""
+    """The value at a path as JSON, or a text for an absent one."""
     for step in path:
         try:
             tree = tree[step]

@@ -1,6 +1,4 @@
-"""What the demo does with an agent, step by step, and how results are written down to be compared. No
-clients.
-"""
+"""The steps of the demo, and the form of results that is compared. The clients are elsewhere."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ async def list_tasks(client: Caller, memory: dict[str, Any]) -> Any:
     context = memory["task"].context_id
     request = a2a.ListTasksRequest(context_id=context, include_artifacts=True)
     answer = await client.call("list_tasks", request)
-    # The SDK's agent repeats the size that was asked for; the gateway says how many tasks the page holds.
+    # The SDK's agent returns the requested size; the gateway returns the number of tasks in the page.
     answer.page_size = len(answer.tasks)
     return answer
 
@@ -136,9 +134,9 @@ STEPS: dict[str, Step] = {
 }
 
 
-#: what 0.x has no operation for
+#: steps for which 0.x has no operation
 SINCE_1_0 = "ListTasks"
-#: a rule of 1.0 that 0.x does not have: the bridge tells it in words of its own, where one side is older
+#: a rule of 1.0 that 0.x does not have: if one side is older, the error has the bridge's own text
 IN_OWN_WORDS = "SubscribeToTask, ended task"
 
 
@@ -162,7 +160,7 @@ async def all_steps(client: Caller, version: str) -> dict[str, Any]:
 
 
 def unlike(direct: Mapping[str, Any], bridged: Mapping[str, Any], *, older: bool) -> dict[str, list[str]]:
-    """For each step that both sides have, where the results differ. older: whether a side is of 0.x."""
+    """The differences of each step that both sides have. older: whether a side is of 0.x."""
     found = {}
     for step in (step for step in direct if step in bridged):
         expected, got = direct[step], bridged[step]

@@ -1,9 +1,7 @@
-"""An agent that is killed while its callers read: what they see of it. Every number has to come once, and in
-order.
+"""An agent that is killed while its callers read its streams. Every number has to arrive once, and in order.
 
 The agent (counting_agent.py) keeps its tasks in a file, as `a2a-bridge serve` does by itself. It is killed
-the way the kernel kills, started again at the same addresses, and resumes its tasks; its callers follow their
-streams.
+with SIGKILL, started again at the same addresses, and resumes its tasks; its callers resume their streams.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from a2a_bridge import connect
 from a2a_bridge.ext import request_of
 
 COUNT = 30
-#: how many events a caller has seen when the agent is killed
+#: the number of events that a caller has seen when the agent is killed
 ENOUGH = 12
 AGENT = str(Path(__file__).parent / "counting_agent.py")
 
@@ -29,8 +27,8 @@ Start = Callable[..., AbstractAsyncContextManager[asyncio.subprocess.Process]]
 
 
 class Story(NamedTuple):
-    """What one caller saw. before: how many events until the agent was killed. ids: of all events, as they
-    came.
+    """The events of one caller. before: their number until the agent was killed. ids: of all events, in
+    their order.
     """
 
     binding: str
@@ -40,7 +38,7 @@ class Story(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is missing and nothing came twice."""
+        """Whether no event is missing or repeated."""
         numbers = [str(number) for number in range(1, COUNT + 1)]
         return (
             self.ids == [str(place) for place in range(1, len(self.ids) + 1)] and self.text.split() == numbers
@@ -48,7 +46,7 @@ class Story(NamedTuple):
 
 
 class Callers:
-    """Callers that read, one over each transport, and what they have seen so far."""
+    """Callers that read, one over each transport, and their events so far."""
 
     def __init__(self, url: str, bindings: tuple[str, ...]) -> None:
         self._url = url
@@ -82,7 +80,7 @@ class Callers:
 async def kill_in_mid_stream(
     start: Start, ready: Callable[..., Any], folder: str, bindings: tuple[str, ...]
 ) -> list[Story]:
-    """Plays it. start: runs a program; ready: waits for its `ready` line."""
+    """Runs the scenario. start: runs a program; ready: waits for its `ready` line."""
     # The second process has to be reached where the first one was.
     http, grpc = free_port(), free_port()
     command = (

@@ -1,4 +1,4 @@
-"""An agent that says what it hears, and how a Run tells more than the text.
+"""An agent that repeats its message; it reads more than the text from the Run.
 
     a2a-bridge serve examples/echo_agent.py
     a2a-bridge call :8080 "hello" --binding all
@@ -22,7 +22,7 @@ async def echo(run: Run) -> hub.Message:
 
 
 async def main() -> None:
-    """Serves what is declared and nothing else; the card lists exactly that."""
+    """Serves the declared interfaces only; the card lists exactly these."""
     interfaces = [interface("JSONRPC", "http://127.0.0.1:0/rpc"), interface("GRPC", "127.0.0.1:0")]
     async with serve(echo, interfaces) as server:
         for one in server.card.supported_interfaces:

@@ -18,7 +18,7 @@ from a2a_bridge import add_to_server
 
 async def main(address: str) -> None:
     server = grpc.aio.server()
-    # my_pb2_grpc.add_MyServiceServicer_to_server(MyService(), server) would stand here.
+    # Your own services: my_pb2_grpc.add_MyServiceServicer_to_server(MyService(), server)
     engine = add_to_server(weather, server, health=True, reflection=True)
     port = server.add_insecure_port(address)
     await server.start()

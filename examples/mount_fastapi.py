@@ -1,11 +1,10 @@
-"""An agent inside a FastAPI application that has other things to do.
+"""An agent inside a FastAPI application that also serves other paths.
 
     uvicorn --app-dir examples mount_fastapi:app --port 8080
     a2a-bridge call :8080/agents/weather Oslo
 
 Both HTTP bindings and the card are under the mount path. The agent needs no lifespan of its own; the
-addresses in its card follow the path, and a proxy's forwarded headers if `ServeOptions` says which proxy to
-trust.
+addresses in its card follow the path, and the forwarded headers of the proxies that `ServeOptions` trusts.
 """
 
 from __future__ import annotations
@@ -21,6 +20,6 @@ app.mount("/agents/weather", asgi(weather))
 
 @app.get("/forecast/{city}")
 async def forecast(city: str) -> dict[str, str]:
-    """The agent asked from within: no socket, the same answer."""
+    """Calls the agent in the same process, without a socket."""
     async with connect(weather) as peer:
         return {"forecast": (await peer.send(city)).text}

@@ -3,13 +3,13 @@ else.
 
     python examples/sdk_agent.py [PORT] [BINDING] [VERSION]
 
-BINDING and VERSION are JSONRPC and 1.0, or JSONRPC and 0.3, or GRPC and 1.0. It knows nothing of the bridge.
-Then, in another terminal, give it all the others:
+BINDING and VERSION are JSONRPC and 1.0, or JSONRPC and 0.3, or GRPC and 1.0. It does not use the bridge.
+Then, in another terminal, add all other transports and versions:
 
     a2a-bridge gateway http://127.0.0.1:9999
 
-What it does with a message: answers "hello …" directly; for "wait …" makes a task that works until somebody
-cancels it; for "ask …" a task that asks back; for anything else a task that repeats the words, one by one.
+Its answers: a direct one for "hello …"; for "wait …" a task that works until it is cancelled; for "ask …" a
+task that asks back; for any other text a task that repeats the words, one by one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from starlette.routing import Route
 
 
 class Parrot(AgentExecutor):
-    """Repeats what it hears."""
+    """Repeats the words of the message."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         text = context.get_user_input()
@@ -82,12 +82,12 @@ class Parrot(AgentExecutor):
 
 
 def updater(context: RequestContext, event_queue: EventQueue) -> TaskUpdater:
-    """What publishes the events of the task at hand."""
+    """The SDK's publisher of events for the current task."""
     return TaskUpdater(event_queue, context.task_id or "", context.context_id or "")
 
 
 def card(url: str, binding: str, version: str) -> a2a.AgentCard:
-    """What the agent says about itself: one interface."""
+    """The card of the agent, with one interface."""
     return a2a.AgentCard(
         name="Parrot",
         description="Repeats what it hears, word by word",
@@ -117,8 +117,8 @@ def handler_of(public: a2a.AgentCard) -> DefaultRequestHandler:
 
 
 def jsonrpc_0_3(handler: DefaultRequestHandler) -> list[Route]:
-    """JSON-RPC as it was in 0.3, and no other: the SDK itself would take both versions at one place."""
-    # It and a2a.server.routes import each other, and only that one can be the first.
+    """JSON-RPC of 0.3 only: the SDK itself would serve both versions at one path."""
+    # It and a2a.server.routes import each other; only this order works.
     from a2a.compat.v0_3.jsonrpc_adapter import JSONRPC03Adapter
 
     adapter = JSONRPC03Adapter(handler)
@@ -137,7 +137,7 @@ async def serve_http(port: int, version: str) -> None:
     handler = handler_of(public)
     calls = create_jsonrpc_routes(handler, "/") if version == "1.0" else jsonrpc_0_3(handler)
     app = Starlette(routes=create_agent_card_routes(public) + calls)
-    # The socket listens already, so whoever reads this line can connect.
+    # The socket listens already, so readers of this line can connect.
     print(f"ready http={url}", flush=True)
     await uvicorn.Server(
         uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
@@ -145,7 +145,7 @@ async def serve_http(port: int, version: str) -> None:
 
 
 async def serve_grpc(port: int) -> None:
-    """It shows no card: whoever wants to call it has to know where it is."""
+    """Serves gRPC without a card: callers have to know the address."""
     server = grpc.aio.server()
     address = f"127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{port}')}"
     handler = GrpcHandler(handler_of(card(address, "GRPC", "1.0")))
@@ -166,5 +166,5 @@ async def main(port: int = 9999, binding: str = "JSONRPC", version: str = "1.0")
 
 
 if __name__ == "__main__":
-    logging.getLogger("a2a").setLevel(logging.CRITICAL)  # it would log every refusal it is asked for
+    logging.getLogger("a2a").setLevel(logging.CRITICAL)  # it would log every refusal that a test provokes
     asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 9999, *sys.argv[2:4]))

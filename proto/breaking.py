@@ -1,8 +1,8 @@
 """Compares proto/ with its last released state by `buf breaking`; it needs git and no schema registry.
 
-Against what, in this order: the last release tag before HEAD; where HEAD left main; the commit before HEAD.
-A clone without any of them (shallow, or the first commit) has nothing to compare with, which is said and is
-not an error.
+The last released state is, in this order: the last release tag before HEAD; the commit where HEAD left
+main; the commit before HEAD. A clone without any of them (shallow, or the first commit) has no such state;
+a message says so, and this is not an error.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ BUF = Path(sys.executable).parent / "buf"
 
 
 def git(*arguments: str) -> str | None:
-    """What a git command prints in this repository, or None where git refuses."""
+    """The output of a git command in this repository; None if git fails."""
     done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout if done.returncode == 0 else None
 
 
 def baseline() -> tuple[str, str] | None:
-    """A commit to compare with and what it is, or None where this clone knows no earlier state of proto/."""
+    """A commit to compare with and its description; None if this clone has no earlier state of proto/."""
     head = git("rev-parse", "HEAD")
     # HEAD^ and not HEAD: a release is compared with the release before it, not with itself.
     tag = (git("describe", "--tags", "--abbrev=0", "--match", "v[0-9]*", "HEAD^") or "").strip()
@@ -52,7 +52,7 @@ def checkout(commit: str, workspace: Path) -> None:
 
 
 def main() -> int:
-    """0 where nothing broke or there is nothing to compare with; otherwise buf's exit code, and its words."""
+    """0 if nothing broke or there is no baseline; otherwise buf's exit code, after its message."""
     against = baseline()
     if against is None:
         print("buf breaking: not compared, this clone has no earlier proto/ (no tag, main or parent)")

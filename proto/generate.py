@@ -1,7 +1,7 @@
 """Compiles the protos of this folder into a2a_bridge/pb; it does not touch anything handwritten there.
 
 `make generate` runs it; `make checkgenerate` runs it with --check into a scratch folder and compares.
-What it writes: `descriptors.binpb` (one FileDescriptorSet with everything imported), and per package one
+It writes `descriptors.binpb` (one FileDescriptorSet with everything imported), and per package one
 module of classes with its stub. The modules hold no generated protobuf code, only names, so they work with
 any protobuf runtime from 5.29 on. The lock pins the compiler and Google's protos, so equal input gives equal
 bytes on every machine.
@@ -48,7 +48,7 @@ def includes() -> list[str]:
 def compile_protos(out: Path) -> descriptor_pb2.FileDescriptorSet:
     """Runs protoc over MODULES with its stubs going to `out`; returns every file, imported ones first.
 
-    Raises SystemExit, with protoc's own words on stderr, when a proto does not compile.
+    Raises SystemExit, with protoc's message on stderr, when a proto does not compile.
     """
     raw = out / "set.binpb"
     arguments = ["protoc", *(f"-I{path}" for path in includes())]
@@ -57,7 +57,7 @@ def compile_protos(out: Path) -> descriptor_pb2.FileDescriptorSet:
         raise SystemExit("protoc failed")
     descriptors = descriptor_pb2.FileDescriptorSet.FromString(raw.read_bytes())
     for file in descriptors.file:
-        # File options speak to the generators of other languages and say nothing about the wire.
+        # File options are for the generators of other languages and do not affect the wire.
         file.ClearField("options")
     return descriptors
 
@@ -113,7 +113,7 @@ def generate(target: Path) -> list[str]:
 
 
 def difference(name: str, committed: Path, fresh: Path) -> str:
-    """How a committed file differs from a fresh one, for people; empty when it does not."""
+    """The difference between a committed file and a fresh one as text; empty if they are equal."""
     old = committed.read_bytes() if committed.exists() else b""
     new = fresh.read_bytes()
     if old == new:
@@ -127,7 +127,7 @@ def difference(name: str, committed: Path, fresh: Path) -> str:
 
 
 def check(committed: Path) -> str:
-    """Every difference between `committed` and what the protos say now; empty when there is none."""
+    """The differences between `committed` and the current protos; empty if there is none."""
     with tempfile.TemporaryDirectory() as scratch:
         fresh = Path(scratch)
         return "".join(difference(name, committed / name, fresh / name) for name in generate(fresh))

@@ -1,6 +1,6 @@
 """Copies google/api and google/rpc protos out of the installed googleapis-common-protos; it fetches nothing.
 
-buf wants the sources of everything that is imported, and the locked package already has them.
+buf needs the sources of all imports; the locked package contains them.
 """
 
 from __future__ import annotations

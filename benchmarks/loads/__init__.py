@@ -1,1 +1,1 @@
-"""Load generators, each a process of its own. They know no side: the same one drives every server."""
+"""Load generators, each a process of its own. The same one drives every server."""

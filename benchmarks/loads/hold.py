@@ -1,5 +1,4 @@
-"""Holds streams open and reads no more of them: what an idle open stream costs the server is measured
-meanwhile.
+"""Holds streams open without reading them, while the cost of an idle open stream is measured.
 
 Arguments: the binding (`JSONRPC` or `GRPC`) and `host:port`. Each line on standard input is a number of
 further streams to open; `open TOTAL` is the answer once each has sent its first two events.
@@ -56,7 +55,7 @@ def main() -> None:
             return [await (hold_grpc(target, channel) if channel else hold_sse(target)) for _ in range(count)]
 
     held: list[Any] = []
-    # Between the lines no loop runs: the streams stay open and nobody reads them.
+    # Between the lines no loop runs: the streams stay open and are not read.
     for line in sys.stdin:
         held += loop.run_until_complete(more(int(line)))
         print("open", len(held), flush=True)

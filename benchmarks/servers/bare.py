@@ -1,5 +1,4 @@
-"""httptools and grpc.aio alone: the floor under both sides. They know no A2A and answer with octets made
-before.
+"""httptools and grpc.aio alone: the floor under both sides. They know no A2A and answer with prepared octets.
 
 `POST /` echoes, `POST /events` streams, the gRPC methods do the same, and with `--upstream` `POST /` forwards
 to a gRPC echo: the least that a gateway can do. The HTTP server has no limits and no timeouts.
@@ -82,7 +81,7 @@ class Http(asyncio.Protocol):
         self._write(b"0\r\n\r\n")
 
     def _write(self, data: bytes) -> None:
-        # A load generator leaves in the middle of streams when its time is over.
+        # A load generator disconnects in the middle of streams when its time is over.
         if self._transport is not None:
             self._transport.write(data)
 

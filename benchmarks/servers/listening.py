@@ -1,4 +1,4 @@
-"""Where a measured server listens and how it ends, the same for all of them. Not a host."""
+"""The socket and the end of a measured server, the same for all of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def listen() -> tuple[socket.socket, int]:
 
 
 def ready(*, http: int = 0, grpc: int = 0) -> None:
-    """Tells the harness that the ports accept connections, and ends this process when the harness goes away.
+    """Tells the harness that the ports accept connections, and ends this process when the harness ends.
 
     The harness holds the other end of standard input; it closes when the harness is done, and also when it
     dies.
@@ -35,5 +35,5 @@ def ready(*, http: int = 0, grpc: int = 0) -> None:
 def _end_with_input() -> None:
     while os.read(sys.stdin.fileno(), 4096):
         pass
-    # Nothing is worth an orderly end: clients may still hold streams open, and no state outlives a run.
+    # No orderly end: clients may still hold streams open, and no state outlives a run.
     os._exit(0)

@@ -1,5 +1,4 @@
-"""The measured agent on the official SDK, served as its documentation says. It uses nothing of ours but
-constants.
+"""The measured agent on the official SDK, served as its documentation describes. Ours are only constants.
 
 Telemetry is off by the environment that the harness sets; uvicorn writes no access log, and has uvloop and
 httptools, its C parser. With `--upstream` the agent is a gateway instead: an executor that forwards through
@@ -75,7 +74,7 @@ class Agent(AgentExecutor):
 
 
 def _known(context: RequestContext) -> tuple[str, str, a2a_pb2.Message]:
-    """What the SDK has filled in whenever it runs an executor, though its types do not say so."""
+    """A value that the SDK always sets before it runs an executor, although its type allows None."""
     assert context.task_id is not None
     assert context.context_id is not None
     assert context.message is not None
@@ -83,7 +82,7 @@ def _known(context: RequestContext) -> tuple[str, str, a2a_pb2.Message]:
 
 
 class Gateway(AgentExecutor):
-    """Forwards every message over gRPC, and what comes back into the queue."""
+    """Forwards every message over gRPC, and the answers into the queue."""
 
     def __init__(self, upstream: str) -> None:
         config = ClientConfig(
@@ -96,7 +95,7 @@ class Gateway(AgentExecutor):
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         _, _, message = _known(context)
         request = a2a_pb2.SendMessageRequest(message=message)
-        # The SDK has made up a task id for this side; the upstream does not know it.
+        # The SDK has generated a task id for this side; the upstream does not know it.
         request.message.task_id = ""
         async for response in self._client.send_message(request):
             await event_queue.enqueue_event(getattr(response, response.WhichOneof("payload")))
@@ -131,7 +130,7 @@ def card(*, http: str = "", grpc_address: str = "") -> a2a_pb2.AgentCard:
 
 
 def task_store(url: str) -> TaskStore:
-    """A store over a database. SQLite is set up like ours; by itself it would be slower."""
+    """A store over a database. SQLite has the same settings as ours; the SDK's defaults would be slower."""
     for plain, driver in (("sqlite://", "sqlite+aiosqlite://"), ("postgresql://", "postgresql+asyncpg://")):
         if url.startswith(plain):
             url = driver + url.removeprefix(plain)
@@ -179,7 +178,7 @@ async def main() -> None:
         )
     )
     await grpc_server.start()
-    # The socket listens already: what connects before uvicorn accepts waits in its queue.
+    # The socket listens already: connections wait in its queue until uvicorn accepts them.
     ready(http=http, grpc=port)
     await server.serve(sockets=[opened])
 

@@ -1,7 +1,7 @@
-"""The gRPC agent behind the measured gateways: answers every message with the same octets, made before.
+"""The gRPC agent behind the measured gateways: answers every message with the same prepared octets.
 
-It is not one of the sides: a real agent costs as much as a gateway, shares its core with the load generator,
-and would be what is measured.
+A real agent would cost as much as a gateway on the core of the load generator, and would distort the
+measurement.
 """
 
 from __future__ import annotations

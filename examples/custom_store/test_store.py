@@ -1,4 +1,4 @@
-"""The file store keeps what the engine relies on, also across a restart."""
+"""The file store passes the contract of stores, also across a restart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from a2a_bridge.testing.contracts import StoreContract
 
 
 class TestFileStore(StoreContract):
-    """What the engine relies on."""
+    """The contract of stores."""
 
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path) -> None:

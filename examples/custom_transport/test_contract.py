@@ -9,7 +9,7 @@ from a2a_bridge.testing.contracts import BindingContract
 
 
 class TestTcpBinding(BindingContract):
-    """All of the suite but what needs paths: TCP has none."""
+    """The suite without the tests for paths, which TCP does not have."""
 
     binding = BINDING
     paths = False

@@ -16,11 +16,11 @@ from a2a_bridge.ext import DialOptions, binding_names, http_fetch, resolve, sele
 async def main(upstream: str, http: str = "127.0.0.1:8080", grpc: str = "127.0.0.1:50051") -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    # What the agent speaks stands in its card, be it a card of 0.3 or of 1.0.
+    # The card names the version of the agent, in the form of 0.3 or 1.0.
     async with http_fetch(DialOptions()) as fetch:
         card = await resolve(upstream, fetch)
     candidates = select(card, known=binding_names())
-    # Both versions share the addresses: a request says which one it is of.
+    # Both versions share the addresses: the request shows its version.
     interfaces = [
         interface(binding, address, version=version)
         for version in ("1.0", "0.3")

@@ -1,4 +1,4 @@
-"""A gateway in code: a client, mounted where an agent would be.
+"""A gateway in code: a client, mounted in the place of an agent.
 
 python examples/gateway_jsonrpc_to_grpc/gateway.py http://127.0.0.1:9999 [HOST:PORT]
 """

@@ -1,4 +1,4 @@
-"""A store that keeps each task in a folder of its own. Small on purpose; SQLite is faster."""
+"""A store in files. It is small on purpose; SQLite is faster."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from a2a_bridge.ext import Found, Scope, Sent, StoreBase, TaskChange, TaskQuery,
 class FileStore(StoreBase):
     """Keeps tasks below a folder, which one process may use at a time.
 
-    A task is two files: `events`, to which events are appended, and `task`, which is replaced. `task` says
-    how many octets of `events` count, so a write that a crash interrupts has no effect.
+    A task is two files: `events`, to which events are appended, and `task`, which is replaced. `task` has
+    the number of valid octets in `events`, so a write that a crash interrupts has no effect.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -131,7 +131,7 @@ def _sync(file: Any) -> None:
 
 
 def _name(*words: str) -> str:
-    """A file name for what callers choose, which may hold any character."""
+    """A file name for a name that a caller chose, which may contain any character."""
     return hashlib.sha256(json.dumps(words).encode()).hexdigest()
 
 

@@ -18,7 +18,7 @@ from .wire import KIND
 
 
 class TcpBinding:
-    """What `a2a_bridge.bindings.find("TCP+JSON")` gives."""
+    """The binding that `a2a_bridge.bindings.find("TCP+JSON")` returns."""
 
     kind = KIND
     family = "tcp"

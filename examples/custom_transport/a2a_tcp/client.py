@@ -69,7 +69,7 @@ class _Client:
         self._open: set[asyncio.StreamWriter] = set()
 
     def close(self) -> None:
-        """Closes what is open; calls in progress fail with UNAVAILABLE."""
+        """Closes the connections; calls in progress fail with UNAVAILABLE."""
         for writer in self._open:
             writer.close()
 

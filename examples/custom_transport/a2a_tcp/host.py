@@ -1,4 +1,4 @@
-"""One listening TCP socket. Not what is said on its connections."""
+"""One listening TCP socket. The frames on its connections are handled elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from a2a_bridge.ext import HostOptions, ListenAddress
 
 from .server import Connection, Side
 
-#: seconds that a caller has to take in that the host is going away
+#: seconds that a caller has to read the last frame when the host stops
 FAREWELL = 1.0
 
 

@@ -37,7 +37,7 @@ log = logging.getLogger("a2a_bridge.tcp")
 
 #: bytes that may wait in the writer before the service has to wait
 HIGH_WATER = 64 * 1024
-#: events after which a stream gives way even if the socket takes them all
+#: events after which a stream yields to other tasks even if the socket takes all events
 TURN = 8
 
 
@@ -55,7 +55,7 @@ class Side:
         return dialect, self._forms[dialect]
 
     def error(self, error: A2AError) -> bytes:
-        """An error frame, spelled as the newest dialect does when nobody knows yet what the caller speaks."""
+        """An error frame, in the form of the newest dialect if the version of the caller is not known yet."""
         form = next(iter(self._forms.values()))
         return frame({"error": form.encode_error(error).body})
 
@@ -72,13 +72,13 @@ class Connection:
         writer.transport.set_write_buffer_limits(high=HIGH_WATER)
 
     def end(self) -> None:
-        """Stops the call and tells the caller that the host is going away."""
+        """Stops the call and sends the caller the reason: the host stops."""
         self._ended = True
         if self._work is not None:
             self._work.cancel()
 
     def abort(self) -> None:
-        """Drops the connection, for a caller that does not even read."""
+        """Drops the connection, for a caller that does not read."""
         self._writer.transport.abort()
 
     async def serve(self) -> None:
@@ -103,14 +103,14 @@ class Connection:
         (size,) = HEADER.unpack(await self._reader.readexactly(HEADER.size))
         if size <= self._side.options.max_body:
             return await self._reader.readexactly(size)
-        # A caller that still writes would not read an answer: take in what it has to say, and drop it.
+        # A caller that still writes would not read an answer: read its data and drop it.
         while size > 0 and (piece := await self._reader.read(min(size, HIGH_WATER))):
             size -= len(piece)
         raise request_too_large(self._side.options.max_body)
 
     async def _gone(self) -> None:
-        """Returns when the caller has closed the connection. It has nothing more to say, so all else is
-        dropped.
+        """Returns when the caller has closed the connection. Callers send nothing after the request, so data
+        is dropped.
         """
         try:
             while await self._reader.read(HIGH_WATER):
@@ -199,5 +199,5 @@ def _reply(parameters: Mapping[str, str]) -> bytes:
     try:
         return frame({"parameters": check(parameters)})
     except A2AError as error:
-        # Not the caller's fault: the service tried to send it.
+        # Not an error of the caller: the service tried to send it.
         raise ValueError(str(error)) from None

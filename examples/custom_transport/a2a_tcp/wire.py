@@ -1,11 +1,11 @@
-"""Frames of TCP+JSON and what is in them. Pure: it opens no connection and reads no clock.
+"""Frames of TCP+JSON and their content. Pure: it opens no connection and reads no clock.
 
-A frame is four bytes of length, big-endian, and that much JSON.
+A frame is its length in four bytes, big-endian, and JSON of that length.
 
     caller → agent   {"version", "operation", "parameters", "timeout", "request"}
     agent → caller   {"parameters"} at most once, first
                      {"item", "id"} the answer, or each event of a stream and its id if it has one
-                     {} now and then, to say that the agent is there
+                     {} as a keep-alive
                      {"end": true} or {"error"}, last
 """
 
@@ -22,7 +22,7 @@ KIND: Kind[str, Any] = Kind("TCP+JSON")
 
 HEADER = struct.Struct(">I")
 
-#: what could pretend to be another parameter where a gateway sends parameters on as headers
+#: characters that could add another parameter if a gateway forwards parameters as headers
 _FORBIDDEN = frozenset("\r\n\0")
 
 
@@ -44,7 +44,7 @@ def frame(content: Mapping[str, Any]) -> bytes:
 
 
 def opening(body: bytes) -> Opening:
-    """Reads the caller's frame. Raises PARSE_ERROR for what is not JSON, INVALID_REQUEST for another
+    """Reads the caller's frame. Raises PARSE_ERROR for invalid JSON, INVALID_REQUEST for another
     shape.
     """
     try:
@@ -63,7 +63,7 @@ def opening(body: bytes) -> Opening:
 
 
 def check(parameters: Mapping[str, str]) -> dict[str, str]:
-    """The parameters, if none of them could pass for two. Raises INVALID_PARAMS."""
+    """The parameters, if their values are safe as headers. Raises INVALID_PARAMS."""
     for name, value in parameters.items():
         if _FORBIDDEN & {*name, *value}:
             raise invalid_params(name, "a parameter is one line")

@@ -1,4 +1,4 @@
-"""An invented A2A 1.1, as a version in a distribution of its own: what it changes from 1.0, and nothing else.
+"""An invented A2A 1.1, as a version in a distribution of its own: only its differences from 1.0.
 
 The change: members that 1.0 names `contextId` are named `conversationId` in JSON. Protobuf is as in 1.0,
 because field numbers carry the meaning there.
@@ -32,7 +32,7 @@ def _row(row: Row[Any, Any]) -> Row[Any, Any]:
         decode_request=_after(_RENAMING.reader(asked), row.decode_request),
         encode_response=_then(row.encode_response, _RENAMING.writer(answered)),
         decode_response=_after(_RENAMING.reader(answered), row.decode_response),
-        # What 1.0 does for peers of its own drafts is not of 1.1.
+        # The forms of 1.0 for peers of its drafts do not belong to 1.1.
         variant=None,
         instead=None,
     )

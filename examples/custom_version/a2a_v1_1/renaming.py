@@ -1,5 +1,5 @@
-"""Members of JSON trees under other names, found by the descriptors of the hub. Free JSON of users stays as
-it is.
+"""Members of JSON trees under other names, found by the descriptors of the hub. Free JSON of users is
+unchanged.
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ class Renaming:
 
 @cache
 def _members(kind: Any) -> Members:
-    """The members of a message. Maps and the well-known types hold content of users or scalars: nothing to
-    rename.
-    """
+    """The members of a message. Maps and the well-known types contain scalars or content of users."""
     found: dict[str, Any] = {}
     for field in kind.fields:
         below = field.message_type
